@@ -1,4 +1,4 @@
-"""The table of a set whose runs are kept in results/, made anew by the present code; nothing is trained.
+"""The table of a set whose runs are kept in results/, made again by the present code; nothing is trained.
 
     python -m benchmarks.reread controls
     python -m benchmarks.reread ablation --null without-fp32-head,scalerl
@@ -14,17 +14,19 @@ import json
 from typing import Any
 
 from rollcast.cli.ablation_report import advice
-from rollcast.cli.compare import middle_law, run_report, show_leave_one_out, table_report
+from rollcast.cli.leave_one_out_report import show_leave_one_out, table_report
+from rollcast.cli.run_report import middle_law, run_report
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.run_history import RunHistory
 from rollcast.local.ablation import WHOLE
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.leave_one_out import Repeats, leave_one_out
+from rollcast.scaling.decisions.leave_one_out import leave_one_out
+from rollcast.scaling.decisions.repeats import Repeats
+from rollcast.scaling.law.curve import Curve
 from testkit.record import RESULTS
 
 
 def kept_curve(run: dict[str, Any]) -> Curve:
-    """Of a run of the file, over device-hours since its first step."""
+    """Curve of a run of the file, over device-hours since its first step."""
     points = tuple(
         CurvePoint(run["run"], "", 1, step, pass_rate, compute, None, None, None, at=0.0)
         for step, compute, pass_rate in run["curve"]
@@ -52,10 +54,11 @@ def main() -> None:
     recipes = [Repeats.of(name, found) for name, found in curves.items()]
     null = {name for name in arguments.null.split(",") if name}
     table = leave_one_out(recipes[0], recipes[1:], null_controls=null)
-    found = table_report(table)
-    reports = [run_report(one.joint, middle_law(held)) for one, held in zip(recipes, table.at_common, strict=True)]
+    forecasts = [recipe.joint for recipe in recipes]
+    found = table_report(table, forecasts)
+    reports = [run_report(one, middle_law(held)) for one, held in zip(forecasts, table.at_common, strict=True)]
     show_leave_one_out({"leave_one_out": found, "runs": reports})
-    told = advice(table, {variant_of(run, prefix): run["what"] for run in runs})
+    told = advice(table, forecasts, {variant_of(run, prefix): run["what"] for run in runs})
     print(*told, sep="\n")
     record["figures"]["reread"] = {"null_controls": sorted(null), "leave_one_out": found, "advice": told}
     path.write_text(json.dumps(record, indent=1) + "\n")

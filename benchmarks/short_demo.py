@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.config.yaml_loader import load_yaml
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 
 DEMO = Path(__file__).parents[1] / "configs" / "demo.yaml"
 LEARNING_RATE = 8e-5

@@ -12,7 +12,6 @@ from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
-from rollcast.forecaster.picture_api import picture_router
 from rollcast.forecaster.push_api import push_router
 
 Node = dict[str, Any]
@@ -44,7 +43,6 @@ def openapi() -> Node:
             engine = ForecastEngine(board, history, metrics)
             application = build_application(board, history, metrics, engine)
             application.include_router(push_router(engine, board, None))
-            application.include_router(picture_router(board))
             return application.openapi()
         finally:
             history.close()

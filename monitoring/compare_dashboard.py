@@ -8,7 +8,17 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from monitoring import variables
 from monitoring.panels import HOURS, SHARE, Query, assemble, curve, lines, rows
-from monitoring.promql import OWN_CURVE, band_by_compute, last, mean, newest_evaluation, readings_by, series, stacked
+from monitoring.promql import (
+    OWN_CURVE,
+    band_by_compute,
+    last,
+    last_of_law,
+    mean,
+    newest_evaluation,
+    readings_by,
+    series,
+    stacked,
+)
 from monitoring.variables import RUNS
 from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
@@ -23,12 +33,16 @@ def _last(metric: Metric, *matchers: str) -> Query:
     return Query(last(metric, RUNS, *matchers), once=True)
 
 
+def _last_of_law(metric: Metric, *matchers: str) -> Query:
+    return Query(last_of_law(metric, RUNS, *matchers), once=True)
+
+
 def _table() -> Any:
     columns = {
-        "A 5 %": _last(names.FORECAST_ASYMPTOTE, 'quantile="0.05"'),
-        "A": _last(names.FORECAST_ASYMPTOTE, _MEDIAN),
-        "A 95 %": _last(names.FORECAST_ASYMPTOTE, 'quantile="0.95"'),
-        "Headroom": _last(names.FORECAST_HEADROOM, _MEDIAN),
+        "A 5 %": _last_of_law(names.FORECAST_ASYMPTOTE, 'quantile="0.05"'),
+        "A": _last_of_law(names.FORECAST_ASYMPTOTE, _MEDIAN),
+        "A 95 %": _last_of_law(names.FORECAST_ASYMPTOTE, 'quantile="0.95"'),
+        "Headroom": _last_of_law(names.FORECAST_HEADROOM, _MEDIAN),
         "At the end": _last(names.FORECAST_END, _MEDIAN),
         "Newest reading": Query(newest_evaluation(names.EVAL_PASS_RATE, RUNS, OWN_CURVE, window=RANGE), once=True),
         "Device-hours": Query(f"sum by (run) ({last(names.COMPUTE_STATE, RUNS, by='run, role')})", once=True),

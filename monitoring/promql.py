@@ -65,5 +65,11 @@ def last(metric: Metric, run: str, *matchers: str, window: str = "$__range", by:
     return _last(series(metric, run, *matchers), window, by)
 
 
+def last_of_law(metric: Metric, run: str, *matchers: str, by: str = "run") -> str:
+    """As `last`, of a metric that is absent if no law describes the curve: the range may hold its earlier values."""
+    no_law = last(names.FORECAST_VERDICT, run, 'verdict=~"not_sigmoid|regime_change"')
+    return f"{last(metric, run, *matchers, by=by)} unless on (run) ({no_law} == 1)"
+
+
 def _last(selector: str, window: str, by: str) -> str:
     return f"max by ({by}) (last_over_time({selector}[{window}]))" if window else f"max by ({by}) ({selector})"

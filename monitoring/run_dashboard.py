@@ -21,7 +21,16 @@ from monitoring.panels import (
     rows,
     states,
 )
-from monitoring.promql import OWN_CURVE, band_by_compute, last, newest_evaluation, readings_by, series, stacked
+from monitoring.promql import (
+    OWN_CURVE,
+    band_by_compute,
+    last,
+    last_of_law,
+    newest_evaluation,
+    readings_by,
+    series,
+    stacked,
+)
 from monitoring.variables import OF_THE_FORECASTER, RUN
 from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
@@ -34,6 +43,11 @@ _THREE = 'quantile=~"0.05|0.5|0.95"'
 def _quantiles(metric: Metric) -> list[Query]:
     """5 %, the median and 95 %, as far as the run has got."""
     return [Query(f"sort({last(metric, RUN, _THREE, by='quantile')})", "{{quantile}}", once=True)]
+
+
+def _quantiles_of_law(metric: Metric) -> list[Query]:
+    """The same, and nothing if no law describes the curve now."""
+    return [Query(f"sort({last_of_law(metric, RUN, _THREE, by='run, quantile')})", "{{quantile}}", once=True)]
 
 
 def _over_time(metric: Metric, by: str = "quantile") -> Query:
@@ -84,7 +98,7 @@ def run_dashboard() -> Dashboard:
             "Chance that the rest pays",
             "Share of the forecast's trajectories on which the rest gains 0.02 or more, less in proportion for a small "
             "rest; turns to come are not counted. Below 5 % the advice is to stop, from 50 % on to continue.",
-            [Query(last(names.ADVICE_CHANCE, RUN), once=True)],
+            [Query(last_of_law(names.ADVICE_CHANCE, RUN), once=True)],
             width=5,
             unit=SHARE,
             decimals=0,
@@ -94,7 +108,7 @@ def run_dashboard() -> Dashboard:
             "Pass rate that the rest of the budget gains: median and 90 % interval.",
             [
                 Query(
-                    f"sort({last(names.ADVICE_GAIN, RUN, _REST, by='quantile')})",
+                    f"sort({last_of_law(names.ADVICE_GAIN, RUN, _REST, by='run, quantile')})",
                     "{{quantile}}",
                     once=True,
                 )
@@ -116,13 +130,13 @@ def run_dashboard() -> Dashboard:
         number(
             "A, the asymptote",
             "The pass rate that unlimited compute would reach: median and 90 % interval.",
-            _quantiles(names.FORECAST_ASYMPTOTE),
+            _quantiles_of_law(names.FORECAST_ASYMPTOTE),
             width=5,
         ),
         number(
             "Headroom",
             "A minus the law's pass rate now: the largest possible gain.",
-            _quantiles(names.FORECAST_HEADROOM),
+            _quantiles_of_law(names.FORECAST_HEADROOM),
             width=5,
         ),
         number(

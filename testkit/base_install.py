@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def base_bytes() -> int:
-    """Of the files of the base's distributions."""
+    """Bytes of the files of the base's distributions."""
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     total = sum(path.stat().st_size for path in (ROOT / "services").rglob("*") if path.suffix in (".py", ".js", ".css"))
     for name in closure(needed):

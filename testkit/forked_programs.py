@@ -1,4 +1,4 @@
-"""Real programs of a run as forks of one process that has imported what they import: six to twelve seconds of processor
+"""Real programs of a run as forks of one process with the imports done: six to twelve seconds of processor
 time less for each.
 
     python -m testkit.forked_programs FOLDER MODULE...    imports the modules, then starts a program for each line of
@@ -48,12 +48,12 @@ STARTING = ("rollcast.local.process", "rollcast.trainer.launch")
 START_SECONDS = 120.0
 POLL_SECONDS = 0.02
 STARTED = "TESTKIT_STARTED"
-"""Variable that names a file: what is forked shows the arguments of what it was forked from, so they are told there."""
+"""Variable that names a file: a fork shows the arguments of its parent, so its own are in that file."""
 _PR_SET_PDEATHSIG = 1
 
 
 class Forked(subprocess.Popen[bytes]):
-    """A process that somebody else has started: what a test asks of one. Its exit code comes in a file."""
+    """A process started by another one, with the interface that tests need. Its exit code comes in a file."""
 
     def __init__(self, pid: int, code: Path) -> None:
         self.pid = pid
@@ -82,7 +82,7 @@ class Forked(subprocess.Popen[bytes]):
 
 
 class ForkedPrograms:
-    """`with ForkedPrograms(folder, SYSTEM) as programs`: what they are forked of; they end with it."""
+    """`with ForkedPrograms(folder, SYSTEM) as programs`: the parent of the programs, which end with it."""
 
     def __init__(self, folder: Path, modules: Sequence[str]) -> None:
         self._folder = folder
@@ -119,11 +119,11 @@ class ForkedPrograms:
         folder: Path | None = None,
     ) -> Forked:
         """`python -m module arguments`, in a session of its own. `settings`: of the trainer service's names, other
-        values; `folder`: where it is started.
+        values; `folder`: its working folder.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        log.touch()  # who started it reads it at once
+        log.touch()  # the caller reads it immediately
         told: dict[str, Any] = {"module": module, "arguments": [*arguments], "log": str(log.absolute())}
         told |= {"environment": dict(environment or {}), "settings": dict(settings or {})}
         told |= {"folder": str((folder or Path.cwd()).absolute())}
@@ -159,7 +159,7 @@ class ForkedChild:
 
     def poll(self) -> int | None:
         if self.returncode is None:
-            with suppress(ChildProcessError):  # a signal's handler asks as well, and may be the one that is told
+            with suppress(ChildProcessError):  # a signal's handler asks as well, and may be the one that gets it
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
                 if pid:
                     self.returncode = os.waitstatus_to_exitcode(status)
@@ -187,7 +187,7 @@ class ForkedChild:
 
 
 class _Forking:
-    """The module `subprocess` for who starts programs of this Python: they are forked; others are started as ever."""
+    """Replaces `subprocess`: programs of this Python are forked, others are started as usual."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(subprocess, name)

@@ -53,7 +53,7 @@ def make_record(name: str, figures: dict[str, Any]) -> Any:
 
 
 def strict(value: Any) -> Any:
-    """The same with None for what JSON has no number for: NaN and the infinities."""
+    """The value with None in place of NaN and the infinities, which JSON lacks."""
     if isinstance(value, dict):
         return {key: strict(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

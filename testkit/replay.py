@@ -23,7 +23,7 @@ def replay_logprobs(
     model: Any,
     temperature: float = 1.0,
 ) -> NDArray[np.float64]:
-    """Log-prob of every token [L], 0 where it was forced. `model`: a float32 causal LM; its weights are overwritten."""
+    """Log-prob of every token [L], 0 if it was forced. `model`: a float32 causal LM; its weights are overwritten."""
     import torch
     from transformers import DynamicCache
 

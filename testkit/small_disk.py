@@ -15,7 +15,7 @@ ATTEMPTS = 20
 
 @contextmanager
 def small_disk(folder: Path, num_bytes: int) -> Iterator[Path]:
-    """Mounted at `folder`, which it makes; the test is skipped where that takes a right that it has not."""
+    """Mounted at `folder`, which it makes; the test is skipped if the right to mount is missing."""
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={num_bytes}", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
@@ -27,7 +27,7 @@ def small_disk(folder: Path, num_bytes: int) -> Iterator[Path]:
 
 
 def fill(folder: Path, *, but_bytes: int) -> Path:
-    """Leave so many bytes free; returns the file to remove."""
+    """Leave this many bytes free; returns the file to remove."""
     filler = folder / "filler"
     with filler.open("ab") as file:
         for _ in range(ATTEMPTS):

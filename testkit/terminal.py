@@ -1,4 +1,4 @@
-"""A terminal with somebody before it: a command in a pseudo-terminal, its screen as a person sees it."""
+"""A terminal with a user: a command in a pseudo-terminal, its screen as a person sees it."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class Terminal:
         return round(time.monotonic() - self.began, 1)
 
     def screen(self) -> str:
-        """What stands there now, without what is blank below and behind it."""
+        """The present screen, without blank lines below and blanks behind."""
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
 
     def said(self) -> str:
-        """All of it, with what has scrolled away."""
+        """The whole output, including the lines that have scrolled away."""
         above = [
             "".join(line[column].data for column in range(self._screen.columns)) for line in self._screen.history.top
         ]

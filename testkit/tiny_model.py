@@ -47,7 +47,8 @@ def make_tiny_model(
 
 
 def make_architecture(folder: Path, architecture: str, *, seed: int = 0, max_length: int = 256) -> None:
-    """Write a random model of one of ARCHITECTURES with what is peculiar to it switched on, so small that it bites."""
+    """Write a random model of one of ARCHITECTURES with its peculiar features switched on at sizes at which they
+    matter."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -65,7 +66,7 @@ def make_architecture(folder: Path, architecture: str, *, seed: int = 0, max_len
 
 
 def make_whole_llama4(folder: Path, **settings: Any) -> None:
-    """The same Llama 4 as its publisher stores it: the text model beside one that sees, in one checkpoint."""
+    """This Llama 4 as its publisher stores it: the text model and a vision model in one checkpoint."""
     import torch
     from transformers import AutoModelForCausalLM, Llama4Config, Llama4ForConditionalGeneration, Llama4VisionConfig
 
@@ -124,7 +125,7 @@ def _architecture_config(architecture: str, max_length: int) -> Any:
         return Qwen3MoeConfig(**common | {"num_hidden_layers": 3}, **experts, mlp_only_layers=[1])
     if architecture == "mixtral":  # stored as block_sparse_moe.experts.N.w1, w2, w3
         return MixtralConfig(**common | {"intermediate_size": 48}, num_local_experts=4, num_experts_per_tok=2)
-    if architecture == "llama4":  # a dense layer, then experts beside a shared one; a layer without rotary frequencies
+    if architecture == "llama4":  # a dense layer, then experts and a shared one; a layer without rotary frequencies
         experts = {"num_local_experts": 4, "num_experts_per_tok": 1, "interleave_moe_layer_step": 2}
         layers = {"num_hidden_layers": 4, "intermediate_size_mlp": 96, "attention_chunk_size": max_length}
         return Llama4TextConfig(**common | layers, **experts, tie_word_embeddings=False)

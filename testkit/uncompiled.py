@@ -9,7 +9,7 @@ UNCOMPILED = "TORCHDYNAMO_DISABLE"
 
 
 def compile_as_told(environment: Mapping[str, str]) -> None:
-    """Of a fork that was given another value of UNCOMPILED than torch has read."""
+    """Raised in a fork with another value of UNCOMPILED than torch has read."""
     if environment.get(UNCOMPILED) == "1":
         import torch
 

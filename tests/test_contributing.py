@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING.md: each diff is applied to a copy of services/, and the lines behind it run there."""
+"""The examples of CONTRIBUTING.md: each diff is applied to a copy of the repository, and its commands run there."""
 
 from __future__ import annotations
 
@@ -12,24 +12,32 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(
-    r"^### (?P<title>[^\n]+)\n(?:(?!^###).)*?^```diff\n(?P<diff>.*?)^```\n+^```python\n(?P<program>.*?)^```",
+EXAMPLE = re.compile(
+    r"^### (?P<title>[^\n]+)\n(?:(?!^###).)*?^```diff\n(?P<diff>.*?)^```\n+^```sh\n(?P<commands>.*?)^```",
     re.MULTILINE | re.DOTALL,
 )
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
-EXAMPLES = {match["title"]: match for match in BLOCK.finditer(PAGE)}
+EXAMPLES = {match["title"]: match for match in EXAMPLE.finditer(PAGE)}
+NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "node_modules", "runs", "shared")
+RUFF = "python -m ruff"
 
 
-def in_copy(folder: Path, *command: str, text: str = "") -> None:
+def run(folder: Path, command: str, text: str = "") -> None:
+    """Run a shell command in the copy, whose packages are imported instead of those of this repository."""
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": f"{folder / 'services'}{os.pathsep}{folder}",
+        "PYTEST_ADDOPTS": "-n 0 -q -x",
+    }
     done = subprocess.run(
-        command,
+        ["/bin/sh", "-ec", command],
         cwd=folder,
         input=text,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
-        env=os.environ | {"PYTHONPATH": str(folder / "services")},
+        env=environment,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -40,18 +48,15 @@ def test_every_make_target_that_is_named_is_there() -> None:
     assert named <= set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
-def test_there_are_four_examples() -> None:
-    assert list(EXAMPLES) == ["A loss", "A verifier", "A source of curves", "A part of a recipe"]
+def test_there_are_five_examples() -> None:
+    assert list(EXAMPLES) == ["A loss", "A verifier", "A log reader", "A setting", "A metric"]
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("title", EXAMPLES)
-def test_an_example_can_be_applied_and_does_what_it_says(title: str, tmp_path: Path) -> None:
-    for folder in ("services", "configs"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    git = ("git", "-c", f"safe.directory={tmp_path}")
-    in_copy(tmp_path, *git, "init", "--quiet")
-    in_copy(tmp_path, *git, "apply", "--recount", "-", text=EXAMPLES[title]["diff"])
-    for arguments in (["check"], ["format", "--check"]):
-        ruff = [sys.executable, "-m", "ruff", *arguments, "--config", str(ROOT / "pyproject.toml"), "--no-cache"]
-        in_copy(tmp_path, *ruff, "services/rollcast")
-    in_copy(tmp_path, sys.executable, "-c", EXAMPLES[title]["program"])
+def test_an_example_can_be_applied_and_is_complete(title: str, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(ROOT, copy, ignore=NOT_COPIED, symlinks=True)
+    run(copy, "git init --quiet && git apply --recount -", text=EXAMPLES[title]["diff"])
+    run(copy, f"{RUFF} check --no-cache services tests && {RUFF} format --check --no-cache services tests")
+    run(copy, EXAMPLES[title]["commands"])

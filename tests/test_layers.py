@@ -19,16 +19,21 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = {"rollcast": "services/rollcast", **{name: name for name in ("testkit", "benchmarks", "lab", "tests")}}
 FORBIDDEN = {
     "Layers": ("rollcast/config/run.py", "rollcast.tasks"),
+    "Decisions follow from the posterior, the posterior from the law": (
+        "rollcast/scaling/posterior/turns.py",
+        "rollcast.scaling.decisions.verdict",
+    ),
     "Only the generator imports vLLM": ("rollcast/trainer/learner/ranks.py", "vllm"),
-    "No torch where a decision or a forecast is made": ("rollcast/scaling/curve.py", "torch"),
+    "No torch where a decision or a forecast is made": ("rollcast/scaling/law/curve.py", "torch"),
     "Only the autoscaler talks to Kubernetes": ("rollcast/telemetry/exporter.py", "kubernetes"),
     "The grader knows no Redis": ("rollcast/grader/service.py", "redis"),
     "Protobuf stays behind the codecs and the wires": ("rollcast/recipe/staleness.py", "rollcast.wire"),
+    "The library does not import the command line": ("rollcast/python.py", "rollcast.cli.main"),
     "The command line starts services through `local` alone": ("rollcast/cli/main.py", "rollcast.forecaster"),
     "The trainer's control imports no torch itself": ("rollcast/trainer/control/pacing.py", "torch"),
     "Tests and benchmarks stand on the testkit, never on each other": ("benchmarks/__init__.py", "tests.only_these"),
     "Nothing but tests stands on the lab": ("benchmarks/__init__.py", "lab"),
-    "No import circles": ("rollcast/scaling/curve.py", "rollcast.scaling.forecast"),
+    "No import circles": ("rollcast/scaling/law/curve.py", "rollcast.scaling.decisions.forecast"),
 }
 """Contract -> a file and what it must not import."""
 

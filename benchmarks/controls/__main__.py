@@ -22,8 +22,8 @@ from typing import Any
 from benchmarks.ablation.__main__ import end_state
 from rollcast.cli.ablate import run_planned, with_its_model
 from rollcast.cli.ablation_report import answer_of
-from rollcast.cli.compare import show_leave_one_out
 from rollcast.cli.demo import shipped_config
+from rollcast.cli.leave_one_out_report import show_leave_one_out
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation import Variant, plan
 from rollcast.tasks.grading import grade

@@ -44,7 +44,7 @@ def time_from_nothing(folder: Path) -> float:
 
 
 def run_seed(seed: int, folder: Path) -> dict[str, Any]:
-    """One demo; its result and what was reached at the freeze."""
+    """One demo; its result and the pass rate reached at the freeze."""
     command = [sys.executable, "-m", "rollcast.cli.main", "demo", "--seed", str(seed), "--folder", str(folder)]
     started = time.monotonic()
     ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)

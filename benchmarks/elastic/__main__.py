@@ -27,7 +27,7 @@ from typing import Any
 import httpx
 
 from rollcast.connections.port_files import port_file, read_port
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from rollcast.runfolder.files import STEPS, TASKS
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import StepRecord
@@ -192,7 +192,7 @@ def run(folder: Path, seconds: float, share: float) -> dict[str, Any]:
 
 
 def books(steps: Sequence[StepRecord], lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """`lines`: of tasks.jsonl, for the testkit's accountant, who reads them with nobody's help.
+    """`lines`: of tasks.jsonl, for the testkit's accountant, which reads them independently.
 
     Raises AssertionError where a task was given out twice or left behind, whatever became of it."""
     settled = Counter(task for line in surviving_lines(lines) if line["what"] in SETTLED for task in line["tasks"])

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.first_hour.user import PATIENCE, User, indented
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from rollcast.runfolder.files import STEPS
 from rollcast.tasks.arithmetic import prompt_text
 from testkit.record import write_result

@@ -1,4 +1,4 @@
-"""A user before a terminal of 80 columns and 24 lines: what was typed, what was seen, how long it took."""
+"""A user before a terminal of 80 columns and 24 lines: the input, the screen, and the time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE = 600.0
 
 
 class User:
-    """One user's folder, and what was seen there."""
+    """One user's folder, and the screens seen there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

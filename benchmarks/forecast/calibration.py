@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import LAW_PRIOR
-from rollcast.scaling.verdict import VerdictKind
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 from testkit.forecast.generators import GENERATORS, WINDOWS, SimulatedRun, simulate
 
 HORIZONS = (2.0, 10.0)
 TOO_EARLY = VerdictKind.TOO_EARLY.value
 ORACLE_RUNS = 300
-"""So many runs of each class are enough for the oracle's mean width."""
+"""Runs of each class that suffice for the oracle's mean width."""
 
 
 def calibration(num_runs: int) -> list[dict[str, Any]]:

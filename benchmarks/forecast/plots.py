@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from rollcast.scaling.baselines import power_law
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.baselines import power_law
+from rollcast.scaling.law.curve import Curve
 from testkit.forecast.extrapolation import FITTED
 from testkit.forecast.real_curves import data_folder, other_runs, paper_runs, truncating_run
 

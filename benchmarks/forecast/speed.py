@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import curve_fit
 
-from rollcast.scaling.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
-from rollcast.scaling.curve import Array, Curve, sigmoid
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import LAW_PRIOR
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
+from rollcast.scaling.law.curve import Array, Curve, sigmoid
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -44,7 +44,7 @@ def _hundred_live_runs() -> None:
 
 
 def _paper_grid_with_curve_fit(curve: Curve) -> float:
-    """The same grid with one SciPy curve_fit per node, as the paper describes it; every 71st node is timed."""
+    """Fit the same grid with one SciPy curve_fit per node, as the paper describes it; every 71st node is timed."""
     nodes = [(asymptote, midpoint) for asymptote in PAPER_ASYMPTOTES for midpoint in PAPER_MIDPOINTS][::71]
 
     def law_at(asymptote: float, midpoint: float) -> Callable[[Array, float], Array]:

@@ -1,1 +1,1 @@
-"""What the forecaster's service costs and what it withstands."""
+"""The cost of the forecaster's service, and the load that it withstands."""

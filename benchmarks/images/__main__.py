@@ -28,7 +28,7 @@ from testkit.record import RESULTS, describe_machine, write_result
 ROOT = Path(__file__).parents[2]
 IMAGES = ("control", "trainer", "generator")
 BASE_PACKAGES = "ca-certificates,python3,python3-dev,python3-venv,python3-pip,libstdc++6"
-"""Of what the official image has; torch compiles against Python's headers while an engine starts."""
+"""Parts of the official image; torch compiles against Python's headers while an engine starts."""
 BUILD_SECONDS, STEP_SECONDS, RUN_SECONDS = 3_600, 900, 1_800
 RUN = "tests/chart/test_built_images.py"
 
@@ -87,7 +87,7 @@ class Builder:
         }
 
     def _mount(self, image: str) -> Path:
-        """The image's file system and what it sets, under `folder`/roots, for the run."""
+        """The image's file system and environment, under `folder`/roots, for the run."""
         container = self._do("from", "--pull-never", f"rollcast/{image}", seconds=STEP_SECONDS)
         place = Path(self._do("mount", container, seconds=STEP_SECONDS))
         config = json.loads(self._do("inspect", "--type", "image", f"rollcast/{image}", seconds=STEP_SECONDS))

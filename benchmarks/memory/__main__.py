@@ -30,7 +30,7 @@ TARGET = 0.1
 PATIENCE_SECONDS = 900.0
 OTHERS = ("publish", "checkpoint")
 GIVEN_BACK = {"MALLOC_MMAP_THRESHOLD_": str(1 << 16), "MALLOC_TRIM_THRESHOLD_": str(1 << 16)}
-"""glibc's allocator keeps freed memory up to 64 MiB a place otherwise: resident, and nobody's."""
+"""glibc's allocator keeps freed memory up to 64 MiB a place otherwise: resident, but unused."""
 
 
 def measure(case: str, model: Path, ranks: int) -> list[dict[str, Any]]:
@@ -53,7 +53,7 @@ def measure(case: str, model: Path, ranks: int) -> list[dict[str, Any]]:
 
 
 def start_server() -> None:
-    """Of which ranks are forks: it has imported everything."""
+    """Parent of the ranks, which are forks: it has imported everything."""
     os.environ.update({"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **GIVEN_BACK})
     FORKSERVER.set_forkserver_preload(["benchmarks.memory.rank"])
     ensure_running()
@@ -81,7 +81,7 @@ def compare(case: str, model: Path, ranks: int) -> list[dict[str, Any]]:
 
 
 def other_rows(cases: Sequence[str], ranks: Sequence[int]) -> list[dict[str, Any]]:
-    """What was measured before and is not now."""
+    """Earlier results that are not measured now."""
     path = RESULTS / "memory.json"
     rows = json.loads(path.read_text())["figures"]["rows"] if path.exists() else []
     return [row for row in rows if row["case"] not in cases or row["ranks"] not in ranks]

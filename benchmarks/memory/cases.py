@@ -100,7 +100,7 @@ def run_config(name: str, model: Path, folder: Path) -> RunConfig:
 
 
 def sequences(name: str, ranks: int, *, micro_batches: int) -> list[TrainingSequence]:
-    """As many of the longest as fill so many micro-batches on every rank."""
+    """The longest sequences that fill this many micro-batches on every rank."""
     rng = np.random.default_rng(0)
     case = CASES[name]
     vocabulary, length = case["make"]().vocab_size, case["longest"] - PROMPT

@@ -34,7 +34,7 @@ class Watch:
 
     @contextlib.contextmanager
     def during(self, moment: str) -> Iterator[None]:
-        Path("/proc/self/clear_refs").write_text("5")  # proc(5): the peak is counted anew
+        Path("/proc/self/clear_refs").write_text("5")  # proc(5): the peak is reset
         yield
         self.most[moment] = _resident("VmHWM") - _resident("RssFile") - self.baseline
 
@@ -67,7 +67,7 @@ def run(case: str, model: Path, folder: Path, rank: int, ranks: int, port: int) 
 def go_through(case: str, model: Path, folder: Path, ranks: Ranks) -> Watch:
     watch, config = Watch(), run_config(case, model, folder)
     with watch.during("start"):
-        learner = build_learner(config, ranks)
+        learner = build_learner(config.model, config.recipe, config.trainer, ranks)
     group = WatchedGroup(config, learner)
     group.reserve()
     group.watch = watch

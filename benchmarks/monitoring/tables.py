@@ -22,7 +22,7 @@ def table(panel: dict[str, Any], answers: Sequence[Answer]) -> list[Row]:
 
 
 def _merge(frames: list[list[Row]], _: dict[str, Any]) -> list[list[Row]]:
-    """Rows of all frames that agree in what they share become one; here they share `run`."""
+    """Rows of all frames that agree in their common columns become one; here that is `run`."""
     merged: dict[str, Row] = {}
     for row in (row for frame in frames for row in frame):
         merged.setdefault(row["run"], {}).update(row)

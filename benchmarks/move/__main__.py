@@ -1,6 +1,6 @@
 """Whether the move of the modules changed a number: `python -m benchmarks.move`.
 
-The revision before the move and the one after it are checked out beside each other. Each forecasts the runs of
+The revision before the move and the one after it are checked out next to each other. Each forecasts the runs of
 benchmarks/results at every number of evaluations, keeps their accounts, and reads and writes recorded groups. What they
 make of it must have the same bytes. It needs the repository's history.
 """

@@ -1,6 +1,6 @@
-"""What one revision makes of recorded runs and groups, as one line of JSON: `probe.py RUNS GROUPS OUTPUT`.
+"""The results of one revision on recorded runs and groups, as one line of JSON: `probe.py RUNS GROUPS OUTPUT`.
 
-It runs beside the modules of whichever revision PYTHONPATH names, so each is asked for under its old place and its new.
+It imports the modules of the revision that PYTHONPATH names, so each is asked for under its old place and its new.
 """
 
 from __future__ import annotations
@@ -39,8 +39,16 @@ def module(name: str, *rooms: str) -> Any:
     raise ModuleNotFoundError(f"{name} is in none of {', '.join(rooms)}")
 
 
+def fit() -> Any:
+    """The revision's `fit`, which was `rollcast.scaling.posterior.fit` until `scaling/` had rooms."""
+    try:
+        return importlib.import_module("rollcast.scaling.decisions.fit").fit
+    except ModuleNotFoundError:
+        return importlib.import_module("rollcast.scaling.posterior").fit
+
+
 def plain(value: Any) -> Any:
-    """The same as JSON, floats to the last bit."""
+    """The value as JSON, floats to the last bit."""
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, np.ndarray):
@@ -70,17 +78,18 @@ def forecasts(run: dict[str, Any], folder: Path) -> list[str]:
     """One digest for each number of evaluations: the law, the verdict, the readings of the grid, the end."""
     evaluations = module("evaluations", "curves", "forecaster")
     made = module("run_forecast", "curves", "forecaster")
+    budget = getattr(made, "RunBudget", None) or made.Budget
     (folder / "format.json").write_text('{"format": 1}')
     (folder / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run["evaluations"]))
     (folder / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run["steps"]))
-    reading = module("run_folder", "curves", "forecaster").RunFolder(folder, run["run"]).read()
+    reading = module("run_folder", "curves.sources", "curves", "forecaster").RunFolder(folder, run["run"]).read()
     found = []
     for count in range(1, len(reading.evaluations) + 1):
         log = evaluations.EvaluationLog()
         for item in reading.evaluations[:count]:
             log.add(item)
         forecast = made.forecast_run(
-            run["run"], log.surviving(), made.Budget(steps=run["budget_steps"]), sequence=count, updated_at=0.0
+            run["run"], log.surviving(), budget(steps=run["budget_steps"]), sequence=count, updated_at=0.0
         )
         if forecast is not None:
             grid = made.metric_grid(forecast)
@@ -92,17 +101,16 @@ def forecasts(run: dict[str, Any], folder: Path) -> list[str]:
 
 def command_line(run: dict[str, Any], folder: Path) -> str:
     """What `rollcast fit` makes of the file that `forecasts` wrote."""
-    source = module("curve_source", "cli")
+    source = module("curve_source", "curves", "cli")
     curve = source.read_curve(str(folder / "evaluations.jsonl"), source.Columns(), None)
-    law = importlib.import_module("rollcast.scaling.posterior").fit(curve, source.fit_options(None, None))
+    law = fit()(curve, source.fit_options(None, None))
     quantiles = (0.05, 0.5, 0.95)
     return digest((curve.compute, curve.pass_rate, law.best, law.verdict, law.asymptote(quantiles)))
 
 
 def accounts(run: dict[str, Any], folder: Path) -> str:
-    """The ledger of device-hours over the run's own times: after every tick what it says, and what it writes down.
-
-    It starts anew in the middle, from what it wrote, as after a trainer that was killed.
+    """The ledger of device-hours over the run's own times: after every tick its value and its record. It starts again
+    in the middle, from its record, as after a trainer that was killed.
     """
     compute = module("compute", "trainer.control", "trainer")
     computes = [line["compute_device_hours"] for line in run["evaluations"]]

@@ -32,7 +32,7 @@ WHOLE_IN_DOCS = "forecastable"
 DOCS_WIDTH, BELOW = 1080, -2
 HEIGHT = 900
 COLOURS = 64
-"""Of a picture; the page has few, and a palette takes a quarter of the room."""
+"""Colors of a picture; the page has few, and a palette takes a quarter of the room."""
 TOKEN = "a secret"  # of a forecaster that lives as long as this program
 PATIENCE_SECONDS = 180.0
 SETTLED_MILLISECONDS = 700
@@ -66,7 +66,7 @@ def served(states: dict[str, State]) -> Iterator[Service]:
 
 
 def small(picture: bytes, path: Path) -> None:
-    """As a PNG with a palette."""
+    """Write a PNG with a palette."""
     Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 

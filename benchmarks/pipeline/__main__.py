@@ -34,7 +34,7 @@ import psutil
 import yaml
 
 from rollcast.config.run import load_run_config
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from rollcast.rollouts.codec import encode_group
 from rollcast.rollouts.records import RolloutGroup
 from testkit.generator.trainer_end import copy_weights

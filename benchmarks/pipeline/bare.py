@@ -1,4 +1,4 @@
-"""Bare vLLM on the run's first tasks, nothing of Rollcast beside it: one JSON line with its tokens per second.
+"""Bare vLLM on the run's first tasks, without Rollcast: one JSON line with its tokens per second.
 
 The engine has the arguments of the service's engine and the weights of the model folder; everything runs on its core.
 """
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.config.run import RunConfig, load_run_config
-from rollcast.generator.engine_start import engine_arguments, set_environment
+from rollcast.generator.vllm.engine_start import engine_arguments, set_environment
 from rollcast.rollouts.codec import decode_group
 from rollcast.rollouts.records import RolloutGroup
 
 
 async def answer(llm: Any, groups: list[RolloutGroup], slots: int) -> int:
-    """Completion tokens for the prompts of `groups`, `slots` requests at once."""
+    """Completion tokens for the prompts of `groups`, `slots` concurrent requests."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
@@ -63,7 +63,7 @@ def main(folder: Path) -> None:
     config = load_run_config(folder / "run.yaml")
     assert config.generator.cpu is not None
     os.sched_setaffinity(0, {config.generator.cpu})
-    set_environment(config)
+    set_environment(config.generator)
     groups = [decode_group(path.read_bytes()) for path in sorted(folder.glob("*.group"))]
     print(json.dumps(asyncio.run(measure(config, groups))))
 

@@ -1,4 +1,4 @@
-"""Trains on recorded groups, nothing beside it: one JSON line with the median seconds of a batch."""
+"""Trains on recorded groups, alone: one JSON line with the median seconds of a batch."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from testkit.tasks.hostile_programs import Hostile, hostile_programs
 from testkit.tasks.hostile_surroundings import surroundings
 
 SETTINGS = Grading(processes=2, deadline_seconds=90.0, seconds_per_test=60.0)
-"""A few of MBPP+'s own solutions take up to a minute: what is asked is whether they pass, not whether they are fast."""
+"""A few of MBPP+'s own solutions take up to a minute: the question is whether they pass, not whether they are fast."""
 MUTANTS_PER_PROBLEM = 2
 MUTANT_SECONDS = 3.0
 ORDINARY_SECONDS = 1.0
@@ -86,7 +86,7 @@ def reference_solutions(sandbox: Sandbox, problems: dict[str, list[Problem]]) ->
 
 
 def plain(problem: Problem) -> str:
-    """The same solution and tests in one plain Python process with the same address space: what the sandbox adds."""
+    """Run the solution and tests in one plain Python process with the same address space: what the sandbox adds."""
     limit = SETTINGS.memory_mib << 20
     ended = subprocess.run(
         [sys.executable, "-"],
@@ -125,7 +125,8 @@ def mutated_solutions(sandbox: Sandbox, problems: dict[str, list[Problem]]) -> d
 
 
 def throughput(sandbox: Sandbox, some: list[Problem], ordinary: set[str]) -> dict[str, Any]:
-    """Of ordinary problems' solutions, one grading on each core at a time; then a fresh process for each."""
+    """Gradings a second of ordinary problems' solutions, one grading on each core at a time; then a fresh process for
+    each."""
     quick = [(item.name, item.solution, item.reference) for item in some if item.name in ordinary]
     server = psutil.Process(sandbox._servers["code"].pid)
     started, before = time.perf_counter(), server.cpu_times()

@@ -32,7 +32,7 @@ def _changes(tree: ast.Module) -> Iterator[ast.Module]:
 
 
 def _change(node: ast.AST) -> bool:
-    """Change this node in place; False where there is nothing to change."""
+    """Change this node in place; False if nothing can be changed."""
     if isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign) and type(node.op) in _OPERATORS:
         node.op = _OPERATORS[type(node.op)]()
     elif isinstance(node, ast.Compare) and type(node.ops[0]) in _OPERATORS:

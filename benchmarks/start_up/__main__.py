@@ -2,7 +2,7 @@
 
     python -m benchmarks.start_up [--starts 3] [--stops 0.5 2 4 8 12 step] [--repetitions 3]
 
-The demo's run with its base model (trained first where it is not cached); a first start that warms the caches does not
+The demo's run with its base model (trained first if it is not cached); a first start that warms the caches does not
 count. For each start: seconds from the command to each part's being there, and the processor seconds of each process
 up to the first step. For each stop: how long after the signal the command and everything it had started were gone;
 `step` = after some steps, when a checkpoint is written. What an interrupt promises: 5 s before anything was made,
@@ -27,7 +27,7 @@ import yaml
 
 from rollcast.config.run import load_run_config
 from rollcast.connections.port_files import port_file
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from rollcast.runfolder.files import EVALUATIONS, INCARNATIONS, STEPS
 from testkit.record import write_result
 
@@ -92,7 +92,7 @@ class Start:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def reach(self, steps: int) -> dict[str, float]:
-        """Wait for so many steps; seconds at which each part was there."""
+        """Wait for this many steps; return the seconds at which each part was ready."""
         marks = {
             "trainer has its model": port_file(self.run, "trainer"),
             "trainer works": self.run / INCARNATIONS,

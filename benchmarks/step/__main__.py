@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks.short_demo import DEMO
 from rollcast.config.run import load_run_config
 from rollcast.config.yaml_loader import load_yaml
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from rollcast.tasks.prompts import load
 from testkit.record import write_result
 
@@ -124,7 +124,7 @@ def seconds_a_step(source: Path, folder: Path, steps: int) -> float:
 
 
 def trl_seconds_a_step(python: str, folder: Path, steps: int) -> float:
-    """The same model, prompts and reward in TRL's GRPOTrainer."""
+    """Run the same model, prompts and reward in TRL's GRPOTrainer."""
     folder.mkdir()
     settings = run_settings(folder, steps)
     run_file = folder / "run.yaml"

@@ -33,7 +33,7 @@ from testkit.system.harness import wait_for
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 SIZES = ((80, 24), (120, 40), (60, 24))
-"""A terminal's first size, a large one, and a window beside another."""
+"""A terminal's first size, a large one, and a narrow window."""
 RUN = "demo"
 LIMIT_SECONDS = 900.0
 COLOURS, SCALE = 128, 0.75
@@ -52,7 +52,7 @@ def observe(folder: Path, steps: int) -> dict[str, Screen]:
         reader.read()  # tokens a second are counted from one reading to the next
         _generator(up.pid).kill()
         killed_at = last_step(run)
-        # The engine starts again in the meantime: some steps later the run is whole again, and the error stands there.
+        # The engine starts again in the meantime: some steps later the run is whole again, and the error is shown.
         wait_for(lambda: goes_on(up, folder) and last_step(run) >= killed_at + 8, LIMIT_SECONDS, "some steps more")
         moments["error"] = replace(look_at(run), status=reader.read())
     return moments

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from benchmarks.world_prior.windows import Window
-    from rollcast.scaling.prior import Prior
+    from rollcast.scaling.posterior.prior import Prior
 
 CANDIDATES = 40
 BEST = 2
-"""One in so many settings is kept, one at least."""
+"""One setting in this many is kept, at least one."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 Losses = dict[str, dict[str, float]]
 """Cell -> repository -> mean loss."""
@@ -49,7 +49,7 @@ def main() -> int:
 
     from benchmarks.world_prior.candidates import candidate, mean_of
     from benchmarks.world_prior.windows import windows
-    from rollcast.scaling.prior_file import write_prior
+    from rollcast.scaling.posterior.prior_file import write_prior
 
     try:
         found = windows(arguments.curves)
@@ -89,7 +89,7 @@ def main() -> int:
 
 
 def _searched(path: Path, found: list[Window], priors: list[Prior]) -> list[Losses]:
-    """Of each prior; those that the file holds already are read, the others are added to it.
+    """Scores of each prior; those that the file holds already are read, the others are added to it.
 
     Raises:
         ValueError: the file was made of other windows.
@@ -114,7 +114,7 @@ def _searched(path: Path, found: list[Window], priors: list[Prior]) -> list[Loss
 
 
 def _digest(found: Iterable[Window]) -> str:
-    """Of all that is seen and all that came."""
+    """Hash of all seen points and all outcomes."""
     whole = hashlib.sha256()
     for window in found:
         whole.update(repr((window.cell, window.repository, window.ahead, window.outcome)).encode())
@@ -125,8 +125,8 @@ def _digest(found: Iterable[Window]) -> str:
 
 def _losses(found: Iterable[Window], prior: Prior) -> Losses:
     """Mean pinball loss of the forecasts under `prior`, by cell and repository."""
-    from rollcast.scaling.options import FitOptions
-    from rollcast.scaling.posterior import fit
+    from rollcast.scaling.decisions.fit import fit
+    from rollcast.scaling.posterior.options import FitOptions
 
     of: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for window in found:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rollcast.scaling.prior import DEFAULT_PRIOR, Prior
+from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, Prior
 
 SHIFTED = {
     "asymptote": 0.08,
@@ -21,14 +21,14 @@ SHIFTED = {
 }
 """Pairs of a centre and a scale: standard deviation of the centre's shift; the scale is stretched as well."""
 STRETCHED = ("drift_length", "transient_scale", "jump_scale", "tail_scale")
-"""Positive numbers, multiplied; all of a list by the same factor. Turns are left alone: the loss hardly sees what is so
-rare, and a setting that shrinks them by chance makes intervals too narrow to decide on."""
+"""Positive numbers, multiplied; all of a list by the same factor. Turns are left alone: they are so rare that the
+loss hardly depends on them, and a setting that shrinks them by chance makes intervals too narrow to decide on."""
 CHANCES = ("transient_weight", "jump_weight", "tail_weight", "tail_falls")
 MIXTURES = ("drift_weight", "error_drift_weight")
 STRETCH = 0.35
 """Standard deviation of the ln of a factor."""
 ODDS = 0.7
-"""The same of the odds of a chance, and of each weight of a mixture."""
+"""Vary the odds of a chance, and of each weight of a mixture."""
 TOUCHED = 0.25
 """Share of the fields that a candidate changes: with half of them changed, nearly every one is worse."""
 DIGITS = 4
@@ -64,7 +64,7 @@ def _shaken(name: str, value: object, one: float, two: float, several: np.ndarra
 
 
 def mean_of(priors: Sequence[Prior]) -> Prior:
-    """Each field where the steps of a search would put it: scales by their logs, chances by their odds."""
+    """Each field on the scale of the search: scales by their logs, chances by their odds."""
     changed: dict[str, object] = {}
     for name in (*SHIFTED, *STRETCHED, *CHANCES, *MIXTURES):
         values = np.array([getattr(prior, name) for prior in priors], dtype=float)

@@ -1,4 +1,4 @@
-"""The beginnings of real curves, and what came after them.
+"""The beginnings of real curves, and their later readings.
 
 A folder of curves holds `index.csv` (name, source_repo, metric) and, for each name, `NAME.csv` (x, y in [0, 1], where
 known se). A cell is a metric and the share of a curve that is seen.
@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollcast.scaling.curve import Curve
+from rollcast.scaling.law.curve import Curve
 
 SHARES = (0.25, 0.5)
 LEAST_POINTS, LEAST_SEEN, NUM_LAST = 10, 5, 3
-"""Of a curve; of its window; whose mean is what came."""
+"""Smallest number of readings of a curve, of its window, and of the end whose mean is the outcome."""
 LEAST_ERROR = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """`seen` of a curve of `repository`; `outcome` is the mean of its last readings, which lie at `ahead`."""
+    """`seen` of a curve of `repository`; `outcome` is the mean of its last readings, which are at `ahead`."""
 
     cell: str
     repository: str

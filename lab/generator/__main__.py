@@ -106,12 +106,12 @@ class Service:
 
         from rollcast.generator.claims import ClaimLoop, Slots
         from rollcast.generator.grading import GradingThreads
-        from rollcast.generator.weight_engine import GeneratorWeights
+        from rollcast.generator.weights import GeneratorWeights
         from rollcast.telemetry.exporter import Exporter
-        from rollcast.weights.manifest import TensorSpec, plan_buckets
-        from rollcast.weights.member import WeightMember
-        from rollcast.weights.publisher import Publisher
-        from rollcast.weights.staging import StagingSlots
+        from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
+        from rollcast.weights.receiver.member import WeightMember
+        from rollcast.weights.sender.publisher import Publisher
+        from rollcast.weights.sender.staging import StagingSlots
         from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 
         self.weights = weights
@@ -213,10 +213,10 @@ def copy_seconds(weights: dict[str, Any]) -> float:
 async def measure(config: RunConfig, groups: int, rounds: int) -> dict[str, Any]:
     from transformers import AutoModelForCausalLM
 
-    from rollcast.generator.engine import Engine
-    from rollcast.generator.engine_start import set_environment
+    from rollcast.generator.vllm.engine import Engine
+    from rollcast.generator.vllm.engine_start import set_environment
 
-    set_environment(config)
+    set_environment(config.generator)
     model = AutoModelForCausalLM.from_pretrained(config.model.path)
     weights = {name: value.detach() for name, value in model.named_parameters()}
     engine = await Engine.start(config, "benchmark")

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from rollcast.runfolder.files import STEPS, TASKS
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import StepRecord, TaskMark

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from PIL import Image
 
 from rollcast.curves.formats import wandb_offline
+from rollcast.curves.formats.log_file import LogFile
 
 DPI, COLOURS = 80, 64
 CURVES = (
@@ -28,7 +29,7 @@ CURVES = (
 
 def draw_offline(file: Path, picture: Path) -> None:
     """Curves, the newest words of the forecast, and the newest table of samples."""
-    rows = list(wandb_offline.rows(file.read_bytes(), file, tell=print))
+    rows = list(wandb_offline.rows(LogFile(file, print)))
     figure = plt.figure(figsize=(12.8, 7.4), dpi=DPI, layout="constrained")
     grid = figure.add_gridspec(3, len(CURVES), height_ratios=(3, 0.8, 1.6))
     for place, names in enumerate(CURVES):

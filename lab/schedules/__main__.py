@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 import yaml
 
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from rollcast.runfolder.files import EVALUATIONS, STEPS
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, StepRecord

@@ -64,7 +64,7 @@ def run(schedule: Schedule, tasks: Workload, *, slots: int = 10**9, publish: flo
 
 def idle_by_longest_group() -> list[dict[str, Any]]:
     """Return one row per length of the longest group."""
-    pipeline = PipelineRL(lag=8, groups_per_step=GROUPS_PER_STEP)
+    pipeline = PipelineRL(max_staleness=8, groups_per_step=GROUPS_PER_STEP)
     return [
         {
             "longest_group_steps": longest,
@@ -78,7 +78,7 @@ def idle_by_longest_group() -> list[dict[str, Any]]:
 def schedules() -> list[dict[str, Any]]:
     """Return one row per schedule on the same tasks."""
     named: dict[str, Schedule] = {
-        f"pipeline-{lag}": PipelineRL(lag=lag, groups_per_step=GROUPS_PER_STEP) for lag in (0, 1, 2, 4, 8, 12)
+        f"pipeline-{lag}": PipelineRL(max_staleness=lag, groups_per_step=GROUPS_PER_STEP) for lag in (0, 1, 2, 4, 8, 12)
     }
     named["ppo-off-policy-8"] = PPOOffPolicy(updates=8, groups_per_step=GROUPS_PER_STEP)
     return [{"schedule": name, **run(schedule, workload(6), publish=0.1)} for name, schedule in named.items()]
@@ -88,7 +88,7 @@ def fleet_sizes() -> list[dict[str, Any]]:
     """Return one row per capacity of the fleet, relative to what the trainer uses."""
     tasks, rng = workload(6), random.Random(0)
     mean_seconds = sum(tasks.lengths(rng) for _ in range(20_000)) / 20_000 / TOKENS_PER_SECOND
-    pipeline = PipelineRL(lag=8, groups_per_step=GROUPS_PER_STEP)
+    pipeline = PipelineRL(max_staleness=8, groups_per_step=GROUPS_PER_STEP)
     return [
         {
             "capacity": capacity,
@@ -104,7 +104,7 @@ def disturbed(seed: int, lag: int) -> RestartingPipeline:
     engine = EngineSpeed(slots=40, seconds_per_token=0.01)
     slow = EngineSpeed(slots=40, seconds_per_token=0.01 * rng.choice([1, 3, 20]))
     pipeline = RestartingPipeline(
-        schedule=PipelineRL(lag=lag, groups_per_step=rng.randint(1, 8)),
+        schedule=PipelineRL(max_staleness=lag, groups_per_step=rng.randint(1, 8)),
         workload=Workload(
             lengths=lognormal(100, rng.choice([0.5, 1.5]), 3000), filtered=rng.choice([0, 0.5]), seed=seed
         ),

@@ -63,7 +63,7 @@ def run_config(model: str, folder: str) -> RunConfig:
 def shard_of(ranks: Ranks, config: RunConfig) -> dict[str, float]:
     forget_peak()
     before, started = resident("VmRSS"), time.perf_counter()
-    learner = build_learner(config, ranks)
+    learner = build_learner(config.model, config.recipe, config.trainer, ranks)
     held = sum(weight.to_local().nbytes for _, weight in learner.policy.named_weights()) / MEGABYTE
     peak = resident("VmHWM") - before
     seconds = time.perf_counter() - started

@@ -5,8 +5,8 @@
 The generators are those of the tests: the real member and receiver around an engine that only copies tensors. `publish`
 runs from the call of publish() to the last acknowledgement, the receiver's checksum and the copy into the engine
 included. The sender's is taken before, when the version is staged. Timeouts are the defaults of the configuration.
-`lanes`: publishing and raw gloo in the same run; a target for two and four ranks. `changed`: with weights.encoding
-changed. `pause`: the pause of a real vLLM generator and plain copies, the other target.
+`lanes`: publishing and raw gloo in the same run; a target for two and four ranks. `pause`: the pause of a real vLLM
+generator and plain copies, the other target.
 """
 
 from __future__ import annotations
@@ -30,13 +30,11 @@ from lab.weights import engine
 from lab.weights.lanes import OtherRanks, RawGloo, copy_seconds, fill
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.lane_transfer import Changes, pieces_of
-from rollcast.weights.lanes import ONE_LANE, Lanes
-from rollcast.weights.manifest import TensorSpec, plan_buckets, total_bytes
-from rollcast.weights.publisher import Publisher
-from rollcast.weights.shards import shard_buckets
-from rollcast.weights.snapshot import Snapshot
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import TensorSpec, plan_buckets, total_bytes
+from rollcast.weights.plan.shards import shard_buckets
+from rollcast.weights.sender.lanes import ONE_LANE, Lanes
+from rollcast.weights.sender.publisher import Publisher
+from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.record import LAB_RESULTS, write_result
 from testkit.weights import generator_process
@@ -89,12 +87,12 @@ def tensor_specs(megabytes: float) -> list[TensorSpec]:
 
 
 def open_publisher(
-    megabytes: float, *, port: int = 0, incarnation: int = 1, lanes: Lanes = ONE_LANE, encoding: str = "full"
+    megabytes: float, *, port: int = 0, incarnation: int = 1, lanes: Lanes = ONE_LANE
 ) -> tuple[Publisher, StagingSlots, int]:
     specs = tensor_specs(megabytes)
     slots = StagingSlots(shard_buckets(plan_buckets(specs, SETTINGS.bucket_bytes), 0, lanes.count))
     publisher = Publisher(
-        weights=SETTINGS.model_copy(update={"encoding": encoding}),
+        weights=SETTINGS,
         rpc=Rpc(port=port),
         incarnation=incarnation,
         history=[],
@@ -191,54 +189,6 @@ def measure_lanes(megabytes: float, world_size: int, repeats: int) -> dict[str, 
         ranks.end()
 
 
-def measure_changed(megabytes: float, share: float, repeats: int) -> dict[str, Any]:
-    """Publishing when this share of the weights, evenly spread, differs from the version before."""
-    publisher, slots, port = open_publisher(megabytes, encoding="changed")
-    stride = round(1 / share)
-
-    def change(snapshot: Snapshot, step: int) -> None:
-        snapshot.memory.copy_(slots[1 - step % 2].memory)
-        snapshot.memory.view(torch.int16)[step % stride :: stride] += 1
-
-    def publish_changed(step: int) -> PolicyVersion:
-        slot, version = publisher.stage(), PolicyVersion(1, step)
-        assert slot == step % 2
-        slots.fill(slot, version, 0.0, partial(change, step=step))
-        publisher.publish(slot, version)
-        return version
-
-    before = publish_changed(0)
-    crowd = [Generator("g", port)]
-    try:
-        wait_for(lambda: joined(publisher) == 1)
-        seconds, sent = [], 0
-        for step in range(1, repeats + 1):
-            version, started = publish_changed(step), time.perf_counter()
-            assert publisher.wait_acknowledged(step, DEADLINE_SECONDS)
-            seconds.append(time.perf_counter() - started)
-            sent = bytes_of(slots.changes(step % 2, before), slots[step % 2])
-            before = version
-        size = total_bytes(slots[0].specs)
-        return {
-            "megabytes": round(size / 1e6, 1),
-            "changed_share": share,
-            "bytes_share": round(sent / size, 4),
-            "publish_seconds_median": round(statistics.median(seconds), 4),
-            "publish_seconds_worst": round(max(seconds), 4),
-        }
-    finally:
-        end(publisher, crowd)
-
-
-def bytes_of(changes: Changes, shard: Snapshot) -> int:
-    """Bytes of these changes on the wire."""
-    sent = 0
-    for index, (start, end_of_piece) in pieces_of(shard, 1):
-        packed = changes(index, slice(start, end_of_piece))
-        sent += end_of_piece - start if packed is None else packed.numel()
-    return sent
-
-
 def measure_joining(megabytes: float) -> dict[str, Any]:
     """Seconds from the announcement to membership, with the catch-up and without the process's own start."""
     publisher, slots, port = open_publisher(megabytes)
@@ -300,7 +250,7 @@ def end(publisher: Publisher, crowd: list[Generator]) -> None:
     publisher.stop(10.0)
 
 
-PARTS = ("publishing", "lanes", "changed", "pause", "joining", "recovery", "reconnecting")
+PARTS = ("publishing", "lanes", "pause", "joining", "recovery", "reconnecting")
 
 
 def measure(part: str, sizes: list[float], repeats: int) -> Any:
@@ -309,8 +259,6 @@ def measure(part: str, sizes: list[float], repeats: int) -> Any:
         return [measure_publishing(size, n, repeats) for size in sizes for n in (1, 2)]
     if part == "lanes":
         return [measure_lanes(largest, ranks, repeats) for ranks in (1, 2, 4)]
-    if part == "changed":
-        return [measure_changed(largest, share, repeats) for share in (0.003, 0.02, 0.1, 1.0)]
     if part == "pause":
         return asyncio.run(engine.measure(repeats))
     if part == "joining":

@@ -23,17 +23,17 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 
 from lab.weights.lanes import CPU
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.generator import engine_start
-from rollcast.generator.engine import Engine, EngineRequest
-from rollcast.generator.weight_engine import GeneratorWeights
+from rollcast.generator.vllm import engine_start
+from rollcast.generator.vllm.engine import Engine, EngineRequest
+from rollcast.generator.weights import GeneratorWeights
 from rollcast.local.ports import free_port
 from rollcast.rollouts.records import Sampling
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.manifest import TensorSpec, plan_buckets, total_bytes
-from rollcast.weights.member import WeightMember
-from rollcast.weights.publisher import Publisher
-from rollcast.weights.snapshot import Snapshot
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import TensorSpec, plan_buckets, total_bytes
+from rollcast.weights.plan.snapshot import Snapshot
+from rollcast.weights.receiver.member import WeightMember
+from rollcast.weights.sender.publisher import Publisher
+from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.tiny_model import write_tokenizer
 
@@ -210,7 +210,7 @@ async def measure(repeats: int) -> dict[str, Any]:
         folder = Path(name)
         write_model(folder / "model")
         config = make_config(folder)
-        engine_start.set_environment(config)
+        engine_start.set_environment(config.generator)
         engine = await Engine.start(config, "a")
         try:
             weights = folder / "model" / "model.safetensors"

@@ -17,12 +17,12 @@ from queue import SimpleQueue
 import torch
 
 from rollcast.config.services import Weights
-from rollcast.weights.lanes import Lanes, LaneSender
-from rollcast.weights.manifest import PIECE_BYTES, BucketSpec, TensorSpec, plan_buckets
-from rollcast.weights.process_group import GroupAddress, RendezvousStore, WeightGroup
-from rollcast.weights.shards import shard_buckets
-from rollcast.weights.snapshot import Snapshot
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import PIECE_BYTES, BucketSpec, TensorSpec, plan_buckets
+from rollcast.weights.plan.shards import shard_buckets
+from rollcast.weights.plan.snapshot import Snapshot
+from rollcast.weights.sender.lanes import Lanes, LaneSender
+from rollcast.weights.sender.staging import StagingSlots
+from rollcast.weights.transport.process_group import GroupAddress, RendezvousStore, WeightGroup
 from rollcast.wire.version import PolicyVersion
 
 CPU = torch.device("cpu")

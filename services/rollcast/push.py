@@ -9,8 +9,8 @@
 
     follow(trainer, pusher, stop_on_advice=True)  # a trainer of TRL or transformers
 
-Only the standard library is needed. No trouble of the network ends or delays a trainer beyond `timeout_seconds`: what
-could not be sent is kept, sent with the next evaluation, and counted.
+Only the standard library is needed. A network error neither ends a trainer nor delays it beyond `timeout_seconds`.
+Points that could not be sent are kept, counted, and sent with the next evaluation.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_KEPT = 1_000
-"""Points that wait for the forecaster; the oldest are dropped beyond it, and counted."""
+"""Points that wait for the forecaster. Beyond this number the oldest are dropped, and counted."""
 MAX_ANSWER_BYTES = 1 << 20
 ANSWERED = {"new", "repeated", "step", "advice", "headline", "reason", "metrics"}
 STOPS_IN_A_ROW = 3
-"""Answers that must say stop: a forecast moves with its last points."""
+"""Consecutive answers that must say stop: a forecast changes with its last points."""
 log = logging.getLogger("rollcast.push")
 
 
@@ -44,7 +44,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 class Pusher:
     """Attributes:
-    told: numbers of the last answer, by name; empty before the first.
+    told: numbers of the last answer by name; empty before the first answer.
     headline, reason: of the last advice.
     failures: pushes that failed; `last_failure` says why.
     dropped: points that were never sent.
@@ -64,14 +64,15 @@ class Pusher:
         token: str | None = None,
         timeout_seconds: float = 5.0,
     ) -> None:
-        """`metric`: the pass rate in [0, 1] among what is logged. `budget`: compute at which the run ends, in `unit`.
-        `worth`: gain that the rest would be paid for. `incarnation`: one more after each restart from a checkpoint; a
-        rerun from the start needs another name instead. `token`: None = ROLLCAST_PUSH_TOKEN.
+        """`metric`: the name of the pass rate in [0, 1] among the logged metrics. `budget`: compute at which the run
+        ends, in `unit`. `worth`: gain in pass rate that pays for the rest of the budget. `incarnation`: one more after
+        each restart from a checkpoint; a rerun from the start needs another name instead. `token`: None =
+        ROLLCAST_PUSH_TOKEN.
 
-        Raises ValueError: the address is none of HTTP, or no number is given where one is needed.
+        Raises ValueError: the address is not HTTP, or a value is not a number.
         """
         if not url.startswith(("http://", "https://")):
-            raise ValueError(f"url: {url!r} is no address of a forecaster; give http://HOST:8400")
+            raise ValueError(f"url: {url!r} is not the address of a forecaster; give http://HOST:8400")
         self.metric = metric
         self.budget = _number(budget)
         self._url = f"{url.rstrip('/')}/api/push"
@@ -91,22 +92,23 @@ class Pusher:
 
     @property
     def says_stop(self) -> bool:
-        """Whether the last three answers said so, each to a new evaluation that is the newest of the run.
+        """Whether the last three answers said stop, each for a new evaluation that is the newest of the run.
 
-        Of a rerun under the name of an older run they are not: that one's forecast ends no other training.
+        The points of a rerun under the name of an older run are not the newest, so the older forecast cannot end it.
         """
         return self._stops >= STOPS_IN_A_ROW
 
     def log(self, data: Mapping[str, Any], step: int) -> dict[str, float]:
-        """Push `metric`, where it is in `data`; returns what was told, to be logged."""
+        """Push `metric` if it is in `data`. Returns the numbers of the answer, to be logged."""
         return self.push(step, data[self.metric]) if self.metric in data else {}
 
     def push(
         self, step: int, pass_rate: float, *, compute: float | None = None, standard_error: float | None = None
     ) -> dict[str, float]:
-        """One evaluation. `compute`: since the start, in the unit of the run; None = the step. Returns what was told.
+        """Push one evaluation. `compute`: since the start, in the unit of the run; None = the step.
 
-        Numbers of numpy and torch are taken too. What is no pass rate, or no number, is dropped and counted.
+        Returns the numbers of the answer. Numbers of numpy and torch are accepted. A value that is not a pass rate or
+        not a number is dropped and counted.
         """
         try:
             point: dict[str, Any] = {
@@ -119,7 +121,7 @@ class Pusher:
         except Exception as error:  # of whatever library the value is
             return self._drop(f"{self.metric} at step {step} cannot be sent: {error}")
         if point["pass_rate"] is None or not 0 <= point["pass_rate"] <= 1:
-            return self._drop(f"{self.metric} = {pass_rate} at step {step} is no pass rate in [0, 1]")
+            return self._drop(f"{self.metric} = {pass_rate} at step {step} is not a pass rate in [0, 1]")
         self.dropped += len(self._waiting) == MAX_KEPT
         self._waiting.append(point)
         if self._sending is not None and self._sending.is_alive():
@@ -135,7 +137,8 @@ class Pusher:
         for _ in points:
             self._waiting.popleft()
         self.told = {str(name): float(value) for name, value in answer["metrics"].items()}
-        self.headline, self.reason = answer["headline"] or "", answer["reason"] or ""
+        self.headline = answer["headline"] or ""
+        self.reason = answer["reason"] or ""
         is_newest = answer["new"] > 0 and answer["step"] == point["step"]
         self._stops = self._stops + 1 if is_newest and answer["advice"] == "stop" else 0
         if answer["repeated"] == len(points) and not self._warned:
@@ -148,7 +151,7 @@ class Pusher:
         return dict(self.told)
 
     def _send(self, points: list[dict[str, Any]]) -> dict[str, Any] | str:
-        """The answer, or why there is none."""
+        """The answer, or a sentence on the failure."""
         try:
             told = self._fixed | {"budget": _number(self.budget), "points": points}
             body = json.dumps(told, allow_nan=False).encode()
@@ -156,11 +159,11 @@ class Pusher:
             request = urllib.request.Request(self._url, body, headers)  # noqa: S310  # checked to be HTTP
             with self._opener.open(request, timeout=self._timeout_seconds) as reply:
                 answer = json.loads(reply.read(MAX_ANSWER_BYTES))
-            return answer if _is_answer(answer) else "the answer is none of a forecaster"
+            return answer if _is_answer(answer) else "the response did not come from a Rollcast forecaster"
         except urllib.error.HTTPError as error:
             with error:
                 return f"status {error.code}: {error.read(500).decode(errors='replace')}"
-        except Exception as error:  # whatever it is, it is no reason to end a training
+        except Exception as error:  # no error of any kind may end a training
             return f"{type(error).__name__}: {error}"
 
     def _drop(self, why: str) -> dict[str, float]:
@@ -170,10 +173,10 @@ class Pusher:
     def _fail(self, why: str) -> dict[str, float]:
         self.failures += 1
         if why != self.last_failure:
-            log.warning("the forecaster at %s was not told: %s", self._url, why)
+            log.warning("the push to the forecaster at %s failed: %s", self._url, why)
         self.last_failure = why
         if why.startswith("status 422"):
-            # What the forecaster refuses it refuses again: kept, it would hold up all that comes.
+            # The forecaster would refuse these points again. If they were kept, they would block all later ones.
             self.dropped += len(self._waiting)
             self._waiting.clear()
         return {}
@@ -184,22 +187,22 @@ def _is_answer(answer: Any) -> bool:
 
 
 def _number(value: Any) -> float | None:
-    """As JSON can write it; None stays None. Raises ValueError: it is none, or not finite."""
+    """A number that JSON can hold; None stays None. Raises ValueError: not a number, or not finite."""
     if value is None:
         return None
     try:
         number = float(value)
     except Exception as error:  # of whatever library the value is
-        raise ValueError(f"{value!r:.50} is no number") from error
+        raise ValueError(f"{value!r:.50} is not a number") from error
     if not math.isfinite(number):
         raise ValueError(f"{number} is not finite")
     return number
 
 
 def follow(trainer: Any, pusher: Pusher, *, stop_on_advice: bool = False) -> Any:
-    """Push what a trainer of TRL or transformers logs, and log what comes back; returns the callback.
+    """Push what a trainer of TRL or transformers logs, and log the answer. Returns the callback.
 
-    It comes before the callbacks that report to W&B and others, so that they see the forecast. `stop_on_advice`: end
+    It runs before the callbacks that report to W&B and others, so that they see the forecast. `stop_on_advice`: end
     the training in order once three answers in a row say stop.
     """
     from transformers import TrainerCallback
@@ -226,7 +229,7 @@ def follow(trainer: Any, pusher: Pusher, *, stop_on_advice: bool = False) -> Any
 
 
 def _on_every_rank(decision: bool) -> bool:
-    """What rank 0 decided: ranks that part would wait for one another for ever."""
+    """The decision of rank 0. Ranks that decide differently would wait for one another permanently."""
     import torch.distributed as ranks
 
     if not (ranks.is_available() and ranks.is_initialized()):

@@ -18,17 +18,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rollcast.cli import report
-from rollcast.cli.curve_source import fit_options, forecast_source, tell
-from rollcast.cli.fit import QUANTILES, fit_report
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
-from rollcast.curves.curve_row import real_number
-from rollcast.curves.formats.found import Found
-from rollcast.curves.run_forecast import RunForecast, forecast_history
+from rollcast.curves.amounts import DIFFERENCE, amount, interval
+from rollcast.curves.answer import answer_as_json
+from rollcast.curves.columns import Columns
+from rollcast.curves.curve_source import fit_options, forecast_source, histories_of_sheet
+from rollcast.curves.run_forecast import QUANTILES, RunForecast, forecast_history
 from rollcast.curves.sheet import Sheet
-from rollcast.curves.table import Columns, Table, table_of
-from rollcast.curves.units import STEPS
+from rollcast.plots.figure import check_plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,14 +34,12 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 LONGEST_UNIT = 40
 ARRAYS = "arrays"
-COUNTED = "tokens"
-"""A column of this name is a count, whatever its numbers: no clock is looked for in it."""
 _PARTS = (("next tenth", "soon"), ("rest", "rest"))
-"""Of a budget."""
+"""Parts of a budget, by name and by key of the advice."""
 
 
 class InputError(ValueError):
-    """What was given cannot be forecast; the sentence says why, and what would help."""
+    """The input cannot be forecast; the sentence gives the reason and the remedy."""
 
 
 class CurveForecast:
@@ -70,47 +66,50 @@ class CurveForecast:
     def at(self, compute: float) -> dict[str, float | None]:
         """What an evaluation at `compute`, in `unit`, will read: its 5, 25, 50, 75 and 95 % quantiles, q05 to q95.
 
-        Raises InputError where it is no amount of compute.
+        Raises InputError: it is not an amount of compute.
         """
         if not 0 < compute <= MOST_COMPUTE:
-            raise InputError(f"compute {compute:g}: {self.unit} must lie in {COMPUTES}")
-        return report.interval(self._run.reading([compute], QUANTILES)[:, 0], QUANTILES)
+            raise InputError(f"compute {compute:g}: {self.unit} must be in {COMPUTES}")
+        return interval(self._run.reading([compute], QUANTILES)[:, 0], QUANTILES)
 
     def to_dict(self, at: Sequence[float] = (), target: Sequence[float] = ()) -> dict[str, Any]:
-        """What `rollcast fit --json` prints. `at`: compute to predict, twice and four times the newest where none is
-        given; `target`: pass rates to reach. Raises InputError."""
+        """The same as `rollcast fit --json` prints.
+
+        `at`: compute to predict, by default twice and four times the newest. `target`: pass rates to reach. Raises
+        InputError.
+        """
         last = self._run.newest.compute
         told = {"advice": self.advice()}
-        return told | _asked(lambda: fit_report(self._run, list(at) or [2 * last, 4 * last], list(target)))
+        return told | _asked(lambda: answer_as_json(self._run, list(at) or [2 * last, 4 * last], list(target)))
 
     def advice(
         self, budget: float | None = None, worth: float | None = None, price: float | None = None
     ) -> dict[str, Any]:
-        """Stop, continue, or wait for n more evaluations: what `fit --json` says of the rest of a budget.
+        """Stop, continue, or wait for n more evaluations: the advice of `fit --json` on the rest of a budget.
 
-        What is None is what `forecast` was given.
+        An argument that is None has the value that `forecast` was given.
 
         Args:
-            budget: compute in `unit` at which the run would end, in all; twice what was spent where nobody told one.
+            budget: total compute in `unit` at which the run would end; by default twice the compute so far.
             worth: gain in pass rate that the rest would be paid for; else 0.02, less for a small rest.
             price: of one `unit`, in any currency.
 
-        Raises InputError where one of them cannot be.
+        Raises InputError: one of them is out of bounds.
         """
         return _asked(lambda: self._run.advice(budget, worth, price).to_dict())
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, until: float | None = None) -> Figure:
-        """Points, law and bands up to `until`; where None to the end of the budget, or four times the newest compute.
+        """Points, law and bands up to `until`, by default the end of the budget or four times the newest compute.
 
-        Written to `path` (.png, .svg) where one is given. Raises InputError: it cannot be written, or matplotlib is not
+        Written to `path` (.png, .svg) if one is given. Raises InputError: it cannot be written, or matplotlib is not
         installed.
         """
         return _asked(lambda: self._plot(None if path is None else Path(path), until))
 
     def _plot(self, path: Path | None, until: float | None) -> Figure:
-        report.check_plot(Path("figure.png") if path is None else path)
-        from rollcast.cli.plots.figure import save
-        from rollcast.cli.plots.forecast import forecast_figure
+        check_plot(Path("figure.png") if path is None else path)
+        from rollcast.plots.figure import save
+        from rollcast.plots.forecast import forecast_figure
 
         last = self._run.newest.compute
         figure = forecast_figure(self._run, until or max(self._run.end or 4 * last, last))
@@ -119,20 +118,18 @@ class CurveForecast:
         return figure
 
     def _repr_html_(self) -> str:
-        """A table for a notebook, below the advice where a budget is known. Names of a file are text, never markup."""
+        """A table for a notebook, below the advice if a budget is known. Names of a file are text, never markup."""
         answer = self.to_dict()
-        rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom", answer["headroom"], report.DIFFERENCE)]
+        rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom", answer["headroom"], DIFFERENCE)]
         told = ""
         if self._run.end is not None:
             advice = answer["advice"]
             told = f"<p><strong>{advice['headline']}.</strong> {html.escape(advice['reason'])}</p>"
-            rows += [
-                (self._spent(name, advice[part]), advice[part]["gain"], report.DIFFERENCE) for name, part in _PARTS
-            ]
-        rows += [(f"reading at {report.amount(of['compute'])} {self.unit}", of, ".3f") for of in answer["predictions"]]
+            rows += [(self._spent(name, advice[part]), advice[part]["gain"], DIFFERENCE) for name, part in _PARTS]
+        rows += [(f"reading at {amount(of['compute'])} {self.unit}", of, ".3f") for of in answer["predictions"]]
         cells = [
             f"<tr><th>{html.escape(name)}</th>"
-            + "".join(f"<td>{report.amount(of[level], form)}</td>" for level in ("q05", "q50", "q95"))
+            + "".join(f"<td>{amount(of[level], form)}</td>" for level in ("q05", "q50", "q95"))
             + "</tr>"
             for name, of, form in rows
             if of is not None
@@ -142,8 +139,8 @@ class CurveForecast:
         return f"<div>{told}<p>{said}</p><table>{head}{''.join(cells)}</table></div>"
 
     def _spent(self, name: str, stretch: dict[str, Any]) -> str:
-        price = "" if stretch["money"] is None else f" for {report.amount(stretch['money'])}"
-        return f"gain of the {name}, {report.amount(stretch['compute'])} {self.unit}{price}"
+        price = "" if stretch["money"] is None else f" for {amount(stretch['money'])}"
+        return f"gain of the {name}, {amount(stretch['compute'])} {self.unit}{price}"
 
     def __repr__(self) -> str:
         curve = self._run.forecast.curve
@@ -174,20 +171,20 @@ def forecast(
     Args:
         data: a path or address as `rollcast fit` takes it; a pandas DataFrame; a mapping of columns; or the two arrays
             (compute, pass rate) (n,) each.
-        compute, pass_rate, standard_error: names of columns; recognised where None.
-        scale: times the pass rates; 0.01 where they are per cent.
-        seconds, devices: the column of the time that passed and the number of devices, for device-hours.
-        run: which one, where there are several.
+        compute, pass_rate, standard_error: names of columns; recognised by default.
+        scale: factor of the pass rates; 0.01 if they are per cent.
+        seconds, devices: the column of the elapsed time and the number of devices, for device-hours.
+        run: name of the run, if there are several.
         initial: pass rate at compute 0, if it is known.
-        exclude_before: compute to leave out; found where None.
-        unit: what compute is counted in, as it is; where None a column's name tells it, and of two arrays nothing does:
-            `units`. A file tells its own.
-        law_alone: the paper's law and its own prior, no other shape beside it.
-        prior: a JSON file with what is believed of a run before it is seen; instead of `law_alone`.
-        budget, worth, price: what `advice` goes by where it is asked for nothing else.
+        exclude_before: compute to leave out; found by default.
+        unit: of compute, which is taken as it is. By default the column's name gives it, and two arrays are counted in
+            `units`. A file has its own.
+        law_alone: the paper's law and its own prior, and no other shape.
+        prior: a JSON file with the prior: what to expect of a run before its first evaluation; instead of `law_alone`.
+        budget, worth, price: the terms of `advice`, unless it is called with others.
 
     Raises:
-        InputError: a ValueError that says what is wrong, and what would help.
+        InputError: a ValueError with the mistake and its remedy.
     """
     columns = Columns(compute, pass_rate, standard_error, None, (), scale, seconds, devices)
 
@@ -195,18 +192,18 @@ def forecast(
         if law_alone and prior is not None:
             raise ValueError("law_alone, prior: each is a prior; give one of the two")
         found = replace(fitted(None if prior is None else Path(prior)), end=budget, worth=worth, price=price)
-        found.advice()  # what cannot be is refused at once
+        found.advice()  # refuses impossible terms now, before they are asked for
         return found
 
     def fitted(prior_file: Path | None) -> RunForecast:
         if isinstance(data, (str, os.PathLike)):
             if unit is not None:
-                raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: a file tells its own; leave it out")
+                raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: a file has its own unit; leave this one out")
             source = os.fspath(data)
             return forecast_source(source, columns, run, initial, exclude_before, law_alone, prior_file)
-        found = _found(data)
-        table = _table(found, columns, run, unit)
-        history = table.history(run or found.format, tell)
+        sheet = _sheet(data)
+        asked = _with_unit(columns, unit, is_named=sheet.format != ARRAYS)
+        [history] = histories_of_sheet(sheet, sheet.format, asked, sheet.format, run, is_one=True)
         return forecast_history(history, fit_options(initial, exclude_before, law_alone, prior_file))
 
     return CurveForecast(_asked(made))
@@ -219,42 +216,33 @@ def _asked(question: Callable[[], Answer]) -> Answer:
         raise InputError(str(error)) from None
 
 
-def _table(found: Found, columns: Columns, run: str | None, unit: str | None) -> Table:
-    """Raises UserError, ValueError."""
-    if unit is None and (found.format != ARRAYS or columns.seconds is not None):
-        return table_of(found, found.format, columns, run, tell)
+def _with_unit(columns: Columns, unit: str | None, *, is_named: bool) -> Columns:
+    """`is_named`: whether names of columns tell the unit. Raises ValueError: it is not a unit, or one too many."""
+    if unit is None and (is_named or columns.seconds is not None):
+        return columns
     unit = "units" if unit is None else unit
     if not (unit.strip() and unit.isprintable() and len(unit) <= LONGEST_UNIT):
         raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: give 1 to {LONGEST_UNIT} printable characters, such as tokens")
     if columns.seconds is not None:
         raise ValueError(f"unit {unit!r}: seconds and devices make device-hours; leave one of them out")
-    # What this would tell of clocks does not hold: the numbers are taken as they are.
-    recognised = table_of(found, found.format, columns, run, lambda _: None).columns
-    compute = str(recognised.compute)
-    sheet = found.sheet.beside(COUNTED, [_as_it_is(cell, compute) for cell in found.sheet.cells(compute)])
-    table = table_of(replace(found, sheet=sheet), found.format, replace(recognised, compute=COUNTED), run, tell)
-    step = COUNTED if unit == STEPS else table.step
-    return replace(table, step=step, origin=replace(table.origin, compute=compute, unit=unit))
+    return replace(columns, unit=unit)
 
 
-def _as_it_is(value: Any, column: str) -> float | None:
-    return None if value is None or value == "" else real_number(value, column)
-
-
-def _found(data: Any) -> Found:
+def _sheet(data: Any) -> Sheet:
     """The sheet of a frame, a mapping of columns, or two arrays. Raises ValueError."""
     if hasattr(data, "to_dict") and hasattr(data, "columns"):
-        return Found("DataFrame", _sheet({str(name): list(data[name]) for name in data.columns}))
+        return _of_columns("DataFrame", {str(name): list(data[name]) for name in data.columns})
     if isinstance(data, Mapping):
-        return Found("mapping of columns", _sheet({str(name): _column(name, values) for name, values in data.items()}))
+        return _of_columns("mapping of columns", {str(name): _column(name, values) for name, values in data.items()})
     try:
         x, y = data
         columns = {"compute": [float(value) for value in x], "pass_rate": [float(value) for value in y]}
     except (TypeError, ValueError):
         raise ValueError(
-            f"data: a {type(data).__name__} is no curve; give a path, a DataFrame, a mapping of columns, or two arrays"
+            f"data: a {type(data).__name__} is not a curve; give a path, a DataFrame, a mapping of columns, or two "
+            "arrays"
         ) from None
-    return Found(ARRAYS, _sheet(columns))
+    return _of_columns(ARRAYS, columns)
 
 
 def _column(name: object, values: Any) -> list[Any]:
@@ -268,8 +256,8 @@ def _column(name: object, values: Any) -> list[Any]:
         raise ValueError(f"data: column {name} is one value; give a list of one for each evaluation") from None
 
 
-def _sheet(columns: dict[str, list[Any]]) -> Sheet:
+def _of_columns(format: str, columns: dict[str, list[Any]]) -> Sheet:
     lengths = {len(values) for values in columns.values()}
     if len(lengths) != 1:
         raise ValueError(f"data: columns of {', '.join(map(str, sorted(lengths)))} values; give one length")
-    return Sheet(columns, lengths.pop())
+    return Sheet.of_columns(format, columns)

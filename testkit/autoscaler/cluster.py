@@ -32,7 +32,7 @@ class SimulatedCluster:
         self.events: list[tuple[float, str, str]] = []
         """(time, reason, message) of the Deployment."""
         self.asked_for: list[tuple[float, int]] = [(fleet.pipeline.now, self.asked)]
-        """(time, replicas) whenever somebody changed the scale."""
+        """(time, replicas) after each change of the scale."""
 
     def replicas(self) -> int:
         return self.asked
@@ -47,7 +47,7 @@ class SimulatedCluster:
         return self.fleet.pods
 
     def resize(self, pods: int) -> None:
-        """As an HPA changes the scale."""
+        """Change the scale as an HPA does."""
         self.scale(pods)
 
     def pods_there(self) -> int:
@@ -64,7 +64,7 @@ class SimulatedCluster:
         self.fleet.resize(round(min(self.asked, self.granted)))
 
     def take_away(self, pods: int) -> None:
-        """Spot nodes go: the oldest pods die at once, others are asked for in their place."""
+        """Spot nodes go: the oldest pods die immediately, and others replace them."""
         for generator in self.fleet.working[:pods]:
             self.fleet.pipeline.fleet.kill(generator.name)
         self.settle()

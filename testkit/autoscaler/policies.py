@@ -1,4 +1,5 @@
-"""Who sets the number of generators in a simulated run: nobody, the real decision function, a queue-length HPA."""
+"""Policies that set the number of generators in a simulated run: none, the real decision function, a queue-length
+HPA."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ from testkit.autoscaler.scenarios import GROUPS_PER_STEP, LAG, ROLLOUTS_PER_GROU
 
 @dataclass
 class Rollcast:
-    """The real decision function on totals of the simulated run, applied at once (mode controller)."""
+    """The real decision function on totals of the simulated run, applied immediately (mode controller)."""
 
     fleet: ScaledFleet
     settings: Autoscaler
     engine: EngineSpeed
     decisions: list[tuple[float, Decision]] = field(default_factory=list)
     apply: Callable[[int], None] | None = None
-    """Told the number instead of the fleet, as an HPA is."""
+    """Receives the number instead of the fleet, as an HPA does."""
 
     def __post_init__(self) -> None:
         self._history: deque[Totals] = deque()
@@ -36,7 +37,7 @@ class Rollcast:
         )
 
     def restart(self) -> None:
-        """A new process: what was measured and learnt is gone."""
+        """A new process: all measurements are lost."""
         self._history.clear()
         self._memory = Memory.of_a_start(self.fleet.pods, self.fleet.pipeline.now, self.settings)
 
@@ -118,7 +119,7 @@ class Hpa:
 
 
 def waiting_tasks(fleet: ScaledFleet) -> float:
-    """Tasks that nobody has claimed: the lag of the stream."""
+    """Unclaimed tasks: the lag of the stream."""
     return float(len(fleet.pipeline.fleet.queue))
 
 

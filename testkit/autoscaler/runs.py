@@ -37,12 +37,12 @@ def start(scenario: Scenario, generators: int, *, seed: int = 0) -> Run:
 
 
 def fixed(scenario: Scenario, generators: int, *, seed: int = 0) -> dict[str, Any]:
-    """Nobody scales."""
+    """A fixed number of generators."""
     return finish(start(scenario, generators, seed=seed))
 
 
 def with_rollcast(scenario: Scenario, generators: int, settings: Autoscaler, *, seed: int = 0) -> dict[str, Any]:
-    """The autoscaler in mode controller, beginning with so many."""
+    """The autoscaler in mode controller, beginning with this many."""
     run = start(scenario, generators, seed=seed)
     run.policy = Rollcast(run.fleet, settings, ENGINE)
     return finish(run)
@@ -109,7 +109,7 @@ def finish(run: Run) -> dict[str, Any]:
     report = pipeline.run(steps=scenario.warm_up, max_events=MOST_EVENTS)
     pipeline.read()
     began, waits = pipeline.now, dict(report.wait_seconds)
-    # The last quarter tells what has settled: where lengths grow it is the peak.
+    # The last quarter shows the settled state: if lengths grow it is the peak.
     late_step = scenario.steps - scenario.steps // 4
     pipeline.run(steps=late_step, max_events=MOST_EVENTS)
     pipeline.read()

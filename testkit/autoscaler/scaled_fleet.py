@@ -1,6 +1,6 @@
-"""A fleet of generators that somebody changes while the run goes on: pods that start up, join, drain and cost devices.
+"""A fleet of generators that changes while the run goes on: pods that start up, join, drain and cost devices.
 
-    asked for --(start-up)--> joins --> works --> drains: hands back at once, its device is held a little longer
+    asked for --(start-up)--> joins --> works --> drains: hands back immediately, its device is held a little longer
         `--> no longer wanted before it joined: gone at once
 
 A pod costs a device from when it is asked for until it is gone.
@@ -17,12 +17,12 @@ from testkit.simulation.restarting import RestartingPipeline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTimes:
-    """In seconds."""
+    """Durations in seconds."""
 
     start_up: float = 180.0
-    """From asking for a pod until its generator begins to join."""
+    """Time from asking for a pod until its generator begins to join."""
     drain: float = 30.0
-    """For which a pod that leaves holds its device."""
+    """Time for which a pod that leaves holds its device."""
 
 
 class ScaledFleet:
@@ -75,7 +75,7 @@ class ScaledFleet:
         self._record()
 
     def every(self, seconds: float, act: Callable[[], object]) -> None:
-        """Call `act` every so many seconds from now on."""
+        """Call `act` at this interval from now on."""
 
         def turn() -> None:
             act()

@@ -36,7 +36,7 @@ class Scenario:
     name: str
     steps: int
     mean_tokens: Callable[[float], float]
-    """Of the progress of the run in [0, 1]: mean completion in tokens."""
+    """Mean completion in tokens as a function of the run's progress in [0, 1]."""
     turns_from: int = 0
     """Step from which turns of the number are counted: that of the change that is looked at."""
     warm_up: int = 16
@@ -60,7 +60,7 @@ class Scenario:
             seed=seed,
         )
         return RestartingPipeline(
-            schedule=PipelineRL(lag=LAG, groups_per_step=GROUPS_PER_STEP),
+            schedule=PipelineRL(max_staleness=LAG, groups_per_step=GROUPS_PER_STEP),
             workload=workload,
             engines=[ENGINE] * generators,
             trainer=TRAINER,

@@ -16,7 +16,7 @@ SCALERS = ("scaledobjects.keda.sh", "horizontalpodautoscalers")
 FIRST_STEPS = 100_000
 """Budget of values.yaml; every other one makes another trainer's Job."""
 LEAVING_SECONDS = 330.0
-"""After so long a trainer that is to leave has seen it and has gone: named_trainer.PATIENCE_SECONDS, the kubelet's two
+"""Time within which a trainer that is to leave notices it and ends: named_trainer.PATIENCE_SECONDS, the kubelet's two
 minutes, a last step."""
 
 
@@ -144,7 +144,7 @@ def _stays(proof: Proof, trainer: set[str]) -> None:
 
 
 def _leaves(cluster: Cluster, who: str, proof: Proof, jobs: set[str]) -> None:
-    """Of these Jobs none is at work, at least one left for another trainer's sake, and one trainer is there."""
+    """No Job of these is at work, at least one left for another trainer, and one trainer is running."""
 
     def left() -> bool:
         ends = {name: end for name, end in proof.release.trainer_jobs().items() if name in jobs}
@@ -159,7 +159,7 @@ def _still(proof: Proof, before: dict[str, set[str]]) -> bool:
 
 
 def rollback(proof: Proof) -> None:
-    """To the oldest revision that Helm still keeps (ten, unless told otherwise) and that was deployed once."""
+    """Roll back to the oldest revision that Helm still keeps (ten by default) and that was deployed once."""
     revisions = proof.release.former_revisions()
     if not revisions and proof.cluster.recorded is None:
         raise NotSeen("Helm keeps no earlier revision that was deployed")
@@ -172,7 +172,7 @@ def rollback(proof: Proof) -> None:
 
 
 def jobset(proof: Proof) -> None:
-    """From a Job to a JobSet, a pod of which is deleted, and back."""
+    """Change from a Job to a JobSet, delete one of its pods, and change back."""
     release, cluster, kind = proof.release, proof.cluster, "jobsets.jobset.x-k8s.io"
     if not cluster.has(kind):
         raise NotSeen("the JobSet operator is not installed")

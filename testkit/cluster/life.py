@@ -55,7 +55,7 @@ def kill_each_pod(proof: Proof) -> None:
 
 
 def drain(proof: Proof) -> None:
-    """As a drain does it: a node that takes no more pods, and evictions, of this release's pods alone.
+    """Drain as kubectl does: a node that takes no more pods, and evictions, of this release's pods alone.
 
     `kubectl drain --pod-selector` would evict those of a release of the same name in every namespace.
     """
@@ -112,7 +112,7 @@ def _is_gone(proof: Proof, role: str, pods: set[str]) -> bool:
 
 
 def second_release(proof: Proof) -> None:
-    """In the same namespace and in another: no object in common, and both make steps."""
+    """A release in the same namespace and one in another: no object in common, and both make steps."""
     for other in (proof.beside, proof.elsewhere):
         other.install()
         other.wait_ready("redis", "forecaster")

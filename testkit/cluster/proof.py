@@ -27,15 +27,15 @@ class Proof:
     cluster: Cluster
     release: Release
     beside: Release
-    """In the same namespace."""
+    """Release in the same namespace."""
     queued: Release
-    """In the same namespace, in a queue of Kueue's."""
+    """Release in the same namespace, in a queue of Kueue."""
     elsewhere: Release
-    """In another namespace, by the first one's name."""
+    """Release in another namespace with the first one's name."""
     prometheus: str | None
     """Service that is asked, as namespace/name:port; None = none."""
     grafana: str | None
-    """The same of Grafana. Its administrator is in the Secret of the service's name."""
+    """Address of Grafana. Its administrator is in the Secret of the service's name."""
     second_tag: str | None
     """Tag under which nodes find the images of trainer and generator as well; None = none."""
     notes: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Proof:
 
 
 def prepare(namespace: str, recorded: list[list[str]] | None = None) -> Proof:
-    """The releases, in `namespace` and in another beside it, which the test makes."""
+    """The releases, in `namespace` and in a second one, which the test makes."""
     here, there = Cluster(namespace, recorded), Cluster(f"{namespace}-2", recorded)
     return Proof(
         cluster=here,
@@ -61,7 +61,7 @@ def prepare(namespace: str, recorded: list[list[str]] | None = None) -> Proof:
 
 
 def create_namespace(cluster: Cluster) -> None:
-    """Under Pod Security restricted. Raises Refuted where it exists: what is in it is not ours to remove."""
+    """Under Pod Security restricted. Raises Refuted if it exists, because its contents are not ours to remove."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster.namespace, "labels": labels}}
     cluster.kubectl("create", "-f", "-", given=json.dumps(body))

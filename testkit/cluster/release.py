@@ -31,7 +31,7 @@ class Release:
     """A release of the CPU profile with the values of this folder."""
 
     def __init__(self, cluster: Cluster, name: str, *values: str) -> None:
-        """values: what it is installed with besides, as for --set; config.run where the namespace has one."""
+        """values: further values, as for --set; config.run if the namespace has one."""
         self.cluster = cluster
         self.name = name
         self.full = f"{name}-rollcast"
@@ -44,7 +44,7 @@ class Release:
         self.cluster.helm("install", self.name, str(CHART), *given, seconds=READY_SECONDS)
 
     def upgrade(self, *values: str, takes_over: bool = False) -> None:
-        """With what it has and these on top. takes_over: from an autoscaler too, what that has scaled."""
+        """Upgrade with its values and these on top. takes_over: also fields that an autoscaler has scaled."""
         force = self.cluster.takes_over if takes_over else []
         self.cluster.helm(*self._upgrade(*values), *force, seconds=READY_SECONDS)
 
@@ -85,7 +85,7 @@ class Release:
         return {role: {pod["metadata"]["uid"] for pod in self.pods(role)} for role in ROLES}
 
     def image(self, role: str) -> str:
-        """Of the main container of a pod of that role."""
+        """Log of the main container of a pod of that role."""
         pods = self.pods(role)
         return str(pods[0]["spec"]["containers"][0]["image"]) if pods else "IMAGE"
 
@@ -97,7 +97,7 @@ class Release:
         )
 
     def has_another(self, role: str, than: set[str]) -> bool:
-        """Whether a pod of that role is none of these uids."""
+        """Whether a pod of that role has another uid than these."""
         return bool(self.uids()[role] - than)
 
     def wait_ready(self, *roles: str) -> None:
@@ -114,7 +114,7 @@ class Release:
         return int(self.cluster.read("get", "deployment", f"{self.full}-generator").get("spec", {}).get("replicas", 0))
 
     def reasons(self) -> set[str]:
-        """Of the events of the generators' Deployment."""
+        """Messages of the events of the generators' Deployment."""
         selected = f"involvedObject.kind=Deployment,involvedObject.name={self.full}-generator"
         found = self.cluster.read("get", "events", "--field-selector", selected)
         return {event["reason"] for event in found.get("items", [])}
@@ -125,7 +125,7 @@ class Release:
         return self._page(role, pods[0]["metadata"]["name"] if pods else "POD", address or PAGES[role])
 
     def metric(self, role: str, metric: Metric) -> float | None:
-        """The largest value of a metric on the page of one pod of that role; None = it has none."""
+        """The largest value of a metric on the page of one pod of that role; None = it lacks the metric."""
         found = []
         for pod in self.pods(role):
             try:
@@ -136,7 +136,7 @@ class Release:
         return max(found, default=None)
 
     def step(self) -> float | None:
-        """Of the trainer; None while its page cannot be read."""
+        """Step of the trainer; None while its page cannot be read."""
         return self.metric("trainer", names.TRAINER_STEP)
 
     def goes_on(self) -> None:

@@ -30,7 +30,7 @@ def pod(role: str, uid: str = "") -> Object:
 
 
 def job(name: str, code: int | None = None) -> Object:
-    """At work, or failed because the trainer ended with that code."""
+    """A Job at work, or one that failed because the trainer ended with that code."""
     message = f"Container trainer for pod x/{name}-0 failed with exit code {code} matching FailJob rule at index 0"
     ended = [{"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": message}]
     return thing("Job", name, "trainer", status={} if code is None else {"conditions": ended})
@@ -53,14 +53,14 @@ class Clock:
 
 
 class StandIn(Cluster):
-    """Answers as a cluster with one release at work does; a test says what it answers else."""
+    """Answers as a cluster with one release at work; a test sets the other answers."""
 
     def __init__(self, namespace: str = "somewhere") -> None:
         super().__init__(namespace)
         roles = ("trainer", "generator", "redis", "forecaster")
         self.there: dict[str, list[Object]] = {"pods": [pod(role) for role in roles], "jobs": [job("first")]}
         self.answers: dict[str, str | Callable[[str], str]] = {"version --template": "v4.2.0"}
-        """Pattern of a command -> what it prints; the last that fits."""
+        """Pattern of a command -> its output; the last matching pattern counts."""
         self.asked: list[str] = []
         self._steps = itertools.count(1)
 

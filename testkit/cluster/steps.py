@@ -1,4 +1,4 @@
-"""What is looked at on a cluster, in order. Each step leaves the release at work, or the next one says so."""
+"""The checks on a cluster, in order. Each step leaves the release at work, or the next one fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS: dict[str, Callable[[Proof], None]] = {
     "helm test": helm_test,
     "each pod killed": kill_each_pod,
     "a node drained": drain,
-    # After the killing: some panels count what was lost.
+    # After the killing, because some panels count losses.
     "the dashboards' queries": dashboards,
     "Grafana": grafana,
     "scaling with KEDA": scaling,
@@ -34,7 +34,7 @@ STEPS: dict[str, Callable[[Proof], None]] = {
 
 
 def look(proof: Proof, step: str) -> dict[str, Any]:
-    """Take one step; what was seen."""
+    """Take one step and return its observations."""
     begun = time.monotonic()
     proof.notes.clear()
     verdict = "seen"

@@ -14,12 +14,12 @@ from testkit.cluster.release import READY_SECONDS, STEP_SECONDS, Release
 from testkit.cluster.tools import Cluster, NotSeen, Refuted
 
 SCALE_SECONDS = 1_500.0
-"""For a first measurement, a decision and a pod: minutes."""
+"""Time for a first measurement, a decision and a pod: minutes."""
 AWAY_SECONDS = 600.0
-"""Twice the five minutes after which an HPA lowers what it was told to lower."""
+"""Twice the five minutes after which an HPA lowers the number."""
 QUEUE = "proof"
 CLOSED = ("redis:6379", "trainer:8080", "trainer:7431", "generator:8080", "grader:7432", "grader:8404")
-OPEN_TO_ITS_NAMESPACE = ("forecaster:8400", "forecaster:8403")
+OPEN_TO_ITS_NAMESPACE = ("forecaster:8400",)
 PROBE = """
 import socket, sys
 for place in sys.argv[1:]:
@@ -77,7 +77,8 @@ def _hpa_is_active(cluster: Cluster, name: str) -> bool:
 
 
 def policies(proof: Proof) -> None:
-    """A pod of another namespace reaches nothing; one of the same, without labels, what is open to its namespace."""
+    """A pod of another namespace reaches nothing; one of the same namespace without labels reaches the ports that are
+    open to its namespace."""
     release, cluster = proof.release, proof.cluster
     release.upgrade("grader.enabled=true")
     release.wait_ready("grader", "forecaster", "redis", "generator")
@@ -99,7 +100,7 @@ def _sentence(who: str, reached: set[str], allowed: list[str]) -> str:
 
 
 def _reached(cluster: Cluster, name: str, image: str, places: list[str]) -> set[str]:
-    """Which of them a pod of no release reaches. Raises Refuted where it does not know one by name."""
+    """Which of them a pod of no release reaches. Raises Refuted if it cannot resolve one of the names."""
     container = {
         "name": "probe",
         "image": image,
@@ -149,7 +150,7 @@ def kueue(proof: Proof) -> None:
 
 
 def _queue(cluster: Cluster, name: str) -> dict[str, Any]:
-    """A queue with room for one such trainer, and what it stands on, which belongs to the whole cluster."""
+    """A queue with room for one such trainer, and its cluster-wide objects."""
     stored = "jsonpath={.spec.versions[?(@.storage==true)].name}"
     version = cluster.kubectl("get", "crd", "clusterqueues.kueue.x-k8s.io", "-o", stored)
     quotas = [{"name": "cpu", "nominalQuota": "1"}, {"name": "memory", "nominalQuota": "4Gi"}]

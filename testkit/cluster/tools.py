@@ -19,7 +19,7 @@ CALL_SECONDS = 120.0
 PAUSE_SECONDS = 5.0
 FORWARD_PATIENCE = "--pod-running-timeout=1m"
 NEW_HELM = 4
-"""From this version on it applies on the server's side, and keeps the pods of tests until their logs are read."""
+"""From this version on Helm applies on the server's side, and keeps the pods of tests until their logs are read."""
 
 
 class NotSeen(Exception):  # noqa: N818  (a state of the cluster, not a mistake)
@@ -38,11 +38,11 @@ class Cluster:
         self.recorded = recorded
 
     def kubectl(self, *arguments: str, seconds: float = CALL_SECONDS, given: str | None = None) -> str:
-        """What it printed. Raises Refuted where it failed."""
+        """The output of the command. Raises Refuted if it failed."""
         return self.run(["kubectl", "-n", self.namespace, *arguments], seconds, given)
 
     def helm(self, *arguments: str, seconds: float = CALL_SECONDS) -> str:
-        """As `kubectl`."""
+        """The output of `helm`."""
         return self.run(["helm", "-n", self.namespace, *arguments], seconds)
 
     @cached_property
@@ -53,14 +53,15 @@ class Cluster:
 
     @property
     def takes_over(self) -> list[str]:
-        """The flag with which Helm takes a field from its other owner, as it may have to where an autoscaler scaled.
+        """The flag with which Helm takes a field from its other owner, which is necessary after an autoscaler has
+        scaled.
 
         Helm 4 applies on the server's side, which refuses that without the flag; Helm 3 does it anyway and has no flag.
         """
         return ["--force-conflicts"] if self.helm_version >= NEW_HELM else []
 
     def refuses(self, *arguments: str, seconds: float = CALL_SECONDS) -> str:
-        """What helm said when it refused; Raises Refuted where it did not."""
+        """The message with which helm refused. Raises Refuted if it did not refuse."""
         if self.recorded is not None:
             self.helm(*arguments)
             return ""
@@ -71,7 +72,7 @@ class Cluster:
         raise Refuted(f"helm {shlex.join(arguments[:3])} was not refused")
 
     def read(self, *arguments: str) -> dict[str, Any]:
-        """What kubectl printed as JSON; nothing where it is only written down."""
+        """The JSON that kubectl printed; empty if the command is only recorded."""
         text = self.kubectl(*arguments, "-o", "json")
         return {} if self.recorded is not None else dict(json.loads(text))
 
@@ -80,7 +81,7 @@ class Cluster:
         return list(self.read("get", kind, "-l", selector).get("items", []))
 
     def has(self, kind: str) -> bool:
-        """Whether the cluster knows this kind of object. Raises Refuted where it cannot be asked."""
+        """Whether the cluster knows this kind of object. Raises Refuted if it does not answer."""
         try:
             self.kubectl("get", kind, "-o", "name")
         except Refuted as error:
@@ -90,7 +91,7 @@ class Cluster:
         return True
 
     def until(self, what: str, seconds: float, holds: Callable[[], object]) -> None:
-        """Wait for it; what cannot be asked for yet does not hold yet. Raises Refuted after so long."""
+        """Wait until the condition holds; a failing question counts as no. Raises Refuted after the deadline."""
         if self.recorded is not None:
             return
         deadline = time.monotonic() + seconds
@@ -106,7 +107,7 @@ class Cluster:
             time.sleep(PAUSE_SECONDS)
 
     def always(self, seconds: float, holds: Callable[[], object], otherwise: str) -> None:
-        """Raises Refuted with that sentence if it does not hold at any look of so many seconds."""
+        """Raises Refuted with that sentence if the condition does not hold at every look within these seconds."""
         deadline = time.monotonic() + seconds
         while True:
             self.require(holds, otherwise)
@@ -115,12 +116,12 @@ class Cluster:
             time.sleep(PAUSE_SECONDS)
 
     def require(self, holds: Callable[[], object], otherwise: str) -> None:
-        """Raises Refuted with that sentence where it does not hold."""
+        """Raises Refuted with that sentence if the condition does not hold."""
         if self.recorded is None and not holds():
             raise Refuted(otherwise)
 
     def require_throughout(self, seconds: float, holds: Callable[[], object], otherwise: str) -> None:
-        """As `require`, looked at again and again for so long."""
+        """Like `require`, repeated until it holds or the time is over."""
         deadline = time.monotonic() + seconds
         self.require(holds, otherwise)
         while self.recorded is None and time.monotonic() < deadline:
@@ -129,9 +130,8 @@ class Cluster:
 
     @contextmanager
     def forwarded(self, namespace: str, service: str, port: str) -> Iterator[str]:
-        """The service as an address of this machine, by `kubectl port-forward`. Raises Refuted where that fails.
-
-        Not by the API server's proxy: that takes the Authorization header for itself and passes none on.
+        """The service as an address of this machine, by `kubectl port-forward`. Raises Refuted if that fails. Not by
+        the API server's proxy: that uses the Authorization header itself and does not pass it on.
         """
         command = ["kubectl", "-n", namespace, "port-forward", f"service/{service}", f":{port}", FORWARD_PATIENCE]
         if self.recorded is not None:

@@ -172,7 +172,7 @@ def _sources(client: httpx.Client, proof: Proof) -> dict[str, str]:
 
 
 def _asked(client: httpx.Client, method: str, path: str, body: object = None) -> Any:
-    """The answer as JSON. Raises Refuted where there is none."""
+    """The answer as JSON. Raises Refuted if the answer is missing."""
     try:
         answer = client.request(method, path, json=body)
         if answer.status_code != httpx.codes.OK:

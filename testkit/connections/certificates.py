@@ -14,7 +14,7 @@ EXTENSIONS = "subjectAltName=IP:127.0.0.1\nbasicConstraints=critical,CA:FALSE\n"
 
 
 def make_certificates(folder: Path, curve: str = "prime256v1") -> TLS:
-    """For a server on 127.0.0.1; skips the test where there is no openssl."""
+    """A certificate for a server on 127.0.0.1; skips the test if openssl is missing."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     folder.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def make_certificates(folder: Path, curve: str = "prime256v1") -> TLS:
 
 
 def lock_key(tls: TLS) -> TLS:
-    """The same certificate, its key behind a password."""
+    """This certificate with its key behind a password."""
     assert tls.private_key is not None
     locked = tls.private_key.with_name("locked.pem")
     _openssl(locked.parent, "ec", "-in", str(tls.private_key), "-aes256", "-passout", "pass:word", "-out", str(locked))

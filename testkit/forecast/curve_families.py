@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import least_squares
 
-from rollcast.scaling.curve import Array, Curve
+from rollcast.scaling.law.curve import Array, Curve
 
 Family = Callable[..., Array]
 Fit = tuple[Array, Array, float, float]
@@ -24,9 +24,9 @@ Fit = tuple[Array, Array, float, float]
 LARGEST = 50.0
 """Exponents are cut there, so that no step of the search overflows."""
 NUM_DRAWS = 400
-"""Of each family."""
+"""Samples of each family."""
 FLAT = 1e-6
-"""Ridge of the curvature, relative: a direction that the points do not tell stays near the least squares."""
+"""Ridge of the curvature, relative: a direction that the points do not determine stays near the least squares."""
 LEAST_NOISE = 1e-3
 """Standard deviation of a reading about its family, at least."""
 TOLERANCE = 0.05
@@ -101,7 +101,7 @@ class CurveFamilies:
     """x and pass rate of the last reading."""
 
     def quantiles(self, compute: ArrayLike, levels: tuple[float, ...], num_readings: float = np.inf) -> Array:
-        """Of the mean of so many readings at `compute` (m,), or of the curve itself -> (q, m)."""
+        """Quantiles of the mean of this many readings at `compute` (m,), or of the curve itself -> (q, m)."""
         x = np.atleast_1d(np.asarray(compute, dtype=float)) / self.unit
         values, weights = [], []
         rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Forecasts of the later points of real runs, beside what existing methods say, run by run.
+"""Forecasts of the later points of real runs, next to those of existing methods, run by run.
 
 The paper's runs: fitted on the points its authors fitted (from 1,450 GPU-hours on), scored on the mean of the last
 three later points. Every other real curve: fitted on its first half, scored on the mean of its last three points. The
@@ -18,18 +18,18 @@ from typing import Any
 import numpy as np
 from scipy.optimize import curve_fit
 
-from rollcast.scaling.baselines import last_value, log_linear, paper_grid, power_law
-from rollcast.scaling.curve import Array, Curve, sigmoid
-from rollcast.scaling.learning import learn_prior
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import LAW_PRIOR
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.learning import learn_prior
+from rollcast.scaling.law.baselines import last_value, log_linear, paper_grid, power_law
+from rollcast.scaling.law.curve import Array, Curve, sigmoid
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 from testkit.forecast.curve_families import curve_families
 from testkit.forecast.real_curves import EXTENDED, PaperRun, other_runs, own_runs, paper_runs
 
 FITTED = FitOptions(initial="fitted", prior=LAW_PRIOR)
 DEFAULT = FitOptions(initial="fitted")
-"""With the prior of `rollcast fit` on anybody's run: the law with shapes beside it."""
+"""The forecast of `rollcast fit` with its default prior: the law and other shapes."""
 FLAT = replace(
     LAW_PRIOR,
     log_exponent=(0.7, 1.0),
@@ -49,7 +49,7 @@ RELATIVE_MIDPOINTS: Array = np.geomspace(0.02, 10.0, 100)
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Points to fit, and what came: `outcome` is the mean of `num_last` readings around `compute`."""
+    """Points to fit, and the outcome: `outcome` is the mean of `num_last` readings around `compute`."""
 
     name: str
     curve: Curve
@@ -90,7 +90,7 @@ def _first_halves(curves: dict[str, Curve]) -> list[Task]:
 
 
 def paper_table(folder: Path) -> dict[str, Any]:
-    """All methods on the paper's runs, with the learned prior beside the default one."""
+    """All methods on the paper's runs, with the learned prior next to the default one."""
     runs = paper_runs(folder)
     tasks = paper_tasks(runs)
     learned = {

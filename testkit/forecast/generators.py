@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollcast.scaling.curve import Array, Curve, SigmoidParameters
+from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
 
 GENERATORS = ("law", "heavy", "early")
 WINDOWS = (0.3, 1.0, 3.0, 10.0)

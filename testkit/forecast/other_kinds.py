@@ -1,4 +1,4 @@
-"""Forecasts of runs of other kinds than the law, beside existing methods: `other_shapes` draws them."""
+"""Forecasts of runs of other kinds than the law, next to existing methods: `other_shapes` draws them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.scaling.baselines import last_value, log_linear, power_law
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.baselines import last_value, log_linear, power_law
+from rollcast.scaling.law.curve import Curve
 from testkit.forecast.curve_families import curve_families
 from testkit.forecast.other_shapes import CLASSES, drawn
 
@@ -19,7 +19,7 @@ SIMPLE: dict[str, Callable[[Curve], Any]] = {"last value": last_value, "power la
 
 
 def other_kinds(num_runs: int) -> list[dict[str, Any]]:
-    """Of each kind: mean errors at 2 and 10 times the window, and how often 90 % intervals of the truth held it."""
+    """For each kind, mean errors at 2 and 10 times the window, and how often 90 % intervals of the truth held it."""
     return [_of_kind(kind, num_runs) for kind in CLASSES]
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.scaling.baselines import log_linear, paper_grid, power_law
-from rollcast.scaling.curve import Curve, sigmoid
+from rollcast.scaling.law.baselines import log_linear, paper_grid, power_law
+from rollcast.scaling.law.curve import Curve, sigmoid
 from testkit.forecast.real_curves import PaperRun, paper_runs, published_fits
 
 SMALL_MIDPOINTS = np.linspace(100, 4_000, 100)
@@ -22,10 +22,10 @@ FIGURES = {
     "Fig5a arXiv": ("fig_loss",),
     "Fig6a": ("fig_zv",),
 }
-"""Where a printed fit's points were read."""
+"""Ranges of compute in which a printed fit's points were read."""
 LONG_RUN = ("fig1a", "ScaleRL-bs2048-100k")
 REACH = 1.35
-"""A window is spanned by points that begin before so many times its start and end after its end over so many."""
+"""A window is spanned by points that begin before its start times this factor and end after its end divided by it."""
 
 
 def printed_fits(folder: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rollcast.scaling.curve import Array, Curve
+from rollcast.scaling.law.curve import Array, Curve
 from testkit.record import RESULTS
 
 TRANSIENT = 1450.0
@@ -52,7 +52,7 @@ class PaperRun:
 
     @property
     def identity(self) -> str:
-        """The same for all readings of a run; the two tasks of the math+code run count as one."""
+        """All readings of a run; the two tasks of the math+code run count as one."""
         return {"ScaleRL-8B": "ScaleRL", "ScaleRL-math": "ScaleRL", "batch": "DAPO"}.get(
             self.name, self.name.split(":")[0]
         )
@@ -79,7 +79,7 @@ class PaperRun:
 
 
 def data_folder() -> Path | None:
-    """The folder of curves, or None where it is absent."""
+    """The folder of curves, or None if it is absent."""
     root = os.environ.get("ROLLCAST_SHARED_DATA")
     folder = Path(root) / "curves" if root else None
     return folder if folder and folder.is_dir() else None

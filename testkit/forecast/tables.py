@@ -36,7 +36,7 @@ def paper(figures: Mapping[str, Any]) -> None:
 
 
 def halves(figures: Mapping[str, Any]) -> None:
-    """The same for the first halves, summed up by group."""
+    """The table of the first halves, summed up by group."""
     _errors(figures["rows"])
     for name, summary in figures["summary"].items():
         print(f"-- {name}")
@@ -64,7 +64,7 @@ def calibration(figures: Sequence[Mapping[str, Any]]) -> None:
 
 
 def targets(judged: Mapping[str, Mapping[str, Any]]) -> None:
-    """One line per target, with what is outside of it."""
+    """One line per target, with the measures outside of it."""
     for name, target in judged.items():
         outside = f"  (outside: {', '.join(target['outside'])})" if target["outside"] else ""
         print(f"{'met   ' if target['met'] else 'MISSED'}  {name}{outside}")

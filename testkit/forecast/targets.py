@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rollcast.scaling.verdict import VerdictKind
+from rollcast.scaling.decisions.verdict import VerdictKind
 
 LEAST_RUNS = 50
 """Fewer runs of one verdict in a class say nothing about a share of a tenth."""
@@ -17,7 +17,7 @@ Judged = dict[str, dict[str, Any]]
 
 
 def judge(figures: Mapping[str, Any]) -> Judged:
-    """Each target of the parts that were measured: whether it is met, and what is outside of it."""
+    """Each target of the parts that were measured: whether it is met, and the measures outside of it."""
     judges: dict[str, Callable[[Any], Judged]] = {
         "published.fits": _published,
         "published.log_linear": _log_linear,

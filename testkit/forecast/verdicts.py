@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import LAW_PRIOR
-from rollcast.scaling.verdict import VerdictKind
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 from testkit.forecast.generators import SHAPES, simulate_shape
 from testkit.forecast.real_curves import other_runs, paper_runs, truncating_run
 
@@ -27,7 +27,8 @@ RIGHT = {
 }
 """A good run is judged right unless it is accused of a break; nothing can be forecast of a run that learned nothing."""
 OPTIONS = {"saturated": FitOptions(prior=LAW_PRIOR)}
-"""Of other shapes the default. By the law alone a flat top is the end; the default expects some to rise again."""
+"""The default weight of other shapes. By the law alone a flat top is the end; the default expects some to rise
+again."""
 
 
 def simulated(num_runs: int) -> list[dict[str, Any]]:
@@ -60,7 +61,7 @@ def false_alarms(calibration: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
 
 
 def real(folder: Path) -> list[dict[str, str]]:
-    """Whole curves of real runs: what is said of each."""
+    """Whole curves of real runs: the verdict on each."""
     curves = other_runs(folder) | {"qwen2-7b-gpg training reward": truncating_run(folder)}
     curves |= {f"paper {run.name}": run.curve() for key, run in paper_runs(folder).items() if run.identity == run.name}
     rows = []

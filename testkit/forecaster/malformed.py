@@ -1,4 +1,4 @@
-"""Requests that nobody should send, as bytes on a socket."""
+"""Malformed requests, as bytes on a socket."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def malformed_requests(count: int, seed: int) -> Iterator[bytes]:
 
 
 def send(port: int, request: bytes) -> tuple[int, bytes]:
-    """Status and body; status 0 where the server just closed the connection."""
+    """Status and body; status 0 if the server just closed the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         answer = bytearray()
         try:

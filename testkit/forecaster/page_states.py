@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.scaling.curve import Array, sigmoid
+from rollcast.scaling.law.curve import Array, sigmoid
 from testkit.forecaster.recorded_run import Reading
 
 PROMPTS = 1_000
@@ -32,7 +32,7 @@ class State:
     seed: int
 
     def readings(self) -> list[Reading]:
-        """As the trainer's page tells them."""
+        """Series as the trainer's page contains them."""
         rng = np.random.default_rng(self.seed)
         error = np.sqrt(np.maximum(self.law * (1 - self.law), 1e-3) / PROMPTS)
         wander = np.zeros(self.compute.size)
@@ -55,7 +55,7 @@ class State:
 
 
 def _spent(until: float, count: int) -> Array:
-    """From the start on, at a pace that varies a little."""
+    """Evaluations from the start on, at a pace that varies a little."""
     pace = 1 + 0.1 * np.sin(np.arange(1, count))
     return np.asarray(np.append(0.0, until * np.cumsum(pace) / pace.sum()))
 

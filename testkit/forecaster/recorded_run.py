@@ -44,7 +44,7 @@ def record(num_points: int = 30, *, asymptote: float = 0.85, seed: int = 0, inca
 
 
 def cut_off_from(first: int, points: list[Reading]) -> list[Reading]:
-    """From evaluation `first` on three in ten answers are cut off."""
+    """Three in ten answers are cut off from evaluation `first` on."""
     return [replace(point, truncation_ratio=0.3 if i >= first else 0.02) for i, point in enumerate(points)]
 
 

@@ -1,4 +1,4 @@
-"""The forecaster's process beside the page of a trainer that has shown twelve evaluations."""
+"""The forecaster's process next to the page of a trainer that has shown twelve evaluations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A recorded run replayed at many times its pace: trainer's page, Prometheus, forecaster, browser.
 
-five evaluations -> Prometheus killed -> three that nobody scrapes -> Prometheus again, the three -> four
+five evaluations -> Prometheus killed -> three that are not scraped -> Prometheus again, the three -> four
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class Replay:
 def replay(folder: Path, *, pace_seconds: float = PACE_SECONDS, scrape_seconds: int = SCRAPE_SECONDS) -> Replay:
     """An evaluation every `pace_seconds`, scraped every `scrape_seconds`.
 
-    Raises AssertionError where the page shows what nobody scraped, or not what the service says.
+    Raises AssertionError if the page shows an evaluation that was not scraped, or differs from the service.
     """
     points, port = record(NUM_POINTS), free_port("127.0.0.1")
     exported: list[float] = []
 
     def play(page: Any, readings: list[Reading]) -> None:
         for reading in readings:
-            exported.append(time.time())  # before: a scrape may come at once
+            exported.append(time.time())  # before: a scrape may come immediately
             trainer.show(reading)
             page.wait_for_timeout(1000 * pace_seconds)
 

@@ -1,4 +1,5 @@
-"""Requests made from the service's OpenAPI document, as documented and deliberately not; answers held against it."""
+"""Requests made from the service's OpenAPI document, as documented and deliberately not; the answers are compared
+with the document."""
 
 from __future__ import annotations
 

@@ -22,21 +22,19 @@ Value = TypeVar("Value")
 
 class Service:
     def __init__(self, config: Path, folder: Path, services: ForkedPrograms | None = None) -> None:
-        """services: what it is forked of; None = it is started as a program."""
-        pages, rpc = (port_file(folder / "demo", name) for name in ("forecaster", "forecaster-grpc"))
-        for file in (pages, rpc):
-            file.unlink(missing_ok=True)
+        """services: the process it is forked from; None = it is started as a program."""
+        pages = port_file(folder / "demo", "forecaster")
+        pages.unlink(missing_ok=True)
         arguments, log = ["--config", str(config)], folder / "forecaster.log"
         if services is not None:
             self.process: subprocess.Popen[bytes] = services.start("rollcast.forecaster", arguments, log)
         else:
             environment = {**os.environ, "PYTHONPATH": str(SERVICES), "OMP_NUM_THREADS": "1"}
             self.process = subprocess.Popen([sys.executable, "-m", "rollcast.forecaster", *arguments], env=environment)
-        wait_for(lambda: rpc.exists() or self.process.poll() is not None)
+        wait_for(lambda: pages.exists() or self.process.poll() is not None)
         said = f": {log.read_text()}" if log.exists() else ""
         assert self.process.poll() is None, f"the forecaster ended at its start{said}"
         self.port = read_port(pages)
-        self.grpc_port = read_port(rpc)
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=20.0)
 
     def forecast(self, run: str = "demo") -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The one curve that every generated file tells."""
+"""The curve in every generated file."""
 
 from __future__ import annotations
 

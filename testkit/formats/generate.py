@@ -1,4 +1,4 @@
-"""Writes files with the frameworks themselves, where they are installed: what the tests of the readers read.
+"""Writes files with the frameworks themselves, if they are installed: input of the readers' tests.
 
     python -m testkit.formats.generate FOLDER [FRAMEWORK ...]
 

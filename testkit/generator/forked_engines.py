@@ -1,7 +1,7 @@
 """Engines of tests as forks of one process that has imported vLLM: for each a third of its start less.
 
-A generator forks its engine of itself (rollcast.generator.engine_process). A test's process has threads by then, so
-multiprocessing's fork server does it, which has none.
+A generator forks its engine of itself (rollcast.generator.vllm.engine_process). A test's process has threads by then,
+so multiprocessing's fork server does it, which has no threads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from multiprocessing.forkserver import ensure_running
 from typing import Any
 
-from rollcast.generator import engine_warden
+from rollcast.generator.vllm import engine_warden
 from testkit.uncompiled import UNCOMPILED, compile_as_told
 
 FORKSERVER = multiprocessing.get_context("forkserver")
@@ -27,7 +27,7 @@ def forked_engines() -> Iterator[None]:
     from vllm.v1.engine import utils
 
     FORKSERVER.set_forkserver_preload(list(PRELOADED))
-    uncompiled = os.environ.pop(UNCOMPILED, None)  # of this engine; what it is forked from serves others as well
+    uncompiled = os.environ.pop(UNCOMPILED, None)  # of this engine; its parent serves others as well
     ensure_running()
     if uncompiled is not None:
         os.environ[UNCOMPILED] = uncompiled

@@ -17,10 +17,10 @@ from rollcast.connections.port_files import port_file
 from rollcast.rollouts.base import Delivery
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.manifest import TensorSpec, plan_buckets
-from rollcast.weights.publisher import Publisher
-from rollcast.weights.snapshot import Snapshot
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
+from rollcast.weights.plan.snapshot import Snapshot
+from rollcast.weights.sender.publisher import Publisher
+from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.forked_programs import ForkedPrograms
 from testkit.tiny_model import perturbed

@@ -1,4 +1,4 @@
-"""The device that a part runs on: what it is, what it could do, how long a call takes on it."""
+"""The device that a part runs on: its name, its peak rates, and the time of a call."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def describe_card(device: torch.device) -> dict[str, Any] | None:
 
 
 def peak_flops(device: torch.device) -> float | None:
-    """Of bfloat16 per second, by the data sheet; None where this card's is not known here."""
+    """FLOPs of bfloat16 per second by the data sheet; None if unknown for this card."""
     return PEAK_FLOPS.get(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
 
 
 def product_flops(device: torch.device, *, side: int = PRODUCT_SIDE) -> float:
-    """Of a large bfloat16 matrix product, per second: what this card gives today."""
+    """FLOPs per second of a large bfloat16 matrix product, as measured now."""
     left, right = (torch.randn(side, side, device=device, dtype=torch.bfloat16) for _ in range(2))
     return 2 * side**3 / median_seconds(lambda: left @ right, device, repeats=10)
 
 
 def median_seconds(call: Callable[[], object], device: torch.device, *, repeats: int) -> float:
-    """Of one call, the device's work included; a first one warms up and does not count."""
+    """Seconds of one call, the device's work included; a first one warms up and does not count."""
     seconds = []
     for _ in range(repeats + 1):
         _wait(device)
@@ -68,12 +68,12 @@ def start_counting_memory(device: torch.device) -> int:
 
 
 def peak_memory_gib(device: torch.device, held: int) -> float | None:
-    """Most that tensors took since `start_counting_memory`, beyond what was `held` then; None on the CPU."""
+    """Peak bytes of tensors since `start_counting_memory`, above those `held` then; None on the CPU."""
     return round((torch.cuda.max_memory_allocated(device) - held) / 2**30, 2) if device.type == "cuda" else None
 
 
 def or_why_not(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What was measured, or {"failed": why} where the card's memory does not hold it: another setting may fit."""
+    """The measurement, or {"failed": why} if it exceeds the card's memory: another setting may fit."""
     try:
         return measure()
     except torch.OutOfMemoryError as error:
@@ -81,7 +81,7 @@ def or_why_not(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def sentence_of(error: Exception) -> str:
-    """The kind of an error, and the first sentences of what it says."""
+    """The kind of an error, and the first sentences of its message."""
     words = " ".join(str(error).split())
     return f"{type(error).__name__}: {'. '.join(words.split('. ')[:2])[:300]}".removesuffix(".")
 

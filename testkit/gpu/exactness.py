@@ -66,7 +66,7 @@ def compare(
     ranks: Ranks,
     dtype: torch.dtype,
 ) -> dict[str, Any]:
-    """Of a copy of `model`, sharded on the device; its body in `dtype`."""
+    """Log-probs of a copy of `model`, sharded on the device; its body in `dtype`."""
     policy = models.sharded(copy.deepcopy(model), ranks, dtype=dtype)
     padded = pad_micro_batch(tuple(batch), ranks.device)
     logprobs, _ = policy(padded.input_ids, padded.positions, padded.targets)

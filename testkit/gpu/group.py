@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.weights.manifest import PIECE_BYTES
-from rollcast.weights.process_group import GroupAddress, GroupError, RendezvousStore, WeightGroup, backend_for
+from rollcast.weights.plan.manifest import PIECE_BYTES
+from rollcast.weights.transport.process_group import GroupAddress, GroupError, RendezvousStore, WeightGroup, backend_for
 from testkit.gpu import card
 
 REPEATS = 3
@@ -51,7 +51,7 @@ def wait_for_nobody(address: GroupAddress, device: torch.device) -> tuple[float,
 
 
 def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
-    """Rows by what is done; targets: what is broken or absent is told, in time."""
+    """Rows by action; targets: broken and absent parts are reported in time."""
     device = ranks.device
     store = RendezvousStore("127.0.0.1")
     deadline, size = (0.5, 1 << 16) if is_small else (DEADLINE_SECONDS, PIECE_BYTES)

@@ -45,7 +45,7 @@ def reference(hidden: Tensor, weight: Tensor, targets: Tensor, upstream: Tensor)
 
 
 def relative(found: Tensor, expected: Tensor) -> float:
-    """Norm of the difference over that of what is expected."""
+    """Norm of the difference over that of the expected value."""
     return float((found.double() - expected).norm() / expected.norm())
 
 

@@ -1,7 +1,7 @@
 """Optimizer steps of the learner on made-up rollouts, with and without recomputed activations.
 
-A shape's part with -compiled makes the same steps with torch.compile on every layer. The peak is held against what the
-memory planner says of the fullest moment of a step.
+A shape's part with -compiled makes the same steps with torch.compile on every layer. The peak is compared with what
+the memory planner says of the fullest moment of a step.
 
 MFU: floating-point operations that the model asks for, of tokens without padding and of nothing twice, over what the
 card's data sheet promises in the time. The head works for loss tokens alone.

@@ -91,6 +91,6 @@ def matrix_weights(config: Any) -> tuple[int, int]:
 
 
 def attention_flops(config: Any, length: int) -> int:
-    """Of scores and weighted sums for one sequence, forward and backward, the causal half only."""
+    """FLOPs of scores and weighted sums for one sequence, forward and backward, the causal half only."""
     width: int = config.num_attention_heads * config.head_dim
     return 6 * int(config.num_hidden_layers) * width * length**2

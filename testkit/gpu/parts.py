@@ -35,7 +35,7 @@ def run(name: str, *, is_small: bool) -> dict[str, Any]:
     try:
         measured: dict[str, Any] = import_module(f"testkit.gpu.{PARTS[name]}").measure(name, ranks, is_small=is_small)
         return about | measured
-    except Exception as error:  # whatever it is, it is told, and the other parts go on
+    except Exception as error:  # every error is reported, and the other parts go on
         traceback.print_exc()
         return about | {"failed": f"{name}: {sentence_of(error)}"}
     finally:

@@ -9,11 +9,11 @@ from testkit.model_shapes import shape_of
 
 NOT_A_STEP = ("publish", "checkpoint")
 NOT_HERE = "staging"
-"""A part that nothing of what is measured holds."""
+"""A part that no measurement contains."""
 
 
 def planned_bytes(shape: str, longest: int, *, recompute: bool) -> int:
-    """At the fullest moment of a step of one rank on a GPU; `longest`: tokens of the longest sequence."""
+    """Planned bytes at the fullest moment of a step of one rank on a GPU; `longest`: tokens of the longest sequence."""
     config = RunConfig.model_validate(
         {
             "run": "gpu",

@@ -1,8 +1,9 @@
-"""Weights into the staging buffers, and between the card and the host, beside a plain copy of as many bytes.
+"""Weights into the staging buffers, and between the card and the host, next to a plain copy of as many bytes.
 
-stage: the learner's float32 weights, as bfloat16, into a slot of `rollcast.weights.staging`, in page-locked memory of
-the host, as after every step; beside it the same on the device. load: buffers of the host to the device. apply: what a
-generator does under its pause, tensor by tensor into the model, from where weights.stage kept the version.
+stage: the learner's float32 weights, as bfloat16, into a slot of `rollcast.weights.sender.staging`, in page-locked
+memory of the host, as after every step; beside it the same on the device. load: buffers of the host to the device.
+apply: what a generator does under its pause, tensor by tensor into the model, from where weights.stage kept the
+version.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from rollcast.config.services import Weights
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.staging import stage_shard, weight_specs
-from rollcast.weights.host_memory import HostMemory
-from rollcast.weights.manifest import plan_buckets, total_bytes
-from rollcast.weights.snapshot import Snapshot
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import plan_buckets, total_bytes
+from rollcast.weights.plan.snapshot import Snapshot
+from rollcast.weights.receiver.host_memory import HostMemory
+from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.gpu import card, models
 
@@ -27,7 +28,7 @@ REPEATS = 5
 
 
 def stage(policy: Policy, slots: StagingSlots) -> None:
-    """As a trainer of one rank does after every step."""
+    """Stage the weights as a trainer of one rank does after every step."""
     slots.fill(0, PolicyVersion(1, 0), 0.0, partial(stage_shard, policy))
 
 

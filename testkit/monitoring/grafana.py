@@ -21,7 +21,7 @@ FORECASTER = "${forecaster}"
 
 @dataclass(frozen=True)
 class Answer:
-    """Attributes: labels of each series; its (Unix seconds, value) pairs, one where it was asked once."""
+    """Attributes: labels of each series; its (Unix seconds, value) pairs, one for an instant query."""
 
     rows: tuple[tuple[dict[str, str], tuple[tuple[float, float], ...]], ...]
 
@@ -64,7 +64,7 @@ def ask(target: dict[str, Any], recording: Recording, reach: float) -> Answer:
 
 
 def query(base: str, path: str, **form: Any) -> Answer:
-    """Ask a query API; what it refuses fails."""
+    """Ask a query API; a refused query fails."""
     answer = httpx.post(f"{base}/api/v1/{path}", data=form, timeout=30.0)
     assert answer.status_code == 200, f"{form['query']}\n{answer.text}"
     data = answer.json()["data"]

@@ -1,4 +1,4 @@
-"""A real run as processes, scraped by a real Prometheus, with a forecaster and an autoscaler beside it."""
+"""A real run as processes, scraped by a real Prometheus, with a forecaster and an autoscaler."""
 
 from __future__ import annotations
 
@@ -55,11 +55,10 @@ def _kill(system: System) -> None:
 
 
 def _with_services(settings: dict[str, Any]) -> dict[str, Any]:
-    """The forecaster reads the trainer's page; the autoscaler decides quickly and tells an HPA that is not there."""
+    """The forecaster reads the trainer's page; the autoscaler decides quickly and reports to an absent HPA."""
     return settings | {
         "forecaster": {
             "http_port": free_port("127.0.0.1"),
-            "grpc_port": 0,
             "source": {"kind": "scrape", "every_seconds": 0.5},
         },
         "autoscaler": {
@@ -103,7 +102,7 @@ def _two_thirds(system: System, targets: Path, seconds: float) -> None:
 
 
 def _list_targets(system: System, targets: Path) -> None:
-    """Every service that told its port."""
+    """Every service that wrote its port."""
     found = [
         {
             "targets": [f"127.0.0.1:{port.read_text().strip()}"],

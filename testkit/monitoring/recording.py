@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 SCRAPE_SECONDS = 1
 NAMESPACE = "rl"
-"""As a cluster's Prometheus labels what it scrapes."""
+"""Labels as a cluster's Prometheus adds them."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class _Task:
     payload: bytes
     """The task; once it is finished, the group."""
     first_version: PolicyVersion | None
-    """Of the rollouts it carries."""
+    """Tokens of the rollouts it carries."""
     renewed_at: float = 0.0
     published_as: str = ""
     """Entry that its owner had when it published."""

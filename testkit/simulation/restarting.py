@@ -20,7 +20,7 @@ class Restarts:
     """What a death of the trainer costs."""
 
     seconds: float = 5.0
-    """From its death until it is back."""
+    """Time from its death until it is back."""
     checkpoint_every: int = 1
     """Optimizer steps."""
 

@@ -15,7 +15,7 @@ SETTLED = ("used", "filtered", "dead", "stale")
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Every whole line that has ended; those that a kill or a full disk tore are left out, counted and told."""
+    """Every whole line that has ended; those that a kill or a full disk tore are left out, counted and reported."""
     lines, torn = [], 0
     for line in path.read_text().split("\n")[:-1] if path.exists() else []:
         try:

@@ -24,9 +24,9 @@ def rollcast(
     programs: ForkedPrograms | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Started in `folder`; what it says is appended to `said`. Killed at exit, its services die with it.
+    """Started in `folder`; its output is appended to `said`. Killed at exit, its services die with it.
 
-    programs: what it and its services are forked of; None = they are started as programs.
+    programs: the parent of its forks; None = they are started as programs.
     """
     if programs is not None:
         started = {STARTED: str(folder / "started"), **environment}
@@ -61,7 +61,7 @@ def goes_on(up: subprocess.Popen[bytes], folder: Path) -> bool:
 
 
 def services(up: subprocess.Popen[bytes], folder: Path) -> dict[str, psutil.Process]:
-    """The command's own children by service, where it was forked in `folder`."""
+    """The command's own children by service, if it was forked in `folder`."""
     forked = {line["pid"]: line for line in map(json.loads, (folder / "started").read_text().splitlines())}
     found = {}
     for process in psutil.Process(up.pid).children():

@@ -26,7 +26,7 @@ from testkit.system.audit import read_lines
 
 STOP_SECONDS = 60.0
 _pages = httpx.Client(timeout=5.0, limits=httpx.Limits(max_keepalive_connections=0))
-"""Made once: a client of its own for each look at a page spends 30 ms on TLS that nobody asks for."""
+"""Made once: a client of its own for each look at a page spends 30 ms on unneeded TLS."""
 
 
 def wait_for(condition: Callable[[], Any], seconds: float, what: str, every: float = 0.1) -> Any:
@@ -65,7 +65,7 @@ class System:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """Redis last: the others say goodbye to it, and wait where it is gone."""
+        """Redis last: the others sign off from it, and would wait if it were gone."""
         redis = [self.processes[name] for name in ("redis",) if name in self.processes]
         _end([process for process in self.processes.values() if process not in redis])
         _end(redis)

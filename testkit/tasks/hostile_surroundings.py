@@ -55,7 +55,7 @@ class Surroundings:
         self._before = self._look()
 
     def touched(self) -> list[str]:
-        """What is no longer as it was."""
+        """Differences from the earlier state."""
         found = [f"{path} changed" for path in self._look() ^ self._before]
         found += [f"somebody called {listener.getsockname()!r}" for listener in self._listeners if called(listener)]
         if self.victim.poll() is not None or psutil.Process(self.victim.pid).status() == psutil.STATUS_STOPPED:
@@ -63,7 +63,7 @@ class Surroundings:
         return found
 
     def _look(self) -> set[tuple[object, ...]]:
-        """Folders that programs write to: names, kinds, owners, modes, sizes and times of what is in them."""
+        """Folders that programs write to: names, kinds, owners, modes, sizes and times of their entries."""
         seen: set[tuple[object, ...]] = set()
         for path in [self.folder, *self.folder.rglob("*")]:
             status = path.lstat()

@@ -1,4 +1,4 @@
-"""Reference answers of GSM8K and MATH-500, written in five ways, and wrong ones beside them."""
+"""Reference answers of GSM8K and MATH-500, written in five ways, and wrong ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WHOLE_NUMBER = re.compile(r"-?\d+")
 
 
 def data_folder() -> Path | None:
-    """The folder of task sets, or None where it is absent."""
+    """The folder of task sets, or None if it is absent."""
     root = os.environ.get("ROLLCAST_SHARED_DATA")
     folder = Path(root) / "tasks" if root else None
     return folder if folder and folder.is_dir() else None
@@ -33,7 +33,7 @@ def references(folder: Path, mapping: MappingName) -> list[str]:
 
 
 def _rewritten(answer: str) -> str:
-    """The same value in other symbols: `\\dfrac`, plain brackets, thousands separators, a decimal point."""
+    """The value in other symbols: `\\dfrac`, plain brackets, thousands separators, a decimal point."""
     text = answer.replace("\\frac", "\\dfrac").replace("\\left", "").replace("\\right", "")
     text = re.sub(r"\\!\s*", "", text)
     if not _WHOLE_NUMBER.fullmatch(text):
@@ -72,7 +72,7 @@ def wrong_answers(answers: list[str], count: int, rng: random.Random) -> list[Wr
 
 
 def _may_be_equal(left: str, right: str) -> bool:
-    """Told without the verifier: by value where both are numbers, else by their letters, digits and signs."""
+    """Decided without the verifier: by value if both are numbers, else by their letters, digits and signs."""
     try:
         return Fraction(left) == Fraction(right)
     except (ValueError, ZeroDivisionError):

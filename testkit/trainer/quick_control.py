@@ -30,9 +30,9 @@ from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.trainer.publishing import publisher_maker
-from rollcast.weights.lanes import ONE_LANE
-from rollcast.weights.manifest import TensorSpec, plan_buckets
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
+from rollcast.weights.sender.lanes import ONE_LANE
+from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import graded, group_of
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
@@ -191,7 +191,7 @@ def make_controller(
     controller = build_controller(
         config,
         learners=group,
-        make_publisher=publisher_maker(config, group, exporter),
+        make_publisher=publisher_maker(config.weights, config.rpc, config.recipe, config.run_folder, group, exporter),
         queue=queue,
         books=Books(train=book(0, 22), held_out=book(100, 3)),
         encode=lambda text: [],

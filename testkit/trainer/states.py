@@ -17,7 +17,7 @@ from rollcast.wire.version import PolicyVersion
 
 
 def make_state(folder: Path = Path("none"), **changes: Any) -> TrainerState:
-    """Of a first incarnation at step 0, without a checkpoint, with these changes."""
+    """The state of a first incarnation at step 0, without a checkpoint, with these changes."""
     parts: dict[str, Any] = {
         "folder": folder,
         "budget": Budget(),

@@ -21,12 +21,14 @@ from rollcast.config.errors import UserError
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import configure_logging
-from rollcast.weights import turns
-from rollcast.weights.lane_transfer import TRAILER_BYTES
-from rollcast.weights.member import EngineHeartbeat, Surviving, WeightMember
-from rollcast.weights.process_group import WeightGroup
-from rollcast.weights.receive_state import ReceiveState, merge_states
-from rollcast.weights.receiver import Receiver
+from rollcast.weights.plan.survival import Surviving
+from rollcast.weights.receiver.member import WeightMember
+from rollcast.weights.receiver.receive_state import ReceiveState, merge_states
+from rollcast.weights.receiver.receiver import Receiver
+from rollcast.weights.receiver.weight_engine import EngineHeartbeat, ReceiverVerb
+from rollcast.weights.transport import turns
+from rollcast.weights.transport.lane_transfer import TRAILER_BYTES
+from rollcast.weights.transport.process_group import WeightGroup
 from rollcast.wire.version import PolicyVersion
 
 torch.set_num_threads(1)
@@ -61,7 +63,7 @@ class TensorEngine:
     """Implements WeightEngine: `num_workers` receivers, as tensor-parallel workers would have."""
 
     def __init__(self, num_workers: int, running_rollouts: int, verify: bool, apply_seconds: float, again: str) -> None:
-        self.receivers = [Receiver(device=torch.device("cpu")) for _ in range(num_workers)]
+        self.receivers = [Receiver(device=torch.device("cpu"), worker=worker) for worker in range(num_workers)]
         self.weights: list[dict[str, torch.Tensor]] = [{} for _ in self.receivers]
         self.running_rollouts = running_rollouts
         self.verify = verify
@@ -74,15 +76,11 @@ class TensorEngine:
         self.hung = False
         self.names = 0
 
-    async def begin_join(self, join: bytes) -> None:
-        for index, receiver in enumerate(self.receivers):
-            receiver.join(join, worker=index)
-
-    async def begin_receive(self, publish: bytes) -> None:
+    async def call_receivers(self, verb: ReceiverVerb, *message: bytes) -> ReceiveState:
         for receiver in self.receivers:
-            receiver.receive(publish)
-
-    async def poll(self) -> ReceiveState:
+            getattr(receiver, verb)(*message)
+        if verb == "skip":
+            emit("skipped")
         return merge_states([ReceiveState(*receiver.poll()) for receiver in self.receivers])
 
     async def apply(self, version: PolicyVersion) -> float:
@@ -96,15 +94,6 @@ class TensorEngine:
         assert len(digests) == 1
         emit("applied", version=str(version), digest=digests.pop(), steps=self.steps, pause=pause)
         return pause
-
-    async def skip(self) -> None:
-        for receiver in self.receivers:
-            receiver.skip()
-        emit("skipped")
-
-    async def abandon(self) -> None:
-        for receiver in self.receivers:
-            receiver.abandon()
 
     async def heartbeat(self) -> EngineHeartbeat:
         async with self.loading:
@@ -152,26 +141,13 @@ def disturb(slow_seconds: float, corrupt: bool) -> None:
         WeightGroup.broadcast = disturbed  # type: ignore[method-assign]
 
 
-def corrupt_next_piece() -> None:
-    """The next piece of weights arrives with one wrong bit."""
-    broadcast = WeightGroup.broadcast
-
-    def corrupted(self: WeightGroup, piece: torch.Tensor) -> None:
-        broadcast(self, piece)
-        if piece.numel() > TRAILER_BYTES and WeightGroup.broadcast is corrupted:
-            WeightGroup.broadcast = broadcast  # type: ignore[method-assign]
-            piece[-1] ^= 4
-
-    WeightGroup.broadcast = corrupted  # type: ignore[method-assign]
-
-
 def take_turns(at_once: int) -> None:
-    """As if that many lanes might move at once."""
-    turns.AT_ONCE = at_once
+    """Pretend that this many lanes may move concurrently."""
+    turns.MAX_LANES_MOVING = at_once
 
 
 def set_wall_clock(seconds: float) -> None:
-    """As if somebody had set the machine's clock after this process was started."""
+    """Pretend that the machine's clock was set after this process was started."""
     wall_clock = time.time
     time.time = lambda: wall_clock() + seconds
 
@@ -184,7 +160,7 @@ async def main(settings: dict[str, Any]) -> None:
         settings.get("apply_seconds", 0.0),
         settings.get("again", "again"),
     )
-    take_turns(settings.get("at_once", turns.AT_ONCE))
+    take_turns(settings.get("at_once", turns.MAX_LANES_MOVING))
     set_wall_clock(settings.get("wall_clock_set_seconds", 0.0))
     disturb(settings.get("slow_seconds", 0.0), settings.get("corrupt", False))
     member = WeightMember(
@@ -201,8 +177,6 @@ async def main(settings: dict[str, Any]) -> None:
     def obey() -> None:
         command = pipe.recv()
         engine.hung = command == "hang"
-        if command == "corrupt":
-            corrupt_next_piece()
         if command == "leave":
             leaving.append(asyncio.create_task(leave()))
         elif command == "joined":

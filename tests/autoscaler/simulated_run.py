@@ -53,7 +53,7 @@ class ScaledRun:
         """seconds, but for `tokens` of a mean completion, the largest staleness in steps, and slots of a generator."""
         self.mode = mode
         engine = EngineSpeed(slots=slots, seconds_per_token=SECONDS_PER_TOKEN)
-        schedule = PipelineRL(lag=lag, groups_per_step=GROUPS)
+        schedule = PipelineRL(max_staleness=lag, groups_per_step=GROUPS)
         self.window = widest_window(schedule)
         """Generators that it has work for, one group each."""
         pipeline = RestartingPipeline(

@@ -55,7 +55,7 @@ def test_tokens_of_a_generator_that_restarts_or_is_not_read_are_those_of_the_tim
     turns: list[tuple[float, int, bool, bool]],
 ) -> None:
     """Each turn: seconds, tokens sampled in them, whether the process began again before, whether its page was read."""
-    collector = Collector(RUN, lag=4)
+    collector = Collector(RUN, max_staleness=4)
     now = counter = tokens = watched = 0.0
     seen_at: float | None = None
     totals: Totals | None = None
@@ -83,7 +83,7 @@ def test_tokens_of_a_generator_that_restarts_or_is_not_read_are_those_of_the_tim
 
 def test_rates_of_a_window_with_one_page_of_three_missing() -> None:
     """3 members at 100 tokens a second each, of which two can be read: together 300."""
-    collector, history = Collector(RUN, lag=4), []
+    collector, history = Collector(RUN, max_staleness=4), []
     for turn in range(60):
         now = 10.0 * turn
         pages = {name: generator(100.0 * now, running=12.0) for name in ("g0", "g1")}
@@ -103,7 +103,7 @@ def test_rates_of_a_window_with_one_page_of_three_missing() -> None:
 
 def test_a_trainer_that_loads_is_not_taken_for_one_that_consumes_less() -> None:
     """It makes a step every 10 s, starts again and makes none for five minutes, then goes on as before."""
-    collector, history, told = Collector(RUN, lag=4), [], []
+    collector, history, told = Collector(RUN, max_staleness=4), [], []
     step = 100.0
     for turn in range(200):
         incarnation = 1 if turn < 100 else 2
@@ -119,7 +119,7 @@ def test_a_trainer_that_loads_is_not_taken_for_one_that_consumes_less() -> None:
 @pytest.mark.parametrize("first", [5, 6, 300])
 def test_the_trainer_tells_how_long_its_pipeline_has_had_to_fill(first: int) -> None:
     """An autoscaler that starts in the middle of a run measures as soon as it has half a window."""
-    collector, history = Collector(RUN, lag=4), []
+    collector, history = Collector(RUN, max_staleness=4), []
     incarnation, start = 1, 0.0
     measured_at = []
     for turn in range(60):
@@ -136,7 +136,7 @@ def test_the_trainer_tells_how_long_its_pipeline_has_had_to_fill(first: int) -> 
 
 
 def test_the_start_of_another_incarnation_is_not_taken_for_this_ones() -> None:
-    collector = Collector(RUN, lag=4)
+    collector = Collector(RUN, max_staleness=4)
     earlier = sample(names.INCARNATION_START, 10.0, incarnation="2")
     for turn in range(3):
         page = (earlier, *trainer(21 + turn, incarnation=3, start=20.0))
@@ -147,7 +147,7 @@ def test_the_start_of_another_incarnation_is_not_taken_for_this_ones() -> None:
 
 def test_the_beginning_of_a_run_is_told_from_a_resumed_one() -> None:
     for step, begins in ((0, True), (5, True), (6, False), (300, False)):
-        collector = Collector(RUN, lag=4)
+        collector = Collector(RUN, max_staleness=4)
         assert not collector.run_begins, "nothing was read"
         collector.take(FleetReading(trainer(step, start=step), {"g0": generator(1.0)}), 0.0)
         assert collector.run_begins is begins
@@ -166,7 +166,7 @@ def test_generators_that_cannot_be_seen_are_not_taken_for_none(
 def test_a_parked_generator_is_neither_measured_nor_counted() -> None:
     """It goes on answering, with gauges that stand still."""
     parked = (*generator(100.0), sample(names.GENERATOR_PARKED, 1.0))
-    one, alone = Collector(RUN, lag=4), Collector(RUN, lag=4)
+    one, alone = Collector(RUN, max_staleness=4), Collector(RUN, max_staleness=4)
     for turn in range(3):
         pages = {"g0": generator(10.0 * turn)}
         with_parked = one.take(FleetReading(trainer(200), pages | {"g1": parked}), 10.0 * turn)
@@ -178,7 +178,7 @@ def test_a_parked_generator_is_neither_measured_nor_counted() -> None:
 
 def test_nothing_is_measured_until_the_pipeline_has_filled_or_after_a_generator_came() -> None:
     """Of a trainer that does not tell its start."""
-    collector, history = Collector(RUN, lag=4), []
+    collector, history = Collector(RUN, max_staleness=4), []
     joined, incarnation = 1, 1
     measured_at = []
     for turn in range(120):
@@ -207,11 +207,11 @@ def test_nothing_is_measured_until_the_pipeline_has_filled_or_after_a_generator_
 )
 def test_what_is_missing_is_said(reading: FleetReading, reason: str) -> None:
     with pytest.raises(NotMeasured, match=reason):
-        Collector(RUN, lag=4).take(reading, 1.0)
+        Collector(RUN, max_staleness=4).take(reading, 1.0)
 
 
 def test_a_generator_that_starts_up_is_left_out() -> None:
-    collector = Collector(RUN, lag=4)
+    collector = Collector(RUN, max_staleness=4)
     starting = (sample(names.RUNNING_ROLLOUTS, 0.0),)
     for turn in range(3):
         totals = collector.take(FleetReading(trainer(9), {"g0": generator(10.0 * turn), "g1": starting}), float(turn))
@@ -219,7 +219,7 @@ def test_a_generator_that_starts_up_is_left_out() -> None:
 
 
 def test_slots_are_what_the_generator_with_the_fewest_tells() -> None:
-    collector = Collector(RUN, lag=4)
+    collector = Collector(RUN, max_staleness=4)
     collector.take(FleetReading(trainer(9), {"g0": generator(1.0)}), 0.0)
     assert collector.slots is None, "nobody has told"
     pages = {

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from rollcast.tasks.sandbox import protections
 from testkit.system.harness import wait_for
 from tests.autoscaler.api_server import NAMESPACE, ApiServer, job
@@ -131,7 +131,7 @@ def test_the_demos_task_runs_from_the_built_images_to_its_end(short_path: Path) 
         redis, trainer, generator, forecaster = (
             cluster.pod(role) for role in ("redis", "trainer", "generator", "forecaster")
         )
-        assert ": right (run 'demo'" in finish(cluster.pod("check"), "check", 120)
+        assert ": valid (run 'demo'" in finish(cluster.pod("check"), "check", 120)
         redis.start("redis")
         wait_for(lambda: listens(redis, 6379), 20, "Redis")
         base = ensure_base_model(SMALL, lambda share: None)

@@ -82,6 +82,14 @@ def test_the_notes_name_values_that_were_removed(tmp_path: Path) -> None:
     assert "any more" not in notes(CPU)
 
 
+def test_a_removed_setting_of_the_run_file_is_accepted_and_named() -> None:
+    values = merged(CPU, {"config": {"weights": {"encoding": "changed", "bucket_bytes": 1 << 20}}})
+    assert "config.weights.encoding is not a value of this chart any more" in notes(values)
+    weights = run_file(render(values))["weights"]
+    assert weights["bucket_bytes"] == 1 << 20
+    assert "encoding" not in weights
+
+
 def test_the_notes_name_tags_of_another_version() -> None:
     """A release that keeps its tag runs code that does not know the new chart's arguments."""
     said = notes(merged(CPU, {"trainer": {"image": {"tag": "0.1.0-cpu"}}}))

@@ -126,7 +126,7 @@ class TestDockerfile:
 
     def test_ports_and_commands_are_those_of_the_chart(self, image: str) -> None:
         (exposed,) = of(image, "EXPOSE")
-        ports = {"control": "7432 8400 8401 8402 8403 8404", "trainer": "8080 7431 29500", "generator": "8080"}
+        ports = {"control": "7432 8400 8401 8402 8404", "trainer": "8080 7431 29500", "generator": "8080"}
         assert exposed.text == ports[image]
         roles = ("forecaster", "autoscaler", "grader") if image == "control" else (image,)
         assert {VALUES[role]["image"]["repository"] for role in roles} == {f"rollcast/{image}"}
@@ -211,7 +211,7 @@ IMPORTS = {
         "tasks.sandbox.files",
         "tasks.sandbox.system_calls",
     ),
-    "trainer": ("trainer.service", "trainer.launch", "cli.model", "local.base_model_training"),
+    "trainer": ("trainer.service", "trainer.launch", "cli.model", "local.demo.training"),
     "generator": ("generator.grading", "generator.service", "cli.model"),
 }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from testkit.generator.caches import share_caches
 from testkit.system.harness import wait_for
 from tests.chart.connections import Connection, Watch
@@ -39,7 +39,7 @@ def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:
         redis, trainer, generator, forecaster = (
             cluster.pod(role) for role in ("redis", "trainer", "generator", "forecaster")
         )
-        assert ": right (run 'demo'" in finish(cluster.pod("check"), "check", 120)  # as Helm does before all else
+        assert ": valid (run 'demo'" in finish(cluster.pod("check"), "check", 120)  # as Helm does before all else
         redis.start("redis")
         wait_for(lambda: listens(redis, 6379), 20, "Redis")
         base = ensure_base_model(SMALL, lambda share: None)

@@ -25,7 +25,7 @@ def write_run(folder: Path, *, generators: int = 2, steps: int = 80, with_longes
     """A run of known rates: the trainer waits for `generators` that make about 3,200 tokens a second together."""
     workload = Workload(lengths=LENGTHS, rollouts_per_group=ROLLOUTS)
     pipeline = Pipeline(
-        schedule=PipelineRL(lag=4, groups_per_step=GROUPS),
+        schedule=PipelineRL(max_staleness=4, groups_per_step=GROUPS),
         workload=workload,
         engines=[EngineSpeed(slots=SLOTS, seconds_per_token=0.03)] * generators,
         trainer=SimulatedTrainer(step=STEP_SECONDS),

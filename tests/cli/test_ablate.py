@@ -17,8 +17,9 @@ from rollcast.config.resolved import reveal, write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.local.ablation import plan
 from rollcast.local.ablation_parts import PARTS
-from rollcast.scaling.curve import SigmoidParameters
-from rollcast.scaling.leave_one_out import Repeats, leave_one_out
+from rollcast.scaling.decisions.leave_one_out import leave_one_out
+from rollcast.scaling.decisions.repeats import Repeats
+from rollcast.scaling.law.curve import SigmoidParameters
 from rollcast.tasks.prompts import load
 from tests.cli.command import rollcast
 from tests.cli.leaves import leaves
@@ -259,6 +260,7 @@ def test_an_evaluation_that_lacks_prompts_is_no_part_of_a_runs_curve_and_is_told
         for step in range(0, 60, 10)
     ]
     lines[3] |= {"num_prompts": 20, "asked_prompts": 40, "missing_prompts": 20}
+    (tmp_path / "format.json").write_text('{"format": 1}')
     (tmp_path / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     curve = curve_of_run(tmp_path, "x")
     assert curve.pass_rate.tolist() == pytest.approx([0.2, 0.3, 0.5, 0.6]), (

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
 from testkit.forecaster.recorded_run import record
 from tests.cli.command import rollcast
 from tests.cli.refusals import check_refused
@@ -43,7 +43,7 @@ def test_every_cut_says_what_a_fit_of_the_points_until_there_says(tmp_path: Path
         assert cut["last_value"] == pytest.approx(pass_rate[seen][-1])
         assert cut["verdict"] == str(forecast.verdict.kind)
     assert answer["covered"] == sum(cut["covered"] for cut in answer["cuts"])
-    assert f"what came: {answer['outcome']:.3f}" in picture.read_text()
+    assert f"outcome: {answer['outcome']:.3f}" in picture.read_text()
     shown = rollcast("backtest", tmp_path / "curve.csv").stdout
     assert f"{answer['covered']} of 9 intervals hold it" in shown
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollcast.scaling.compare import compare, with_asymptote
-from rollcast.scaling.curve import Curve, SigmoidParameters
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import LAW_PRIOR
+from rollcast.scaling.decisions.compare import compare, with_asymptote
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.law.curve import Curve, SigmoidParameters
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 from tests.cli.command import rollcast
 from tests.cli.refusals import check_refused
 
@@ -235,11 +235,11 @@ def test_a_run_that_is_no_sigmoid_has_no_constants_and_is_not_compared(tmp_path:
     fallen.write_text("compute,pass_rate\n" + "".join(f"{n + 1},{rate}\n" for n, rate in enumerate(rates)))
     shown = rollcast("compare", write(tmp_path, "whole"), fallen)
     assert "not sigmoid" in shown.stdout
-    assert "whole and fallen: not compared: no sigmoid describes fallen." in shown.stdout
+    assert "whole and fallen: not compared: no law describes fallen." in shown.stdout
     answer = json.loads(rollcast("compare", tmp_path / "whole.csv", fallen, "--json").stdout)
     assert [run["asymptote"] is None for run in answer["runs"]] == [False, True]
     one = rollcast("fit", fallen)
-    assert "No asymptote, exponent or midpoint is given" in one.stdout
+    assert "No asymptote, headroom, exponent or midpoint is given" in one.stdout
     assert not {"asymptote A", "exponent B", "midpoint"} & set(one.stdout.replace("  ", "\n").split("\n"))
     assert json.loads(rollcast("fit", fallen, "--json").stdout)["asymptote"] is None
 

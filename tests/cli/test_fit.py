@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from rollcast.runfolder.records import BeforeRecord, as_json
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR
 from testkit.forecaster.recorded_run import record
 from tests.cli.command import rollcast
 
@@ -40,7 +40,7 @@ def test_a_csv_with_its_own_column_names_gets_the_fit_of_the_library(tmp_path: P
     expected = fit(
         Curve.from_points([r.compute for r in points], [r.pass_rate for r in points]), FitOptions(initial=0.2)
     )
-    assert answer["num_points"] == 29
+    assert answer["num_points"] == 30
     assert answer["asymptote"]["q50"] == pytest.approx(float(expected.asymptote((0.5,))[0]))
     assert answer["predictions"][0]["q95"] == pytest.approx(float(expected.predictive([3.0], (0.95,))[0, 0]))
     assert answer["targets"][0]["compute"]["q50"] == pytest.approx(float(expected.compute_to_target(0.8, (0.5,))[0]))
@@ -107,7 +107,7 @@ def test_the_advice_comes_first_and_its_price_is_that_of_the_device_hours(tmp_pa
         ("compute,pass_rate\n1,0.5\n", ("--where", "a"), "--where a: needs COLUMN=VALUE"),
         ("compute,pass_rate\n1,0.5\n", ("--where", "a=b"), "no row is left"),
         ("compute,pass_rate\n1,0.5\n", ("--plot", "x.pdf"), "choose one of these endings"),
-        ("compute,pass_rate\n1,0.5\n", ("--at", "-1"), "--at: device-hours must lie"),
+        ("compute,pass_rate\n1,0.5\n", ("--at", "-1"), "--at: device-hours must be in"),
         ("compute,pass_rate\n1,0.5\n", ("--budget", "-1"), "--budget: -1 is no compute; give a value in (0, 1e12]"),
         ("compute,pass_rate\n1,0.5\n", ("--worth", "2"), "--worth: 2 is no gain in pass rate; give a value in [0, 1]"),
         ("compute,pass_rate\n1,0.5\n", ("--price", "nan"), "--price: nan is no price of a device-hour"),
@@ -133,7 +133,7 @@ def test_the_advice_comes_first_and_its_price_is_that_of_the_device_hours(tmp_pa
             (),
             "choose one of easy, hard with --where suite=VALUE",
         ),
-        ('{"compute": 1}\nnonsense\n', (), "line 2 is no JSON object"),
+        ('{"compute": 1}\nnonsense\n', (), "line 2 is not a JSON object"),
         ("[1, 2]", (), "holds no JSON object; write one for each evaluation"),
         ("compute,pass_rate,pass_rate\n1,0.5,0.6\n", (), "two columns are called 'pass_rate'; rename one of them"),
         ("compute,pass_rate\n1,0.5\n", ("--run", "a", "--run", "b"), "--run: is given 2 times; give it once"),
@@ -174,7 +174,7 @@ def test_a_log_in_which_evaluations_are_rare_is_read(tmp_path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, rows)))
     result = rollcast_fit(path, "--json")
     assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout)["num_points"] == len(record()) - 1  # the one at compute 0 is the measured start
+    assert json.loads(result.stdout)["num_points"] == len(record())
 
 
 @pytest.mark.parametrize("arguments", [(), ("--truncation-ratio", "cut")])
@@ -196,7 +196,7 @@ def test_the_verdict_heeds_the_truncation_of_a_file(tmp_path: Path, arguments: t
     [
         (("--pass-rate", "reward"), "--compute, --pass-rate: of a Prometheus give both"),
         (("--where", "a=b"), "put matchers into the expressions instead"),
-        (("--pass-rate", "a", "--compute", "b", "--run", "a/b"), "--run a/b: is no name for a run"),
+        (("--pass-rate", "a", "--compute", "b", "--run", "a/b"), "--run a/b: not a name for a run"),
     ],
 )
 def test_what_a_prometheus_cannot_be_asked_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:

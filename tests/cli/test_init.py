@@ -51,7 +51,7 @@ def test_from_flags_it_writes_a_file_that_passes_and_shows_what_the_verifier_say
     said = done.stdout.splitlines()
     assert said[:3] == [
         "data: prompts are in 'question', answers in 'answer'",
-        "my first.yaml: written, and right",
+        "my first.yaml: written and valid",
         "model: Qwen3ForCausalLM, 64 B of weights, context of 512 tokens",
     ]
     verdicts = [line.strip() for line in said if " -> " in line]
@@ -194,7 +194,7 @@ def test_on_a_terminal_it_asks_and_offers_what_suits(folder: Path) -> None:
         b"config.json cannot be read",
         b"row.jsonl: cannot be read",
         b"neither built in nor",
-        b"is no budget",
+        b"is not a budget",
     ):
         assert said in seen
     assert load_run_config(folder / "asked.yaml", to_start=True).budget.steps == 200

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollcast.scaling.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
-from rollcast.scaling.curve import Array, Curve, sigmoid
+from rollcast.scaling.law.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
+from rollcast.scaling.law.curve import Array, Curve, sigmoid
 from tests.cli.command import rollcast
 
 START = 0.40
@@ -62,7 +62,7 @@ def test_what_lies_beyond_the_papers_grid_is_told(tmp_path: Path) -> None:
     """A ceiling above the highest A of the grid, all else on it."""
     path = write(tmp_path / "run.csv", sigmoid(GPU_HOURS, START, 0.95, 2.0, float(PAPER_MIDPOINTS[7])))
     shown = rollcast("fit", path, "--paper", "--initial", START, "--exclude-before", 1_500).stdout
-    assert "A lies at an edge of the paper's grid, 0.45 to 0.8: the best one lies beyond" in shown
+    assert "A is at an edge of the paper's grid, 0.45 to 0.8: the best one is beyond it" in shown
 
 
 def test_targets_below_the_start_just_below_the_ceiling_and_beyond_it(tmp_path: Path) -> None:
@@ -82,14 +82,14 @@ def test_targets_below_the_start_just_below_the_ceiling_and_beyond_it(tmp_path: 
     ("options", "sentence"),
     [
         ((), "has no reading at compute 0; give --initial"),
-        (("--initial", 1.0), "--initial: 1 is no pass rate below 1"),
+        (("--initial", 1.0), "--initial: 1 is not a pass rate below 1"),
         (("--initial", 0.4, "--exclude-before", 1e5), "no point between 100000 and inf GPU-hours"),
-        (("--initial", 0.4, "--at", -1), "--at: GPU-hours must lie in"),
-        (("--law-alone",), "--paper, --law-alone: the paper's fit knows nothing of that"),
+        (("--initial", 0.4, "--at", -1), "--at: GPU-hours must be in"),
+        (("--law-alone",), "--paper, --law-alone: the paper's fit has no such option"),
         (("--budget", 5), "--paper, --budget: "),
         (("--plot", "fit.png"), "--paper, --plot: "),
         (("--standard-error", "error"), "--paper, --standard-error: "),
-        (("--initial", 0.4, "--target", 5), "--target: 5 is no pass rate"),
+        (("--initial", 0.4, "--target", 5), "--target: 5 is not a pass rate"),
         (("--initial", 0.4, "--exclude-before", 15_000), "2 evaluations are left; its fit needs 3"),
         (("--initial", 0.7), "--initial: 0.7 is not below the highest reading"),
     ],

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from rollcast.cli.plan.sizes import parse_size, size_name
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.model_size import fit_model_size
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
+from rollcast.scaling.law.model_size import fit_model_size
 from testkit.forecaster.recorded_run import record
 from tests.cli.command import rollcast
 from tests.cli.refusals import check_refused
@@ -153,7 +153,7 @@ def test_two_sizes_do_not_identify_the_law_and_a_collapse_or_a_far_budget_is_nam
         (False, ("sizes", "{curve}", "--budget", 9), "needs a model size and its curve"),
         (False, ("sizes", "1B={curve}", "--budget", 9), "give the curves of two sizes"),
         (False, ("sizes", "big={curve}", "1B={curve}", "--budget", 9), "'big' is no model size"),
-        (False, ("sizes", "2B={curve}", "1B={curve}", "--budget", 0), "--budget 0: compute must lie"),
+        (False, ("sizes", "2B={curve}", "1B={curve}", "--budget", 0), "--budget 0: compute must be"),
         (
             False,
             ("sizes", "2B={curve}", "1B={curve}", "--budget", 9, "--candidate", "x"),

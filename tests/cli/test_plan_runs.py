@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from rollcast.cli.plan.runs import listed
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
 from tests.cli.command import rollcast
 from tests.cli.refusals import check_refused
 
@@ -171,7 +171,7 @@ def test_runs_that_broke_are_set_aside_with_their_reason_and_one_too_early_is_no
         assert run["reason"] in caution
         assert "counts with its last readings" in caution
     assert "set fell and jumped aside" in answer["recommendation"]
-    assert any(one.startswith("early: verdict too early, so the gain rests on") for one in answer["cautions"])
+    assert any(one.startswith("early: verdict too early, so the gain depends mostly on") for one in answer["cautions"])
     assert not any(one.startswith("large: verdict") for one in answer["cautions"])
     shown = rollcast("plan", "runs", *sources, early, "--budget", 3000).stdout
     assert all(f"caution: {caution}" in shown for caution in answer["cautions"])
@@ -283,11 +283,11 @@ def test_of_many_runs_a_sentence_names_the_first() -> None:
 @pytest.mark.parametrize(
     ("read", "arguments", "sentence"),
     [
-        (False, ("--budget", -5), "--budget -5: further compute to share must lie in (0, 1e12]"),
+        (False, ("--budget", -5), "--budget -5: further compute to share must be in (0, 1e12]"),
         (False, ("--budget", "nan"), "--budget nan: further"),
         (False, ("--budget", 10, "--least-gain", 3), "--least-gain 3: is no pass rate"),
-        (True, ("--budget", 10, "--unit", "best=3"), "--unit best=3: names none of the runs; give one of base, large"),
-        (True, ("--budget", 10, "--unit", "large"), "--unit large: names none of the runs"),
+        (True, ("--budget", 10, "--unit", "best=3"), "--unit best=3: no run has this name; give one of base, large"),
+        (True, ("--budget", 10, "--unit", "large"), "--unit large: no run has this name"),
         (True, ("--budget", 10, "--unit", "large=0"), "--unit large=0: give each run's device-hours"),
         (True, ("--budget", 10, "--unit", "base=1", "--unit", "base=2"), "--unit base=2: give each run's device-hours"),
         (True, ("--budget", 10, "--initial", 2), "give a value in [0, 1]"),

@@ -27,7 +27,6 @@ POINTS = tuple(EvaluationRecord(1, 8 * i, 0.1 + i / 20, i / 100, standard_error=
 FORECAST = ForecastReading(
     "too_early",
     (0.8, 0.9, 0.95),
-    (0.1, 0.2, 0.3),
     (0.7, 0.8, 0.85),
     0.2,
     11,

@@ -109,7 +109,7 @@ def test_the_first_failure_of_a_verifier_stands_on_the_screen_with_its_line(conf
         later = " ".join(terminal.screen().split())
     trouble = " ".join(shown[shown.index("\n! ") :].split())
     assert "gives no verdict: ZeroDivisionError: division by zero" in trouble
-    assert "line 2); what it does not grade is left out" in trouble
+    assert "line 2); completions without a grade are left out" in trouble
     assert "16 completions so far, first ZeroDivisionError: division by zero" in later, "its line does not scroll away"
     assert later.count("completions so far") == 1, "a count takes the place of the one before"
 

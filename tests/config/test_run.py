@@ -31,7 +31,7 @@ def parsed(**sections: Any) -> RunConfig:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("run: [", r"not valid YAML \(line 1, column 7: .*\); mend that line"),
+        ("run: [", r"not valid YAML \(line 1, column 7: .*\); correct that line"),
         ("run: a\nmodel: {path: m}\nseed: 1\nseed: 2\n", r"line 4, column 1: 'seed' is given twice"),
         ("run: a\nmodel: {path: m, path: n}\n", r"line 2, column 18: 'path' is given twice"),
         ('{"run": "a", "run": "b"}', r"'run' is given twice"),

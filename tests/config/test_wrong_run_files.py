@@ -20,7 +20,7 @@ from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.config.spelling import settings_of
 from rollcast.runfolder import files
 from rollcast.runfolder.folder import locked
-from rollcast.runfolder.format_version import NEWEST
+from rollcast.runfolder.format_version import NEWEST_FORMAT
 from tests.cli import command
 from tests.config.wrong_run_files import NAMES, RIGHT, WRONG, changed
 
@@ -152,7 +152,7 @@ def used(folder: Path, state: str) -> AbstractContextManager[None]:
     run = folder / "runs" / RIGHT["run"]
     run.mkdir(parents=True)
     (run / files.EVALUATIONS).touch()
-    (run / files.FORMAT).write_text(f'{{"format": {NEWEST + (state == "newer")}}}')
+    (run / files.FORMAT).write_text(f'{{"format": {NEWEST_FORMAT + (state == "newer")}}}')
     before = {"tasks": {"evaluation": {"num_prompts": 7}}}
     write_resolved(load_run_config(written(folder, on_its_own(folder, **before))), run / files.UP_FILE)
     return locked(run) if state == "held" else nullcontext()
@@ -164,7 +164,7 @@ def used(folder: Path, state: str) -> AbstractContextManager[None]:
         ("left", [], "holds a run already; continue it with --resume"),
         ("held", [], "process {this} is running it; stop that one"),
         ("held", ["--resume"], "process {this} is running it; stop that one"),
-        ("newer", [], f"is written in format {NEWEST + 1}, this Rollcast knows {NEWEST} at most"),
+        ("newer", [], f"is written in format {NEWEST_FORMAT + 1}, this Rollcast knows {NEWEST_FORMAT} at most"),
         (
             "left",
             ["--resume"],

@@ -124,8 +124,8 @@ def test_a_port_in_use_is_named_with_and_without_tls(tmp_path: Path, secure: boo
 
 
 def test_an_address_of_another_machine_is_not_told_as_a_port_in_use() -> None:
-    with pytest.raises(UserError, match=r"forecaster\.grpc_port = 0: 192\.0\.2\.1 .*bind an address of this machine"):
-        start_server(Rpc(bind="192.0.2.1", port=0), register_echo, setting="forecaster.grpc_port")
+    with pytest.raises(UserError, match=r"rpc\.port = 0: 192\.0\.2\.1 .*bind an address of this machine"):
+        start_server(Rpc(bind="192.0.2.1", port=0), register_echo, setting="rpc.port")
 
 
 def silent_calls(channel: Any, count: int) -> list[Any]:

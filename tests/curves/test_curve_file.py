@@ -1,4 +1,4 @@
-"""A CSV or JSONL file of another framework's run that grows."""
+"""A log of another framework's run that grows, read again whole each time it has changed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ import pytest
 from pydantic import ValidationError
 
 from rollcast.config.services import CurveFile, FileSource
-from rollcast.curves.curve_file import CurveFileReader
 from rollcast.curves.evaluations import EvaluationLog
 from rollcast.curves.run_forecast import RunBudget
-from rollcast.curves.sources import CurveFiles
+from rollcast.curves.sources.file import MAX_BYTES_PER_SECOND, CurveFileReader, CurveFiles
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
 from rollcast.telemetry.prometheus_reader import SourceAway
 from testkit.forecaster.recorded_run import record, run_file
 from testkit.forecaster.service_process import running, wait_for
@@ -93,7 +92,7 @@ def test_half_a_row_waits_and_a_file_written_anew_is_read_anew(tmp_path: Path) -
     with path.open("a") as file:
         file.write("7\n\n3,0.5\n")
     found = [(e.compute, e.pass_rate, e.step) for e in source.read().evaluations]
-    assert found == [(1.5, 0.37, 3), (3.0, 0.5, 5)]
+    assert found == [(0.0, 0.2, 0), (1.5, 0.37, 2), (3.0, 0.5, 3)]
     assert source.read().evaluations == []
     # Another header, and no line shorter than before: the columns are other ones now.
     path.write_text("epoch,accuracy,gpu_hours,stderr\n" + "1,0.2,0,0.01\n2,0.37,1.5,0.01\n3,0.5,3,0.01\n")
@@ -114,29 +113,35 @@ def test_rows_of_training_are_passed_over_and_torn_ones_counted(tmp_path: Path) 
         {"step": 40, "eval_acc": 0.4},
     ]
     path.write_bytes("".join(json.dumps(row) + "\n" for row in rows).encode() + b'{"step": \n\xff\xfe\n')
-    reading = reader(path).read()
+    reading = reader(path, compute="compute").read()
     assert [(e.step, e.pass_rate, e.truncation_ratio) for e in reading.evaluations] == [
         (10, 0.3, 0.05),
         (20, 0.4, None),
     ]
-    assert reading.skipped == {"bad_line": 4}
+    assert reading.skipped == {"bad_line": 2}
 
 
 @pytest.mark.parametrize(
     ("text", "columns", "sentence"),
     [
-        ("gpu_hours,acc\n1,0.3\n", {}, "line 2 names no pass_rate or accuracy or score or eval_acc"),
-        ("gpu_hours,acc\n1,0.3\n", {"pass_rate": "reward"}, "names no reward"),
-        ("time,accuracy\n1,0.3\n", {}, "names no compute_device_hours or compute"),
+        ("gpu_hours,loss\n1,0.3\n", {}, "none of the columns pass_rate, accuracy.* of gpu_hours, loss with pass_rate:"),
+        (
+            "gpu_hours,acc\n1,0.3\n",
+            {"pass_rate": "reward"},
+            "no column .reward.; name one of gpu_hours, acc with pass_r",
+        ),
+        ("a,accuracy\n1,0.3\n", {}, "none of the columns compute_device_hours, compute"),
+        ("step,a_acc,b_acc\n1,0.3,0.2\n", {}, "a_acc, b_acc could each be the pass rate; choose one with pass_rate:"),
         ("compute,accuracy\n1,45\n", {}, "pass rate 45 lies outside"),
         (
             "compute;accuracy\n1,234;0.3\n",
             {},
-            "line 2: column compute holds '1,234', needs a number, as 0.53: a decimal point, and nothing between",
+            "column compute holds '1,234', needs a number, as 0.53: a decimal point, and nothing between",
         ),
         ("compute,accuracy,accuracy\n1,0.3,0.4\n", {}, "two columns are called 'accuracy'; rename one of them"),
-        ("compute,accuracy\n1,good\n", {}, "line 2: column accuracy holds 'good', needs a number$"),
-        ("", {}, "no evaluation in"),
+        ("compute,accuracy\n1,good\n", {"pass_rate": "accuracy"}, "column accuracy holds 'good', needs a number$"),
+        ("", {}, "is empty; give a file with evaluations"),
+        ("compute,accuracy", {}, "no row is left; check where:"),
     ],
 )
 def test_a_file_without_evaluations_says_what_it_lacks(
@@ -207,7 +212,7 @@ def test_several_runs_or_measures_of_a_file_are_refused_and_one_can_be_chosen(
         (2, 0.2, 1),
         (3, 0.3, 1),
     ]
-    with pytest.raises(SourceAway, match="is not what `where` asks for"):
+    with pytest.raises(SourceAway, match="no row is left; check where:"):
         reader(path, where=(f"{column}=other",)).read()
     with pytest.raises(ValidationError):
         reader(path, where=("no condition",))
@@ -286,11 +291,11 @@ def test_a_last_line_of_json_is_read_before_it_ends_and_not_twice(tmp_path: Path
     with path.open("a") as file:
         file.write(f"\n{rows[2][:9]}")
     again = source.read()
-    assert (again.evaluations, again.skipped) == ([], {})
+    assert ([e.step for e in again.evaluations], again.skipped) == ([1, 2], {})
     with path.open("a") as file:
         file.write(f"{rows[2][9:]}\n")
     last = source.read()
-    assert ([e.step for e in last.evaluations], last.skipped) == ([3], {})
+    assert ([e.step for e in last.evaluations], last.skipped) == ([1, 2, 3], {})
 
 
 def test_decimal_commas_are_read_as_in_a_finished_file(tmp_path: Path) -> None:
@@ -307,3 +312,39 @@ def test_a_step_that_no_counter_reaches_is_none_and_the_next_one_no_restart(tmp_
     for item in reading.evaluations:
         log.add(item)
     assert [item.compute for item in log.surviving()] == [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_a_column_that_comes_later_voids_what_was_read_of_another_one(tmp_path: Path) -> None:
+    """Before the first evaluation there is only the reward of training; then the held-out measure takes its place."""
+    path = tmp_path / "log.jsonl"
+    training = [{"step": step, "reward": 0.9} for step in (1, 2, 3)]
+    held_out = [{"step": step, "eval/accuracy": step / 20} for step in (4, 5, 6, 7)]
+    history = History(tmp_path / "history.sqlite")
+    board = Board()
+    engine = ForecastEngine(board, history, ForecastMetrics("theirs"))
+    files = CurveFiles((CurveFile(run="theirs", path=path),))
+    for rows in (training, training + held_out):
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        engine.take(files.read())
+    found = board.get("theirs")
+    assert found is not None
+    assert [item.pass_rate for item in found.evaluations] == [0.2, 0.25, 0.3, 0.35]
+    assert found.origin.pass_rate == "eval/accuracy"
+    history.close()
+
+
+def test_a_long_file_that_changes_all_the_time_is_read_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.jsonl"
+    clock = [100.0]
+    monkeypatch.setattr("rollcast.curves.sources.file.time.monotonic", lambda: clock[0])
+    training = json.dumps({"note": "x" * 1_000}) + "\n"
+    path.write_text('{"compute": 1, "accuracy": 0.3}\n' + training * (MAX_BYTES_PER_SECOND // 1_000))
+    source = reader(path)
+    assert len(source.read().evaluations) == 1
+    with path.open("a") as file:
+        file.write('{"compute": 2, "accuracy": 0.4}\n')
+    assert source.read().evaluations == []
+    clock[0] += 2
+    assert len(source.read().evaluations) == 2

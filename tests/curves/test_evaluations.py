@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rollcast.curves.axis import choose_axis, compute_per_step
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog, checked
 from rollcast.curves.run_forecast import RunBudget, forecast_run, metric_grid
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
 
 
 def evaluation(step: int, *, incarnation: int = 1, compute: float | None = None, **more: object) -> CurvePoint:

@@ -13,7 +13,7 @@ import pytest
 
 from rollcast.config.services import CurveQueries
 from rollcast.curves.evaluations import MAX_EVALUATIONS, CurvePoint
-from rollcast.curves.foreign_curve import ForeignCurve
+from rollcast.curves.sources.foreign_curve import ForeignCurve
 from rollcast.local.ports import free_port
 from rollcast.telemetry.prometheus_reader import Prometheus, Series, SourceAway
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, prometheus

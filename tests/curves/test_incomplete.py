@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
 from rollcast.config.services import CurveFile
-from rollcast.curves.curve_file import CurveFileReader
+from rollcast.curves.columns import Columns
+from rollcast.curves.curve_source import read_history
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog
-from rollcast.curves.reading import Reading, interpret
-from rollcast.curves.run_folder import RunFolder, history_of_folder
+from rollcast.curves.reading import Reading
 from rollcast.curves.run_forecast import RunBudget
-from rollcast.curves.table import Columns, read_table
+from rollcast.curves.sources.file import CurveFileReader
+from rollcast.curves.sources.metrics_page import interpret
+from rollcast.curves.sources.run_folder import RunFolder, history_of_folder
 from rollcast.forecaster.answers import forecast_answer, points_answer
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
@@ -185,9 +187,7 @@ def test_a_run_folder_tells_it_with_either_count(tmp_path: Path, without: tuple[
 def test_a_copy_of_the_file_tells_it_too(tmp_path: Path, without: tuple[str, ...]) -> None:
     folder = written(tmp_path / "copy", records(20), *without)
     (folder / "evaluations.jsonl").rename(folder / "curve.jsonl")
-    told: list[str] = []
-    table = read_table(str(folder / "curve.jsonl"), Columns(), None, told.append)
-    history = table.history("demo", told.append)
+    history = read_history(str(folder / "curve.jsonl"), Columns(), None)
     assert (len(history.evaluations), history.num_incomplete) == (15, 1)
     assert 0.99 not in [item.pass_rate for item in history.evaluations]
 

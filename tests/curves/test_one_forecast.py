@@ -13,14 +13,15 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 import rollcast
-from rollcast.cli.curve_source import forecast_source
 from rollcast.config.services import CurveFile, Http
 from rollcast.connections.http import HttpServer, listen, service_routes
-from rollcast.curves.curve_file import CurveFileReader
+from rollcast.curves.columns import Columns
+from rollcast.curves.curve_source import forecast_source
 from rollcast.curves.reading import Reading
 from rollcast.curves.run_forecast import RunForecast
-from rollcast.curves.sources import MetricsPages, PrometheusQueries
-from rollcast.curves.table import Columns
+from rollcast.curves.sources.file import CurveFileReader
+from rollcast.curves.sources.metrics_page import MetricsPages
+from rollcast.curves.sources.prometheus import PrometheusQueries
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
@@ -257,16 +258,12 @@ FOREIGN: dict[str, tuple[str, list[tuple[object, ...]]]] = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_a_file_of_others_gives_one_forecast_read_whole_or_as_it_grows(name: str, tmp_path: Path) -> None:
+def test_a_file_of_others_gives_one_forecast_by_the_command_and_on_the_page(name: str, tmp_path: Path) -> None:
     header, rows = FOREIGN[name]
     path = plain_csv(tmp_path / "run.csv", rows, header)
     whole = forecast_source(str(path), Columns(), None, None, None)
-    reader = CurveFileReader(CurveFile(run=RUN, path=path))
-    growing = said(from_log(reader.read()))
-    read_whole = said(whole)
-    growing.pop("evaluations")
-    told = read_whole.pop("evaluations")
-    assert growing == read_whole
-    assert len(told) == len(rows) - (name == "a reading that is none")  # type: ignore[arg-type]
+    on_the_page = from_log(CurveFileReader(CurveFile(run=RUN, path=path)).read())
+    assert said(on_the_page) == said(whole)
+    assert len(whole.evaluations) == len(rows) - (name == "a reading that is none")
     if name.startswith("no steps"):
         assert whole.axis.start_up == 0.0, "by numbers of rows nobody knows a start-up"

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.curves.reading import interpret
-from rollcast.curves.run_folder import RunFolder
+from rollcast.curves.sources.metrics_page import interpret
+from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import Prometheus, Sample, SourceAway, parse_page
 from testkit.forecaster.recorded_run import TrainerPage, record

@@ -7,17 +7,15 @@ import subprocess
 import time
 from pathlib import Path
 
-import grpc
 import numpy as np
 import pytest
 
 from rollcast.connections.port_files import publish_port
-from rollcast.curves.evaluation_columns import curve_of, known_truncation
-from rollcast.curves.evaluations import CurvePoint
-from rollcast.curves.sources import PrometheusQueries
+from rollcast.curves.evaluations import CurvePoint, known_truncation
+from rollcast.curves.run_history import curve_of
+from rollcast.curves.sources.prometheus import PrometheusQueries
 from rollcast.forecaster.history import History
 from rollcast.local.ports import free_port
-from rollcast.wire import forecast_pb2, forecast_pb2_grpc
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, prometheus
 from testkit.forecaster.recorded_run import TrainerPage, cut_off_from, record, run_file
 from testkit.forecaster.service_process import running
@@ -44,15 +42,6 @@ def test_the_verdict_heeds_truncation_live_and_after_a_restart(tmp_path: Path) -
         assert (again["verdict"], again["reason"]) == (broken["verdict"], broken["reason"])
 
 
-def as_message(point: dict[str, float]) -> forecast_pb2.Point:
-    return forecast_pb2.Point(
-        compute_device_hours=point["compute"],
-        pass_rate=point["pass_rate"],
-        standard_error=point["standard_error"],
-        truncation_ratio=point.get("truncation_ratio"),
-    )
-
-
 def test_a_curve_of_ones_own_may_tell_its_truncation(tmp_path: Path) -> None:
     points = record(20)[1:]
     plain = [{"compute": p.compute, "pass_rate": p.pass_rate, "standard_error": p.standard_error} for p in points]
@@ -62,19 +51,16 @@ def test_a_curve_of_ones_own_may_tell_its_truncation(tmp_path: Path) -> None:
     ]
     with running(run_file(tmp_path, {"kind": "scrape"}), tmp_path) as service:
         asked = {"plain": plain, "cut": cut, "backwards": cut[::-1]}
-        said = {name: service.client.post("/api/fit", json={"points": body}).json() for name, body in asked.items()}
-        channel = grpc.insecure_channel(f"127.0.0.1:{service.grpc_port}")
-        stub = forecast_pb2_grpc.ForecastStub(channel)
-        replies = {
-            name: stub.Fit(forecast_pb2.FitRequest(points=[as_message(point) for point in body]), timeout=10)
+        said = {
+            name: service.client.post("/api/fit", json={"points": body, "predict": [2.0]}).json()
             for name, body in asked.items()
         }
-        channel.close()
-    assert {name: reply.reason for name, reply in replies.items()} == {n: s["reason"] for n, s in said.items()}
     assert said["plain"]["verdict"] != "regime_change"
     assert said["cut"]["verdict"] == "regime_change"
     assert said["backwards"] == said["cut"]
-    assert said["cut"]["asymptote"] == said["plain"]["asymptote"]
+    assert said["cut"]["asymptote"] is None
+    cut_off, whole = (said[name]["predictions"][0]["reading"] for name in ("cut", "plain"))
+    assert cut_off == whole
 
 
 def test_what_is_unknown_is_taken_from_its_neighbours() -> None:

@@ -64,7 +64,7 @@ ELSEWHERE = (
               "test_an_evaluation_that_was_made_twice_is_one_point", ("read_curve(url",)),
     Elsewhere("rollcast ablate", "tests/system/test_ablate.py",
               "test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table", ('"ablate"', "--without")),
-    Elsewhere("rollcast model arithmetic", "tests/local/test_base_model.py",
+    Elsewhere("rollcast model arithmetic", "tests/local/test_demo_model.py",
               "test_the_model_is_trained_once_and_its_characters_are_its_tokens", ("ensure_base_model",)),
     Elsewhere("rollcast generator", "tests/cli/test_commands.py", "test_a_starter_becomes_the_service", ("generator",)),
     Elsewhere("rollcast trainer", "tests/cli/test_commands.py", "test_a_starter_becomes_the_service", ("trainer",)),

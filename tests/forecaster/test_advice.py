@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import rollcast
-from rollcast.scaling.curve import DEVICE_HOURS
+from rollcast.scaling.law.curve import DEVICE_HOURS
 from testkit.forecaster.recorded_run import record, run_file
 from testkit.forecaster.recorded_service import SHOWN, serving_a_record
 from testkit.forecaster.service_process import running
@@ -101,7 +101,7 @@ def test_device_hours_are_metrics_of_runs_that_count_them(tmp_path: Path) -> Non
             assert runs[name] == {"in device-hours", "in steps"}, name
 
 
-def test_page_metrics_and_badge_share_one_advice() -> None:
+def test_page_and_metrics_share_one_advice() -> None:
     """To find it costs as much as the rest of a refit; with another price it is another one."""
     readings = record()[:12]
     data = {"step": [r.step for r in readings], "pass_rate": [r.pass_rate for r in readings]}

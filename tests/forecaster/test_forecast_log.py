@@ -35,6 +35,7 @@ def test_one_line_for_each_evaluation_that_is_forecast_from(tmp_path: Path) -> N
     told = list(RecordFile(tmp_path / FORECASTS_SAID, ForecastRecord).read())
     assert [item.step for item in told] == [early.newest.step, late.newest.step]
     assert told[1].end == pytest.approx(late.reading([1.2], (0.05, 0.5, 0.95))[:, 0].tolist())
+    assert told[1].asymptote is not None
     assert told[1].asymptote[0] < told[1].asymptote[1] < told[1].asymptote[2]
     assert (told[1].advice, told[1].verdict) == (str(late.advice().kind), str(late.forecast.verdict.kind))
 

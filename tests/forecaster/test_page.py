@@ -97,7 +97,7 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
                 page.keyboard.press("ArrowLeft")
             page.wait_for_function("() => document.getElementById('earlier-answer').textContent")
             assert marks(page, "#curve", "earlier") > 0
-            expect(page.locator("#earlier-answer")).to_contain_text("It said")
+            expect(page.locator("#earlier-answer")).to_contain_text("Forecast then")
             plain = marks(page, "#curve", "power")
             page.check("#power")
             assert marks(page, "#curve", "power") > plain + 5, "a dashed line"
@@ -118,7 +118,7 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
             # The charts are named by what they show, the keyboard reaches everything, and the tables hold the digits.
             for name in (
                 r"Pass rate 0\.\d+ at .* Forecast ceiling 0\.\d+",
-                "Ceiling A, as it was said at 17",
+                "Ceiling A as forecast at 17",
                 "Share of",
                 "Now 5",
             ):
@@ -221,7 +221,7 @@ def test_runs_of_one_unit_are_compared_and_a_curve_without_a_law_gets_no_line(tm
             # Nothing is shown of what cannot be told: neither a ceiling nor a gain, its chance or a way to a target.
             for name in ("target-card", "ceiling-tile", "chance-tile", "soon-tile"):
                 expect(page.locator(f"#{name}")).to_be_hidden(timeout=WAIT)
-            expect(page.locator("#rest-note")).to_contain_text("what it gains cannot be told", timeout=WAIT)
+            expect(page.locator("#rest-note")).to_contain_text("its gain is unknown", timeout=WAIT)
             expect(page.locator("main")).not_to_contain_text("–", timeout=WAIT, use_inner_text=True)
             assert others.all_inner_texts() == ["a"]
 
@@ -254,7 +254,7 @@ def test_the_last_tick_and_the_assumed_budget_are_whole(tmp_path: Path) -> None:
             for width in (1280, 390):
                 show_anew(page, width, "light")
                 page.select_option("#run", "theirs")  # a browser keeps what was chosen
-                expect(page.locator("#budget-label")).to_have_text("Budget in all (assumed)")
+                expect(page.locator("#budget-label")).to_have_text("Total budget (assumed)")
                 expect(page.locator("#price-label")).to_have_text("Price per step", timeout=WAIT)
                 assert page.evaluate(TERMS) == [["2,000,000", True], ["0.020", True], ["none", True]]
                 assert page.evaluate(CUT_AT_THE_RIGHT) == 0

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from rollcast.autoscaler.sources import PrometheusFleet
-from rollcast.cli.curve_source import read_curve
 from rollcast.config.autoscaler import FleetPrometheus
 from rollcast.config.errors import UserError
 from rollcast.config.services import CurveQueries
-from rollcast.curves import sources
+from rollcast.curves.columns import Columns
+from rollcast.curves.curve_source import read_curve
 from rollcast.curves.evaluations import CurvePoint
-from rollcast.curves.first_scrape import FINEST_SECONDS
-from rollcast.curves.sources import PrometheusQueries
-from rollcast.curves.table import Columns
+from rollcast.curves.sources import prometheus as sources
+from rollcast.curves.sources.first_scrape import FINEST_SECONDS
+from rollcast.curves.sources.prometheus import PrometheusQueries
 from rollcast.local.ports import free_port
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import SourceAway
@@ -87,7 +87,7 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) 
         command = [sys.executable, "-m", "rollcast.cli.main", "fit", source["url"], *options, "--json"]
         fitted = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
         assert (fitted["compute"], fitted["pass_rate"]) == pytest.approx((points[-1].compute, points[-1].pass_rate))
-        assert fitted["num_points"] == 19  # the one at compute 0 is the measured start
+        assert fitted["num_points"] == 20
         # Prometheus's own client reads the forecast beyond now.
         later = f"--time={now + 86_400:.0f}"
         address, query = f"http://127.0.0.1:{service.port}/prometheus", 'rollcast_timeline_pass_rate{run="theirs"}'

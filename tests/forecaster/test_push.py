@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import httpx
 import pytest
@@ -16,9 +15,9 @@ import rollcast
 from rollcast.curves.evaluations import MAX_EVALUATIONS, CurvePoint
 from rollcast.forecaster.engine import MAX_PUSHED_RUNS
 from rollcast.forecaster.history import History, PushedRun
-from rollcast.scaling.advice import advise
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.advice import advise
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
 from testkit.forecaster.recorded_run import TrainerPage, record, run_file
 from testkit.forecaster.service_process import Service, running
 from testkit.forked_programs import ForkedPrograms
@@ -221,30 +220,3 @@ def test_a_full_run_takes_no_more_and_says_so(tmp_path: Path, services: ForkedPr
         assert [push(service, part, run="full").json()["new"] for part in (last[:1000], last[1000:])] == [1000, 0]
         skipped = [line for line in service.client.get("/metrics").text.splitlines() if "too_many_evaluations" in line]
         assert skipped[0].endswith(" 1.0")
-
-
-def test_badge_and_picture_say_what_the_forecast_says_and_names_are_text(service: Service) -> None:
-    name = 'a <script>alert("1")</script> run'.replace("/", "")
-    answer = push(service, POINTS, run=name, budget=400).json()
-    assert service.client.get("/api/runs/none/badge.svg").status_code == 404
-    for kind in ("badge", "picture"):
-        got = service.client.get(f"/api/runs/{name}/{kind}.svg")
-        assert got.headers["content-type"] == "image/svg+xml"
-        assert "default-src 'none'" in got.headers["content-security-policy"]
-        tree = ElementTree.fromstring(got.text)
-        texts = "".join(tree.itertext())
-        assert answer["headline"] in texts
-        assert not [node for node in tree.iter() if node.tag.endswith("script")]
-    assert "polyline" in got.text
-    jumped = [
-        point | {"pass_rate": point["pass_rate"] + 0.15 * (place >= 9)} for place, point in enumerate(POINTS[:17])
-    ]
-    push(service, [*POINTS[:9], *jumped], run="jumped")
-    told = service.forecast("jumped")
-    assert told is not None
-    assert told["verdict"] == "regime_change"
-    assert "polyline" not in service.client.get("/api/runs/jumped/picture.svg").text, "no law describes it"
-    circles = [node for node in tree.iter() if node.tag.endswith("circle")]
-    assert len(circles) == len(POINTS)
-    low = [float(node.attrib["cy"]) for node in circles]
-    assert low[0] > low[-1], "it rose"

@@ -10,17 +10,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import grpc
 import httpx
 import numpy as np
 import pytest
+from rollcast.scaling.curve import Curve
 
 from rollcast.connections.port_files import port_file, publish_port
-from rollcast.forecaster.api import MAX_WAITING
-from rollcast.scaling.curve import Curve
+from rollcast.forecaster.run_api import MAX_WAITING_REQUESTS
 from rollcast.scaling.posterior import fit
 from rollcast.telemetry import names
-from rollcast.wire import forecast_pb2, forecast_pb2_grpc
 from testkit.forecaster.malformed import malformed_requests, send
 from testkit.forecaster.recorded_run import TrainerPage, record, run_file
 from testkit.forecaster.service_process import Service, running, wait_for
@@ -130,7 +128,7 @@ def test_malformed_requests_are_refused_and_nothing_is_lost(tmp_path: Path, serv
                     assert "$ref" in operation["responses"]["200"]["content"]["application/json"]["schema"], path
 
 
-def test_a_curve_of_ones_own_over_http_and_grpc_gets_the_same_answer(tmp_path: Path, services: ForkedPrograms) -> None:
+def test_a_curve_of_ones_own_is_forecast_over_http(tmp_path: Path, services: ForkedPrograms) -> None:
     points = record()[1:]
     with running(run_file(tmp_path, SCRAPE), tmp_path, services) as service:
         body = {
@@ -145,54 +143,6 @@ def test_a_curve_of_ones_own_over_http_and_grpc_gets_the_same_answer(tmp_path: P
         assert (wrong.status_code, "pass_rate = 45" in wrong.json()["detail"]) == (422, True)
         tiny = service.client.post("/api/fit", json={"points": [{"compute": 5e-324, "pass_rate": 0.5}]})
         assert (tiny.status_code, "too small" in tiny.json()["detail"]) == (422, True)
-
-        channel = grpc.insecure_channel(f"127.0.0.1:{service.grpc_port}")
-        stub = forecast_pb2_grpc.ForecastStub(channel)
-        request = forecast_pb2.FitRequest(
-            points=[
-                forecast_pb2.Point(compute_device_hours=r.compute, pass_rate=r.pass_rate, standard_error=0.01)
-                for r in points
-            ],
-            initial=0.2,
-        )
-        reply = stub.Fit(request, timeout=10)
-        assert reply.asymptote.quantile_50 == pytest.approx(http["asymptote"]["q50"])
-        assert reply.verdict == http["verdict"]
-        for bad in (
-            forecast_pb2.FitRequest(),
-            forecast_pb2.FitRequest(points=[forecast_pb2.Point(compute_device_hours=-1, pass_rate=0.5)]),
-            forecast_pb2.FitRequest(points=[forecast_pb2.Point(compute_device_hours=0, pass_rate=0.5)]),
-            forecast_pb2.FitRequest(points=[forecast_pb2.Point(compute_device_hours=5e-324, pass_rate=0.5)]),
-            forecast_pb2.FitRequest(points=[forecast_pb2.Point(compute_device_hours=1, pass_rate=float("nan"))]),
-            forecast_pb2.FitRequest(points=[forecast_pb2.Point(compute_device_hours=1, pass_rate=0.5)], initial=7),
-        ):
-            with pytest.raises(grpc.RpcError) as refused:
-                stub.Fit(bad, timeout=10)
-            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        with pytest.raises(grpc.RpcError) as refused:
-            stub.Predict(forecast_pb2.PredictRequest(run="none", compute_device_hours=[1.0]), timeout=10)
-        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
-        channel.close()
-
-
-def test_a_watcher_sees_every_forecast_once(tmp_path: Path, services: ForkedPrograms) -> None:
-    points = record()
-    with TrainerPage() as page, running(run_file(tmp_path, SCRAPE), tmp_path, services) as service:
-        publish_port(tmp_path / "demo", "trainer", page.port)
-        channel = grpc.insecure_channel(f"127.0.0.1:{service.grpc_port}")
-        stub = forecast_pb2_grpc.ForecastStub(channel)
-        watch = stub.Watch(forecast_pb2.WatchRequest(run="demo"), timeout=60)
-        seen = []
-        for count, reading in enumerate(points[:8], start=1):
-            page.show(reading)
-            if count > 1:
-                seen.append(next(watch))
-        assert [reply.num_points for reply in seen] == list(range(2, 9))
-        prediction = stub.Predict(forecast_pb2.PredictRequest(run="demo", compute_device_hours=[0.3]), timeout=10)
-        over_http = service.client.get("/api/runs/demo/predict?compute=0.3").json()["predictions"][0]
-        assert prediction.predictions[0].pass_rate.quantile_50 == pytest.approx(over_http["reading"]["q50"])
-        watch.cancel()
-        channel.close()
 
 
 def test_a_request_that_waits_is_answered_by_the_next_change(tmp_path: Path, services: ForkedPrograms) -> None:
@@ -250,7 +200,7 @@ def test_waiting_requests_that_are_given_up_or_too_many_keep_nobody_out(
         wait_for(lambda: service.client.get("/healthz").status_code == 200, seconds=5.0)
         wait_for(lambda: not is_answered_at_once(service, newest), seconds=20.0)
         with ExitStack() as held:
-            for _ in range(2 * MAX_WAITING):
+            for _ in range(2 * MAX_WAITING_REQUESTS):
                 held.enter_context(waiting())
             wait_for(lambda: is_answered_at_once(service, newest), seconds=9.0)
         wait_for(lambda: not is_answered_at_once(service, newest), seconds=20.0)
@@ -271,7 +221,6 @@ def test_a_port_in_use_and_an_unwritable_history_are_one_sentence(tmp_path: Path
     with TrainerPage() as page:
         for forecaster, expected in (
             ({"http_port": page.port}, f"forecaster.http_port = {page.port}"),
-            ({"http_port": 0, "grpc_port": page.port}, f"forecaster.grpc_port = {page.port}"),
             ({"http_port": 0, "history": "/proc/none/h.sqlite"}, "forecaster.history = /proc/none/h.sqlite"),
         ):
             config = run_file(tmp_path, SCRAPE, forecaster=forecaster)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.verdict import VerdictKind
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.law.curve import Curve
 from testkit.forecaster.recorded_run import record
 
 BROKEN = {VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE}

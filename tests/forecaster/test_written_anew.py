@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.curves.run_folder import RunFolder, history_of_folder
+from rollcast.curves.sources.run_folder import RunFolder, history_of_folder
 from testkit.forecaster.recorded_run import Reading, record, run_file
 from testkit.forecaster.service_process import running, wait_for
 

@@ -111,10 +111,10 @@ def more_engine_arguments() -> dict[str, Any]:
 async def versions(
     run_config: RunConfig, more_engine_arguments: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Versions]:
-    from rollcast.generator import engine_start
-    from rollcast.generator.engine import Engine
+    from rollcast.generator.vllm import engine_start
+    from rollcast.generator.vllm.engine import Engine
 
-    engine_start.set_environment(run_config)
+    engine_start.set_environment(run_config.generator)
     arguments = engine_start.engine_arguments(run_config, "test") | more_engine_arguments
     arguments["worker_extension_cls"] = "tests.generator.file_worker.FileWorker"
     patch = pytest.MonkeyPatch()

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from rollcast.generator.worker import GeneratorWorker
+from rollcast.generator.vllm.worker import GeneratorWorker
 
 TOO_MUCH = 1 << 50
 """Numbers of 4 bytes."""

@@ -9,7 +9,7 @@ import sys
 import time
 from multiprocessing.shared_memory import SharedMemory
 
-from rollcast.generator.engine_folder import EngineFolder
+from rollcast.generator.vllm.engine_folder import EngineFolder
 from rollcast.telemetry.logging import configure_logging
 
 if __name__ == "__main__":

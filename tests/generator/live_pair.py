@@ -15,17 +15,17 @@ import torch
 from numpy.typing import NDArray
 
 from rollcast.config.run import RunConfig
-from rollcast.generator import engine_start
-from rollcast.generator.engine import Engine, EngineRequest, Sampled
-from rollcast.generator.weight_engine import GeneratorWeights
+from rollcast.generator.vllm import engine_start
+from rollcast.generator.vllm.engine import Engine, EngineRequest, Sampled
+from rollcast.generator.weights import GeneratorWeights
 from rollcast.rollouts.records import Sampling
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.learner.batch import TrainingSequence
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.learner import pad_micro_batch
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.weights.member import WeightMember
-from rollcast.weights.publisher import Publisher
+from rollcast.weights.receiver.member import WeightMember
+from rollcast.weights.sender.publisher import Publisher
 from rollcast.wire.version import PolicyVersion
 from testkit.generator.forked_engines import forked_engines
 
@@ -118,7 +118,7 @@ class LivePair:
 
 async def start_engine(config: RunConfig, *, worker: str) -> Engine:
     """`worker`: a class that adds to the generator's."""
-    engine_start.set_environment(config)
+    engine_start.set_environment(config.generator)
     arguments = engine_start.engine_arguments(config, "a") | {"worker_extension_cls": worker}
     with pytest.MonkeyPatch.context() as patch, forked_engines():
         patch.setattr(engine_start, "engine_arguments", lambda config, name: arguments)

@@ -18,9 +18,9 @@ from torch.distributed.tensor import DTensor
 
 from rollcast.config.engine_arguments import BREAKS, MADE_BY, EngineArguments
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.generator import engine_start
 from rollcast.generator.completion import Completion
 from rollcast.generator.sampling import RolloutSampler
+from rollcast.generator.vllm import engine_start
 from rollcast.local.ports import free_port
 from rollcast.memory.check import plan_run
 from rollcast.memory.device import GB, Device
@@ -28,7 +28,6 @@ from rollcast.rollouts.records import LengthBudget, RoutedExperts
 from rollcast.trainer.learner.batch import TrainingSequence, loss_mask
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
-from rollcast.weights.process_group import WeightGroup
 from testkit.tiny_model import make_architecture, make_whole_llama4
 from tests.generator.conftest import make_task, random_prompt
 from tests.generator.live_pair import SLOTS, LivePair, live_pair, training_sequence
@@ -57,7 +56,6 @@ def run_config(
     *,
     dtype: str = "float32",
     router_replay: bool = False,
-    encoding: str = "full",
     **generator: Any,
 ) -> RunConfig:
     if architecture == "llama4":  # as its publisher stores it: the text model is a part of the checkpoint
@@ -78,7 +76,7 @@ def run_config(
             },
             "trainer": {"tokens_per_micro_batch": 1000, "logits_chunk_tokens": 256},
             "generator": {"slots": SLOTS, "block_size": 32} | generator,
-            "weights": {"bucket_bytes": 1 << 16, "coalesce_seconds": 0.0, "encoding": encoding},
+            "weights": {"bucket_bytes": 1 << 16, "coalesce_seconds": 0.0},
             "rpc": {"port": free_port("127.0.0.1")},
         },
         source="test",
@@ -165,30 +163,16 @@ async def test_what_changes_numbers_shows_in_the_gap_and_raises_its_alert(
         check_slots(pair, config)
 
 
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Sizes of what the learner, which is in this process, broadcasts."""
-    sizes: list[int] = []
-    broadcast = WeightGroup.broadcast
-
-    def counted(self: WeightGroup, piece: torch.Tensor) -> None:
-        sizes.append(piece.numel())
-        broadcast(self, piece)
-
-    monkeypatch.setattr(WeightGroup, "broadcast", counted)
-    return sizes
-
-
 @pytest.mark.parametrize("architecture", ["qwen3_moe", "llama"])
 async def test_two_tensor_parallel_workers_agree_and_stage_a_version_once(
-    architecture: str, ranks: Ranks, tmp_path: Path, sent: list[int]
+    architecture: str, ranks: Ranks, tmp_path: Path
 ) -> None:
-    """Of a mixture of experts with a dense layer, and of a dense model. Versions travel as their changes.
+    """Of a mixture of experts with a dense layer, and of a dense model.
 
     At last few weights have changed, experts are chosen by chance where there are any, and an update comes in flight.
     """
     has_experts = architecture == "qwen3_moe"
-    config = run_config(tmp_path, architecture, router_replay=has_experts, encoding="changed", tensor_parallel=2)
+    config = run_config(tmp_path, architecture, router_replay=has_experts, tensor_parallel=2)
     async with live_pair(config, ranks) as pair:
         assert (pair.engine.stage, pair.engine.num_receivers) == ("host", 1)
         for step in range(2):
@@ -197,12 +181,8 @@ async def test_two_tensor_parallel_workers_agree_and_stage_a_version_once(
             assert float(gaps(pair, sequences, replay=has_experts).max()) < TOLERANCE
             assert pair.group.update(sequences).applied
         await pair.publish(2)
-        whole = sum(spec.num_bytes for spec in pair.group.specs)
-        assert sum(sent) >= whole, "who joins gets everything"
         (tie_experts if has_experts else widen_last_norm)(pair.group.learner.policy)
-        sent.clear()
         await pair.publish(3)
-        assert sum(sent) < whole / 10, "all of it travelled"
         prompts = [random_prompt(seed, PROMPT_TOKENS) for seed in range(PROMPTS)]
         sampling = asyncio.create_task(pair.sample(prompts, 2 * MAX_TOKENS))
         await asyncio.sleep(0.05)  # it has begun

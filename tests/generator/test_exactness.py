@@ -158,7 +158,7 @@ async def test_the_text_that_is_graded_keeps_special_tokens(versions: Versions) 
 
 async def test_an_engines_child_collects_garbage_from_when_it_has_imported_vllm() -> None:
     """What Python runs in it first, and what vLLM runs in it first."""
-    from rollcast.generator.plugin import register
+    from rollcast.generator.vllm.plugin import register
 
     try:
         runpy.run_module("rollcast.generator.__main__", run_name="__mp_main__")

@@ -163,10 +163,10 @@ async def test_a_verifier_that_fails_is_told_once_in_words_and_then_counted(
     name = "verifier ./reward.py:grade"
     said = f"ZeroDivisionError: division by zero ({tmp_path}/reward.py, line 2)"
     assert told == [
-        [f"{name} gives no verdict: {said}; what it does not grade is left out"],
-        [f"{name} gave no verdict on 2 completions so far, first {said}; what it does not grade is left out"],
+        [f"{name} gives no verdict: {said}; completions without a grade are left out"],
+        [f"{name} gave no verdict on 2 completions so far, first {said}; completions without a grade are left out"],
         [],
-        [f"{name} gave no verdict on 4 completions so far, first {said}; what it does not grade is left out"],
+        [f"{name} gave no verdict on 4 completions so far, first {said}; completions without a grade are left out"],
         [],
     ]
     assert count_of(exporter, names.VERIFIER_FAILURES, verifier="./reward.py:grade") == 5

@@ -8,9 +8,9 @@ import pytest
 
 from rollcast.config.tasks import Tasks
 from rollcast.generator import claims as claims_module
-from rollcast.generator.engine import EngineRequest
 from rollcast.generator.grading import Graded, GradingThreads
-from rollcast.generator.weight_engine import GeneratorWeights
+from rollcast.generator.vllm.engine import EngineRequest
+from rollcast.generator.weights import GeneratorWeights
 from rollcast.rollouts.records import (
     GradingStatus,
     PromptTask,

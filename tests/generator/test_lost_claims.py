@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rollcast.generator import claims as claims_module
-from rollcast.generator.weight_engine import GeneratorWeights
+from rollcast.generator.weights import GeneratorWeights
 from rollcast.rollouts.base import Claimed, GeneratorQueue
 from rollcast.rollouts.errors import OwnerFenced, QueueAway
 from rollcast.rollouts.records import (
@@ -25,7 +25,7 @@ from rollcast.rollouts.records import (
     VersionSpan,
 )
 from rollcast.telemetry import names
-from rollcast.weights.member import Surviving
+from rollcast.weights.plan.survival import Surviving
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue
 from tests.generator.claiming import V1, V2, generator, make_task

@@ -18,11 +18,9 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-import torch
 
-from rollcast.generator import unlocked_leftovers
-from rollcast.generator.engine import Engine
-from rollcast.generator.engine_folder import EngineFolder
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_folder import EngineFolder
 from rollcast.local.ports import free_port
 from testkit.generator.caches import COMPILED
 from testkit.tiny_model import make_tiny_model
@@ -268,35 +266,6 @@ def test_a_new_start_clears_what_its_predecessor_left_and_nothing_of_the_living(
     assert "folders=1 processes=1" in new.log.read_text()
     assert left_behind(temporary) == sorted(living.said() + new.said())
     assert len(living.family()) == len(new.family()) == 4, "generator, warden, engine, and the keeper of shared memory"
-
-
-def test_a_new_start_clears_what_releases_without_locks_left(start: Callable[..., Started], temporary: Path) -> None:
-    now = time.time()
-    long_ago = psutil.boot_time() - 7200.0  # older than any process that may use it
-    for name, touched in {"old": long_ago, "young": now - 60.0}.items():
-        (temporary / f"rollcast-engine-{name}").mkdir()
-        (temporary / f"rollcast-engine-{name}" / "socket").touch()
-        (temporary / f"vllm_dist_{name}").touch()
-        os.utime(temporary / f"rollcast-engine-{name}", (touched, touched))
-        os.utime(temporary / f"vllm_dist_{name}", (touched, touched))
-    (temporary / "vllm_dist_link").symlink_to("rollcast-engine-young")
-    new = start(*HOLDER)
-    new.wait_for(lambda: len(new.said()) == 1, 60)
-    kept = ["rollcast-engine-young", "vllm_dist_young", "vllm_dist_link"]
-    assert left_behind(temporary) == sorted(kept + new.said())
-    assert "folders=2 processes=0" in new.log.read_text()
-
-
-def test_what_may_be_in_use_is_spared(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
-    """This very process has torch loaded: what is younger than it may be its own, however long untouched."""
-    assert torch.__version__
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    monkeypatch.setattr(unlocked_leftovers, "UNTOUCHED_SECONDS", 0.0)
-    (temporary / "vllm_dist_ours").touch()
-    (temporary / "vllm_dist_old").touch()
-    os.utime(temporary / "vllm_dist_old", (0.0, 0.0))
-    assert unlocked_leftovers.clear_unlocked("rollcast-engine-", "in-use") == 1
-    assert left_behind(temporary) == ["vllm_dist_ours"]
 
 
 def left_behind(temporary: Path) -> list[str]:

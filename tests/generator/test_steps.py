@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rollcast.generator.kv_blocks import KvBlocks
-from rollcast.generator.steps import KvRebuild, StepObserver
-from rollcast.generator.weight_engine import DecodeRate
+from rollcast.generator.vllm.kv_blocks import KvBlocks
+from rollcast.generator.vllm.steps import KvRebuild, StepObserver
+from rollcast.generator.weights import DecodeRate
 
 BLOCK = 4
 

@@ -16,9 +16,9 @@ PROGRAM = """
 import asyncio, json, sys
 import torch
 from rollcast.config.run import load_run_config
-from rollcast.generator import engine_start
-from rollcast.generator.engine import Engine
-from rollcast.generator.engine_process import EngineFork
+from rollcast.generator.vllm import engine_start
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_process import EngineFork
 from pathlib import Path
 
 async def threads(config, fork):
@@ -28,7 +28,7 @@ async def threads(config, fork):
 
 config = load_run_config(Path(sys.argv[1]))
 imported_with = torch.get_num_threads()
-engine_start.set_environment(config)
+engine_start.set_environment(config.generator)
 with EngineFork() as fork:
     print(json.dumps([imported_with, asyncio.run(threads(config, fork))]))
 """

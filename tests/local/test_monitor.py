@@ -99,7 +99,7 @@ def test_a_disk_that_refuses_the_folder_is_one_sentence(tmp_path: Path) -> None:
     config = settings(tmp_path)
     config.run_folder.mkdir()
     (config.run_folder / "monitor").write_text("")
-    with pytest.raises(UserError, match=r"watched/monitor/dashboards cannot be written \(Not a directory\)"):
+    with pytest.raises(UserError, match=r"watched/monitor cannot be written \(File exists\)"):
         monitor.write_monitor(config)
 
 

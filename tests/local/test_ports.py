@@ -13,7 +13,7 @@ import pytest
 
 from rollcast.config.errors import UserError
 from rollcast.connections.http import listen
-from rollcast.local.ports import ATTEMPTS, PORTS, free_port, keep_port, ports_below
+from rollcast.local.ports import MAX_NUM_ATTEMPTS, PORTS, free_port, keep_port, ports_below
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_port_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_where_every_candidate_is_taken_the_kernel_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = free_port("127.0.0.1")
-    monkeypatch.setattr("rollcast.local.ports._candidates", iter([taken] * ATTEMPTS))
+    monkeypatch.setattr("rollcast.local.ports._candidates", iter([taken] * MAX_NUM_ATTEMPTS))
     with listen("127.0.0.1", taken, setting="port"):
         assert free_port("127.0.0.1") not in PORTS
 

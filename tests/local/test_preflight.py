@@ -20,7 +20,7 @@ from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.config.services import Redis
 from rollcast.local import preflight
-from rollcast.local.base_model import PLACEHOLDER, BaseModel
+from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
 from rollcast.local.embedded_redis import find_server, wait_for_embedded, wait_until_ready, write_server_config
 from rollcast.local.ports import free_port
 from rollcast.local.process import Command, Service, ServiceSpec
@@ -126,7 +126,6 @@ def test_a_folder_that_may_not_be_looked_into_is_named(
         ("trainer", "http_port"),
         ("generator", "http_port"),
         ("forecaster", "http_port"),
-        ("forecaster", "grpc_port"),
     ],
 )
 def test_a_port_in_use_is_named_by_its_setting(tmp_path: Path, section: str, field: str) -> None:
@@ -369,7 +368,7 @@ def first_ports(runs: contextlib.ExitStack, files: list[Path]) -> list[int]:
 
 def test_a_second_run_gets_a_page_of_its_own_before_the_first_ones_page_listens(tmp_path: Path) -> None:
     """The file that `up` writes for its services leaves the port out again, as the user did."""
-    write_resolved(settings(tmp_path, forecaster={"grpc_port": 0}), tmp_path / "up.json")
+    write_resolved(settings(tmp_path), tmp_path / "up.json")
     with contextlib.ExitStack() as runs:
         ports = first_ports(runs, [tmp_path / "up.json"] * 2)
     assert ports in ([8_400, 0], [0, 0]), "a run of another test may have the first"

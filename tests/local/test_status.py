@@ -21,7 +21,7 @@ from rollcast.local.status import RunStatus, StatusReader
 from rollcast.runfolder import growing_file
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, StepRecord
-from rollcast.scaling.verdict import LEAST_POINTS
+from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 
@@ -169,11 +169,11 @@ def status_at(
 
     So many stand before `rates` that the law has enough.
     """
-    known = None if known is None else known + LEAST_POINTS - 1
-    rates = rates[:1] * (LEAST_POINTS - 1) + rates
+    known = None if known is None else known + MIN_LAW_POINTS - 1
+    rates = rates[:1] * (MIN_LAW_POINTS - 1) + rates
     points = tuple(EvaluationRecord(1, 8 * i, rate, i / 10) for i, rate in enumerate(rates))
     known = len(rates) if known is None else known
-    forecast = ForecastReading("forecastable", (0.8, 0.9, 0.95), (0.1, 0.2, 0.3), end, 2.0, known)
+    forecast = ForecastReading("forecastable", (0.8, 0.9, 0.95), end, 2.0, known)
     evaluated = share if evaluated is None else evaluated
     return RunStatus(
         step=int(100 * share), budget_share=share, evaluated_share=evaluated, evaluations=points, forecast=forecast
@@ -191,9 +191,9 @@ def test_the_freeze_waits_for_a_forecast_that_knows_the_curve_until_half_of_the_
 
 
 def test_below_five_evaluations_after_the_first_step_nothing_is_frozen_and_the_end_says_so(tmp_path: Path) -> None:
-    assert LEAST_EVALUATIONS == LEAST_POINTS, "what `fit` asks for"
+    assert LEAST_EVALUATIONS == MIN_LAW_POINTS, "what `fit` asks for"
     status = status_at(0.55, [0.3], (0.7, 0.8, 0.86), evaluated=0.5)
-    assert sum(point.step > 0 for point in status.evaluations) == LEAST_POINTS - 1
+    assert sum(point.step > 0 for point in status.evaluations) == MIN_LAW_POINTS - 1
     assert freeze(tmp_path, status) is None
     result = conclude(tmp_path, status)
     assert result is not None

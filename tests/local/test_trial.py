@@ -157,7 +157,7 @@ def test_a_trial_samples_from_the_models_folder_grades_with_ones_own_function_an
     said = command.said(tmp_path).splitlines()
     assert sum(line.startswith("prompt: ") for line in said) == 2
     assert sum(line.startswith("    rewards of all 4: ") for line in said) == 2
-    assert any(line.startswith("speed: ") and line.endswith("with 8 completions at once") for line in said)
+    assert any(line.startswith("speed: ") and line.endswith("with 8 concurrent completions") for line in said)
     (step,) = [line for line in said if line.startswith(f"a step ({STEP} x 4 completions): about ")]
     found = re.search(r"; generation takes [\d.]+ (?:s|min), the trainer ([\d.]+) (?:s|min), side by side$", step)
     assert found is not None, step

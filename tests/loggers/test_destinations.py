@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.cli.curve_source import forecast_source
 from rollcast.config.run import RunConfig
+from rollcast.curves.columns import Columns
+from rollcast.curves.curve_source import forecast_source
 from rollcast.curves.formats import wandb_offline
-from rollcast.curves.table import Columns
+from rollcast.curves.formats.log_file import LogFile
 from rollcast.loggers.feed import Feed
 from rollcast.loggers.kinds import open_destination
 from testkit.mlflow_server import START_SECONDS, mlflow_server
@@ -78,7 +79,7 @@ def test_an_offline_run_of_wandb_holds_the_run(tmp_path: Path) -> None:
     assert written.parent.name.endswith(f"-{known}")
     assert all(text in content for text in (b"mine", b"told", b"max_completion_tokens"))
     assert b"not-to-be-told" not in content
-    rows = wandb_offline.rows(content, written, tell=print)
+    rows = list(wandb_offline.rows(LogFile(written, print)))
     rewards = {row["step"]: row["train/reward_mean"] for row in rows if "train/reward_mean" in row}
     assert rewards == pytest.approx(REWARDS)
     assert [row["eval/pass_rate"] for row in rows if "eval/pass_rate" in row] == list(PASS_RATES.values())
@@ -108,7 +109,7 @@ def test_what_was_logged_is_forecast_as_the_folder_that_tells_no_more(
     tell(config)
     [source] = config.run_folder.glob(written)
     deadline = time.monotonic() + START_SECONDS
-    while kind == "wandb" and len(list(wandb_offline.rows(source.read_bytes(), source, tell=print))) < len(records):
+    while kind == "wandb" and len(list(wandb_offline.rows(LogFile(source, print)))) < len(records):
         assert time.monotonic() < deadline, "W&B's own process ends the file a moment after `finish` has returned"
         time.sleep(0.2)
     columns = Columns("eval/compute_device_hours", "eval/pass_rate", "eval/standard_error")

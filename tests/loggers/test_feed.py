@@ -9,14 +9,16 @@ import pytest
 from rollcast.config.errors import UserError
 from rollcast.loggers.feed import Feed
 from rollcast.runfolder import files
-from rollcast.runfolder.format_version import NEWEST
+from rollcast.runfolder.format_version import NEWEST_FORMAT
 from tests.loggers.told_run import STEPS, write_run, write_steps
 
 
 def test_a_folder_of_a_later_format_is_refused_in_one_sentence(tmp_path: Path) -> None:
     write_run(tmp_path)
-    (tmp_path / files.FORMAT).write_text(f'{{"format": {NEWEST + 1}}}')
-    with pytest.raises(UserError, match=f"is written in format {NEWEST + 1}, this Rollcast knows {NEWEST} at most"):
+    (tmp_path / files.FORMAT).write_text(f'{{"format": {NEWEST_FORMAT + 1}}}')
+    with pytest.raises(
+        UserError, match=f"is written in format {NEWEST_FORMAT + 1}, this Rollcast knows {NEWEST_FORMAT} at most"
+    ):
         Feed(tmp_path, {})
 
 

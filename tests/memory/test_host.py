@@ -18,9 +18,9 @@ from rollcast.memory.host import (
     rank_on_host,
     trainer_machine,
 )
-from rollcast.weights.manifest import TensorSpec, plan_buckets
-from rollcast.weights.shards import shard_buckets
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
+from rollcast.weights.plan.shards import shard_buckets
+from rollcast.weights.sender.staging import StagingSlots
 from testkit.published_models import QWEN3_8B, QWEN3_30B_A3B
 from tests.memory.plans import plan_of
 

@@ -6,7 +6,7 @@ import pytest
 
 from rollcast.memory.staging import staged_by_generator, staged_by_trainer, staging_place
 from rollcast.memory.trainer import RankMemory, sharded
-from rollcast.weights.manifest import PIECE_BYTES
+from rollcast.weights.plan.manifest import PIECE_BYTES
 from testkit.published_models import LLAMA4_SCOUT, QWEN3_8B, QWEN3_30B_A3B
 from tests.memory.plans import plan_of
 

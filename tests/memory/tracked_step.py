@@ -84,7 +84,7 @@ def sequences(count: int) -> list[TrainingSequence]:
 
 def peak(config: RunConfig, ranks: Ranks) -> int:
     """Most bytes of tensors at once in a step of two full micro-batches, after one that made the moments."""
-    learner = build_learner(config, ranks)
+    learner = build_learner(config.model, config.recipe, config.trainer, ranks)
     (batches,) = plan_micro_batches(sequences(2 * TOKENS // LENGTH), world_size=1, max_tokens=TOKENS)
     total = denominator([sequence for batch in batches for sequence in batch])
     learner.update(batches, total)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS
 from testkit.forked_programs import ForkedPrograms
 from testkit.monitoring.excused import NOT_IN_A_LOCAL_RUN

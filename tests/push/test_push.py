@@ -161,7 +161,7 @@ def test_an_answer_that_is_none_of_a_forecaster_ends_no_training() -> None:
             thread.start()
             pusher = Pusher(f"http://127.0.0.1:{listener.getsockname()[1]}", "theirs", token="x")
             assert pusher.push(1, 0.5) == {}
-            assert pusher.last_failure == "the answer is none of a forecaster"
+            assert pusher.last_failure == "the response did not come from a Rollcast forecaster"
             thread.join(5)
 
 
@@ -183,7 +183,7 @@ def test_it_needs_the_standard_library_alone() -> None:
 
 
 def test_an_address_that_is_none_is_one_sentence() -> None:
-    with pytest.raises(ValueError, match="url: 'file:///etc/passwd' is no address"):
+    with pytest.raises(ValueError, match="url: 'file:///etc/passwd' is not the address"):
         Pusher("file:///etc/passwd", "theirs")
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rollcast.cli.curve_source import read_history
-from rollcast.curves.table import Columns
+from rollcast.curves.columns import Columns
+from rollcast.curves.curve_source import read_history
 from rollcast.push import follow
 from testkit.forecaster.service_process import running
 from testkit.tiny_model import make_tiny_model

@@ -90,7 +90,7 @@ def test_arrays_are_counted_in_what_is_told_and_never_by_a_clock(capfd: pytest.C
     [
         ("nowhere.csv", {}, "nowhere.csv: cannot be read"),
         ({"compute": [1.0, 2.0], "pass_rate": [0.1]}, {}, "columns of 1, 2 values; give one length"),
-        (7, {}, "a int is no curve; give a path, a DataFrame, a mapping of columns, or two arrays"),
+        (7, {}, "a int is not a curve; give a path, a DataFrame, a mapping of columns, or two arrays"),
         ({"a": [1.0], "b": [0.5]}, {}, "name one of a, b with --pass-rate"),
         ({"step": 3, "accuracy": 4}, {}, "column step is a int; give a list of one value for each evaluation"),
         ({"step": "34", "accuracy": [0.4, 0.5]}, {}, "column step is a str"),
@@ -98,7 +98,7 @@ def test_arrays_are_counted_in_what_is_told_and_never_by_a_clock(capfd: pytest.C
         (([1.0, 2.0], [0.1, 0.2]), {"unit": " "}, "give 1 to 40 printable characters"),
         (([1.0, 2.0], [0.1, 0.2]), {"unit": "tokens", "seconds": "compute", "devices": 8}, "make device-hours"),
         ({"day": ["2026-01-01", "2026-01-02"], "pass_rate": [0.1, 0.2]}, {"unit": "days", "compute": "day"}, "'2026-"),
-        ("run.csv", {"unit": "tokens"}, "a file tells its own"),
+        ("run.csv", {"unit": "tokens"}, "a file has its own unit"),
         ({"compute": [1.0], "pass_rate": [0.5]}, {"initial": 7.0}, "give a value in [0, 1]"),
         ({"compute": [1.0], "pass_rate": [45.0]}, {}, "divide percentages by 100"),
         ({"compute": [1.0], "pass_rate": [0.5]}, {"law_alone": True, "prior": "p.json"}, "give one of the two"),

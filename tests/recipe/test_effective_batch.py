@@ -104,7 +104,7 @@ def test_the_order_of_rollouts_and_the_names_of_prompts_do_not_matter(
     batch = plan(rows)
     moved = plan([(1000 - rows[i][0], *rows[i][1:]) for i in permutation])
     assert moved.kept.tolist() == [batch.kept[i] for i in permutation]
-    # Rewards that differ in the last bit only: the rounding of their mean, divided by little more than EPSILON = 1e-6.
+    # Rewards that differ in the last bit only: the rounding of their mean, divided by little more than STD_EPSILON.
     np.testing.assert_allclose(moved.advantages, [batch.advantages[i] for i in permutation], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(moved.weights, [batch.weights[i] for i in permutation], rtol=1e-12)
 

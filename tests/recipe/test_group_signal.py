@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollcast.config.recipe import Recipe
-from rollcast.recipe.group_signal import FIRST_GROUPS, GroupSignal, signal_of, why_none_is_used
+from rollcast.recipe.group_signal import MIN_GROUPS_TO_WARN, GroupSignal, signal_of, why_none_is_used
 from rollcast.rollouts.records import (
     GradingStatus,
     LengthBudget,
@@ -103,7 +103,7 @@ def test_wrong_because_they_were_cut_off_is_cut_off_where_such_answers_count() -
 
 def test_after_a_dozen_groups_it_is_said_why_none_is_used_and_what_to_change() -> None:
     recipe = Recipe(max_completion_tokens=32)
-    assert why_none_is_used({"truncated": FIRST_GROUPS - 1}, recipe) is None
+    assert why_none_is_used({"truncated": MIN_GROUPS_TO_WARN - 1}, recipe) is None
     assert why_none_is_used({"truncated": 400, "usable": 1}, recipe) is None
     assert why_none_is_used({"usable": 0, "truncated": 9, "wrong": 3, "right": 0}, recipe) == (
         "none of the first 12 groups can be trained on: 9 with every answer cut off, 3 with every answer wrong; raise "

@@ -47,7 +47,7 @@ def play(schedule: Schedule, rng: random.Random, *, filtered_share: float, turns
             case Batch(sequences=chosen):
                 firsts = [tasks.pop(number).first_step for number in chosen]
                 assert len(firsts) == schedule.groups_per_step
-                assert all(first is not None and step - first <= schedule.lag for first in firsts)
+                assert all(first is not None and step - first <= schedule.max_staleness for first in firsts)
                 step += 1
             case Wait():
                 pass
@@ -56,8 +56,10 @@ def play(schedule: Schedule, rng: random.Random, *, filtered_share: float, turns
 
 @given(st.integers(0, 10_000), st.integers(0, 9), st.integers(1, 5), st.sampled_from([0.0, 0.3, 0.8]))
 @settings(max_examples=60, deadline=None)
-def test_a_refilled_pipeline_is_strict_and_never_stands_still(seed: int, lag: int, size: int, share: float) -> None:
-    schedule = PipelineRL(lag=lag, groups_per_step=size)
+def test_a_refilled_pipeline_is_strict_and_never_stands_still(
+    seed: int, max_staleness: int, size: int, share: float
+) -> None:
+    schedule = PipelineRL(max_staleness=max_staleness, groups_per_step=size)
     assert play(schedule, random.Random(seed), filtered_share=share, turns=120) >= 3
 
 

@@ -42,55 +42,55 @@ def started(first: int, count: int, start: int = 100) -> list[Group]:
     return [Group(start + i, first, False) for i in range(count)]
 
 
-@pytest.mark.parametrize("lag", range(17))
-def test_the_window_opens_at_p_and_grows_to_k_plus_1_minus_l_batches(lag: int) -> None:
-    schedule = PipelineRL(lag=lag, groups_per_step=3)
-    widest = lag + 1 - min(1, lag)
+@pytest.mark.parametrize("max_staleness", range(17))
+def test_the_window_opens_at_p_and_grows_to_k_plus_1_minus_l_batches(max_staleness: int) -> None:
+    schedule = PipelineRL(max_staleness=max_staleness, groups_per_step=3)
+    widest = max_staleness + 1 - min(1, max_staleness)
     for step in range(20):
         assert schedule.dispatch(state(step)) == 3 * min(1 + step, widest)
 
 
 def test_dispatch_fills_up_to_the_window_and_no_further() -> None:
-    schedule = PipelineRL(lag=4, groups_per_step=3)
+    schedule = PipelineRL(max_staleness=4, groups_per_step=3)
     assert schedule.dispatch(state(9, ready(8, 5) + started(9, 2))) == 5
     assert schedule.dispatch(state(9, started(9, 12))) == 0
     assert schedule.dispatch(state(9, started(9, 15))) == 0
 
 
 def test_the_last_batch_of_the_window_waits_for_the_newest_weights() -> None:
-    schedule = PipelineRL(lag=4, groups_per_step=3)
+    schedule = PipelineRL(max_staleness=4, groups_per_step=3)
     assert schedule.dispatch(state(9, started(8, 9), acknowledged=8)) == 0
     assert schedule.dispatch(state(9, started(8, 8), acknowledged=8)) == 1
     assert schedule.dispatch(state(9, started(8, 9), acknowledged=9)) == 3
 
 
 def test_after_a_restart_the_window_does_not_burst() -> None:
-    schedule = PipelineRL(lag=8, groups_per_step=3)
+    schedule = PipelineRL(max_staleness=8, groups_per_step=3)
     assert schedule.dispatch(state(100, since_start=0)) == 3
     assert schedule.dispatch(state(100, started(99, 20), since_start=0)) == 0
     assert schedule.dispatch(state(101, started(99, 2), since_start=1)) == 4
 
 
 def test_a_batch_is_the_p_oldest_ready_groups() -> None:
-    schedule = PipelineRL(lag=8, groups_per_step=2)
+    schedule = PipelineRL(max_staleness=8, groups_per_step=2)
     groups = [Group(0, 5, True), Group(1, 3, True), Group(2, 2, False), Group(3, 3, True), Group(4, 4, True)]
     assert schedule.next_batch(state(6, groups)) == Batch((1, 3))
 
 
 def test_too_few_ready_groups_are_a_wait_for_the_batch() -> None:
-    schedule = PipelineRL(lag=8, groups_per_step=2)
+    schedule = PipelineRL(max_staleness=8, groups_per_step=2)
     assert schedule.next_batch(state(6, ready(5, 1) + started(5, 9))) == Wait(WaitReason.BATCH)
 
 
 def test_due_groups_are_waited_for_and_named() -> None:
-    schedule = PipelineRL(lag=2, groups_per_step=2)
+    schedule = PipelineRL(max_staleness=2, groups_per_step=2)
     groups = ready(4, 2) + started(3, 2)
     assert schedule.next_batch(state(4, groups)) == Batch((0, 1))
     assert schedule.next_batch(state(5, groups)) == Wait(WaitReason.STRAGGLER, (100, 101))
 
 
 def test_weights_in_use_nowhere_stop_both_dispatch_and_training() -> None:
-    schedule = PipelineRL(lag=8, groups_per_step=2)
+    schedule = PipelineRL(max_staleness=8, groups_per_step=2)
     assert schedule.next_batch(state(6, ready(5, 2), acknowledged=5)) == Batch((0, 1))
     late = state(6, ready(5, 2), acknowledged=4)
     assert schedule.next_batch(late) == Wait(WaitReason.WEIGHTS)
@@ -98,14 +98,14 @@ def test_weights_in_use_nowhere_stop_both_dispatch_and_training() -> None:
 
 
 def test_without_members_what_is_ready_is_trained_and_tasks_are_queued() -> None:
-    schedule = PipelineRL(lag=8, groups_per_step=2)
+    schedule = PipelineRL(max_staleness=8, groups_per_step=2)
     alone = state(6, ready(5, 2), acknowledged=None)
     assert schedule.next_batch(alone) == Batch((0, 1))
     assert schedule.dispatch(alone) == 12
 
 
 def test_on_policy_is_lockstep() -> None:
-    schedule = PipelineRL(lag=0, groups_per_step=2)
+    schedule = PipelineRL(max_staleness=0, groups_per_step=2)
     assert schedule.dispatch(state(5)) == 2
     assert schedule.dispatch(state(5, acknowledged=4)) == 0
     assert schedule.next_batch(state(5, ready(5, 1) + started(5, 1))) == Wait(WaitReason.BATCH)
@@ -138,7 +138,7 @@ def test_ppo_off_policy_resumes_inside_a_round() -> None:
 
 
 def test_survivors_that_no_step_can_use_are_given_up() -> None:
-    schedule = PipelineRL(lag=2, groups_per_step=1)
+    schedule = PipelineRL(max_staleness=2, groups_per_step=1)
     assert schedule.unusable(state(5, ready(2, 1) + started(3, 2) + started(5, 1, start=200))) == (0, 101)
 
 

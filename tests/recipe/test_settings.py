@@ -78,7 +78,7 @@ def test_reinforce_goes_with_the_schedules_that_train_on_the_newest_weights_alon
     kind: str, max_staleness: int
 ) -> None:
     recipe = parsed(loss={"kind": "reinforce"}, schedule={"kind": kind, "max_staleness": max_staleness}).recipe
-    assert make_schedule(recipe.schedule, groups_per_step=1).lag == 0
+    assert make_schedule(recipe.schedule, groups_per_step=1).max_staleness == 0
 
 
 def test_what_the_study_trains_without_is_off() -> None:

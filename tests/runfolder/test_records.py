@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
 from rollcast.config.services import CurveFile
-from rollcast.curves.curve_file import CurveFileReader
 from rollcast.curves.evaluations import EvaluationLog
-from rollcast.curves.run_folder import RunFolder, history_of_folder
+from rollcast.curves.sources.file import CurveFileReader
+from rollcast.curves.sources.run_folder import RunFolder, history_of_folder
 from rollcast.local.frozen_forecast import load_frozen
 from rollcast.local.status import StatusReader
 from rollcast.runfolder.files import FROZEN_FORECAST

@@ -12,14 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rollcast.scaling.advice import AdviceKind, advise
-from rollcast.scaling.curve import Array, Curve, SigmoidParameters
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import LAW_PRIOR
-from rollcast.scaling.verdict import VerdictKind
-from rollcast.scaling.waiting import CLEAR, WAITS, plan_wait
+from rollcast.scaling.decisions.advice import AdviceKind, advise
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.settings import CLEAR_PROBABILITY, WAIT_EVALUATIONS
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.decisions.waiting import plan_wait
+from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 
 ORDER = [AdviceKind.CONTINUE, AdviceKind.WAIT, AdviceKind.STOP]
 """As the gain that is asked for grows."""
@@ -192,9 +193,11 @@ def test_the_wait_is_as_long_as_simulated_futures_need(asked_for: float) -> None
     assert plan.stop_below is not None
     assert plan.continue_from is not None
     assert plan.stop_below < plan.continue_from
-    needed = next(n for n in WAITS if share_clear(forecast, n, gains >= worth, noise=0.02) >= CLEAR)
+    needed = next(
+        n for n in WAIT_EVALUATIONS if share_clear(forecast, n, gains >= worth, noise=0.02) >= CLEAR_PROBABILITY
+    )
     # All of the readings tell more than their mean: the wait may be longer than needed, by two of its lengths.
-    assert 0 <= WAITS.index(plan.evaluations) - WAITS.index(needed) + 1 <= 3
+    assert 0 <= WAIT_EVALUATIONS.index(plan.evaluations) - WAIT_EVALUATIONS.index(needed) + 1 <= 3
 
 
 def share_clear(forecast: Forecast, number: int, pays: NDArray[np.bool_], noise: float) -> float:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.optimize import curve_fit
 
-from rollcast.scaling.baselines import last_value, log_linear, paper_grid, power_law
-from rollcast.scaling.curve import Array, Curve, sigmoid
+from rollcast.scaling.law.baselines import last_value, log_linear, paper_grid, power_law
+from rollcast.scaling.law.curve import Array, Curve, sigmoid
 
 
 def simulated(noise: float = 0.01) -> Curve:

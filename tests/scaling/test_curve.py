@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.scaling.curve import Curve, sigmoid
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve, sigmoid
 
 finite = st.floats(0.01, 0.99)
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from rollcast.scaling.curve import Array, Curve
+from rollcast.scaling.law.curve import Array, Curve
 from testkit.forecast.curve_families import curve_families
 
 STEPS = np.linspace(1.0, 30.0, 30)

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rollcast.scaling.allocation import allocate
-from rollcast.scaling.backtest import backtest
-from rollcast.scaling.compare import compare, log_replot, with_asymptote
-from rollcast.scaling.curve import Curve, SigmoidParameters
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.learning import learn_prior
-from rollcast.scaling.leave_one_out import PartKind, leave_one_out
-from rollcast.scaling.model_size import fit_model_size
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import LAW_PRIOR
-from rollcast.scaling.stopping import Refit, StopRule, stop_reason
-from rollcast.scaling.verdict import VerdictKind
+from rollcast.scaling.decisions.allocation import allocate
+from rollcast.scaling.decisions.backtest import backtest
+from rollcast.scaling.decisions.compare import compare, log_replot, with_asymptote
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.learning import learn_prior
+from rollcast.scaling.decisions.leave_one_out import PartKind, leave_one_out
+from rollcast.scaling.decisions.stopping import Refit, StopRule, stop_reason
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.law.curve import Curve, SigmoidParameters
+from rollcast.scaling.law.model_size import fit_model_size
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 
 
 def run(
@@ -227,7 +227,7 @@ def test_runs_are_told_apart_by_asymptote_first_and_then_by_efficiency() -> None
 def test_asymptotes_are_called_the_same_only_where_the_interval_says_so() -> None:
     (ignorant,) = compare([run(stop=0.5, seed=1, noise=0.02), run(stop=0.5, seed=2, noise=0.02)])
     assert ignorant.asymptote_difference[2] - ignorant.asymptote_difference[0] > 0.1
-    assert "cannot be told apart" in ignorant.verdict
+    assert "cannot be separated" in ignorant.verdict
     assert "within the margin" not in ignorant.verdict
     (certain,) = compare([run(stop=20.0, seed=1), run(stop=20.0, seed=2)])
     assert max(map(abs, certain.asymptote_difference)) < 0.02

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rollcast.scaling.evaluation_error import Z90, evaluation_error
+from rollcast.scaling.law.evaluation_error import evaluation_error
+from rollcast.scaling.law.settings import HALF_WIDTH_90_STD
 
 REPETITIONS = 4_000
 
@@ -22,7 +23,7 @@ def test_both_intervals_are_those_of_simulated_evaluations(
     own = numbers.beta(mean * size, (1 - mean) * size, (REPETITIONS, prompts))
     error = evaluation_error(prompts, samples, mean, spread)
     others = numbers.binomial(samples, own).mean(axis=1) / samples
-    assert Z90 * others.std() == pytest.approx(error.other_prompts, rel=0.05)
+    assert HALF_WIDTH_90_STD * others.std() == pytest.approx(error.other_prompts, rel=0.05)
     within = others - own.mean(axis=1)
-    assert Z90 * within.std() == pytest.approx(error.same_prompts, rel=0.05)
+    assert HALF_WIDTH_90_STD * within.std() == pytest.approx(error.same_prompts, rel=0.05)
     assert (abs(others - mean) <= error.other_prompts).mean() == pytest.approx(0.9, abs=0.03)

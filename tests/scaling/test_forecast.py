@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rollcast.scaling.curve import Array, Curve, sigmoid
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.law.curve import Array, Curve, sigmoid
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
 from testkit.forecast.generators import simulate
 
 

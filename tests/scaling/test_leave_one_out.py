@@ -8,13 +8,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rollcast.scaling.compare import compare
-from rollcast.scaling.curve import Curve, SigmoidParameters
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.leave_one_out import LeaveOneOut, PartKind, Repeats, leave_one_out
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import LAW_PRIOR
+from rollcast.scaling.decisions.compare import compare
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.leave_one_out import LeaveOneOut, PartKind, leave_one_out
+from rollcast.scaling.decisions.repeats import Repeats
+from rollcast.scaling.law.curve import Curve, SigmoidParameters
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 
 COMPUTE = np.linspace(0.0, 0.17, 33)
 WHOLE = SigmoidParameters(0.24, 0.9, 2.0, 0.065)

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rollcast.scaling.curve import Array, Curve, sigmoid
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
-from rollcast.scaling.verdict import Verdict, VerdictKind
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
+from rollcast.scaling.law.curve import Array, Curve, sigmoid
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
 from testkit.forecast.other_shapes import drawn
 
 COMPUTE = np.linspace(50.0, 2000.0, 40)
@@ -36,7 +36,7 @@ def wave(height: float, phase: float) -> Array:
         (wave(0.05, 1.57), DEFAULT_PRIOR, "its later readings climb out of it"),
         (wave(0.05, 2.4), DEFAULT_PRIOR, "its later readings climb out of it"),
         (wave(0.05, 1.57), LAW_PRIOR, "its later readings climb out of it"),
-        (wave(0.05, 0.0), DEFAULT_PRIOR, "a long row of readings lies on one side of it"),
+        (wave(0.05, 0.0), DEFAULT_PRIOR, "a long row of readings is on one side of it"),
         (LAW, replace(LAW_PRIOR, asymptote=(0.52, 0.005)), "its newest readings lie above it"),
     ],
 )

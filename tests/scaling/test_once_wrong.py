@@ -8,11 +8,12 @@ import random
 import numpy as np
 import pytest
 
-from rollcast.scaling.advice import AdviceKind, advise
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.verdict import VerdictKind, window_sums
+from rollcast.scaling.decisions.advice import AdviceKind, advise
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.smoothing import window_sums
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.law.curve import Curve
 
 PROMPTS = 1319
 """Of the test set of GSM8K."""

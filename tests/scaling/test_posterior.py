@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal, norm
 from scipy.stats import t as student_t
 
-from rollcast.scaling.curve import Curve, sigmoid
-from rollcast.scaling.departure import candidates
-from rollcast.scaling.draws import draw
-from rollcast.scaling.grid import Axes, LinearPrior, NoisePrior, evaluate, solve
-from rollcast.scaling.observations import Observations, unit_variance
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
-from rollcast.scaling.verdict import VerdictKind
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.law.curve import Curve, sigmoid
+from rollcast.scaling.law.observations import Observations, unit_variance
+from rollcast.scaling.posterior.departure import candidates
+from rollcast.scaling.posterior.draws import draw
+from rollcast.scaling.posterior.grid import Axes, LinearPrior, NoisePrior, Noises, Problem, evaluate
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.placement import solve
+from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
 
 
 def simulate(seed: int, count: int = 60, noise: float = 0.005, stop: float = 5.0) -> Curve:
@@ -185,7 +186,9 @@ def test_one_grid_holds_the_posteriors_of_all_departures(seed: int) -> None:
     points = Observations.of(curve, prior.drift_length, None, with_start=True)
     linear = LinearPrior(mean=np.array([0.3, 0.63]), variance=np.array([0.16, 0.08]))
     found = candidates(points, prior, [0.002, *(0.3 * np.array(prior.start_transient))])
-    placed = solve(points, prior, linear, NoisePrior(prior.log_error_scale, prior.log_drifting_error_scale), found)
+    noise_prior = NoisePrior(prior.log_error_scale, prior.log_drifting_error_scale)
+    problem = Problem(points, prior, linear, noise_prior)
+    placed = solve(problem, found)
     reach = np.linspace(-3.5, 3.5, 161)
     exponents = prior.log_exponent[0] + prior.log_exponent[1] * reach[::5]
     midpoints = points.log_compute[-1] + prior.log_midpoint[0] + prior.log_midpoint[1] * reach
@@ -196,7 +199,7 @@ def test_one_grid_holds_the_posteriors_of_all_departures(seed: int) -> None:
         log_midpoint=np.tile(midpoints, (exponents.size, 1)),
     )
     quantiles = [0.05, 0.25, 0.5, 0.75, 0.95]
-    dense, found_ = (draw(grid, points, prior.tail_falls) for grid in (evaluate(points, prior, linear, whole), placed))
+    dense, found_ = (draw(grid, points, prior.tail_falls) for grid in (evaluate(problem, whole), placed))
     for at, tolerance in ((0.6, 0.015), (1.2, 0.04)):  # what 16 x 32 nodes tell of a tail's end
         expected = np.quantile(dense.law([at])[0], quantiles)
         assert np.quantile(found_.law([at])[0], quantiles) == pytest.approx(expected, abs=tolerance)
@@ -216,19 +219,18 @@ def test_every_departure_weighs_what_a_full_covariance_says() -> None:
     assert len(found) == 2 * (1 + 2 + 1), "no large jump as late as 0.8"
     axes = Axes(
         departures=tuple(found),
-        noise=np.array([0.0, -0.25]),
-        drift=np.array(prior.drift),
-        noise_prior=np.zeros(2),
-        noise_cell=1.0,
+        noises=Noises(np.array([0.0, -0.25]), np.array(prior.drift), np.zeros(2), cell=1.0),
         log_exponent=prior.log_exponent[0] + np.array([-0.1, 0.1]),
         log_midpoint=points.log_compute[-1] + prior.log_midpoint[0] + np.array([[-0.9, -0.8], [-0.9, -0.8]]),
     )
-    grid = evaluate(points, prior, linear, axes)
+    grid = evaluate(Problem(points, prior, linear, NoisePrior(prior.log_noise, prior.log_noise)), axes)
     distance = np.abs(compute[:, None] - compute) / compute[-1] / prior.drift_length
     drift = np.outer(points.spread, points.spread) * np.exp(-distance)
     log_weight = np.empty(grid.weight.shape)
     for h, j, b, m in np.ndindex(grid.weight.shape):
-        covariance = np.exp(2 * axes.noise[j]) * (np.diag(1 / points.precision) + axes.drift[j] ** 2 * drift)
+        covariance = np.exp(2 * axes.noises.log_scale[j]) * (
+            np.diag(1 / points.precision) + axes.noises.drift[j] ** 2 * drift
+        )
         at, scale, tail = found[h].at, found[h].scale, found[h].tail
         compute_ = np.exp(points.log_compute)
         if at > 0:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.scaling.prior import DEFAULT_PRIOR
-from rollcast.scaling.prior_file import read_prior, write_prior
+from rollcast.scaling.posterior.prior import DEFAULT_PRIOR
+from rollcast.scaling.posterior.prior_file import read_prior, write_prior
 
 
 def test_a_prior_that_was_written_is_read_again(tmp_path: Path) -> None:

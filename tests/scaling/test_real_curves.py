@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.verdict import VerdictKind
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.verdict import VerdictKind
 from testkit.forecast.extrapolation import FITTED, paper_tasks
 from testkit.forecast.published import printed_fits
 from testkit.forecast.real_curves import data_folder, other_runs, paper_runs, truncating_run

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
-from rollcast.scaling.verdict import VerdictKind
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.law.curve import Curve
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
 from testkit.forecast.other_shapes import Drawn, drawn
 
 NUM_RUNS = 24

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rollcast.scaling.model_size import ModelSizeLaw, fit_model_size
-from rollcast.scaling.size_choice import crossing, size_changes
+from rollcast.scaling.decisions.size_choice import crossing, size_changes
+from rollcast.scaling.law.model_size import ModelSizeLaw, fit_model_size
 
 SIZES = [0.6e9, 1.7e9, 4e9]
 BUDGETS = np.geomspace(1.0, 1e5, 40_001)

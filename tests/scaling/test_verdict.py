@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rollcast.scaling.curve import Array, Curve, sigmoid
-from rollcast.scaling.digits import difference
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
-from rollcast.scaling.verdict import Verdict, VerdictKind, window_sums
+from rollcast.scaling.decisions.digits import difference
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.smoothing import window_sums
+from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
+from rollcast.scaling.law.curve import Array, Curve, sigmoid
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
 from testkit.forecast.generators import GENERATORS, simulate
 
 COMPUTE = np.linspace(0.1, 6.0, 60)

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import DEFAULT_PRIOR
-from rollcast.scaling.prior_file import read_prior
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import DEFAULT_PRIOR
+from rollcast.scaling.posterior.prior_file import read_prior
 
 REPOSITORIES = ("one/climbs", "two/climbs", "three/stays")
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -100,21 +100,25 @@ def violation(scenario: Scenario, pipeline: RestartingPipeline | None = None) ->
     except (DeadlockError, AssertionError) as error:
         return repr(error)
     schedule = scenario.schedule
-    if max(report.staleness) > schedule.lag:
-        return f"a token was {max(report.staleness)} steps old, k = {schedule.lag}"
+    if max(report.staleness) > schedule.max_staleness:
+        return f"a token was {max(report.staleness)} steps old, k = {schedule.max_staleness}"
     restarted = any(fault.kind == "restart" for fault in scenario.faults)
     if not restarted:
         if report.groups["given_up"]:
             return f"{report.groups['given_up']} groups were given up by the gate"
         step = pipeline.step
-        widest = max((schedule.floor(s) + schedule.lag - s + 1) for s in range(step + 1)) * schedule.groups_per_step
+        widest = (
+            max((schedule.floor(s) + schedule.max_staleness - s + 1) for s in range(step + 1))
+            * schedule.groups_per_step
+        )
         if report.most_outstanding > widest:
             return f"{report.most_outstanding} groups were outstanding, the window is {widest}"
     if not any(fault.kind in ("restart", "kill") for fault in scenario.faults) and report.groups["lost"]:
         return f"{report.groups['lost']} groups were lost without a fault"
     settled = [number for _, number in report.history]
     if any(
-        attempt.oldest is not None and attempt.oldest < pipeline.step - schedule.lag for attempt in pipeline.outstanding
+        attempt.oldest is not None and attempt.oldest < pipeline.step - schedule.max_staleness
+        for attempt in pipeline.outstanding
     ):
         return "a started group was left behind"
     everything = sorted(settled + [attempt.task.number for attempt in pipeline.outstanding] + pipeline.redo)
@@ -128,7 +132,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
     groups_per_step = draw(st.integers(1, 5))
     if draw(st.integers(0, 3)) == 0:
         return PPOOffPolicy(updates=draw(st.integers(1, 8)), groups_per_step=groups_per_step)
-    return PipelineRL(lag=draw(st.integers(0, 16)), groups_per_step=groups_per_step)
+    return PipelineRL(max_staleness=draw(st.integers(0, 16)), groups_per_step=groups_per_step)
 
 
 @st.composite

@@ -41,7 +41,7 @@ def test_the_trainer_restarts_too(scenario: Scenario) -> None:
 
 
 SLOW = Scenario(
-    schedule=PipelineRL(lag=4, groups_per_step=3),
+    schedule=PipelineRL(max_staleness=4, groups_per_step=3),
     median=1.0,
     sigma=1.5,
     budget=30.0,
@@ -67,8 +67,14 @@ def test_the_real_gate_passes_the_runs_that_catch_the_weakened_ones() -> None:
 
 
 def test_waiting_only_for_what_is_due_now_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def due_now(remaining: Iterable[Group], *, floor: int, lag: int, step: int, groups_per_step: int) -> list[Group]:
-        return [g for g in remaining if staleness.deadline(g, floor=floor, lag=lag) <= step and not g.ready]
+    def due_now(
+        remaining: Iterable[Group], *, floor: int, max_staleness: int, step: int, groups_per_step: int
+    ) -> list[Group]:
+        return [
+            g
+            for g in remaining
+            if staleness.deadline(g, floor=floor, max_staleness=max_staleness) <= step and not g.ready
+        ]
 
     monkeypatch.setattr(staleness, "stragglers", due_now)
     assert caught(FILTERED)
@@ -90,8 +96,11 @@ def test_a_window_of_one_more_batch_is_caught(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_taking_the_newest_groups_first_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def newest(groups: Iterable[Group], *, floor: int, lag: int, count: int) -> tuple[Group, ...]:
-        ready = sorted((g for g in groups if g.ready), key=lambda g: -staleness.deadline(g, floor=floor, lag=lag))
+    def newest(groups: Iterable[Group], *, floor: int, max_staleness: int, count: int) -> tuple[Group, ...]:
+        ready = sorted(
+            (g for g in groups if g.ready),
+            key=lambda g: -staleness.deadline(g, floor=floor, max_staleness=max_staleness),
+        )
         return tuple(ready[:count])
 
     monkeypatch.setattr(staleness, "oldest_ready", newest)

@@ -35,7 +35,7 @@ def pipeline(
 
 
 def test_on_policy_alternates_generation_and_training() -> None:
-    model = pipeline(PipelineRL(lag=0, groups_per_step=4), seconds=3.0)
+    model = pipeline(PipelineRL(max_staleness=0, groups_per_step=4), seconds=3.0)
     report = model.run(steps=10)
     assert report.step_times == pytest.approx([4.0 * (i + 1) for i in range(10)])
     assert report.wait_seconds["batch"] == pytest.approx(30.0) == sum(report.wait_seconds.values())
@@ -50,7 +50,7 @@ def test_ppo_off_policy_generates_once_for_k_steps() -> None:
 @pytest.mark.parametrize("seconds", [2.0, 5.0, 6.9])
 def test_a_pipeline_hides_generation_up_to_its_slack(seconds: float) -> None:
     """Groups that last up to k - 1 steps never make a trainer wait once the window is open."""
-    report = pipeline(PipelineRL(lag=8, groups_per_step=4), seconds=seconds).run(steps=80)
+    report = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=seconds).run(steps=80)
     late = report.step_times[40:]
     assert late[-1] - late[0] == pytest.approx(len(late) - 1)
 
@@ -58,7 +58,7 @@ def test_a_pipeline_hides_generation_up_to_its_slack(seconds: float) -> None:
 @pytest.mark.parametrize("seconds", [10.0, 16.0])
 def test_equally_long_groups_are_limited_by_the_window(seconds: float) -> None:
     """k batches are outstanding, each for its generation and one step: k steps per L + 1 seconds (Little's law)."""
-    report = pipeline(PipelineRL(lag=8, groups_per_step=4), seconds=seconds).run(steps=120)
+    report = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=seconds).run(steps=120)
     late = report.step_times[40:]
     assert (len(late) - 1) / (late[-1] - late[0]) == pytest.approx(8 / (seconds + 1), rel=0.02)
 
@@ -67,7 +67,7 @@ def test_one_slow_group_per_batch_is_waited_for_after_k_steps() -> None:
     """Every batch holds groups of 12 s. While one lasts k steps are made, then the step that uses it: 9 per 13 s."""
     workload = Workload(lengths=lambda rng: 1200.0 if rng.random() < 0.2 else 50.0)
     report = Pipeline(
-        schedule=PipelineRL(lag=8, groups_per_step=48),
+        schedule=PipelineRL(max_staleness=8, groups_per_step=48),
         workload=workload,
         engines=[EngineSpeed(slots=10**6, seconds_per_token=0.01)],
         delays=INSTANT,
@@ -81,7 +81,7 @@ def test_one_slow_group_per_batch_is_waited_for_after_k_steps() -> None:
 def test_the_price_of_the_bound_with_lognormal_lengths(longest: int, idle: float) -> None:
     """P = 48, k = 8: what docs and benchmarks/staleness say."""
     report = Pipeline(
-        schedule=PipelineRL(lag=8, groups_per_step=48),
+        schedule=PipelineRL(max_staleness=8, groups_per_step=48),
         workload=Workload(lengths=lognormal(25 * longest, 0.8, 100 * longest)),
         engines=[EngineSpeed(slots=10**6, seconds_per_token=0.01)],
     ).run(steps=150)
@@ -91,36 +91,38 @@ def test_the_price_of_the_bound_with_lognormal_lengths(longest: int, idle: float
 
 def test_generation_is_the_bottleneck_when_slots_are_few() -> None:
     """4 slots and 2 s a group give 2 groups a second: 4 groups, one step, every 2 s."""
-    report = pipeline(PipelineRL(lag=8, groups_per_step=4), seconds=2.0, slots=4).run(steps=60)
+    report = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=2.0, slots=4).run(steps=60)
     assert report.step_times[-1] - report.step_times[20] == pytest.approx(2.0 * 39)
     assert set(report.wait_seconds) == {"batch"}
 
 
 def test_a_slow_publish_is_a_wait_for_weights_and_coalesces() -> None:
     delays = Delays(publish=3.0, join=0.0)
-    report = pipeline(PipelineRL(lag=8, groups_per_step=4), seconds=0.1, delays=delays).run(steps=30)
+    report = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=0.1, delays=delays).run(steps=30)
     assert report.wait_seconds["weights"] > 30
     assert report.wait_seconds["straggler"] == 0
 
 
 def test_filtered_batches_make_no_step_and_return_their_credit() -> None:
-    report = pipeline(PipelineRL(lag=8, groups_per_step=1), seconds=1.0, filtered=0.5).run(steps=100)
+    report = pipeline(PipelineRL(max_staleness=8, groups_per_step=1), seconds=1.0, filtered=0.5).run(steps=100)
     assert report.groups["used"] == 100
     assert report.groups["filtered"] == pytest.approx(100, abs=45)
 
 
 def test_nothing_but_filtered_groups_never_ends_and_says_so() -> None:
     with pytest.raises(DeadlockError, match="after 5000 events"):
-        pipeline(PipelineRL(lag=8, groups_per_step=1), seconds=1.0, filtered=1.0).run(steps=1, max_events=5000)
+        pipeline(PipelineRL(max_staleness=8, groups_per_step=1), seconds=1.0, filtered=1.0).run(
+            steps=1, max_events=5000
+        )
 
 
 def test_without_generators_nothing_happens_and_it_says_so() -> None:
     with pytest.raises(DeadlockError, match="waiting for batch"):
-        pipeline(PipelineRL(lag=8, groups_per_step=1), seconds=1.0, generators=0).run(steps=1)
+        pipeline(PipelineRL(max_staleness=8, groups_per_step=1), seconds=1.0, generators=0).run(steps=1)
 
 
 def test_a_killed_generator_costs_its_detection_and_its_groups() -> None:
-    model = pipeline(PipelineRL(lag=8, groups_per_step=4), seconds=2.0, slots=8, generators=2)
+    model = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=2.0, slots=8, generators=2)
     model.at(10.5, lambda: model.fleet.kill(1))
     report = model.run(steps=60)
     assert report.groups["lost"] == 8
@@ -128,7 +130,7 @@ def test_a_killed_generator_costs_its_detection_and_its_groups() -> None:
 
 
 def test_a_drained_generator_loses_nothing() -> None:
-    model = pipeline(PipelineRL(lag=8, groups_per_step=4), seconds=2.0, slots=8, generators=2)
+    model = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=2.0, slots=8, generators=2)
     model.at(10.5, lambda: model.fleet.drain(1))
     report = model.run(steps=60)
     assert report.groups["lost"] == report.groups["given_up"] == 0
@@ -138,7 +140,7 @@ def test_a_drained_generator_loses_nothing() -> None:
 
 
 def test_a_joiner_shortens_the_steps() -> None:
-    model = pipeline(PipelineRL(lag=8, groups_per_step=4), seconds=2.0, slots=2)
+    model = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=2.0, slots=2)
     model.at(100.0, lambda: model.fleet.join(EngineSpeed(slots=2, seconds_per_token=0.01)))
     model.run_until(100.0)
     before = model.step
@@ -147,7 +149,7 @@ def test_a_joiner_shortens_the_steps() -> None:
 
 
 def test_after_a_restart_the_checkpoint_is_continued_without_a_burst() -> None:
-    model = pipeline(PipelineRL(lag=8, groups_per_step=4), seconds=2.0)
+    model = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=2.0)
     model.at(20.5, model.restart_trainer)
     model.run_until(20.4)
     assert model.step == 15
@@ -176,5 +178,5 @@ def test_the_first_batches_are_not_the_shortest_groups() -> None:
 
     workload = Workload(lengths=lognormal(200, 1.0, 1000))
     shortest = sorted(range(8 * 24), key=lambda number: workload.task(number).lengths)[:24]
-    assert first_batch(PipelineRL(lag=8, groups_per_step=24)) == set(range(24))
-    assert first_batch(OpenAtOnce(lag=8, groups_per_step=24)) == set(shortest)
+    assert first_batch(PipelineRL(max_staleness=8, groups_per_step=24)) == set(range(24))
+    assert first_batch(OpenAtOnce(max_staleness=8, groups_per_step=24)) == set(shortest)

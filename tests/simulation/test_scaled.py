@@ -21,7 +21,7 @@ ENGINE = EngineSpeed(slots=12, seconds_per_token=0.01, seconds_per_context_token
 
 def scaled(generators: int, *, seed: int = 0, start_up: float = 3.0) -> ScaledFleet:
     pipeline = RestartingPipeline(
-        schedule=PipelineRL(lag=4, groups_per_step=4),
+        schedule=PipelineRL(max_staleness=4, groups_per_step=4),
         workload=Workload(lengths=lognormal(60, 0.8, 400), rollouts_per_group=3, seed=seed),
         engines=[ENGINE] * generators,
         trainer=SimulatedTrainer(step=0.5, per_token=1e-4, spread=0.2),
@@ -126,7 +126,7 @@ def test_a_task_is_as_long_as_its_number_says() -> None:
 def test_an_optimizer_step_takes_as_long_as_its_tokens_say() -> None:
     """Generators without limit: the trainer never waits, so steps follow one another at its own pace."""
     pipeline = Pipeline(
-        schedule=PipelineRL(lag=4, groups_per_step=5),
+        schedule=PipelineRL(max_staleness=4, groups_per_step=5),
         workload=Workload(lengths=constant(20.0), rollouts_per_group=2),
         engines=[EngineSpeed(slots=10**6, seconds_per_token=1e-4)],
         trainer=SimulatedTrainer(step=0.3, per_token=0.01),

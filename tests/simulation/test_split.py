@@ -10,14 +10,14 @@ import pytest
 from rollcast.recipe.schedule import PipelineRL, PPOOffPolicy
 from rollcast.simulation.generator import EngineSpeed
 from rollcast.simulation.lengths import lognormal_with_mean
-from rollcast.simulation.split import FEW, MARGIN, Rates, Split, SplitSimulator, splits_of
+from rollcast.simulation.split import EQUAL_RATE_SHARE, MAX_SIMULATIONS, Rates, Split, SplitSimulator, splits_of
 from rollcast.simulation.workload import constant
 
 
 def equal_lengths(**changes: object) -> Rates:
     """A group takes 1 s; a generator holds 4 groups at once, so it makes one batch of 4 a second; a step takes 12 s."""
     settings: dict[str, object] = {
-        "schedule": PipelineRL(lag=8, groups_per_step=4),
+        "schedule": PipelineRL(max_staleness=8, groups_per_step=4),
         "lengths": constant(100.0),
         "rollouts_per_group": 2,
         "engine": EngineSpeed(slots=8, seconds_per_token=0.01),
@@ -30,9 +30,9 @@ def equal_lengths(**changes: object) -> Rates:
 
 def random_rates(seed: int) -> Rates:
     rng = random.Random(seed)
-    lag = rng.choice([1, 2, 8])
+    max_staleness = rng.choice([1, 2, 8])
     groups = rng.choice([4, 8])
-    schedule = PipelineRL(lag, groups) if rng.random() < 0.8 else PPOOffPolicy(lag, groups)
+    schedule = PipelineRL(max_staleness, groups) if rng.random() < 0.8 else PPOOffPolicy(max_staleness, groups)
     return Rates(
         schedule=schedule,
         lengths=lognormal_with_mean(100.0, rng.choice([0.0, 0.5, 1.0]), 400.0),
@@ -83,7 +83,7 @@ def test_few_splits_give_what_simulating_all_of_them_gives(seed: int) -> None:
     assert found.passed_over == 0
     assert len(found.outcomes) + found.beaten == len(splits)
     assert all(outcome.steps_per_hour <= 1.03 * outcome.bound for outcome in every)
-    assert all(outcome.staleness_max <= rates.schedule.lag for outcome in every)
+    assert all(outcome.staleness_max <= rates.schedule.max_staleness for outcome in every)
 
 
 @pytest.mark.parametrize("seed", [0, 3, 4])
@@ -92,9 +92,9 @@ def test_of_many_splits_one_within_the_margin_is_found_with_few_simulations(seed
     simulator, splits = SplitSimulator(rates), splits_of(48, rates)
     best = max(simulator.simulate(split).steps_per_hour for split in splits)
     found = simulator.search(splits)
-    assert found.best.steps_per_hour >= (1 - MARGIN) * best
+    assert found.best.steps_per_hour >= (1 - EQUAL_RATE_SHARE) * best
     assert found.passed_over > 0, "the search had to close in"
-    assert len(found.outcomes) <= FEW
+    assert len(found.outcomes) <= MAX_SIMULATIONS
     assert len(found.outcomes) + found.beaten + found.passed_over == len(splits)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 
 # Good enough to be right sometimes, so that groups have variance; a quarter of the demo's training.
 SMALL = BaseModel(max_digits=2, noise=0.25, steps=260)

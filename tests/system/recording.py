@@ -20,7 +20,7 @@ from typing import Any
 
 import redis
 
-from rollcast.local.base_model import ensure_base_model
+from rollcast.local.demo.base_model import ensure_base_model
 from rollcast.rollouts.codec import decode_group
 from rollcast.rollouts.keys import Keys
 from rollcast.wire.version import PolicyVersion

@@ -35,7 +35,7 @@ V = PolicyVersion(1, 0)
 def make_reporter(folder: Path, exporter: Exporter) -> Reporter:
     """Of a run without prompts."""
     prompts: Any = None
-    return Reporter(make_state(folder), exporter, prompts, Recipe(), lag=8, max_bytes=1)
+    return Reporter(make_state(folder), exporter, prompts, Recipe(), max_staleness=8, max_bytes=1)
 
 
 def rollout(

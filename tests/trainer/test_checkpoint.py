@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rollcast.config.errors import PassingError, UserError
-from rollcast.curves.run_folder import spent_before
+from rollcast.curves.sources.run_folder import spent_before
 from rollcast.runfolder.writing import make_folder
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.learner.checkpoint import checkpoint_version, checkpoints, load_weights

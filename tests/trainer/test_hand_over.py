@@ -38,7 +38,7 @@ def moves(
         outlook,
         step=step,
         floor=step - 1,
-        lag=LAG,
+        max_staleness=LAG,
         waited_for=waited_for,
         now=now,
     )

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from rollcast.cli.curve_source import read_curve
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.curves.run_folder import RunFolder
-from rollcast.curves.table import Columns
+from rollcast.curves.columns import Columns
+from rollcast.curves.curve_source import read_curve
+from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
@@ -90,7 +90,7 @@ def make_controller(
     controller = build_controller(
         config,
         learners=group,
-        make_publisher=publisher_maker(config, group, exporter),
+        make_publisher=publisher_maker(config.weights, config.rpc, config.recipe, config.run_folder, group, exporter),
         queue=queue,
         books=Books(
             train=book(math=30, code=30),

@@ -43,11 +43,12 @@ def without_room(what, action) -> None:
             resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
 without_room("start:", lambda: LearnerGroup.build(config, ranks))
-learner = build_learner(config, ranks)
+learner = build_learner(config.model, config.recipe, config.trainer, ranks)
 without_room("slots:", lambda: LearnerGroup(config, learner))
 group = LearnerGroup(config, learner)
 without_room("save:", group.reserve)
-group = LearnerGroup(config, build_learner(config, ranks))  # what was half taken ends with its process, as a rule
+# What was half taken usually ends with its process.
+group = LearnerGroup(config, build_learner(config.model, config.recipe, config.trainer, ranks))
 group.reserve()
 group.update(make_sequences(0, num_groups=1))
 checkpoint = group.save(PolicyVersion(1, 2), {}).result()

@@ -7,14 +7,14 @@ import random
 from pathlib import Path
 from typing import Any
 
-from rollcast.cli.curve_source import read_curve
 from rollcast.config.recipe import PipelineSchedule
 from rollcast.config.run import RunConfig
 from rollcast.config.services import StopWhen
+from rollcast.curves.columns import Columns
+from rollcast.curves.curve_source import read_curve
 from rollcast.curves.evaluations import EvaluationLog
-from rollcast.curves.reading import interpret
-from rollcast.curves.run_folder import RunFolder
-from rollcast.curves.table import Columns
+from rollcast.curves.sources.metrics_page import interpret
+from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.local.status import StatusReader
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import parse_page

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from rollcast.cli.curve_source import tell
 from rollcast.cli.views import Follower
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.curves.formats.recognise import read_source
-from rollcast.curves.run_folder import RunFolder
+from rollcast.curves.curve_source import tell
+from rollcast.curves.formats.recognise import read_sheet
+from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.local.status import StatusReader
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord
@@ -105,8 +105,8 @@ def steps_of_lines(path: Path) -> tuple[list[int], int]:
 
 def steps_of_commands(path: Path) -> tuple[list[int], int]:
     lines = len(path.read_text().splitlines())
-    sheet = read_source(str(path), print).sheet
-    return list(sheet.cells("step")), lines - len(sheet)
+    sheet = read_sheet(str(path), print)
+    return list(sheet.fields("step")), lines - len(sheet)
 
 
 def steps_of_audit(path: Path) -> tuple[list[int], int]:
@@ -146,10 +146,10 @@ def test_what_is_left_out_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     path.parent.mkdir()
     path.write_text('{"step": 1, "pa')
     append_line(path, evaluation(2))
-    read_source(str(path), tell)
+    read_sheet(str(path), tell)
     read_lines(path)
     said = capsys.readouterr()
-    assert said.err == f"{path}: 1 line left out, line 1 is no JSON object\n"
+    assert said.err == f"{path}: 1 line left out, line 1 is not a JSON object\n"
     assert said.out == f"{path}: 1 torn lines left out\n"
     follower = Follower()
     follower.begin(config_of(path.parent))

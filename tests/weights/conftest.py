@@ -21,12 +21,12 @@ import torch
 
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.lanes import Lanes, LaneSender
-from rollcast.weights.manifest import TensorSpec, plan_buckets
-from rollcast.weights.publisher import Publisher
-from rollcast.weights.shards import shard_buckets
-from rollcast.weights.snapshot import Snapshot
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
+from rollcast.weights.plan.shards import shard_buckets
+from rollcast.weights.plan.snapshot import Snapshot
+from rollcast.weights.sender.lanes import Lanes, LaneSender
+from rollcast.weights.sender.publisher import Publisher
+from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.weights import generator_process
 from testkit.weights.generator_process import digest
@@ -124,7 +124,6 @@ class Trainer:
             for rank, queue in enumerate(orders, 1)
         ]
         self._orders = orders
-        self._last = torch.zeros(0, dtype=torch.uint8)
         self.publisher = Publisher(
             weights=weights,
             rpc=Rpc(**rpc),
@@ -141,20 +140,11 @@ class Trainer:
         self.incarnation = incarnation
         self.rpc = {**rpc, "port": self.publisher.start()}
 
-    def publish(self, step: int, *, changed_bytes: int | None = None) -> str:
-        """Publish random bytes as version (incarnation, step); returns their digest.
-
-        `changed_bytes`: so many of the version before are other ones; None = all.
-        """
+    def publish(self, step: int) -> str:
+        """Publish random bytes as version (incarnation, step); returns their digest."""
         slot, version = self.publisher.stage(), PolicyVersion(self.incarnation, step)
         whole = Snapshot.on(torch.device("cpu"), self.buckets)
-        if changed_bytes is None:
-            fill(whole, seed=step)
-        else:
-            whole.memory.copy_(self._last)
-            places = torch.randint(0, whole.memory.numel(), (changed_bytes,))
-            whole.memory[places] ^= 1 + step % 7
-        self._last = whole.memory.clone()
+        fill(whole, seed=step)
         for rank, slots in enumerate(self.slots):
             slots.fill(slot, version, 2.0, partial(copy_rows, dict(whole.views()), rank, len(self.slots)))
         self.publisher.publish(slot, version)

@@ -9,24 +9,31 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.weights.checksum import GOLDEN, PRIME, ROW, Checksum, GpuChecksum, ProcessorChecksum
+from rollcast.weights.transport.checksum import (
+    FNV_PRIME_64,
+    GOLDEN_RATIO_64,
+    ROW_WORDS,
+    Checksum,
+    GpuChecksum,
+    ProcessorChecksum,
+)
 
 MASK = (1 << 64) - 1
-ROW_BYTES = 8 * ROW
+ROW_BYTES = 8 * ROW_WORDS
 KINDS = pytest.mark.parametrize("kind", [ProcessorChecksum, GpuChecksum])
 
 
 def slow_checksum(buffers: list[bytes]) -> int:
     value = 0
     for buffer in buffers:
-        value = (value * PRIME + len(buffer)) & MASK
+        value = (value * FNV_PRIME_64 + len(buffer)) & MASK
         for start in range(0, len(buffer), ROW_BYTES):
             row = buffer[start : start + ROW_BYTES]
             total = 0
             for index in range(0, len(row), 8):
                 word = int.from_bytes(row[index : index + 8].ljust(8, b"\0"), "little")
-                total += word * ((index // 8 * GOLDEN) & MASK | 1)
-            value = (value * PRIME + total) & MASK
+                total += word * ((index // 8 * GOLDEN_RATIO_64) & MASK | 1)
+            value = (value * FNV_PRIME_64 + total) & MASK
     return value
 
 

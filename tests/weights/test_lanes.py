@@ -14,15 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollcast.config.out_of_memory import OutOfMemory
-from rollcast.weights import checksum, lane_transfer
-from rollcast.weights.changes import pack_changes
-from rollcast.weights.group_worker import GroupWorker
-from rollcast.weights.host_memory import HostMemory, attach, identity
-from rollcast.weights.manifest import TensorSpec, plan_buckets
-from rollcast.weights.process_group import GroupAddress, GroupError, NoRoomError, RendezvousStore, WeightGroup
-from rollcast.weights.shards import shard_buckets, shard_segments
-from rollcast.weights.snapshot import Snapshot
-from rollcast.weights.turns import AT_ONCE
+from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
+from rollcast.weights.plan.shards import shard_buckets, shard_segments
+from rollcast.weights.plan.snapshot import Snapshot
+from rollcast.weights.receiver.host_memory import HostMemory, attach, identity
+from rollcast.weights.transport import checksum, lane_transfer
+from rollcast.weights.transport.group_worker import GroupWorker
+from rollcast.weights.transport.process_group import GroupAddress, GroupError, NoRoomError, RendezvousStore, WeightGroup
+from rollcast.weights.transport.turns import MAX_LANES_MOVING
 from rollcast.wire.version import PolicyVersion
 from testkit.live_bytes import LiveBytes
 from testkit.weights.generator_process import digest
@@ -52,7 +51,7 @@ def test_the_ranks_rows_make_the_whole(shapes: list[list[int]], limit: int, worl
     assert digest(made.views()) == digest(whole.views())
 
 
-@pytest.mark.parametrize("at_once", [1, AT_ONCE])
+@pytest.mark.parametrize("at_once", [1, MAX_LANES_MOVING])
 def test_every_version_arrives_whole_over_three_lanes(
     start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process], at_once: int
 ) -> None:
@@ -149,19 +148,19 @@ def test_a_rank_that_has_no_memory_to_send_from_ends_in_one_sentence(
     with pytest.raises(OutOfMemory) as told:
         wait_until(lambda: look() is NEVER)
     assert str(told.value) == (
-        "out of GPU memory: what of a version is on its way to the generators does not fit (it asked for 64.00 MiB "
-        "more); lower trainer.tokens_per_micro_batch, or give the trainer more ranks"
+        "out of GPU memory: the part of a version that is being sent to the generators does not fit (it asked for "
+        "64.00 MiB more); lower trainer.tokens_per_micro_batch, or give the trainer more ranks"
     )
     # Until the trainer looks, which may be after a whole update, the control thread goes on without a word.
-    turns = trainer.publisher._looked_at
-    wait_until(lambda: trainer.publisher._looked_at > turns)
+    turns = trainer.publisher._membership._looked_at
+    wait_until(lambda: trainer.publisher._membership._looked_at > turns)
     assert trainer.metric('rollcast_weight_failures_total{reason="control",run="test"}') == 0
 
 
 ATTACH = """
 import sys
-from rollcast.weights.host_memory import attach
-from rollcast.weights.manifest import plan_buckets
+from rollcast.weights.receiver.host_memory import attach
+from rollcast.weights.plan.manifest import plan_buckets
 from testkit.weights.generator_process import digest
 from tests.weights.uneven import UNEVEN
 print(digest(attach(sys.argv[1], plan_buckets(UNEVEN, 1 << 14)).views()))
@@ -207,24 +206,16 @@ def test_a_version_that_host_memory_cannot_hold_is_one_sentence() -> None:
     assert "\n" not in str(e.value)
 
 
-@pytest.mark.parametrize("is_changed", [False, True])
-def test_a_few_pieces_pass_through_a_device_whatever_the_size_of_a_version(
-    is_changed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_few_pieces_pass_through_a_device_whatever_the_size_of_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if what is staged were not on the groups' device: each piece is copied to it, or arrives there first."""
     monkeypatch.setattr(lane_transfer, "PIECE_BYTES", piece := 4 << 20)
-    monkeypatch.setattr(lane_transfer, "_takes", lambda stretch, group: False)
+    monkeypatch.setattr(lane_transfer, "_can_receive_into", lambda stretch, group: False)
     monkeypatch.setattr(checksum, "ProcessorChecksum", checksum.GpuChecksum)
     buckets = plan_buckets([TensorSpec("embedding", "bfloat16", (12_000, 1_024))], piece)
     sent, received = Snapshot.on(CPU, buckets), HostMemory().snapshot(buckets)
     fill(sent, seed=1)
-    received.memory.copy_(sent.memory)
-    old, version = sent.memory.clone(), PolicyVersion(1, 1)
-    sent.memory[::8] += 1  # three quarters of what makes changes as long as the whole
+    version = PolicyVersion(1, 1)
     sent.version = version
-
-    def changes(index: int, place: slice) -> torch.Tensor | None:
-        return pack_changes(sent.memory[place], old[place], 2)
 
     def most(work: Callable[[WeightGroup], None], group: WeightGroup) -> int:
         with LiveBytes() as live:
@@ -236,12 +227,12 @@ def test_a_few_pieces_pass_through_a_device_whatever_the_size_of_a_version(
         GroupWorker(GroupAddress(1, 0, 1, "gloo", store.host, store.port, store.prefix, rank, 2, 20.0), CPU)
         for rank in range(2)
     ]
-    root = partial(lane_transfer.send, shard=sent, version=version, changes=changes if is_changed else None)
-    leaf = partial(lane_transfer.receive, whole=received, version=version, is_base=is_changed)
+    root = partial(lane_transfer.send, shard=sent, version=version)
+    leaf = partial(lane_transfer.receive, whole=received, version=version)
     at_root, at_leaf = (end.submit(partial(most, work)) for end, work in zip(ends, (root, leaf), strict=True))
     assert piece < at_leaf.result(40.0) < 4 * piece
     copied = at_root.result(40.0) + piece  # the piece itself, which on a CPU is where it was
-    assert is_changed or piece <= copied < 3 * piece  # changes are found in the host's memory, and are no longer
+    assert piece <= copied < 3 * piece
     assert digest(received.views()) == digest(sent.views())
     for end in ends:
         end.abandon()

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.weights.manifest import (
+from rollcast.weights.plan.manifest import (
     DTYPE_BYTES,
     PIECE_BYTES,
     Manifest,
@@ -22,7 +22,7 @@ from rollcast.weights.manifest import (
     num_pieces,
     plan_buckets,
 )
-from rollcast.weights.snapshot import Snapshot
+from rollcast.weights.plan.snapshot import Snapshot
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 

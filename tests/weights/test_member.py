@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import grpc
 import grpc.aio
@@ -14,9 +14,12 @@ from rollcast.config.errors import UserError
 from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.deadlines import first_of, within
-from rollcast.weights.member import EngineHeartbeat, Surviving, WeightMember
-from rollcast.weights.receive_state import FAILED, JOINED, ReceiveState
+from rollcast.weights.plan.survival import Surviving
+from rollcast.weights.receiver.deadlines import first_of, within
+from rollcast.weights.receiver.member import WeightMember
+from rollcast.weights.receiver.receive_state import FAILED, JOINED, ReceiveState
+from rollcast.weights.receiver.receiver import Receiver
+from rollcast.weights.receiver.weight_engine import EngineHeartbeat, ReceiverVerb
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION, PolicyVersion
 from rollcast.wire.weights_pb2_grpc import WeightSyncServicer, add_WeightSyncServicer_to_server
@@ -52,32 +55,31 @@ def test_a_call_that_takes_too_long_is_a_timeout() -> None:
         asyncio.run(within(0.01, asyncio.sleep(5.0)))
 
 
+def test_every_verb_is_a_method_of_the_receiver() -> None:
+    assert all(callable(getattr(Receiver, verb)) for verb in get_args(ReceiverVerb))
+
+
 class NoEngine:
     """Implements WeightEngine without weights: it can enter the groups whose `store_prefix` says so."""
 
     def __init__(self) -> None:
         self.state = ReceiveState()
 
-    async def begin_join(self, join: bytes) -> None:
-        message = weights_pb2.Join.FromString(join)
-        self.state = ReceiveState(JOINED if message.store_prefix == WORKS else FAILED, message.epoch)
-
-    async def begin_receive(self, publish: bytes) -> None:
-        message = weights_pb2.Publish.FromString(publish)
-        no_room = message.manifest.lm_head == TOO_LARGE
-        self.state = ReceiveState(FAILED, message.epoch, reason="it does not fit", no_room=no_room)
-
-    async def poll(self) -> ReceiveState:
+    async def call_receivers(self, verb: ReceiverVerb, *message: bytes) -> ReceiveState:
+        match verb:
+            case "join":
+                join = weights_pb2.Join.FromString(*message)
+                self.state = ReceiveState(JOINED if join.store_prefix == WORKS else FAILED, join.epoch)
+            case "receive":
+                publish = weights_pb2.Publish.FromString(*message)
+                no_room = publish.manifest.lm_head == TOO_LARGE
+                self.state = ReceiveState(FAILED, publish.epoch, reason="it does not fit", no_room=no_room)
+            case "abandon":
+                self.state = ReceiveState()
         return self.state
 
     async def apply(self, version: PolicyVersion) -> float:
         raise NotImplementedError
-
-    async def skip(self) -> None:
-        raise NotImplementedError
-
-    async def abandon(self) -> None:
-        self.state = ReceiveState()
 
     async def heartbeat(self) -> EngineHeartbeat:
         return EngineHeartbeat(0, 0, 0.0, draining=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rollcast.weights.manifest import TensorSpec, plan_buckets
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
+from rollcast.weights.sender.staging import StagingSlots
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

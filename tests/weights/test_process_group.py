@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from rollcast.config.errors import UserError
-from rollcast.weights.process_group import GroupAddress, GroupError, RendezvousStore, WeightGroup
+from rollcast.weights.transport.process_group import GroupAddress, GroupError, RendezvousStore, WeightGroup
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rollcast.weights.epoch import Epoch
-from rollcast.weights.lane_transfer import piece_bytes
-from rollcast.weights.manifest import PIECE_BYTES, TensorSpec
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import PIECE_BYTES, TensorSpec
+from rollcast.weights.sender.epoch import Epoch
+from rollcast.weights.sender.staging import StagingSlots
+from rollcast.weights.transport.lane_transfer import piece_bytes
 from rollcast.wire.version import PolicyVersion
 from tests.weights.conftest import SPECS, WEIGHTS, Process, Trainer, wait_until
 

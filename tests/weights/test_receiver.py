@@ -11,14 +11,23 @@ from typing import Any
 import pytest
 import torch
 
-from rollcast.weights.group_worker import GroupWorker
-from rollcast.weights.lane_transfer import send
-from rollcast.weights.manifest import Manifest, TensorSpec, manifest_to_proto, plan_buckets
-from rollcast.weights.process_group import GroupAddress, GroupError, NoRoomError, RendezvousStore, WeightGroup
-from rollcast.weights.receive_state import FAILED, IDLE, JOINED, JOINING, RECEIVING, STAGED, ReceiveState, merge_states
-from rollcast.weights.receiver import Receiver
-from rollcast.weights.snapshot import Snapshot
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import Manifest, TensorSpec, manifest_to_proto, plan_buckets
+from rollcast.weights.plan.snapshot import Snapshot
+from rollcast.weights.receiver.receive_state import (
+    FAILED,
+    IDLE,
+    JOINED,
+    JOINING,
+    RECEIVING,
+    STAGED,
+    ReceiveState,
+    merge_states,
+)
+from rollcast.weights.receiver.receiver import Receiver
+from rollcast.weights.sender.staging import StagingSlots
+from rollcast.weights.transport.group_worker import GroupWorker
+from rollcast.weights.transport.lane_transfer import send
+from rollcast.weights.transport.process_group import GroupAddress, GroupError, NoRoomError, RendezvousStore, WeightGroup
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 
@@ -61,7 +70,7 @@ def settled(receiver: Receiver) -> ReceiveState:
 
 
 def meet(store: RendezvousStore, receiver: Receiver, epoch: int) -> WeightGroup:
-    receiver.join(join_message(store, epoch), worker=0)
+    receiver.join(join_message(store, epoch))
     group = WeightGroup(GroupAddress(epoch, 0, 1, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0), CPU)
     assert settled(receiver) == ReceiveState(JOINED, epoch)
     return group
@@ -169,7 +178,7 @@ def test_each_filling_of_a_slot_has_its_own_checksum_and_a_broken_one_has_none()
 
 def test_a_join_over_what_the_device_cannot_receive_fails() -> None:
     receiver = Receiver(device=CPU)
-    receiver.join(join_message(RendezvousStore("127.0.0.1"), 1, backend="nccl"), worker=0)
+    receiver.join(join_message(RendezvousStore("127.0.0.1"), 1, backend="nccl"))
     assert receiver.poll().reason == "the trainer sends over nccl, which this generator on cpu cannot receive"
 
 
@@ -190,7 +199,7 @@ def test_a_slot_that_holds_another_version_is_not_sent() -> None:
 
 def test_a_rendezvous_nobody_else_comes_to_ends_at_its_deadline() -> None:
     store, receiver = RendezvousStore("127.0.0.1"), Receiver(device=CPU)
-    receiver.join(join_message(store, 1, timeout_seconds=0.5), worker=0)
+    receiver.join(join_message(store, 1, timeout_seconds=0.5))
     state = settled(receiver)
     assert state.status == FAILED
     assert "rendezvous" in state.reason
@@ -198,7 +207,7 @@ def test_a_rendezvous_nobody_else_comes_to_ends_at_its_deadline() -> None:
 
 def test_a_broadcast_nobody_sends_ends_at_its_deadline() -> None:
     store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), Snapshot.on(CPU, SPECS)
-    receiver.join(join_message(store, 1, timeout_seconds=1.0), worker=0)
+    receiver.join(join_message(store, 1, timeout_seconds=1.0))
     group = WeightGroup(GroupAddress(1, 0, 1, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0), CPU)
     settled(receiver)
     receiver.receive(publish_message(1, sent))
@@ -210,7 +219,7 @@ def test_a_broadcast_nobody_sends_ends_at_its_deadline() -> None:
 @pytest.mark.parametrize("fields", [{"backend": "mpi"}, {"rank": 2}, {"lanes": 0}, {"lanes": 1 << 20}])
 def test_a_contradictory_join_fails(fields: Any) -> None:
     receiver = Receiver(device=CPU)
-    receiver.join(join_message(RendezvousStore("127.0.0.1"), 3, **fields), worker=0)
+    receiver.join(join_message(RendezvousStore("127.0.0.1"), 3, **fields))
     assert receiver.poll()[:2] == (FAILED, 3)
 
 
@@ -235,8 +244,8 @@ def test_a_generator_is_as_far_as_its_slowest_worker() -> None:
 
 LEAVES_IN_MID_BROADCAST = """
 import torch
-from rollcast.weights.group_worker import GroupWorker
-from rollcast.weights.process_group import GroupAddress, RendezvousStore
+from rollcast.weights.transport.group_worker import GroupWorker
+from rollcast.weights.transport.process_group import GroupAddress, RendezvousStore
 
 store = RendezvousStore("127.0.0.1")
 sides = [

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rollcast.weights.roster import MAX_FAILURES, NAME_TAKEN, Roster, Seat, SeatAnswer, SeatRefusal
-from rollcast.weights.weight_engine import Surviving
+from rollcast.weights.plan.survival import Surviving
+from rollcast.weights.sender.roster import MAX_FAILURES, NAME_TAKEN, Roster, Seat, SeatAnswer, SeatRefusal
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION, PolicyVersion
 
@@ -55,13 +55,13 @@ def test_silence_convicts_sooner_when_something_broke(
 def test_an_engine_with_work_must_step(roster: Roster) -> None:
     seat = take_place(roster)
     for now in range(101, 111):
-        seat.beat(weights_pb2.Heartbeat(engine_steps=5, running_rollouts=2), now)
+        seat.note_heartbeat(weights_pb2.Heartbeat(engine_steps=5, running_rollouts=2), now)
         seat.heard_at = now
     assert seat.fault(108.0, PATIENCE, SUSPICION, suspected=False) is None
     assert seat.fault(109.1, PATIENCE, SUSPICION, suspected=False) == "hung"
-    seat.beat(weights_pb2.Heartbeat(engine_steps=6, running_rollouts=2), 109.0)
+    seat.note_heartbeat(weights_pb2.Heartbeat(engine_steps=6, running_rollouts=2), 109.0)
     assert seat.fault(109.1, PATIENCE, SUSPICION, suspected=False) is None
-    seat.beat(weights_pb2.Heartbeat(engine_steps=6, running_rollouts=0), 130.0)
+    seat.note_heartbeat(weights_pb2.Heartbeat(engine_steps=6, running_rollouts=0), 130.0)
     seat.heard_at = 130.0
     assert seat.fault(130.0, PATIENCE, SUSPICION, suspected=False) is None
 

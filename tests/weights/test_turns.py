@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollcast.weights.process_group import GroupError
-from rollcast.weights.turns import LaneTurns
+from rollcast.weights.transport.process_group import GroupError
+from rollcast.weights.transport.turns import LaneTurns
 
 
 def run_all(receivers: list[LaneTurns], counts: list[int], seed: int) -> list[int]:

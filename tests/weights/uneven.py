@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollcast.weights.manifest import TensorSpec
+from rollcast.weights.plan.manifest import TensorSpec
 
 UNEVEN = [
     TensorSpec("embedding", "bfloat16", (1_003, 30)),

@@ -558,6 +558,11 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- if hasKey .Values.autoscaler "fallbackReplicas" }}
 autoscaler.fallbackReplicas: while the autoscaler does not answer, generators stay as many as they are
 {{- end }}
+{{- if kindIs "map" .Values.config.weights }}
+{{- if hasKey .Values.config.weights "encoding" }}
+config.weights.encoding: every version of the weights is sent whole
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* Tags of images of Rollcast that name another version than this chart's. */}}

@@ -36,7 +36,7 @@ run file's own rules (check.yaml), later: here it may be anything. */}}
   "http" (dict "bind" .Values.networking.bind)
   "generator" (dict "http_port" 8080 "tensor_parallel" (max 1 (int .Values.generator.gpus)))
   "trainer" (dict "http_port" 8080)
-  "forecaster" (dict "bind" .Values.networking.bind "http_port" 8400 "grpc_port" 8403
+  "forecaster" (dict "bind" .Values.networking.bind "http_port" 8400
     "history" "/var/lib/rollcast/forecaster/forecasts.sqlite")
 -}}
 {{- $_ := set $chart "model" (dict "path" (include "rollcast.modelFolder" .)) -}}
@@ -81,5 +81,7 @@ run file's own rules (check.yaml), later: here it may be anything. */}}
 {{- range $group, $given := .Values.config -}}
 {{- if not (or (kindIs "map" $given) (kindIs "invalid" $given)) -}}{{- $_ := unset $chart $group -}}{{- end -}}
 {{- end -}}
-{{- toYaml (mergeOverwrite (deepCopy .Values.config) $chart) -}}
+{{- $config := deepCopy .Values.config -}}
+{{- if kindIs "map" $config.weights -}}{{- $_ := unset $config.weights "encoding" -}}{{- end -}}
+{{- toYaml (mergeOverwrite $config $chart) -}}
 {{- end -}}

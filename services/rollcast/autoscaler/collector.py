@@ -76,9 +76,9 @@ class NotMeasured(Exception):  # noqa: N818  (a state that is waited out, not a 
 class Collector:
     """Adds up readings of one run."""
 
-    def __init__(self, run: str, lag: int) -> None:
+    def __init__(self, run: str, max_staleness: int) -> None:
         self._run = run
-        self._lag = lag
+        self._max_staleness = max_staleness
         self._wait: defaultdict[str, _Counter] = defaultdict(_Counter)
         self._consumed = _Counter()
         self._steps = 0.0
@@ -144,17 +144,17 @@ class Collector:
     @property
     def run_begins(self) -> bool:
         """Whether the run is in its first steps; False while that is not known."""
-        return self._step is not None and self._step <= self._lag + 1
+        return self._step is not None and self._step <= self._max_staleness + 1
 
     def _note_start(self, trainer: dict[str, list[Sample]], step: float) -> None:
         """After a start the trainer waits while the pipeline fills, for as many steps as the window has batches."""
         incarnation = _gauge(trainer, names.INCARNATION)
         told = _gauge(trainer, names.INCARNATION_START, incarnation=f"{incarnation or 0:.0f}")
         if told is not None:
-            self._filled_from_step = told + self._lag + 1
+            self._filled_from_step = told + self._max_staleness + 1
         elif self._step is None or incarnation != self._incarnation or step < self._step:
             # The trainer does not report its first step, so it may have started just now.
-            self._filled_from_step = step + self._lag + 1
+            self._filled_from_step = step + self._max_staleness + 1
         self._incarnation = incarnation
 
     def _watch(self, pages: dict[Place, tuple[Sample, ...]], now: float) -> None:

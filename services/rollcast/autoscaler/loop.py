@@ -54,7 +54,7 @@ class Loop:
             rollouts_per_group=config.recipe.most_rollouts_per_prompt,
             window_groups=widest_window(schedule),
         )
-        self._collector = Collector(config.run, schedule.lag)
+        self._collector = Collector(config.run, schedule.max_staleness)
         self._history: deque[Totals] = deque(maxlen=MAX_KEPT_TOTALS)
         self._memory: Memory | None = None
         self._applied: int | None = None
@@ -293,7 +293,10 @@ def widest_window(schedule: Schedule) -> int:
     """Most groups that the staleness gate ever allows to be outstanding."""
     return max(
         staleness.window(
-            floor=schedule.floor(step), lag=schedule.lag, step=step, groups_per_step=schedule.groups_per_step
+            floor=schedule.floor(step),
+            max_staleness=schedule.max_staleness,
+            step=step,
+            groups_per_step=schedule.groups_per_step,
         )
-        for step in range(schedule.lag + 1)
+        for step in range(schedule.max_staleness + 1)
     )

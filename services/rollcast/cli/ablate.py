@@ -43,9 +43,9 @@ def ablate(
     steps: Annotated[int | None, typer.Option(min=1, help="optimizer steps of each run; default: its budget")] = None,
     run_minutes: Annotated[float | None, typer.Option(min=0.1, help="stop a run that takes longer; it failed")] = None,
     folder: Annotated[
-        Path | None, typer.Option(help="where the runs go; default: RUN-ablation in that of the run file")
+        Path | None, typer.Option(help="folder of the runs; default: RUN-ablation in the folder of the run file")
     ] = None,
-    go_on: Annotated[bool, typer.Option("--continue", help="go on with a set; what is finished stays")] = False,
+    go_on: Annotated[bool, typer.Option("--continue", help="go on with a set; finished runs stay")] = False,
     write_values: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="run nothing: write one Helm values file for each run")
     ] = None,
@@ -107,7 +107,7 @@ def ablate(
 
 
 def check_begun(planned: Sequence[PlannedRun], folder: Path) -> None:
-    """Raises UserError where there is nothing to go on with."""
+    """Raises UserError: there is no set to go on with."""
     from rollcast.runfolder.folder import has_history
 
     if not any(has_history(item.config.run_folder) for item in planned):
@@ -163,10 +163,10 @@ def settings_left_behind(base: RunConfig, recipes: str | None) -> dict[str, dict
 
 
 def with_its_model(base: RunConfig) -> RunConfig:
-    """The demo's model is trained first, where the run file names it."""
+    """Trains the demo's model first, if the run file names it."""
     from rollcast.cli.demo import trained, with_model
     from rollcast.local import preflight
-    from rollcast.local.base_model import PLACEHOLDER, BaseModel
+    from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
 
     if base.model.path != PLACEHOLDER or Path(PLACEHOLDER).exists():
         return base
@@ -200,9 +200,9 @@ def conclude_set(
     plot: Path | None,
     stays: dict[str, dict[str, tuple[Any, Any]]],
 ) -> int:
-    """Print the table and the advice, keep them in the set's folder where it has one; returns the exit code."""
+    """Print the table and the advice, keep them in the set's folder if there is one; returns the exit code."""
     from rollcast.cli.ablation_report import answer_of
-    from rollcast.cli.compare import show_leave_one_out
+    from rollcast.cli.leave_one_out_report import show_leave_one_out
     from rollcast.cli.up import EXIT_GIVEN_UP, EXIT_INTERRUPTED
     from rollcast.local.ablation import write_progress
     from rollcast.runfolder.outcomes import State
@@ -226,14 +226,14 @@ def conclude_set(
         if folder is not None:
             typer.echo(f"runs: {folder}")
     if plot is not None:
-        from rollcast.cli.plots.comparison import draw_comparison
+        from rollcast.plots.comparison import draw_comparison
 
         draw_comparison(forecasts, answer, plot)
     return EXIT_GIVEN_UP if failed else 0
 
 
 def write_values_files(planned: Sequence[PlannedRun], folder: Path) -> list[str]:
-    """One YAML file for each run, to be given to helm with -f: under `config` what is the run's own. Folders,
+    """One YAML file for each run, to be given to helm with -f: under `config` the settings of the run itself. Folders,
     addresses, ports and credentials are the chart's, which refuses them here. Returns the paths."""
     import yaml
 

@@ -8,19 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rollcast.cli.curve_source import tell
 from rollcast.config.errors import UserError
+from rollcast.curves.curve_source import tell
 from rollcast.curves.left_out import incomplete_points, left_out
 from rollcast.local.ablation import WHOLE
 from rollcast.runfolder.outcomes import RunRecord, State
 
 if TYPE_CHECKING:
-    from rollcast.scaling.curve import Curve
-    from rollcast.scaling.forecast import Forecast
-    from rollcast.scaling.leave_one_out import LeaveOneOut, Repeats, Row
+    from rollcast.scaling.decisions.forecast import Forecast
+    from rollcast.scaling.decisions.leave_one_out import LeaveOneOut, Row
+    from rollcast.scaling.decisions.repeats import Repeats
+    from rollcast.scaling.law.curve import Curve
 
-INERT = 0.005
-"""Share of interrupted rollouts below which the interruption is taken to do nothing."""
+MIN_INTERRUPTED_SHARE = 0.005
+"""Share of interrupted rollouts below which leaving the interruption out changes nothing."""
 
 
 def curve_of_run(folder: Path, name: str) -> Curve:
@@ -28,9 +29,9 @@ def curve_of_run(folder: Path, name: str) -> Curve:
 
     Downstream sets and parts of a mixture are left aside. Malformed lines are counted on standard error.
 
-    Raises UserError where there is no curve.
+    Raises UserError: there is no curve.
     """
-    from rollcast.curves.run_folder import history_of_folder
+    from rollcast.curves.sources.run_folder import history_of_folder
 
     history, malformed, _ = history_of_folder(folder, None)
     if malformed:
@@ -43,9 +44,9 @@ def curve_of_run(folder: Path, name: str) -> Curve:
 def repeats_of(records: Sequence[RunRecord]) -> list[Repeats]:
     """The fits of every recipe that has a finished run, the whole one first.
 
-    Raises UserError where the whole recipe or every other one has none.
+    Raises UserError: the whole recipe has no finished run, or no other recipe has one.
     """
-    from rollcast.scaling.leave_one_out import Repeats
+    from rollcast.scaling.decisions.repeats import Repeats
 
     curves: dict[str, list[Curve]] = defaultdict(list)
     for record in records:
@@ -61,10 +62,11 @@ def repeats_of(records: Sequence[RunRecord]) -> list[Repeats]:
 def answer_of(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, Any]]:
     """The fits in the order of the rows, and all that is said of them: `runs`, `leave_one_out`, `advice` and `notes`.
 
-    Raises UserError where no table can be made.
+    Raises UserError: no table can be made.
     """
-    from rollcast.cli.compare import middle_law, run_report, table_report
-    from rollcast.scaling.leave_one_out import leave_one_out
+    from rollcast.cli.leave_one_out_report import table_report
+    from rollcast.cli.run_report import middle_law, run_report
+    from rollcast.scaling.decisions.leave_one_out import leave_one_out
 
     recipes = repeats_of(records)
     table = leave_one_out(
@@ -73,17 +75,23 @@ def answer_of(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, A
     forecasts = [recipe.joint for recipe in recipes]
     return forecasts, {
         "runs": [run_report(one, middle_law(held)) for one, held in zip(forecasts, table.at_common, strict=True)],
-        "leave_one_out": table_report(table),
-        "advice": advice(table, {record.variant: record.what for record in records}),
+        "leave_one_out": table_report(table, forecasts),
+        "advice": advice(table, forecasts, {record.variant: record.what for record in records}),
         "notes": interruption_notes(records),
     }
 
 
-def advice(table: LeaveOneOut, what: dict[str, str]) -> list[str]:
-    """What to do, in the paper's order: raise the ceiling first, then the speed. `what`: each row in words."""
-    from rollcast.scaling.leave_one_out import PartKind
+def advice(table: LeaveOneOut, forecasts: Sequence[Forecast], what: dict[str, str]) -> list[str]:
+    """What to do, in the paper's order: raise the ceiling first, then the speed.
 
-    rows = table.rows[1:]
+    `forecasts`: of the rows; a row that no law describes gives no advice. `what`: each row in words.
+    """
+    from rollcast.scaling.decisions.leave_one_out import PartKind
+
+    if not forecasts[0].verdict.kind.is_described:
+        return [f"No law describes {table.rows[0].name}, the whole recipe: nothing can be compared with it."]
+    described = {forecast.curve.name for forecast in forecasts if forecast.verdict.kind.is_described}
+    rows = [row for row in table.rows[1:] if row.name in described]
     lines = []
     movers = sorted((row for row in rows if row.kind is PartKind.CEILING_MOVER), key=_asymptote_loss, reverse=True)
     shapers = sorted((row for row in rows if row.kind is PartKind.EFFICIENCY_SHAPER), key=_ratio, reverse=True)
@@ -98,26 +106,26 @@ def advice(table: LeaveOneOut, what: dict[str, str]) -> list[str]:
         lines.extend(f"  {_named(row, what)}: {_speed(row)}." for row in shapers)
     if unknown := [row.name for row in rows if row.kind is PartKind.CANNOT_TELL]:
         lines.append(
-            f"Cannot tell: {', '.join(unknown)}. Keep what is simpler or steadier, or train for longer and with more "
-            "seeds: an interval that holds no change is no proof of none."
+            f"Undecided: {', '.join(unknown)}. Keep the simpler or steadier variant, or train for longer and "
+            "with more seeds: an interval that contains 0 does not prove that there is no difference."
         )
     if null := [row for row in rows if row.kind is PartKind.NULL_CONTROL]:
         found = ", ".join(f"{row.name} {_ratio(row):.2f} times" for row in null)
         lines.append(
             f"Null controls train as the whole recipe does, and show the noise: {found} its compute half-way up. A "
-            "difference of that size is none."
+            "difference of that size means nothing."
         )
     return lines
 
 
 def interruption_notes(records: Sequence[RunRecord]) -> list[str]:
-    """How often thinking was cut short; where it hardly was, the switch did nothing."""
+    """How often thinking was cut short; if it hardly was, the switch did nothing."""
     told = [record.interrupted_ratio for record in records if record.interrupted_ratio is not None]
     if not told:
         return []
     most = max(told)
     lines = [f"Thinking was cut short in {min(told):.4f} to {most:.4f} of the rollouts of a run."]
-    if most < INERT:
+    if most < MIN_INTERRUPTED_SHARE:
         lines.append("Hardly any reached a position of interruption: leaving that part out took next to nothing away.")
     return lines
 
@@ -135,10 +143,11 @@ def _ratio(row: Row) -> float:
 
 
 def _speed(row: Row) -> str:
-    """By compute where that is told apart, else by B."""
-    from rollcast.scaling.compare import COMPUTE_MARGIN, is_off_zero, logarithms
+    """By compute if the compute differs clearly, otherwise by B."""
+    from rollcast.scaling.decisions.compare import is_off_zero, logarithms
+    from rollcast.scaling.decisions.settings import LOG_COMPUTE_RATIO_MARGIN
 
-    if row.compute_ratio and is_off_zero(logarithms(row.compute_ratio), COMPUTE_MARGIN):
+    if row.compute_ratio and is_off_zero(logarithms(row.compute_ratio), LOG_COMPUTE_RATIO_MARGIN):
         low, ratio, high = row.compute_ratio
         act = "do not" if ratio > 1 else "do"
         return f"half-way up it has taken {ratio:.2f} times the compute ({low:.2f} to {high:.2f}); {act}"

@@ -1,4 +1,4 @@
-"""How a set of runs is shown: a bar over the set and one for the run under way; plain lines where no terminal is."""
+"""How a set of runs is shown: a bar over the set and one for the run under way; plain lines if there is no terminal."""
 
 from __future__ import annotations
 

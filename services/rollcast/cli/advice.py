@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rollcast.curves.run_forecast import RunForecast
 
 Budget = Annotated[
-    float | None, typer.Option(help="compute at which the run would end, in all; default: twice what was spent")
+    float | None, typer.Option(help="total compute at which the run would end; default: twice the compute so far")
 ]
 Worth = Annotated[
     float | None,
@@ -24,7 +24,7 @@ Price = Annotated[float | None, typer.Option(help="of one device-hour (one unit 
 
 
 def advice_of(run: RunForecast, budget: float | None, worth: float | None, price: float | None) -> dict[str, Any]:
-    """For JSON. Raises UserError where an option cannot be."""
+    """The advice as JSON. Raises UserError: an option is out of bounds."""
     try:
         return run.advice(budget, worth, price).to_dict()
     except ValueError as error:
@@ -32,10 +32,11 @@ def advice_of(run: RunForecast, budget: float | None, worth: float | None, price
 
 
 def show_advice(advice: dict[str, Any], unit: str) -> None:
-    """What to do, why, what it costs, and what would change it."""
+    """The action, its reason, its cost, and the figures that would change it."""
     say(f"{advice['headline']}. {advice['reason']}")
     say(advice["change"])
-    rest, soon = advice["rest"], advice["soon"]
+    rest = advice["rest"]
+    soon = advice["soon"]
     if 0 < soon["compute"] < rest["compute"]:
         say(f"next tenth of the budget: {_stretch(soon, unit)}")
     if rest["compute"] > 0:

@@ -1,4 +1,4 @@
-"""`rollcast backtest CURVE`: what would have been said earlier, against what came."""
+"""`rollcast backtest CURVE`: the forecasts that were possible earlier, compared with the outcome."""
 
 from __future__ import annotations
 
@@ -14,32 +14,27 @@ from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from rollcast.scaling.backtest import PastForecast
-    from rollcast.scaling.curve import Curve
+    from rollcast.scaling.decisions.backtest import PastForecast
+    from rollcast.scaling.law.curve import Curve
 
-SHARES = tuple(tenth / 10 for tenth in range(1, 10))
+DEFAULT_SHARES = tuple(tenth / 10 for tenth in range(1, 10))
 
 
+@options.with_column_options
 def backtest(
     source: Annotated[str, typer.Argument(metavar="CURVE", help=options.CURVE_HELP)],
+    *,
     share: Annotated[
         list[float] | None, typer.Option(help="share of the compute that is shown; repeatable; default every tenth")
     ] = None,
-    compute: options.Compute = None,
-    seconds: options.Seconds = None,
-    devices: options.Devices = None,
-    pass_rate: options.PassRate = None,
-    standard_error: options.StandardError = None,
-    truncation_ratio: options.TruncationRatio = None,
-    where: options.Where = None,
-    scale: options.Scale = 1.0,
+    columns: options.ColumnOptions,
     run: options.Run = None,
     initial: options.Initial = None,
     exclude_before: options.ExcludeBefore = None,
     as_json: options.AsJson = False,
     plot: report.Plot = None,
 ) -> None:
-    """Forecast the end of a curve from its beginning, beside the last value and the power law.
+    """Forecast the end of a curve from its beginning, next to the last value and the power law.
 
     The end is the mean of the last three evaluations.
 
@@ -47,16 +42,14 @@ def backtest(
     rollcast backtest curve.csv --plot past.png
     rollcast backtest runs/demo/evaluations.jsonl --share 0.25 --share 0.5 --json
     """
-    from rollcast.cli.curve_source import fit_options, read_curves
-    from rollcast.curves.table import Columns
-    from rollcast.scaling.backtest import backtest as forecast_earlier
+    from rollcast.curves.curve_source import fit_options, read_curves
+    from rollcast.scaling.decisions.backtest import backtest as forecast_earlier
 
     report.check_plot(plot)
-    shares = sorted(share or SHARES)
+    shares = sorted(share or DEFAULT_SHARES)
     if any(not 0 < value < 1 for value in shares):
         raise UserError("--share: give values between 0 and 1")
-    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
-    [(origin, curve)] = read_curves(source, columns, run)
+    [(origin, curve)] = read_curves(source, columns.chosen(), run)
     try:
         cuts = forecast_earlier(curve, shares, fit_options(initial, exclude_before))
     except ValueError as error:
@@ -69,7 +62,7 @@ def backtest(
     else:
         _show(answer)
     if plot is not None:
-        from rollcast.cli.plots.past import draw_past
+        from rollcast.plots.past import draw_past
 
         draw_past(curve, answer, plot)
 
@@ -95,6 +88,7 @@ def past_report(curve: Curve, shares: Sequence[float], cuts: Sequence[PastForeca
                 "error": cut.error,
                 "covered": cut.covered,
                 "verdict": str(cut.verdict.kind),
+                "is_decidable": cut.verdict.kind.is_decidable,
                 "reason": cut.verdict.reason,
             }
             for cut in cuts

@@ -11,7 +11,9 @@ import typer
 from rollcast.cli import memory_options
 from rollcast.cli.output import say
 
-app = typer.Typer(help="Check run files, or print what they may hold.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Check run files, or print every setting they may have.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command()
@@ -30,7 +32,7 @@ def check(
     trainer_memory: memory_options.TrainerMemory = None,
     generator_memory: memory_options.GeneratorMemory = None,
 ) -> None:
-    """Say whether a run file is right; name each wrong setting, its value and the remedy, all at once.
+    """Check a run file; report every wrong setting with its value and the remedy.
 
     Model, data, verifiers, disk, cores and the run's folder are looked at too, as `rollcast up` would; nothing is
     started. What cannot fit the GPUs is refused where their memory is known: with --gpu, else as this machine's driver
@@ -50,7 +52,9 @@ def check(
     from rollcast.memory.device import GB, Device, smallest_gpu
     from rollcast.memory.verdict import warnings
 
-    filled_in, changes, cautions = "", list[str](), list[str]()
+    filled_in = ""
+    changes = list[str]()
+    cautions = list[str]()
     if elsewhere:
         if resume:
             raise UserError("--resume: compares with the run's folder, which is on the other machine; leave it out")
@@ -60,15 +64,20 @@ def check(
         config, found = preflight.load_to_start(file)
         cautions = preflight.check_files(config)
         changes = check_run_folder(config, resume=resume)
-        left, filled_in = preflight.not_checked(config.redis, config.model.path), preflight.in_words(found)
-    device = Device("gpu", round(gpu * GB)) if gpu is not None else None if elsewhere else smallest_gpu()
+        left = preflight.not_checked(config.redis, config.model.path)
+        filled_in = preflight.in_words(found)
+    device: Device | None = None
+    if gpu is not None:
+        device = Device("gpu", round(gpu * GB))
+    elif not elsewhere:
+        device = smallest_gpu()
     plan = None
     if device is not None:
         host = memory_options.host_limits(machine_ranks, trainer_memory, generator_memory)
         plan = check_memory(config, device, ranks=trainer_ranks, model_config=model_config, host=host)
     if plan is None:
         left.append("whether the model fits the memory")
-    typer.echo(f"{file}: right (run {config.run!r}, results in {config.run_folder})")
+    typer.echo(f"{file}: valid (run {config.run!r}, results in {config.run_folder})")
     for sentence in [*cautions, *(warnings(plan) if plan is not None else ())]:
         say(f"caution: {sentence}")
     if filled_in:

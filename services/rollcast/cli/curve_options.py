@@ -1,29 +1,25 @@
-"""Options that every command on curves takes."""
+"""Options that commands on curves share.
+
+    @with_column_options
+    def fit(source: ..., columns: ColumnOptions, run: Run = None, ...) -> None:
+
+On the command line `columns` is one option for each field of `ColumnOptions`.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-Compute = Annotated[
-    str | None,
-    typer.Option(
-        help="column of compute since the start: device-hours, steps, tokens, ..; of a Prometheus, expression"
-    ),
-]
-Seconds = Annotated[
-    str | None, typer.Option(help="column of the time that passed, which --devices turns into device-hours")
-]
-Devices = Annotated[float | None, typer.Option(help="number of devices the run had, with --seconds")]
-PassRate = Annotated[str | None, typer.Option(help="column of pass rates in [0, 1]; of a Prometheus, expression")]
-StandardError = Annotated[str | None, typer.Option(help="column of their standard errors")]
-TruncationRatio = Annotated[
-    str | None, typer.Option(help="column of the share of answers cut off; the verdict heeds it")
-]
-Where = Annotated[list[str] | None, typer.Option(help="COLUMN=VALUE that rows must meet; repeatable")]
-Scale = Annotated[float, typer.Option(help="times the pass rates of a file; 0.01 for per cent", min=1e-6, max=1e6)]
-Run = Annotated[str | None, typer.Option(help="run, where the source holds several")]
+if TYPE_CHECKING:
+    from rollcast.curves.columns import Columns
+
+Run = Annotated[str | None, typer.Option(help="run, if the source holds several")]
 Initial = Annotated[float | None, typer.Option(help="pass rate at compute 0, if known")]
 ExcludeBefore = Annotated[
     float | None, typer.Option(help="compute to leave out, as the command counts it; default: found")
@@ -33,3 +29,75 @@ CURVE_HELP = (
     "file or folder of a run (CSV, JSON, W&B, TensorBoard, MLflow, TRL, console log), wandb:ENTITY/PROJECT/RUN, or a "
     "Prometheus address"
 )
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """Which columns of a source hold what."""
+
+    compute: Annotated[
+        str | None,
+        typer.Option(
+            help="column of compute since the start: device-hours, steps, tokens, ..; of a Prometheus, expression"
+        ),
+    ] = None
+    seconds: Annotated[
+        str | None, typer.Option(help="column of the time that passed, which --devices turns into device-hours")
+    ] = None
+    devices: Annotated[float | None, typer.Option(help="number of devices the run had, with --seconds")] = None
+    pass_rate: Annotated[
+        str | None, typer.Option(help="column of pass rates in [0, 1]; of a Prometheus, expression")
+    ] = None
+    standard_error: Annotated[str | None, typer.Option(help="column of their standard errors")] = None
+    truncation_ratio: Annotated[
+        str | None, typer.Option(help="column of the share of answers cut off; the verdict heeds it")
+    ] = None
+    where: Annotated[list[str] | None, typer.Option(help="COLUMN=VALUE that rows must meet; repeatable")] = None
+    scale: Annotated[
+        float, typer.Option(help="times the pass rates of a file; 0.01 for per cent", min=1e-6, max=1e6)
+    ] = 1.0
+
+    def chosen(self) -> Columns:
+        """The columns in the form that readers of curves take."""
+        from rollcast.curves.columns import Columns
+
+        return Columns(
+            compute=self.compute,
+            pass_rate=self.pass_rate,
+            standard_error=self.standard_error,
+            truncation_ratio=self.truncation_ratio,
+            where=tuple(self.where or ()),
+            scale=self.scale,
+            seconds=self.seconds,
+            devices=self.devices,
+        )
+
+
+def with_column_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer takes it: the parameter `columns` becomes one option for each field of `ColumnOptions`.
+
+    An option that the command declares itself (`compare --pass-rate`) stays the command's own, in the field's place.
+    """
+    own = inspect.signature(command, eval_str=True).parameters
+    hints = get_type_hints(ColumnOptions, include_extras=True)
+    names = [field.name for field in fields(ColumnOptions) if field.name not in own]
+    options: dict[str, inspect.Parameter] = {}
+    for name, parameter in own.items():
+        if name != "columns":
+            options.setdefault(name, parameter)
+            continue
+        for field in fields(ColumnOptions):
+            option = inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+            )
+            options[field.name] = own.get(field.name, option)
+
+    @functools.wraps(command)
+    def with_columns(**given: Any) -> None:
+        columns = ColumnOptions(**{name: given.pop(name) for name in names})
+        command(columns=columns, **given)
+
+    parameters = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options.values()]
+    with_columns.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_columns.__annotations__ = {option.name: option.annotation for option in parameters}
+    return with_columns

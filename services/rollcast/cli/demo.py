@@ -11,12 +11,12 @@ import typer
 
 if TYPE_CHECKING:
     from rollcast.config.run import RunConfig
-    from rollcast.local.base_model import BaseModel
+    from rollcast.local.demo.base_model import BaseModel
 
 
 def demo(
     seed: Annotated[int, typer.Option(help="of prompt order and sampling")] = 0,
-    folder: Annotated[Path, typer.Option(help="where the run's folder goes")] = Path("runs"),
+    folder: Annotated[Path, typer.Option(help="folder in which the run's folder is made")] = Path("runs"),
     config: Annotated[Path | None, typer.Option(help="run file instead of the shipped one")] = None,
 ) -> None:
     """Watch a tiny model learn to add, and the forecast of where it will end.
@@ -31,7 +31,7 @@ def demo(
     from rollcast.cli.up import run_and_conclude
     from rollcast.config.run import load_run_config
     from rollcast.local import preflight
-    from rollcast.local.base_model import BaseModel
+    from rollcast.local.demo.base_model import BaseModel
 
     base_model = BaseModel()
     settings = load_run_config(config or shipped_config("demo.yaml"))
@@ -49,9 +49,9 @@ def shipped_config(name: str) -> Path:
 
 
 def trained(base_model: BaseModel) -> Path:
-    """The folder of the base model, trained where it is not cached."""
+    """The folder of the base model, which is trained unless it is cached."""
     from rollcast.cli.views import progress_bar
-    from rollcast.local.base_model import ensure_base_model
+    from rollcast.local.demo.base_model import ensure_base_model
 
     with progress_bar("training the base model from scratch (once)") as show:
         folder = ensure_base_model(base_model, show)
@@ -69,7 +69,8 @@ def free_name(name: str, folder: Path) -> str:
     """The name, or the name with the first number that no former run has."""
     from rollcast.runfolder.folder import has_history
 
-    number, free = 1, name
+    number = 1
+    free = name
     while has_history(folder / free):
         number += 1
         free = f"{name}-{number}"

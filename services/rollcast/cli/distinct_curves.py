@@ -1,4 +1,4 @@
-"""Curves that are held against each other: each once, each with a name of its own, all in one unit."""
+"""Curves that are compared: each once, each with a name of its own, all in one unit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from rollcast.scaling.curve import Curve
+    from rollcast.scaling.law.curve import Curve
 
 
 def with_distinct_names(found: Sequence[tuple[str, Curve]]) -> list[Curve]:
@@ -19,13 +19,15 @@ def with_distinct_names(found: Sequence[tuple[str, Curve]]) -> list[Curve]:
 
     `found`: source and curve. Of a source that holds several runs, the name of the run stays in it.
     """
-    count, of_source = Counter(curve.name for _, curve in found), Counter(source for source, _ in found)
-    return [
-        curve
-        if count[curve.name] == 1
-        else replace(curve, name=source if of_source[source] == 1 else f"{source}:{curve.name}")
-        for source, curve in found
-    ]
+    count = Counter(curve.name for _, curve in found)
+    of_source = Counter(source for source, _ in found)
+    curves = []
+    for source, curve in found:
+        name = curve.name
+        if count[name] > 1:
+            name = source if of_source[source] == 1 else f"{source}:{name}"
+        curves.append(replace(curve, name=name))
+    return curves
 
 
 def refuse_twice(found: Sequence[tuple[str, Curve]], *, beginnings: bool) -> None:

@@ -30,7 +30,7 @@ def init(
         bool, typer.Option("--trusted", help="run the function with files and network, outside the sandbox")
     ] = False,
 ) -> None:
-    """Look at a model, data and a verifier; write a run file; show what the verifier says and what is measured.
+    """Look at a model, data and a verifier; write a run file; show the verifier's grades and the evaluation's error.
 
     On a terminal it asks for what no option says.
 
@@ -64,7 +64,7 @@ def init(
     except BaseException:
         file.unlink()
         raise
-    typer.echo(f"{file}: written, and right")
+    typer.echo(f"{file}: written and valid")
     typer.echo(f"model: {model_in_words(config.model.path)}")
     say(f"filled in: {preflight.in_words(found)}")
     for line in cautions:
@@ -87,23 +87,23 @@ def read_budget(said: str) -> tuple[int | None, float | None]:
     if hours and 0 < float(hours[1]) < math.inf:
         return None, float(hours[1])
     raise UserError(
-        f"--budget {said}: is no budget; give steps such as 200, device-hours such as 4h, or none for a run that only "
-        "Ctrl-C ends"
+        f"--budget {said}: is not a budget; give steps such as 200, device-hours such as 4h, or none for a run that "
+        "only Ctrl-C ends"
     )
 
 
 def _asked(
     option: str, given: str | None, question: str, check: Callable[[str], object], usual: str | None = None
 ) -> str:
-    """What the option says, or the terminal, which is asked again while `check` raises a UserError on what it says.
+    """The value of the option, or the user's answer on the terminal, asked again while `check` raises UserError.
 
-    An option is looked at with the whole file, so that all that is wrong is told at once. Raises UserError where there
-    is neither.
+    An option is checked later, with the whole file, so that one error reports every mistake. Raises UserError: there is
+    neither an option nor a terminal.
     """
     if given is not None:
         return given
     if not sys.stdin.isatty():
-        raise UserError(f"{option}: is missing; give it, or run `rollcast init` on a terminal, where it asks")
+        raise UserError(f"{option}: is missing; give it, or run `rollcast init` on a terminal, which asks for it")
     from rollcast.local.first_run.data import NoPromptFieldError
 
     while True:
@@ -119,7 +119,7 @@ def _asked(
 
 
 def _model(path: str) -> None:
-    """Raises UserError for a model of this machine that is none to train."""
+    """Raises UserError: the folder on this machine is not a model that can be trained."""
     from rollcast.config.model import Model
     from rollcast.local.preflight import weight_bytes
     from rollcast.memory.causal import check_causal

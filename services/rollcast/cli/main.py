@@ -1,4 +1,4 @@
-"""`rollcast`: start here. Commands import what they need when they run, so that `--help` answers at once."""
+"""`rollcast`: start here. Each command does its imports when it runs, so that `--help` is fast."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import typer
 if TYPE_CHECKING:
     from rollcast.memory.host import HostLimits
 
-LARGEST = 10_000.0
-Gpu = Annotated[float | None, typer.Option(min=1, max=LARGEST, help="memory of each GPU, in GB (10^9 bytes)")]
+MAX_GB = 10_000.0
+Gpu = Annotated[float | None, typer.Option(min=1, max=MAX_GB, help="memory of each GPU, in GB (10^9 bytes)")]
 TrainerRanks = Annotated[
     int | None, typer.Option(min=1, max=4_096, help="trainer ranks, one for each GPU; default local.trainer_ranks")
 ]
@@ -28,7 +28,7 @@ GeneratorMemory = Annotated[str | None, typer.Option(help="host memory of a gene
 
 
 def host_limits(machine_ranks: int | None, trainer: str | None, generator: str | None) -> HostLimits:
-    """Raises UserError for what is no size."""
+    """Raises UserError: the text is not a size."""
     from rollcast.memory.host import HostLimits, quantity
 
     return HostLimits(

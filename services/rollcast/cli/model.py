@@ -1,4 +1,4 @@
-"""`rollcast model`: put a model's folder where the services of a cluster find it."""
+"""`rollcast model`: put a model's folder at the path from which a cluster's services load it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import typer
 
 from rollcast.config.errors import UserError
 
-app = typer.Typer(help="Put a model into a folder, once, whoever else wants it too.", no_args_is_help=True)
-Folder = Annotated[Path, typer.Option(help="where the model's files go; left alone where it exists")]
+app = typer.Typer(help="Put a model into a folder, once, even if several processes ask for it.", no_args_is_help=True)
+Folder = Annotated[Path, typer.Option(help="folder for the model's files; if it exists, it is left unchanged")]
 WEIGHTS_OF_OTHERS = ("*.bin", "*.pth", "*.pt", "*.gguf", "*.onnx", "*.h5", "*.msgpack", "original/*")
-"""What is fetched from the hub is read by transformers and vLLM, from safetensors."""
+"""Files that are fetched from the hub: Transformers and vLLM read them, weights from safetensors."""
 
 
 @app.command()
@@ -25,7 +25,7 @@ def fetch(
     folder: Folder,
     revision: Annotated[str, typer.Option(help="branch, tag or commit")] = "main",
 ) -> None:
-    """Download a model from the hub. The environment variable HF_TOKEN is presented where it is set.
+    """Download a model from the hub. The environment variable HF_TOKEN is presented if it is set.
 
     \b
     rollcast model fetch Qwen/Qwen3-8B-Base --folder /models/qwen3-8b  # needs the network
@@ -35,7 +35,7 @@ def fetch(
             return
         from huggingface_hub import snapshot_download
 
-        # Kept where it fails, so that the next try goes on where this one ended.
+        # The folder is kept after a failure, so that the next try continues the download.
         partial = folder.parent / f".{folder.name}.partial"
         try:
             snapshot_download(name, revision=revision, local_dir=partial, ignore_patterns=list(WEIGHTS_OF_OTHERS))
@@ -60,7 +60,7 @@ def arithmetic(folder: Folder) -> None:
         if there:
             return
         from rollcast.cli.demo import trained
-        from rollcast.local.base_model import BaseModel
+        from rollcast.local.demo.base_model import BaseModel
 
         os.environ["ROLLCAST_CACHE"] = str(folder.parent)
         folder.symlink_to(trained(BaseModel()).name)

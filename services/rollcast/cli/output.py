@@ -1,4 +1,4 @@
-"""Standard output, told from every other file where it cannot be written."""
+"""Standard output whose write errors are distinct from those of other files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Output(io.FileIO):
 
 
 def tell_output_apart() -> None:
-    """From now on standard output raises OutputError where it cannot be written, wherever that is noticed.
+    """Make standard output raise OutputError if it cannot be written, in whichever call that shows.
 
     A letter that its encoding lacks is written as a question mark.
     """
@@ -48,17 +48,17 @@ def tell_output_apart() -> None:
 
 
 def say(text: str) -> None:
-    """Print prose. On a terminal its lines break between words; what is to be copied from it is printed as it is."""
+    """Print prose. On a terminal its lines break between words; commands that are meant to be copied stay whole."""
     if sys.stdout.isatty():
         columns = shutil.get_terminal_size().columns
         text = "\n".join(
             textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")
         )
-    print(text, flush=True)  # it may say what is waited for now
+    print(text, flush=True)  # the text may announce a wait that starts now
 
 
 def discard_output() -> None:
-    """What is buffered goes nowhere: at the end of the process it would be tried again."""
+    """Drop the buffered output; otherwise the process would try to write it again as it ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rollcast.cli import report
-from rollcast.cli.curve_source import read_curves
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
+from rollcast.curves.curve_source import read_curves
 from rollcast.curves.left_out import counted
-from rollcast.scaling.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
+from rollcast.scaling.law.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
 
 if TYPE_CHECKING:
+    from rollcast.curves.columns import Columns
     from rollcast.curves.origin import Origin
-    from rollcast.curves.table import Columns
-    from rollcast.scaling.curve import Curve, SigmoidParameters
+    from rollcast.scaling.law.curve import Curve, SigmoidParameters
 
 PROCEDURE = "arXiv 2510.13786, A.5"
 LEAST_POINTS = 3
-"""As many as the procedure fits parameters: A, B and C_mid."""
-LARGEST_LOG = 600.0
+"""The procedure fits three parameters: A, B and C_mid."""
+MAX_LOG_COMPUTE = 600.0
 """ln of a compute that is never: exp overflows at 709."""
 
 
@@ -42,11 +42,11 @@ def fit_as_paper(
     *,
     as_json: bool,
 ) -> None:
-    """Read, fit and print; `computes`: twice and four times the newest where there is none. Raises UserError."""
+    """Read, fit and print. `computes`: if empty, twice and four times the newest. Raises UserError."""
     (origin, curve), *_ = read_curves(source, columns, run)
     last = float(curve.compute[-1])
     if any(not 0 < compute <= MOST_COMPUTE for compute in computes):
-        raise UserError(f"--at: {curve.unit} must lie in {COMPUTES}")
+        raise UserError(f"--at: {curve.unit} must be in {COMPUTES}")
     try:
         answer = _paper_report(origin, curve, initial, exclude_before, computes or [2 * last, 4 * last], targets)
     except ValueError as error:
@@ -65,10 +65,10 @@ def _paper_report(
     computes: list[float],
     targets: list[float],
 ) -> dict[str, Any]:
-    """The fit as JSON. `initial`: R_0; the pass rate at compute 0 where None. `exclude_before`: in the curve's unit.
+    """The fit as JSON. `initial`: R_0; None = the pass rate at compute 0. `exclude_before`: in the curve's unit.
 
-    Raises UserError where there is no R_0 below the readings, a target is no pass rate or points are too few;
-    ValueError where no point is left.
+    Raises UserError: there is no R_0 below the readings, a target is not a pass rate, or points are too few;
+    ValueError: no point is left.
     """
     start = curve.initial if initial is None else initial
     if start is None:
@@ -77,9 +77,9 @@ def _paper_report(
             "(0.4 reproduces the fits that the paper prints)"
         )
     if not 0 <= start < 1:
-        raise UserError(f"--initial: {start:g} is no pass rate below 1; give one in [0, 1)")
+        raise UserError(f"--initial: {start:g} is not a pass rate below 1; give one in [0, 1)")
     if wrong := [target for target in targets if not 0 <= target <= 1]:
-        raise UserError(f"--target: {wrong[0]:g} is no pass rate; give one in [0, 1]")
+        raise UserError(f"--target: {wrong[0]:g} is not a pass rate; give one in [0, 1]")
     kept = curve.window(exclude_before or 0.0)
     if len(kept) < LEAST_POINTS:
         raise UserError(f"--paper: {counted(len(kept), 'evaluation')} are left; its fit needs {LEAST_POINTS} or more")
@@ -125,7 +125,7 @@ def _compute_to(target: float, law: SigmoidParameters) -> float | None:
         return None
     odds = (target - law.initial) / (law.asymptote - target)
     log_compute = math.log(law.midpoint) + math.log(odds) / law.exponent  # B may be tiny: a power would overflow
-    return math.exp(log_compute) if log_compute < LARGEST_LOG else None
+    return math.exp(log_compute) if log_compute < MAX_LOG_COMPUTE else None
 
 
 def _show(answer: dict[str, Any]) -> None:
@@ -137,15 +137,15 @@ def _show(answer: dict[str, Any]) -> None:
     typer.echo(f"The paper's own fit ({PROCEDURE}). It has no intervals and no verdict, so decide nothing on it alone.")
     for name, (low, high) in answer["on_edge"].items():
         typer.echo(
-            f"{name} lies at an edge of the paper's grid, {report.amount(low)} to {report.amount(high)}: the best one "
-            "lies beyond, and the procedure does not find it."
+            f"{name} is at an edge of the paper's grid, {report.amount(low)} to {report.amount(high)}: the best one "
+            "is beyond it, and the procedure does not find it."
         )
     rows = [
         ("asymptote A", f"{answer['asymptote']:.3f}"),
         ("exponent B", f"{answer['exponent']:.2f}"),
         (f"midpoint C_mid, {unit}", report.amount(answer["midpoint"])),
         ("initial R_0, as given", f"{answer['initial']:.3f}"),
-        ("root mean square of what it leaves", f"{answer['residual']:.4f}"),
+        ("root mean square of the residuals", f"{answer['residual']:.4f}"),
     ]
     rows += [(f"pass rate at {report.amount(at['compute'])}", f"{at['pass_rate']:.3f}") for at in answer["predictions"]]
     rows += [(f"{unit} to {to['pass_rate']:g}", report.amount(to["compute"])) for to in answer["targets"]]

@@ -30,7 +30,7 @@ COLUMNS = {
     "prompts": "prompts_per_step",
 }
 """Heading -> setting."""
-WIDTH = 100
+LINE_COLUMNS = 100
 Name = Annotated[str, typer.Argument(metavar="RECIPE", help="name of a shipped recipe, or a run file")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
@@ -57,7 +57,7 @@ def list_recipes(as_json: AsJson = False) -> None:
 
 @app.command()
 def show(recipe: Name, as_json: AsJson = False) -> None:
-    """Every setting of a recipe: its value, whether the file or the default gives it, where the paper says so.
+    """Every setting of a recipe: its value, whether the file or the default gives it, and the place in the paper.
 
     \b
     rollcast recipe show scalerl
@@ -75,7 +75,7 @@ def show(recipe: Name, as_json: AsJson = False) -> None:
         origin = "the file" if setting.is_given else "default"
         note = f"; {setting.note}" if setting.note else ""
         typer.echo(f"{setting.name}: {_shown(setting.value)}    ({origin}{note})")
-        typer.echo(textwrap.fill(setting.meaning, WIDTH, initial_indent="    ", subsequent_indent="    "))
+        typer.echo(textwrap.fill(setting.meaning, LINE_COLUMNS, initial_indent="    ", subsequent_indent="    "))
 
 
 @app.command()
@@ -88,7 +88,8 @@ def diff(first: Name, second: Name, as_json: AsJson = False) -> None:
     """
     from rollcast.cli.shipped_recipes import find_recipe
 
-    one, two = find_recipe(first), find_recipe(second)
+    one = find_recipe(first)
+    two = find_recipe(second)
     values = [{setting.name: setting.value for setting in recipe.settings()} for recipe in (one, two)]
     names = list(dict.fromkeys([*values[0], *values[1]]))
     different = [name for name in names if values[0].get(name, _ABSENT) != values[1].get(name, _ABSENT)]
@@ -124,7 +125,7 @@ def _report(recipe: RecipeFile) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    """As a run file writes it."""
+    """The value in the syntax of a run file."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "on", False: "off"}[value]
     return str(list(value)) if isinstance(value, tuple) else str(value)

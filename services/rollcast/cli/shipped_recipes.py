@@ -1,4 +1,4 @@
-"""The recipe files that ship with the package, and the notes in them: where the paper says what a setting is."""
+"""The recipe files that ship with the package, and the notes in them: the place in the paper for each setting."""
 
 from __future__ import annotations
 

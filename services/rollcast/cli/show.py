@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rollcast.local.status import RunStatus
 
 PIPE_SIZE = (100, 40)
-"""Columns and lines where no terminal says its own."""
+"""Columns and lines if there is no terminal to ask."""
 CONTINUE = "continue with: "
 
 
@@ -89,10 +89,10 @@ def settings_of(folder: Path) -> RunConfig:
 
 def forecast_now(config: RunConfig) -> ForecastReading | None:
     """Of the evaluations in the folder, as `fit` makes it; None where there is none after the first step."""
-    from rollcast.curves.run_folder import history_of_folder
     from rollcast.curves.run_forecast import RunBudget, forecast_history
+    from rollcast.curves.sources.run_folder import history_of_folder
     from rollcast.local.forecast_reading import forecast_here
-    from rollcast.scaling.options import FitOptions
+    from rollcast.scaling.posterior.options import FitOptions
 
     try:
         history, _, _ = history_of_folder(config.run_folder, None)

@@ -79,7 +79,7 @@ def completions(trial: TrialRecord) -> list[str]:
 
 
 def figures(config: RunConfig, trial: TrialRecord) -> list[str]:
-    """Pass rate, lengths, truncation, and what was not graded."""
+    """Pass rate, lengths, truncation, and the number of completions without a grade."""
     tried = trial.completions
     graded = [one for one in tried if _is_graded(one)]
     lengths = sorted(one.num_tokens for one in tried)
@@ -106,7 +106,7 @@ def expected(config: RunConfig, outlook: TimeOutlook) -> list[str]:
     """What a step and the budget will take."""
     recipe = config.recipe
     lines = [
-        f"speed: {outlook.tokens_per_second:.0f} tokens/s with {outlook.at_once} completions at once",
+        f"speed: {outlook.tokens_per_second:.0f} tokens/s with {outlook.at_once} concurrent completions",
         f"a step ({recipe.prompts_per_step} x {recipe.rollouts_per_prompt} completions): about "
         f"{_duration(outlook.step_seconds)}; generation takes {_duration(outlook.generation_seconds)}, the trainer "
         f"{_duration(outlook.update_seconds)}, side by side",
@@ -118,8 +118,8 @@ def expected(config: RunConfig, outlook: TimeOutlook) -> list[str]:
             given = f"{config.budget.device_hours:g} device-hours, enough for {given} on {outlook.num_devices} devices"
         lines.append(f"the budget of {given}: about {_duration(outlook.total_seconds)}")
     lines.append(
-        "not in it: start and checkpoints, and what the two take from one another on few cores; more completions at "
-        "once are faster than these"
+        "not included: start, checkpoints, and the time that the two cost one another on few cores; more concurrent "
+        "completions are faster than these"
     )
     return lines
 

@@ -20,17 +20,17 @@ class VerifierNews:
         self._told: dict[str, int] = {}
 
     def lines(self) -> list[str]:
-        """What is new since the last call."""
+        """The failures since the last call, one line each."""
         lines = []
         for failure in read_failures(self._folder):
             told = self._told.get(failure.verifier, 0)
             if not told:
                 said = f"verifier {failure.verifier} gives no verdict: {failure.sentence}"
-                lines.append(f"{said}; what it does not grade is left out")
+                lines.append(f"{said}; completions without a grade are left out")
             elif failure.count >= 2 * told:
                 counted = f"{failure.count} completions so far"
                 said = f"verifier {failure.verifier} gave no verdict on {counted}, first {failure.sentence}"
-                lines.append(f"{said}; what it does not grade is left out")
+                lines.append(f"{said}; completions without a grade are left out")
             else:
                 continue
             self._told[failure.verifier] = failure.count

@@ -20,7 +20,7 @@ def option(
         bool, typer.Option("--version", help="print the version and exit", is_eager=True, callback=_print_and_exit)
     ] = False,
 ) -> None:
-    """Of the whole command."""
+    """The option `--version` of the whole command."""
     del version  # its callback has answered
 
 

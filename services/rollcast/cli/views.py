@@ -29,13 +29,13 @@ from rollcast.runfolder.records import EvaluationRecord
 
 REFRESH_SECONDS = 1.0
 PROGRESS_SECONDS = 30.0
-"""Where no terminal is, a line on how far the run is, so often at most."""
+"""Shortest interval between two progress lines, if there is no terminal."""
 KEPT_EVENTS = 50
 """More than any screen shows."""
 
 
 class Follower:
-    """Reads the run's state once a second, and says what is new in it."""
+    """Reads the run's state once a second, and reports the changes."""
 
     def __init__(self) -> None:
         self._reader: StatusReader | None = None
@@ -75,7 +75,7 @@ class Follower:
         return [*self._disk.lines(), *self._verifiers.lines(), *self._unused()]
 
     def _unused(self) -> list[str]:
-        """Why none of the first groups can be trained on, once; the counts go on beside the phases of the start."""
+        """Why none of the first groups can be trained on, once; the counts go on next to the phases of the start."""
         if self._config is None or self._is_unused_told or self.status.is_started:
             return []
         sentence = why_none_is_used(self.status.group_signals, self._config.recipe)
@@ -89,7 +89,7 @@ class Follower:
             return []
         self._next_at = now + REFRESH_SECONDS
         status = self._reader.read()
-        # The forecaster ends before the last picture is drawn: what it said last stands.
+        # The forecaster ends before the last picture is drawn: keep its last forecast.
         self.status = status if status.forecast else replace(status, forecast=self.status.forecast)
         lines = [*self._resumed(), *self._start()]
         self.page = self._reader.url("forecaster") or self.page
@@ -109,7 +109,7 @@ class Follower:
         return lines + self._freeze(self._config.run_folder)
 
     def _resumed(self) -> list[str]:
-        """What is left of what earlier starts have measured, once: the trainer tells at which step it goes on."""
+        """The evaluations of earlier starts that are kept, once: the trainer reports at which step it continues."""
         if not self._earlier or not self.status.is_started:
             return []
         earlier = [point for point in self._earlier if point in self.status.evaluations]
@@ -127,11 +127,12 @@ class Follower:
         return [figures.phase_words(phase, time.time()) for phase in done]
 
     def _freeze(self, folder: Path) -> list[str]:
-        """At half of the budget; what keeps it from being written is told once and tried again."""
+        """Freeze the forecast at half of the budget; a failure to write it is reported once, and tried again."""
         try:
             frozen = freeze(folder, self.status)
         except UserError as error:
-            told, self._is_failure_told = self._is_failure_told, True
+            told = self._is_failure_told
+            self._is_failure_told = True
             return [] if told else [str(error)]
         return [] if frozen is None else [frozen.sentence()]
 
@@ -169,7 +170,8 @@ class PlainView:
             print(f"{time.strftime('%H:%M:%S')} {self._progress(self._config)}", flush=True)
 
     def _progress(self, config: RunConfig) -> str:
-        status, now = self._follower.status, time.time()
+        status = self._follower.status
+        now = time.time()
         if not status.is_started:
             waited_for = [figures.phase_words(phase, now) for phase in status.phases if phase.done_at is None]
             return ", ".join([*waited_for, *figures.came_back(status)]) or "starting"
@@ -212,13 +214,15 @@ class LivePicture:
     def tick(self, doing: Doing = Doing.RUNNING) -> None:
         changed = doing is not self._doing
         if changed:
-            self._doing, self._since = doing, time.time()
+            self._doing = doing
+            self._since = time.time()
         self._follower.tell(self.report)
         if self._config is not None and (changed or time.monotonic() >= self._next_at):
             self._draw(self._config)
 
     def _draw(self, config: RunConfig) -> None:
-        self._next_at, now = time.monotonic() + REFRESH_SECONDS, time.time()
+        self._next_at = time.monotonic() + REFRESH_SECONDS
+        now = time.time()
         status = self._follower.status
         if self._doing is not Doing.RUNNING:  # nothing more is due
             status = replace(status, pace=None)

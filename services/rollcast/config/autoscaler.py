@@ -1,4 +1,4 @@
-"""Settings of the autoscaler: how many generators, decided from what, and who is told."""
+"""Settings of the autoscaler: its limits, the source of the run's rates, and how it sets the number of generators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FleetPrometheus(Settings):
     kind: Literal["prometheus"] = "prometheus"
     """Read a Prometheus server's query API. It must scrape trainer and generators; deletion costs need the label `pod`."""
     url: str
-    """Of the server, as http://host:9090."""
+    """Address of the server, as http://host:9090."""
     token: Secret | None = None
     """Bearer token. None = none."""
     namespace: Annotated[str, Field(pattern=NAMESPACE)] = ""
@@ -39,23 +39,25 @@ class Autoscaler(Settings):
     """Who changes the Deployment: keda = a ScaledObject that asks the external scaler, hpa = an HPA that reads
     rollcast_generators_desired, controller = the autoscaler itself."""
     source: Annotated[FleetScrape | FleetPrometheus, Field(discriminator="kind")] = FleetScrape()
-    """Where the run is measured."""
+    """Source of the run's rates."""
     every_seconds: Annotated[float, Field(gt=0)] = 15.0
     """Interval of measuring and deciding; the HPA asks as often."""
     bind: str = "127.0.0.1"
     """Address of the external scaler, of the probes and of /metrics; 0.0.0.0 in a pod."""
     http_port: Port = 8401
-    """Of /healthz, /readyz and /metrics. 0 = a free one."""
+    """Port of /healthz, /readyz and /metrics. 0 = a free one."""
     grpc_port: Port = 8402
-    """Of the external scaler, served in mode keda. rpc.tls applies; no token, because KEDA presents none. 0 = a free one."""
+    """Port of the external scaler, served in mode keda. rpc.tls applies; no token, because KEDA presents none. 0 = a
+    free one."""
     deployment: _Name | None = None
     """The generators' Deployment. Needed in mode controller. In the others None = pods are not marked, so that Kubernetes
     chooses which go."""
     namespace: _Name | None = None
-    """Of the Deployment. None = the pod's own."""
+    """Namespace of the Deployment. None = the pod's own."""
     trainer_jobs: Annotated[str, Field(min_length=1)] | None = None
     """Label selector of the trainer's Jobs, in the same namespace. Once they are complete the number is 0: KEDA and mode
-    controller then let every generator go, an HPA all but its minReplicas. None = generators stay when the run has ended."""
+    controller then let every generator go; an HPA keeps its minReplicas. None = generators stay when the run has
+    ended."""
     least: Annotated[int, Field(ge=1)] = 1
     """Generators at least. Not 0: without a generator nothing can be measured and training waits."""
     most: Annotated[int, Field(ge=1)] = 64
@@ -66,20 +68,20 @@ class Autoscaler(Settings):
     """Share of its time that the trainer may wait for a batch; above it, generators are added. Half of what a run may
     idle, so that it is acted on in time."""
     window_seconds: Annotated[float, Field(gt=0)] = 300.0
-    """Rates are measured over so long: several optimizer steps, or chance decides."""
+    """Time over which rates are measured. It should contain several optimizer steps, or chance decides."""
     start_up_seconds: Annotated[float, Field(ge=0)] = 180.0
-    """From asking for a pod until it samples: lengths are extrapolated so far ahead."""
+    """Time from asking for a pod until it samples. Queue lengths are extrapolated this far."""
     stale_seconds: Annotated[float, Field(gt=0)] = 90.0
     """Without a complete measurement for longer, the number is held."""
     lower_after_seconds: Annotated[float, Field(ge=0)] = 600.0
-    """A smaller number must have been enough for so long before the first pod goes."""
+    """A smaller number must have been enough for this long before the first pod is removed."""
     lower_every_seconds: Annotated[float, Field(ge=0)] = 120.0
     """Between one pod that goes and the next."""
     probe_again_seconds: Annotated[float, Field(gt=0)] = 7_200.0
-    """So long after generators were last seen to be too few, one fewer than needed then is tried."""
+    """Time after the last shortage of generators until one fewer than was needed then is tried."""
     hpa_tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Relative change that the HPA ignores, 0.1 unless set otherwise. In modes keda and hpa a rise is asked for that is
-    just large enough to be obeyed. 0 where the HPA's behavior sets the tolerance 0 (Kubernetes 1.35)."""
+    """Relative change that the HPA ignores, 0.1 unless set otherwise. In modes keda and hpa the rise that is
+    requested is just large enough to be obeyed. 0 if the HPA's behavior sets the tolerance 0 (Kubernetes 1.35)."""
 
     @property
     def ignored_change(self) -> float:

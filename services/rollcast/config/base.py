@@ -47,5 +47,5 @@ class Settings(BaseModel):
     @field_validator("*")
     @classmethod
     def _at_home(cls, value: Any) -> Any:
-        """A run file is read by no shell. A user whose home nobody knows is left as written."""
+        """No shell reads a run file. The path of an unknown user (`~name`) stays as written."""
         return Path(os.path.expanduser(value)) if isinstance(value, Path) else value

@@ -36,7 +36,7 @@ class ArithmeticDataset(Settings):
     size: Annotated[int, Field(ge=1)] = 4_000
     """Number of distinct training prompts."""
     seed: int = 1
-    """Of the draw of the prompts."""
+    """Seed by which the prompts are drawn."""
 
 
 class CountdownDataset(Settings):
@@ -53,7 +53,7 @@ class CountdownDataset(Settings):
     size: Annotated[int, Field(ge=1)] = 10_000
     """Number of distinct training prompts."""
     seed: int = 1
-    """Of the draw of the prompts."""
+    """Seed by which the prompts are drawn."""
 
 
 class _Rows(Settings):
@@ -65,10 +65,10 @@ class _Rows(Settings):
     """How a row becomes a prompt: `plain` takes the two fields below, the others know the published set they name
     (docs/data.md lists them)."""
     prompt_field: str = "prompt"
-    """Of plain rows: the field that holds the prompt: text, or a list of chat messages that ends with one by the user, as
+    """Field of a plain row that holds the prompt: text, or a list of chat messages that ends with one by the user, as
     TRL and verl write it. `a.b` is field b of field a."""
     answer_field: str = "answer"
-    """Of plain rows: the field that holds the reference answer. Verifiers of your own get the whole row and need none."""
+    """Field of a plain row that holds the reference answer. Your own verifiers get the whole row and do not need it."""
     verifier: str | None = None
     """What grades completions: a built-in verifier, `./reward.py:grade` or `package.module:grade` (a function of your own,
     in the sandbox), one of tasks.verifiers, or one that an installed package adds. None = the mapping's; `exact` for
@@ -96,7 +96,7 @@ class HuggingfaceDataset(_Rows):
     kind: Literal["huggingface"] = "huggingface"
     """A data set of the Hugging Face hub, downloaded once into its cache."""
     path: str | None = None
-    """Its name on the hub, such as openai/gsm8k. None = where the mapping's set is published."""
+    """Its name on the hub, such as openai/gsm8k. None = the name under which the mapping's set is published."""
     config: str | None = None
     """Configuration (subset) of the data set. None = the mapping's, or the set's default."""
     split: str | None = None
@@ -126,7 +126,7 @@ class Part(Settings):
 
 class Mixture(Settings):
     kind: Literal["mixture"] = "mixture"
-    """Several tasks at once, each with a curve of its own; the mixture's curve is their weighted mean."""
+    """Several tasks in one run, each with a curve of its own; the mixture's curve is their weighted mean."""
     name: DatasetName = "mixture"
     """Label of the whole mixture's curve in metrics."""
     parts: Annotated[tuple[Part, ...], Field(min_length=2, max_length=64)]

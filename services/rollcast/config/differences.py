@@ -28,18 +28,20 @@ class Difference:
 
 
 def differences(before: RunConfig, after: RunConfig) -> list[Difference]:
-    """In the order of the schema. Where a group is of another kind it differs as a whole."""
-    return list(_between(_plain(before), _plain(after), ""))
+    """The differences in the order of the schema. A group of another kind differs as a whole."""
+    old, new = (_plain(config.model_dump()) for config in (before, after))
+    return list(_between(old, new, ""))
 
 
-def _plain(config: RunConfig) -> dict[str, Any]:
-    """As a file would have it: lists for tuples, text for paths, secrets in clear."""
-    return dict(json.loads(json.dumps(reveal(config.model_dump()), default=str)))
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """The value as a file contains it: lists for tuples, text for paths, secrets in clear."""
+    return dict(json.loads(json.dumps(reveal(settings), default=str)))
 
 
 def _between(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> Iterator[Difference]:
     for name in dict.fromkeys((*before, *after)):
-        old, new = before.get(name), after.get(name)
+        old = before.get(name)
+        new = after.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
             if old.get("kind") == new.get("kind"):
                 yield from _between(old, new, f"{prefix}{name}.")

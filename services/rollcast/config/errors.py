@@ -1,4 +1,4 @@
-"""What a user is told as one sentence, never as a traceback: a mistake to mend, or what may pass by itself."""
+"""Errors that a user reads as one sentence instead of a traceback: mistakes to fix, and failures that may pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
 EXIT_SUPERSEDED = 76
 """A trainer's: its release names another one. It has left in order, and its Job must not begin again."""
-MENDED_BY_THE_USER = frozenset(
+FIXED_BY_THE_USER = frozenset(
     {
         errno.EACCES,
         errno.EPERM,
@@ -23,7 +23,7 @@ MENDED_BY_THE_USER = frozenset(
         errno.ENAMETOOLONG,
     }
 )
-"""Of a file system: paths and rights, which no second try changes."""
+"""Errors of a file system about paths and rights: a second try would fail again."""
 SERVER_ERROR = 500
 PASSING_STATUS = frozenset({408, 425, 429})
 """HTTP answers below SERVER_ERROR that ask for a second try: too slow, too early, too many."""
@@ -49,9 +49,9 @@ def refused_by_the_world(error: BaseException, sentence: str) -> UserError:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether a second try may go well: an I/O error that is none of path or rights, a network, a server in trouble.
+    """Whether a second try may go well: an I/O error not about paths or rights, a network, a server in trouble.
 
-    What a server answered decides before everything else: 404 is a wrong name however the client wraps it.
+    The status that a server answered decides first: 404 is a wrong name however the client wraps it.
     """
     chain = list(_causes(error))
     for link in chain:
@@ -64,11 +64,11 @@ def may_pass(error: BaseException) -> bool:
 def _is_passing(error: BaseException) -> bool:
     if isinstance(error, ConnectionError | TimeoutError):
         return True
-    return isinstance(error, OSError) and error.errno is not None and error.errno not in MENDED_BY_THE_USER
+    return isinstance(error, OSError) and error.errno is not None and error.errno not in FIXED_BY_THE_USER
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it came from, each once; also what `from None` hides, as libraries do with an HTTP answer."""
+    """The error and its causes, each once, with those that `from None` hides, as libraries do with an HTTP answer."""
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:

@@ -17,7 +17,7 @@ _MEANT = {"model": "path", "budget": "steps", "recipe.kl": "coefficient"}
 
 
 def example(field: str, value: object, groups: Sequence[type[BaseModel]]) -> str:
-    """`field` with a group that holds what `value` means, in backticks; empty if that cannot be told."""
+    """An example of `field` in backticks: a group that contains the meaning of `value`; empty if that is unclear."""
     inner = _of_a_mapping(value, groups) if isinstance(value, Mapping) else _of_a_value(field, value, groups)
     if inner is None or any(part.isdigit() for part in field.split(".")):
         return ""
@@ -29,7 +29,7 @@ def example(field: str, value: object, groups: Sequence[type[BaseModel]]) -> str
 
 
 def _of_a_mapping(value: Mapping[Any, Any], groups: Sequence[type[BaseModel]]) -> dict[str, Any] | None:
-    """The same with the first kind that takes all of it."""
+    """The example made with the first kind that accepts all of it."""
     if any(part in SECRETS for name in value for part in str(name).split("_")):
         return None
     for group in groups:

@@ -1,4 +1,4 @@
-"""JSON that somebody may have damaged or made to harm: numbers are finite and of a usual size, and depth is bounded."""
+"""JSON that may be damaged or hostile: numbers are finite and of a usual size, and depth is bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LARGEST_WHOLE_NUMBER = 2**63
 
 
 def finite_json(text: str | bytes) -> Any:
-    """The value. Raises ValueError, in a few words, for anything but JSON of finite numbers."""
+    """The value. Raises ValueError, in a few words, for anything except JSON of finite numbers."""
     try:
         return json.loads(text, parse_constant=_refused, parse_float=_finite, parse_int=_whole)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Where a run is logged beside its own folder."""
+"""Loggers that receive a run in addition to its own folder."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class TensorBoardLog(Settings):
     kind: Literal["tensorboard"] = "tensorboard"
     """Write event files."""
     folder: Path | None = None
-    """Of the event files. None = tensorboard in the run folder."""
+    """Folder of the event files. None = tensorboard in the run folder."""
 
 
 class MlflowLog(Settings):
     kind: Literal["mlflow"] = "mlflow"
     """Send to an MLflow tracking server; credentials are those of MLflow's own environment variables."""
     url: Annotated[str, Field(pattern=WEB_ADDRESS)]
-    """Of the tracking server, as http://host:5000."""
+    """Address of the tracking server, as http://host:5000."""
     experiment: str = "rollcast"
-    """Name of the experiment, which is made where there is none."""
+    """Name of the experiment, which is created if it does not exist."""
 
 
 class WandbLog(Settings):

@@ -21,11 +21,13 @@ class Model(Settings):
     whole one. Everything else is new, compute counts from 0, and what that run spent is stated apart. `path` is a model of the
     same shape, whose tokenizer and config are used. None = begin with the weights of `path`."""
     spent_device_hours: Annotated[float, Field(ge=0)] | None = None
-    """Device-hours that went into `path` before this run, supervised fine-tuning say. Stated beside the curve, never part of it.
+    """Device-hours that went into `path` before this run, supervised fine-tuning say. Reported with the curve, never
+    part of it.
     None = not known."""
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
-    """Of the generators' weights and the trainer's forward pass; master weights are float32 always."""
+    """Type of the generators' weights and the trainer's forward pass; master weights are float32 always."""
     max_length: Annotated[int, Field(ge=8)] = 16_384
-    """Prompt and completion together, in tokens (A.3). Left out, `rollcast up` takes the model's own where that is less."""
+    """Prompt and completion together, in tokens (A.3). Left out, `rollcast up` takes the model's own limit if that is
+    less."""
     trust_remote_code: bool = False
-    """Run Python code that comes with the model. Off: it is somebody else's code."""
+    """Run Python code that comes with the model. Off, because it is code of a third party."""

@@ -14,7 +14,7 @@ NAMES = "docs/reference/other-names.md"
 MAX_FOUND = 20
 """Names that are answered of one unknown group."""
 MAX_DEPTH = 8
-"""Of such a group; those of the other systems have five levels."""
+"""Levels of such a group; those of the other systems have five."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Counterpart:
     setting: str
     """The dotted name here; empty = not supported."""
     example: str
-    """One line of a run file; of what is not supported the reason, and what there is in its place."""
+    """One line of a run file; for an unsupported name the reason and the replacement."""
     page: str = "docs/other-systems.md"
-    """Of what is not supported: the page that says so."""
+    """The page that describes why it is not supported."""
 
     @property
     def sentence(self) -> str:
@@ -232,7 +232,7 @@ def counterpart(field: str) -> Counterpart | None:
 
 
 def names_within(field: str, value: Any, depth: int = MAX_DEPTH) -> Iterator[tuple[str, Counterpart]]:
-    """The settings of an unknown group that are known names, each with what it is here."""
+    """The settings of an unknown group that are known names, each with its counterpart here."""
     if not isinstance(value, Mapping) or depth == 0:
         return
     for name, inner in value.items():

@@ -15,7 +15,7 @@ DEVICES = ("CUDA", "HIP")
 ASKED = re.compile(r"allocate (\d+ bytes|[\d.]+ [KMGT]?i?B)", re.IGNORECASE)
 
 
-class OutOfMemory(UserError):  # noqa: N818  (the name that everybody knows it by)
+class OutOfMemory(UserError):  # noqa: N818  (its common name)
     """This process has not the memory that its part needs. The others know nothing of it: the process must end."""
 
 
@@ -40,7 +40,7 @@ def out_of_memory(what: str, remedy: str, said: str) -> OutOfMemory:
 
 @contextmanager
 def told_what_did_not_fit(what: str, remedy: str) -> Iterator[None]:
-    """Raise OutOfMemory, with `what` was being done and the `remedy`, where an allocation is refused within."""
+    """Raise OutOfMemory, with the action `what` and the `remedy`, if an allocation inside the block is refused."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

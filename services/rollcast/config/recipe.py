@@ -1,4 +1,6 @@
-"""Settings of the algorithm. Every default is the ScaleRL recipe (arXiv 2510.13786); where the paper is silent it says so."""
+"""Settings of the algorithm. Each default is that of the ScaleRL recipe (arXiv 2510.13786); a docstring says if the
+paper
+gives none."""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from rollcast.config.base import FolderOrName, Settings
 
 class PipelineSchedule(Settings):
     kind: Literal["pipeline"] = "pipeline"
-    """PipelineRL-k: generators stream, every update is published at once (paper section 3.1)."""
+    """PipelineRL-k: generators stream, every update is published immediately (paper section 3.1)."""
     max_staleness: Annotated[int, Field(ge=0, le=64)] = 8
     """k, in optimizer steps: a batch used at step t holds no token older than t - k. 0 = on-policy. The paper adopts 8."""
 
@@ -93,8 +95,8 @@ class Interruption(Settings):
     position: tuple[int, int] = (10_000, 12_000)
     """Range of the completion position, in tokens, at which thinking is cut; drawn uniformly for each rollout (A.10)."""
     answer_tokens: Annotated[int, Field(ge=1)] = 2_048
-    """Budget of the answer after the phrase (A.3). A completion that ended its thinking itself, in time, is not held to
-    it: its answer may take what is left of max_completion_tokens."""
+    """Budget of the answer after the phrase (A.3). A completion that ended its thinking itself, in time, is not
+    limited by it: its answer may use the remaining max_completion_tokens."""
 
 
 class LengthPenalty(Settings):
@@ -104,7 +106,7 @@ class LengthPenalty(Settings):
     max_tokens: Annotated[int, Field(ge=1)] = 14_000
     """L_max, in completion tokens (Eq 9)."""
     cache_tokens: Annotated[int, Field(ge=1)] = 2_000
-    """L_cache, in completion tokens: the penalty grows over so many (Eq 9)."""
+    """L_cache, in completion tokens: the penalty grows over this many (Eq 9)."""
 
 
 class NoLengthControl(Settings):
@@ -123,12 +125,12 @@ class FixedAllocation(Settings):
 class DifficultyAllocation(Settings):
     kind: Literal["difficulty"] = "difficulty"
     """Tasks dispatched together share their `rollouts_per_prompt` each: more go to prompts whose pass rate in training so
-    far is near one half, where the variance p (1 - p) is largest. A new prompt has exactly its own, and so has a task that
-    is dispatched alone. Not in the paper."""
+    far is near one half, where the variance p (1 - p) is largest. A new prompt gets exactly that number, as does a
+    task that is dispatched alone. Not in the paper."""
     least: Annotated[int, Field(ge=2)] = 8
     """Fewest completions of a prompt. Half of the base recipe's 16, so that no group becomes a coin toss."""
     most: Annotated[int, Field(ge=2, le=4_096)] = 32
-    """Most completions of a prompt; generators keep so many slots free for each. Twice the base recipe's 16."""
+    """Most completions of a prompt; generators keep this many slots free for each. Twice the base recipe's 16."""
 
 
 RolloutAllocation = Annotated[FixedAllocation | DifficultyAllocation, Field(discriminator="kind")]
@@ -192,7 +194,8 @@ class Recipe(Settings):
     router_replay: bool = False
     """Mixtures of experts: each rollout says which experts the generator's routers chose, and the trainer's routers choose
     the same (arXiv 2510.11370). Scores and gradients stay the trainer's own. Costs one byte for each choice of each token in
-    Redis: 384 for 48 layers of 8, where a token has 12 without (docs/models.md). Not in the paper. False: a router that
+    Redis: 384 for 48 layers of 8, compared with 12 bytes a token otherwise (docs/models.md). Not in the paper. False:
+    a router that
     decides otherwise is seen in the log-prob gap."""
     zero_variance_filter: bool = True
     """Drop groups whose rewards are all equal, before any length penalty, from the effective batch (section 3.2)."""
@@ -202,11 +205,12 @@ class Recipe(Settings):
     no_positive_resampling: Annotated[float, Field(gt=0, le=1)] | None = 0.9
     """Prompts whose historical pass rate reaches this leave training for good. None = uniform sampling."""
     unique_prompts: Annotated[int, Field(ge=1)] | None = None
-    """Train on so many prompts only, drawn by the seed, of every part of a mixture in proportion to its size; a smaller draw
+    """Train on this many prompts only, drawn by the seed, of every part of a mixture in proportion to its size; a
+    smaller draw
     is contained in a larger one. Fewer prompts make more epochs of the same compute: the axis of data reuse. None = all,
     as in the paper."""
     length_control: LengthControl = Interruption()
-    """What keeps completions within the budget. Left out, `rollcast up` takes none where the tokenizer lacks the marker or
+    """Keeps completions within the budget. Left out, `rollcast up` uses none if the tokenizer lacks the marker or
     completions have less than 2,048 tokens, and else moves the position with the budget."""
     exclude_truncated: bool = True
     """Truncated rollouts are left out of the effective batch (A.15)."""
@@ -217,10 +221,11 @@ class Recipe(Settings):
     rollout_allocation: RolloutAllocation = FixedAllocation()
     """Whether every prompt has G completions, or G on average, by its difficulty."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    """Of sampling. NOT FOUND in the paper; 1 makes the sampled distribution the trained one. Other values divide the trainer's logits too."""
+    """Sampling temperature. NOT FOUND in the paper; 1 makes the sampled distribution the trained one. Other values
+    divide the trainer's logits too."""
     max_prompt_tokens: Annotated[int, Field(ge=1)] = 2_048
-    """Longer prompts are skipped and counted (A.3). Left out, `rollcast up` takes what the longest prompt needs, at most half
-    of model.max_length, where this and max_completion_tokens together exceed that."""
+    """Longer prompts are skipped and counted (A.3). Left out, `rollcast up` takes the length of the longest prompt,
+    at most half of model.max_length, if this and max_completion_tokens together exceed that."""
     max_completion_tokens: Annotated[int, Field(ge=1)] = 14_336
     """Whole budget of a completion: 12,288 of thinking and 2,048 of solution (A.3). Left out, `rollcast up` takes no more
     than model.max_length leaves."""

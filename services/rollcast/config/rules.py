@@ -1,6 +1,6 @@
 """The rules across settings, each once.
 
-A rule looks at a whole run file and names the setting that is to be mended, with what it was held against. `rollcast
+A rule looks at a whole run file and names the setting to fix, and the one that it contradicts. `rollcast
 config check`, every process that reads a run file, and the chart's check before an install apply this list and no other.
 """
 
@@ -38,7 +38,7 @@ from rollcast.config.tasks import Grading, PromptFormat, Tasks
 
 
 def broken_rules(config: RunConfig, *, to_start: bool = False) -> Iterator[Wrong]:
-    """What is wrong with settings that are right one by one. `to_start`: a run is started from them, so it must end."""
+    """Mistakes in settings that are right one by one. `to_start`: a run is started from them, so it must end."""
     recipe = config.recipe
     model = config.model
     tasks = config.tasks
@@ -54,9 +54,9 @@ def broken_rules(config: RunConfig, *, to_start: bool = False) -> Iterator[Wrong
     yield from _interruption_fits_the_budget(recipe)
     yield from _penalty_fits_the_budget(recipe)
     yield from _prompt_format_is_one(tasks.prompt_format)
-    yield from _data_sets_are_told_apart(tasks)
-    yield from _verifiers_are_told_apart(tasks)
-    yield from _curves_are_told_apart(config.forecaster)
+    yield from _data_sets_have_names_of_their_own(tasks)
+    yield from _verifiers_have_names_of_their_own(tasks)
+    yield from _curves_have_names_of_their_own(config.forecaster)
     yield from _data_sets_have_a_place(tasks)
     yield from _autoscaler_knows_its_fleet(config.autoscaler)
     yield from _one_logger_of_a_kind(config.log)
@@ -124,7 +124,7 @@ def _an_earlier_run_knows_what_it_spent(model: Model) -> Iterator[Wrong]:
         yield wrong_value(
             "model.spent_device_hours",
             model.spent_device_hours,
-            "the checkpoint of model.from_run says what was spent; remove one of the two",
+            "the checkpoint of model.from_run contains the spent device-hours; remove one of the two",
             "model.from_run",
         )
 
@@ -267,7 +267,7 @@ def _prompt_format_is_one(prompt_format: PromptFormat) -> Iterator[Wrong]:
         )
 
 
-def _data_sets_are_told_apart(tasks: Tasks) -> Iterator[Wrong]:
+def _data_sets_have_names_of_their_own(tasks: Tasks) -> Iterator[Wrong]:
     names: Counter[str] = Counter()
     for field, dataset in _datasets(tasks):
         names[dataset.name] += 1
@@ -275,7 +275,7 @@ def _data_sets_are_told_apart(tasks: Tasks) -> Iterator[Wrong]:
             yield wrong_value(f"{field}.name", dataset.name, "is given more than once; each needs a name of its own")
 
 
-def _verifiers_are_told_apart(tasks: Tasks) -> Iterator[Wrong]:
+def _verifiers_have_names_of_their_own(tasks: Tasks) -> Iterator[Wrong]:
     names: Counter[str] = Counter()
     for index, verifier in enumerate(tasks.verifiers):
         names[verifier.name] += 1
@@ -284,7 +284,7 @@ def _verifiers_are_told_apart(tasks: Tasks) -> Iterator[Wrong]:
             yield wrong_value(field, verifier.name, "is given more than once; each needs a name of its own")
 
 
-def _curves_are_told_apart(forecaster: Forecaster) -> Iterator[Wrong]:
+def _curves_have_names_of_their_own(forecaster: Forecaster) -> Iterator[Wrong]:
     source = forecaster.source
     runs: Counter[str] = Counter()
     curves: tuple[CurveFile | CurveQueries, ...] = () if source.kind == "scrape" else source.curves

@@ -1,4 +1,5 @@
-"""Reading a run file: its schema (`schema`) and the rules across settings (`rules`), every mistake told at once."""
+"""Reading a run file: its schema (`schema`) and the rules across settings (`rules`), every mistake reported
+together."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 from rollcast.config.differences import differences
 from rollcast.config.errors import UserError
+from rollcast.config.removed_settings import without_ignored
 from rollcast.config.rules import broken_rules
 from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import Wrong, described, kind_of, num_described, without
@@ -25,31 +27,31 @@ __all__ = ["RunConfig", "WrongSettingsError", "load_run_config", "parse_run_conf
 
 MOST_MENDS = 4
 """A mistake may hide others below it, which show once it is out of the way."""
-MOST_TOLD = 20
-"""Mistakes that are named; of what is more, only the number is."""
+MAX_NAMED_MISTAKES = 20
+"""Mistakes that are named; of further ones only the number is given."""
 
 
 class WrongSettingsError(UserError):
-    """Every mistake in a run file's settings; `config` holds the others, None where they cannot be told.
-
-    Of a file with many the first `MOST_TOLD` are named, and the number of the others.
+    """Every mistake in a run file's settings; `config` holds the others, None if they cannot be read. Of a file with
+    many the first `MAX_NAMED_MISTAKES` are named, and the number of the others.
     """
 
     def __init__(self, source: str, mistakes: list[Wrong], config: RunConfig | None, num_more: int = 0) -> None:
-        told, left = mistakes[:MOST_TOLD], mistakes[MOST_TOLD:]
-        sentences = [mistake.sentence for mistake in told]
+        named = mistakes[:MAX_NAMED_MISTAKES]
+        left = mistakes[MAX_NAMED_MISTAKES:]
+        sentences = [mistake.sentence for mistake in named]
         if num_more := num_more + len(left):
             sentences.append(f"has {num_more:,} more mistakes; fix these first")
         super().__init__("\n".join(f"{source}: {sentence}" for sentence in sentences))
-        self.mistakes = told
+        self.mistakes = named
         self.config = config
 
 
 def load_run_config(path: Path, *, to_start: bool = False, filled_in: FillIn | None = None) -> RunConfig:
     """Read a run file (YAML or JSON). `to_start`: the whole run will be started from it, so that it must also end.
-    `filled_in`: gives what the file leaves out, before rules across settings are asked.
+    `filled_in`: adds the settings that the file leaves out, before rules across settings are asked.
 
-    Raises UserError: one sentence for each wrong field, with its value and what is allowed.
+    Raises UserError: one sentence for each wrong field, with its value and the allowed ones.
     """
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
@@ -74,9 +76,9 @@ def parse_run_config(
 ) -> RunConfig:
     """Check settings that were already read; secrets in the environment win over the file's.
 
-    Raises UserError: one sentence for each mistake, all of them at once.
+    Raises UserError: one sentence for each mistake, all of them together.
     """
-    config, mistakes, num_more = _checked(data, filled_in, to_start=to_start)
+    config, mistakes, num_more = _checked(without_ignored(data), filled_in, to_start=to_start)
     if mistakes:
         raise WrongSettingsError(source, mistakes, config, num_more)
     assert config is not None
@@ -97,14 +99,15 @@ def parse_run_config(
 def _checked(
     data: dict[str, Any], filled_in: FillIn | None, *, to_start: bool
 ) -> tuple[RunConfig | None, list[Wrong], int]:
-    """The settings, every mistake in them, and how many more there are where they are too many. Rules are asked with the default where a setting is wrong by itself."""
+    """The settings, every mistake in them, and the number of further ones if there are too many. Rules see the
+    default in place of a setting that is wrong by itself."""
     mistakes: list[Wrong] = []
     mended = data
     for _ in range(MOST_MENDS):
         try:
             config = RunConfig.model_validate(mended)
         except ValidationError as error:
-            # What is missing last: what a misspelt one was meant for is not missing as well.
+            # Missing settings come last: the one that a misspelt name was meant for is not missing as well.
             found = sorted(error.errors(include_url=False), key=lambda item: item["type"] == "missing")
             if num_more := _describe(found, mended, mistakes):
                 return None, mistakes, num_more
@@ -112,11 +115,12 @@ def _checked(
             continue
         made: set[str] = set()
         if filled_in is not None:
-            before, config = config, filled_in(config)
+            before = config
+            config = filled_in(config)
             made = {one.field for one in differences(before, config)}
         all_broken = broken_rules(config, to_start=to_start)
         broken = [wrong for wrong in all_broken if not any(wrong.touches(m) for m in mistakes)]
-        return config, mistakes + [wrong.told_of(data, made) for wrong in broken], 0
+        return config, mistakes + [wrong.blaming_what_is_written(data, made) for wrong in broken], 0
     return None, mistakes, 0
 
 
@@ -127,7 +131,7 @@ def _describe(errors: list[ErrorDetails], data: dict[str, Any], mistakes: list[W
     """
     num_more = 0
     for item in errors:
-        found = list(islice(described(item, data, RunConfig), MOST_TOLD - len(mistakes)))
+        found = list(islice(described(item, data, RunConfig), MAX_NAMED_MISTAKES - len(mistakes)))
         num_more += max(0, num_described(item, RunConfig) - len(found))
         mistakes += [wrong for wrong in found if not any(wrong.repeats(earlier) for earlier in mistakes)]
     return num_more

@@ -32,11 +32,11 @@ class RunConfig(Settings):
     run: Annotated[str, Field(pattern=RUN_NAME)]
     """Name of the run: label `run` of every metric and part of every Redis key. Lower case, digits, hyphens."""
     seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 0
-    """Of prompt order, sampling and initialisation. Wire 1 carries 32 bits."""
+    """Seed of prompt order, sampling and initialisation. Wire 1 carries 32 bits."""
     folder: Path = Path("runs")
     """Checkpoints, evaluations, logs and the forecaster's history go to `folder`/`run`."""
     model: Model
-    """What is trained."""
+    """The model to train."""
     tasks: Tasks = Tasks()
     """Prompts, verifiers, evaluation."""
     recipe: Recipe = Recipe()
@@ -46,7 +46,7 @@ class RunConfig(Settings):
     stop_when: StopWhen | None = None
     """When it ends earlier, on its own forecast's advice. None = never."""
     log: tuple[Log, ...] = ()
-    """Where the run is logged beside its folder, each kind at most once. Empty = nowhere."""
+    """Loggers in addition to the run's folder, each kind at most once. Empty = nowhere."""
     generator: Generator = Generator()
     trainer: Trainer = Trainer()
     weights: Weights = Weights()
@@ -66,7 +66,7 @@ class RunConfig(Settings):
 
     @property
     def longest_grading_seconds(self) -> float:
-        """From a generator's taking up a completion to its verdict, or to the end of its patience."""
+        """Longest time from when a generator starts grading a completion to the verdict."""
         grading = self.tasks.grading
         return self.grader.patience_seconds if grading.sandbox == "remote" else grading.longest_wall_seconds
 

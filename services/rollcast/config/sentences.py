@@ -1,4 +1,4 @@
-"""What is wrong with a run file, as sentences: the setting as the user wrote it, its value, and what is wanted."""
+"""Mistakes in a run file as sentences: the setting as the user wrote it, its value, and the remedy."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from rollcast.config.base import IN_WORDS
 from rollcast.config.engine_arguments import refused_argument
 from rollcast.config.examples import SECRETS, example
 from rollcast.config.other_names import MAX_FOUND, Counterpart, counterpart, names_within
+from rollcast.config.removed_settings import REMOVED
 from rollcast.config.spelling import did_you_mean, groups_at, is_elsewhere_or_near
 
 _SHORT = reprlib.Repr()
 MAX_SHOWN_CHARS = 200
-"""Of a setting's name or value, in a sentence."""
+"""Longest name or value of a setting in a sentence."""
 _SHORT.maxstring = _SHORT.maxother = MAX_SHOWN_CHARS
 _KIND = "kind"
 PLACEHOLDER = "placeholder"
-"""Stands for what is missing, where the rest is looked at all the same."""
+"""Takes the place of a missing setting, so that the rest can be checked."""
 _WANTS_A_MAPPING = ("model_type", "model_attributes_type")
 _WANTED = {
     "int_type": "needs a whole number",
@@ -67,20 +68,20 @@ class Wrong:
     """One mistake in a run file."""
 
     field: str
-    """The setting to be mended, as the user writes it: `recipe.loss.clip_low`."""
+    """The setting to fix, as the user writes it: `recipe.loss.clip_low`."""
     reason: str
     """What follows the setting and its value in the sentence."""
     value: str = ""
-    """As the sentence shows it."""
+    """Its value as the sentence shows it."""
     others: tuple[str, ...] = ()
-    """Settings that it was held against, or that were meant."""
+    """Settings that it was compared with, or that were meant."""
 
     @property
     def sentence(self) -> str:
         return f"{clipped(self.field)}{self.value} {self.reason}"
 
     def touches(self, other: Wrong) -> bool:
-        """Whether both speak of one setting, or one of them of what is in the other's."""
+        """Whether both are about one setting, or one setting contains the other."""
         return any(overlap(mine, its) for mine in (self.field, *self.others) for its in (other.field, *other.others))
 
     def repeats(self, earlier: Wrong) -> bool:
@@ -88,11 +89,11 @@ class Wrong:
         theirs = (earlier.field, *earlier.others)
         return any(overlap(self.field, its) for its in theirs) or any(overlap(it, earlier.field) for it in self.others)
 
-    def told_of(self, data: Mapping[str, Any], filled_in: Collection[str] = ()) -> Wrong:
-        """The same mistake, blaming what the user wrote: `data` is the settings as they were read.
+    def blaming_what_is_written(self, data: Mapping[str, Any], filled_in: Collection[str] = ()) -> Wrong:
+        """This mistake, worded for the settings that the user wrote: `data` is the settings as they were read.
 
-        If its value is a default, or one that was filled in, it says so, and a setting that it was held against and
-        that the user did give comes first.
+        If its value is a default or was filled in, the sentence says so and begins with a setting that the user did
+        give.
         """
         if not self.value or is_written(self.field, data):
             return self
@@ -106,12 +107,12 @@ class Wrong:
 
 
 def clipped(name: str) -> str:
-    """As a sentence shows a name that may be of any length."""
+    """A name of any length, shortened for a sentence."""
     return name if len(name) <= MAX_SHOWN_CHARS else f"{name[:MAX_SHOWN_CHARS]}.."
 
 
 def wrong_value(field: str, value: object, sentence: str, *others: str) -> Wrong:
-    """`sentence` follows the setting and its value. `others`: settings that it was held against."""
+    """`sentence` follows the setting and its value. `others`: settings that it was compared with."""
     return Wrong(field, f"is wrong: {sentence}", shown(field, value), others)
 
 
@@ -137,10 +138,10 @@ def is_written(field: str, data: Mapping[str, Any]) -> bool:
 
 
 def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Iterator[Wrong]:
-    """One of pydantic's errors on `data`, the settings as they were read, held against `schema`; one after another, as
-    to find what was meant takes a while.
+    """The mistakes behind one of pydantic's errors on `data`, the settings as they were read. They are yielded one by
+    one, since finding the intended setting takes a while.
 
-    It looks into no group without its `kind`: what no kind has is named here as well.
+    pydantic does not look into a group without its `kind`; names that no kind has are reported here as well.
     """
     if item["type"] == "extra_forbidden":
         yield from _unknown(item, data, schema)
@@ -148,7 +149,8 @@ def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseMode
     if item["type"] != "union_tag_not_found":
         yield _described(item, data, schema)
         return
-    field, groups = written(item["loc"], data), groups_at(item["loc"], schema)
+    field = written(item["loc"], data)
+    groups = groups_at(item["loc"], schema)
     kinds = ", ".join(str(group.model_fields[_KIND].default) for group in groups)
     unknown = _unknown_names(item, groups)
     such_as = _such_as(field, {name: item["input"][name] for name in item["input"] if name not in unknown}, groups)
@@ -175,7 +177,8 @@ def _such_as(field: str, value: object, groups: Sequence[type[BaseModel]]) -> st
 
 def _unknown(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> list[Wrong]:
     """A setting that does not exist; of a group that other systems have, each of its settings that is known."""
-    field, groups = written(item["loc"], data), groups_at(item["loc"][:-1], schema)
+    field = written(item["loc"], data)
+    groups = groups_at(item["loc"][:-1], schema)
     if (refused := refused_argument(field)) is not None:
         return [Wrong(field, refused[0], others=refused[1])]
     within = (
@@ -189,6 +192,8 @@ def _elsewhere(field: str, found: Counterpart) -> Wrong:
 
 
 def _no_setting(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> Wrong:
+    if (removed := REMOVED.get(field)) is not None:
+        return Wrong(field, removed.reason)
     if not is_elsewhere_or_near(field, groups, schema) and (found := counterpart(field)) is not None:
         return _elsewhere(field, found)
     remedy, meant = did_you_mean(field, groups, schema)
@@ -196,7 +201,9 @@ def _no_setting(field: str, groups: Sequence[type[BaseModel]], schema: type[Base
 
 
 def _described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Wrong:
-    field, kind, context = written(item["loc"], data), item["type"], item.get("ctx", {})
+    field = written(item["loc"], data)
+    kind = item["type"]
+    context = item.get("ctx", {})
     if kind == "missing":
         return Wrong(field, "is missing; add it")
     if kind == "union_tag_invalid":
@@ -223,7 +230,7 @@ def _plain(value: object) -> object:
 
 
 def written(location: Sequence[int | str], data: Mapping[str, Any]) -> str:
-    """The path of a setting as the user wrote it: pydantic puts the `kind` of a group into it, which nobody writes."""
+    """The path of a setting as the user wrote it: pydantic adds the `kind` of a group, which users do not write."""
     parts: list[str] = []
     place: Any = data
     for part in location:
@@ -240,15 +247,16 @@ def written(location: Sequence[int | str], data: Mapping[str, Any]) -> str:
 
 
 def without(data: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> dict[str, Any]:
-    """`data` without what pydantic refused, so that the rest can be looked at; what is missing is filled in."""
-    mended: dict[str, Any] = copy.deepcopy(dict(data))
+    """`data` without the values that pydantic refused, so that the rest can be checked; missing settings are filled
+    in."""
+    remaining: dict[str, Any] = copy.deepcopy(dict(data))
     for item in errors:
-        field = written(item["loc"], mended)
+        field = written(item["loc"], remaining)
         if item["type"] == "missing":
-            _put(mended, field.split("."), PLACEHOLDER)
+            _put(remaining, field.split("."), PLACEHOLDER)
         else:
-            _drop(mended, field.split("."))
-    return mended
+            _drop(remaining, field.split("."))
+    return remaining
 
 
 def _put(settings: Any, path: list[str], value: str) -> None:

@@ -22,9 +22,9 @@ class TLS(Settings):
     certificate_authority: Path | None = None
     """Verifies the peer. None = the system's authorities."""
     certificate: Path | None = None
-    """Own certificate: needed by servers, and by clients where the peer asks for one."""
+    """Own certificate: needed by servers, and by clients if the peer requires one."""
     private_key: Path | None = None
-    """Of the own certificate."""
+    """Private key of the own certificate."""
 
 
 class Redis(Settings):
@@ -38,7 +38,7 @@ class Redis(Settings):
     socket: Path | None = None
     """Unix socket of a server on this machine, used instead of host and port. None = TCP."""
     username: str | None = None
-    """Of Redis ACLs. None = the default user."""
+    """User name of Redis ACLs. None = the default user."""
     password: Secret | None = None
     """None = no authentication; for an embedded server a random password of each start, in run.json of the run folder.
     The environment variable ROLLCAST_REDIS_PASSWORD, where set, wins."""
@@ -48,7 +48,7 @@ class Redis(Settings):
     """Deadline of one command; a server away longer is waited for with back-off and reported."""
     scope: Annotated[str, Field(pattern=REDIS_SCOPE)] = ""
     """Put before the run's name in every key, so that runs of one name may share a server without sharing a queue. The chart
-    sets NAMESPACE/RELEASE where Redis is not its own. Empty = the run's name alone: a Redis that nobody else uses."""
+    sets NAMESPACE/RELEASE if Redis is not its own. Empty = the run's name alone, for a Redis that no one else uses."""
     max_bytes: Annotated[int, Field(ge=1 << 20)] = 4 << 30
     """Bytes of rollouts not yet trained on above which no new task is dispatched (back-pressure)."""
 
@@ -69,7 +69,7 @@ class Rpc(Settings):
     host: str = "127.0.0.1"
     """Name or address of trainer rank 0."""
     port: Port = 7431
-    """gRPC port. In local mode 0 = a free one, also where it is left out."""
+    """gRPC port. In local mode 0 = a free one, also if it is left out."""
     bind: str = "127.0.0.1"
     """Address the trainer listens on; 0.0.0.0 in a pod."""
     token: Secret | None = None
@@ -92,11 +92,12 @@ class Grader(Settings):
     """Shared secret that a generator presents. None = any peer is accepted; for a grader that local mode starts a random
     token of each start. ROLLCAST_GRADER_TOKEN, where set, wins."""
     http_port: Port = 0
-    """Of /healthz, /readyz and /metrics. 0 = a free one, written to the run folder."""
+    """Port of /healthz, /readyz and /metrics. 0 = a free one, written to the run folder."""
     sandbox: Literal["strict", "gvisor"] = "strict"
     """What the grader's own machine must have, as in tasks.grading.sandbox."""
     processes: Annotated[int, Field(ge=1, le=256)] = 4
-    """Gradings at once of one grader. Each takes up to one core while it runs, so a number above the cores that the
+    """Gradings that one grader runs concurrently. Each takes up to one core while it runs, so a number above the
+    cores that the
     grader may use is reduced to them."""
     queue: Annotated[int, Field(ge=0, le=256)] = 16
     """Gradings that wait in one grader for their turn. One more is sent away, and its generator tries again later."""
@@ -111,10 +112,10 @@ class Http(Settings):
     bind: str = "127.0.0.1"
     """Address that trainer and generators listen on; 0.0.0.0 in a pod. The forecaster has its own."""
     token: Secret | None = None
-    """Shared secret for all but the probes /healthz, /startz and /readyz: a bearer token, in a browser the password. None = anybody may
-    read. ROLLCAST_HTTP_TOKEN, where set, wins."""
+    """Shared secret for every path except the probes /healthz, /startz and /readyz: a bearer token, in a browser the
+    password. None = no secret is needed. ROLLCAST_HTTP_TOKEN, where set, wins."""
     tls: TLS | None = None
-    """None = plain TCP. The certificate names the address bound, or 127.0.0.1 where that is every address; callers are
+    """None = plain TCP. The certificate names the address bound, or 127.0.0.1 if every address is bound; callers are
     known by the token alone, because probes and browsers hold no certificate."""
 
 
@@ -127,14 +128,11 @@ class Weights(Settings):
     """Deadline of one bucket's broadcast: what a frozen receiver costs at most."""
     acknowledge_timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
     """Deadline from the last bucket to the acknowledgement that the version was applied."""
-    encoding: Literal["full", "changed"] = "full"
-    """What travels. full = every weight of every version. changed = exactly the weights that differ from the version before,
-    to generators that hold that one; the others get everything. Saves most of the bytes at small learning rates, and
-    costs the trainer a comparison in host memory. full until it was measured over a network."""
     stage: Literal["auto", "device", "host"] = "auto"
-    """Where a generator keeps a version that it has received and not yet applied. device = whole, on every worker's GPU:
+    """The memory in which a generator keeps a version that it has received and not yet applied. device = whole, on
+    every worker's GPU:
     the shortest pause. host = once, in host memory that the workers share: each copies its slice when the version is
-    applied. auto = on the device where that leaves a gigabyte of it free, else on the host."""
+    applied. auto = on the device if that leaves a gigabyte of it free, else on the host."""
     heartbeat_seconds: Annotated[float, Field(gt=0)] = 1.0
     """Interval of a generator's heartbeats."""
     heartbeat_timeout_seconds: Annotated[float, Field(gt=0)] = 8.0
@@ -151,9 +149,11 @@ class Generator(Settings):
     """The vLLM service."""
 
     slots: Annotated[int, Field(ge=1)] | None = None
-    """Rollouts one generator runs at once; also vLLM's max_num_seqs, so that nothing waits inside the engine. None = as many
-    of model.max_length as its KV cache holds, asked of the engine once it stands; at least the rollouts of one prompt, at
-    most 256. Then nothing is preempted. More are quicker where few rollouts are that long."""
+    """Rollouts that one generator runs concurrently; also vLLM's max_num_seqs, so that nothing waits inside the
+    engine. None = as many
+    of model.max_length as its KV cache holds, asked of the engine once it has started; at least the rollouts of one
+    prompt, at
+    most 256. Then nothing is preempted. More are faster if few rollouts are that long."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of GPU memory for weights and KV cache. Not used on CPU."""
     cpu_kv_cache_gib: Annotated[int, Field(ge=1)] = 1
@@ -165,7 +165,7 @@ class Generator(Settings):
     drain_seconds: Annotated[float, Field(ge=0)] = 30.0
     """Time after SIGTERM in which running groups may finish before they are handed back unfinished."""
     http_port: Port = 0
-    """Of /healthz, /readyz and /metrics. 0 = a free one, written to the run folder."""
+    """Port of /healthz, /readyz and /metrics. 0 = a free one, written to the run folder."""
     cpu: int | None = None
     """CPU core of generator 0 in local mode (generator i takes the i-th after it). None = the operating system's choice."""
     engine: EngineArguments = EngineArguments()
@@ -183,7 +183,7 @@ class Trainer(Settings):
     tokens_per_micro_batch: Annotated[int, Field(ge=1)] = 16_384
     """Padded tokens of one forward and backward pass on one rank: the memory knob."""
     logits_chunk_tokens: Annotated[int, Field(ge=1)] = 1_024
-    """Tokens whose logits exist at once: bounds the [tokens, vocabulary] tensor."""
+    """Tokens whose logits exist at a time: bounds the [tokens, vocabulary] tensor."""
     activation_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, far less memory."""
     checkpoint_every_steps: Annotated[int, Field(ge=1)] = 50
@@ -198,7 +198,7 @@ class Trainer(Settings):
     collective_timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
     """Deadline of a training collective."""
     http_port: Port = 0
-    """Of /healthz, /readyz and /metrics of rank 0. 0 = a free one, written to the run folder."""
+    """Port of /healthz, /readyz and /metrics of rank 0. 0 = a free one, written to the run folder."""
     drop_after_budgets: Annotated[float, Field(gt=0)] = 3.0
     """A group is redone when it took this many times (token budget / slowest measured decode rate), and longer than all
     slots of a generator may wait for verdicts of the sandbox."""
@@ -221,13 +221,13 @@ class CurveTerms(Settings):
     """What the advice on a run of another framework goes by."""
 
     budget: Annotated[float, Field(gt=0, le=MOST_COMPUTE)] | None = None
-    """Compute at which the run will end, what was spent included, in the unit of its curve. None = nobody knows: the advice
-    takes twice what was spent, and says so."""
+    """Compute at which the run will end, including the compute spent so far, in the unit of its curve. None =
+    unknown: the advice assumes twice the compute spent so far, and says so."""
     worth: Annotated[float, Field(ge=0, le=1)] | None = None
     """Gain in pass rate that the rest of the budget would be paid for. None = 0.02, less in proportion where less is left than
     was spent."""
     price: Annotated[float, Field(ge=0, le=1e9)] | None = None
-    """Of one unit of the curve's compute, in any currency. None = no money is told."""
+    """Price of one unit of the curve's compute, in any currency. None = no cost is reported."""
 
 
 class CurveQueries(CurveTerms):
@@ -240,11 +240,12 @@ class CurveQueries(CurveTerms):
     compute: str
     """Device-hours since the start when that was measured."""
     standard_error: str | None = None
-    """Of the pass rate. None = unknown."""
+    """Standard error of the pass rate. None = unknown."""
     truncation_ratio: str | None = None
     """Share of the rollouts that the token budget cut off; the verdict heeds it. None = unknown."""
     step: str | None = None
-    """Optimizer step of the evaluation, by which it is told from the next one. None = by a change of the pass rate."""
+    """Optimizer step of the evaluation, which distinguishes it from the next one. None = by a change of the pass
+    rate."""
     look_back_hours: Annotated[float, Field(gt=0, le=8_760)] = 720.0
     """How far back the run began, at most."""
 
@@ -253,7 +254,7 @@ class PrometheusSource(Settings):
     kind: Literal["prometheus"] = "prometheus"
     """Read a Prometheus server's query API."""
     url: str
-    """Of the server, as http://host:9090."""
+    """Address of the server, as http://host:9090."""
     every_seconds: Annotated[float, Field(gt=0)] = 5.0
     """Interval of reading. A third of the usual scrape interval, so that a forecast is refreshed within one; most looks find
     nothing new and fit nothing."""
@@ -267,32 +268,36 @@ class PrometheusSource(Settings):
 
 
 class CurveFile(CurveTerms):
-    """A run of any framework as a CSV or JSONL file that grows; each row with a pass rate is an evaluation."""
+    """A run of any framework as a log that grows: a file or folder of a format that `rollcast fit` reads."""
 
     run: Annotated[str, Field(pattern=CURVE_NAME)]
     """Name under which the forecast is served."""
     path: Path
-    """CSV with a header (commas, semicolons or tabs), or one JSON object a line. Rows are appended; what was read once is
-    not read again. Columns are found in upper and lower case alike."""
+    """File or folder: CSV, JSON, JSONL, W&B, TensorBoard, MLflow, TRL, or a console log; at most 64 MiB. One that has
+    changed is read again from its beginning. A last line that is not ended yet waits for its end. Columns are found in
+    upper and lower case alike."""
     compute: str | None = None
-    """Column of the compute since the start; its name tells the unit. None = the first of compute_device_hours, compute,
-    device_hours, gpu_hours, gpu_hours_excl_eval that is there."""
+    """Column of the compute since the start; its name contains the unit. None = recognised by its name, as `rollcast
+    fit` does:
+    device-hours, else steps, else tokens, samples or times."""
     pass_rate: str | None = None
-    """Column of the mean reward or accuracy on held-out prompts, in [0, 1]. None = pass_rate, accuracy, score, eval_acc,
-    eval_accuracy, eval_reward; in a CSV also reward, mean_reward."""
+    """Column of the mean reward or accuracy on held-out prompts, in [0, 1]. None = recognised by its name, as `rollcast fit`
+    does; if several could be meant, the page asks for this setting."""
     scale: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     """Times the pass rate and its standard error. 0.01 = the file holds per cent."""
     standard_error: str | None = None
-    """Of the pass rate. None = standard_error, stderr; where neither is there it is unknown."""
+    """Column of the standard error of the pass rate. None = standard_error, stderr; unknown if the file has neither."""
     truncation_ratio: str | None = None
-    """Share of the rollouts that the token budget cut off; the verdict heeds it. None = truncation_ratio, truncated."""
+    """Share of the rollouts that the token budget cut off; the verdict heeds it. None = truncation_ratio, truncation_rate,
+    truncated."""
     step: str | None = None
-    """Optimizer step, by which an evaluation is told from the others. None = step, global_step, training_step, or else
-    the number of the line."""
+    """Optimizer step, which distinguishes evaluations. None = global_step, training_step, step, iteration and the
+    like, or else
+    the number of the row."""
     time: str | None = None
-    """Unix seconds of the evaluation. None = when its row was first seen."""
+    """Unix seconds of the evaluation. None = when its row was first read."""
     where: tuple[Annotated[str, Field(pattern=CONDITION)], ...] = ()
-    """COLUMN=VALUE that rows must meet, where the file holds several runs or measures."""
+    """COLUMN=VALUE that rows must meet, for a file with several runs or measures."""
 
 
 class FileSource(Settings):
@@ -301,19 +306,18 @@ class FileSource(Settings):
     curves: Annotated[tuple[CurveFile, ...], Field(min_length=1, max_length=200)]
     """One file for each run."""
     every_seconds: Annotated[float, Field(gt=0)] = 2.0
-    """Interval of reading; only what was appended is read."""
+    """Interval between two looks at each file; one that has not changed is not read. A long file that changes all the time is
+    read less often: 5 MiB a second on average."""
 
 
 class Forecaster(Settings):
     source: Annotated[DirectScrape | PrometheusSource | FileSource, Field(discriminator="kind")] = DirectScrape()
     """Where evaluations are read from."""
     bind: str = "127.0.0.1"
-    """Address of the page and the API; token and TLS are those of http (page, HTTP API) and rpc (gRPC API)."""
+    """Address of the page and the API; token and TLS are those of http."""
     http_port: Port = 8400
-    """Of the live page, the HTTP API and /metrics. 0 = a free one. Left out, `rollcast up` takes a free one where 8400 is
-    taken."""
-    grpc_port: Port = 0
-    """Of the gRPC API. 0 = a free one."""
+    """Port of the live page, the HTTP API and /metrics. 0 = a free one. Left out, `rollcast up` takes a free one if
+    8400 is taken."""
     push_token: Secret | None = None
     """Shared secret of trainers that push the evaluations of their runs to /api/push. None = http.token; where neither is
     set nothing may be pushed. ROLLCAST_PUSH_TOKEN, where set, wins."""
@@ -331,8 +335,8 @@ class Local(Settings):
     restart_limit: Annotated[int, Field(ge=0)] = 5
     """Restarts of one process within ten minutes before the run is given up."""
     prometheus_port: Port = 9090
-    """Of the Prometheus that `rollcast up --monitor` starts, on 127.0.0.1. 0 = a free one. Left out, a free one where 9090 is
-    taken: another run's Prometheus may have it."""
+    """Port of the Prometheus that `rollcast up --monitor` starts, on 127.0.0.1. 0 = a free one. Left out, a free one
+    if 9090 is taken: another run's Prometheus may have it."""
 
 
 class Budget(Settings):

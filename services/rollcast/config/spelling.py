@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-ALIKE = 0.75
+MIN_NAME_SIMILARITY = 0.75
 """Share of equal letters from which on a name is taken for another, misspelt."""
 ALIKE_THOUGH_KNOWN = 0.85
-"""The same for a name that other systems have: `beta` among the optimizer's settings is `betas`."""
+"""This share for a name that other systems have: `beta` among the optimizer's settings is `betas`."""
 MOST_OFFERED = 3
 
 
@@ -31,14 +31,14 @@ def did_you_mean(field: str, groups: Sequence[type[BaseModel]], schema: type[Bas
     beside = list(dict.fromkeys(name for group in groups for name in group.model_fields))
     offered = _beside(field, beside) or _elsewhere(field, settings_of(schema))
     if not offered:
-        return "remove it or mend its spelling", ()
+        return "remove it or correct its spelling", ()
     if _without_numbers(field) in offered:
         return "another kind has it; remove it or change kind", (field,)
     return f"did you mean {' or '.join(offered)}?", tuple(offered)
 
 
 def groups_at(location: Sequence[int | str], schema: type[BaseModel]) -> list[type[BaseModel]]:
-    """The groups of settings that may stand at pydantic's `location`; one alone where it says of which `kind`."""
+    """The groups of settings that are possible at pydantic's `location`; a single one if it contains the `kind`."""
     groups = [schema]
     for part in location:
         if isinstance(part, int):
@@ -59,7 +59,7 @@ def _beside(field: str, names: list[str]) -> list[str]:
     """Those of `names` that `field`, which stands among them, may have meant: misspelt, or a part of the name alone."""
     parent, _, name = field.rpartition(".")
     words = set(name.split("_"))
-    near = difflib.get_close_matches(name, names, MOST_OFFERED, ALIKE)
+    near = difflib.get_close_matches(name, names, MOST_OFFERED, MIN_NAME_SIMILARITY)
     near = near or [found for found in names if words <= set(found.split("_")) or found.startswith(name)]
     return [f"{parent}.{found}".lstrip(".") for found in near[:MOST_OFFERED]]
 
@@ -69,7 +69,7 @@ def _elsewhere(field: str, settings: tuple[str, ...]) -> list[str]:
     elsewhere = [path for path in settings if path.rpartition(".")[2] == name]
     if not elsewhere:
         names = dict.fromkeys(path.rpartition(".")[2] for path in settings)
-        near = difflib.get_close_matches(name, names, MOST_OFFERED, ALIKE)
+        near = difflib.get_close_matches(name, names, MOST_OFFERED, MIN_NAME_SIMILARITY)
         elsewhere = [path for found in near for path in settings if path.rpartition(".")[2] == found]
     elsewhere = [path for path in elsewhere if not any(path.startswith(f"{other}.") for other in elsewhere)]
     elsewhere.sort(key=lambda path: (path.split(".")[0] != field.split(".")[0], path.count(".")))

@@ -13,7 +13,7 @@ from rollcast.config.datasets import ArithmeticDataset, Dataset, Mixture, Part
 from rollcast.config.verifiers import VerifierSettings
 
 MAX_REFERENCE_CHARACTERS = 16 << 20
-"""Of JSON text, on wire 1 and in a data set: the tests of one programming task may well be some megabytes."""
+"""Largest JSON text on wire 1 and in a data set: the tests of one programming task may well be some megabytes."""
 LEAST_GRADING_SECONDS = 10.0
 MOST_GRADING_SECONDS = 50.0
 """Its backstop is less than a generator's patience with a grader of its own (`grader.patience_seconds`)."""
@@ -23,12 +23,13 @@ class PromptFormat(Settings):
     """The text that the model reads around a prompt."""
 
     layout: Literal["auto", "bare", "think"] = "auto"
-    """`auto`: the tokenizer's chat template, the bare text where it has none. `bare`: the bare text always. `think`: a
+    """`auto`: the tokenizer's chat template, the bare text if it has no template. `bare`: the bare text always.
+    `think`: a
     template of ours for models without one, which asks for `<think>...</think>` and then the answer."""
     system: str | None = None
     """System message. None = none; with layout `think` its own, which asks for the think block."""
     enable_thinking: bool | None = None
-    """Handed to the chat template, where one knows it (Qwen3's does). None = the template's own default."""
+    """Passed to a chat template that knows it (Qwen3's does). None = the template's own default."""
     open_thinking: bool = False
     """Let the prompt end in `<think>`, so that every completion starts inside the think block."""
 
@@ -44,7 +45,7 @@ class Evaluation(Settings):
     every_steps: Annotated[int, Field(ge=1)] = 100
     """Optimizer steps between two evaluations; one is also made before the first step and after the last."""
     deadline_seconds: Annotated[float, Field(gt=0)] = 3_600.0
-    """An evaluation that has not come back by then is closed with what it has and counted."""
+    """An evaluation that has not come back by then is closed with the rollouts that are back, and counted."""
     seed: int = 0
     """Draws the prompts that are held out, and those of a downstream set that is cut. Apart from the run's seed, so that
     runs which differ in that one alone are measured on the same prompts, as in the paper."""
@@ -53,14 +54,14 @@ class Evaluation(Settings):
 
 
 class Downstream(Settings):
-    """avg@`rollouts_per_prompt` on another data set: exported beside the curve, never part of it."""
+    """avg@`rollouts_per_prompt` on another data set: exported next to the curve, never part of it."""
 
     dataset: Dataset
     """The set. Training prompts with the same text leave training."""
     rollouts_per_prompt: Annotated[int, Field(ge=1)] = 16
     """k of avg@k. NOT FOUND in the paper; 16 as in its validation."""
     num_prompts: Annotated[int, Field(ge=1)] | None = None
-    """Use so many of its prompts, chosen by `evaluation.seed`. None = all."""
+    """Use this many of its prompts, chosen by `evaluation.seed`. None = all."""
     every_steps: Annotated[int, Field(ge=1)] | None = None
     """Optimizer steps between two; one is also made before the first step and after the last. None = at every checkpoint
     (`trainer.checkpoint_every_steps`)."""
@@ -70,11 +71,12 @@ class Grading(Settings):
     """How completions are graded. Verifiers that run code of others work in processes of their own (docs/sandbox.md)."""
 
     sandbox: Literal["strict", "gvisor", "unsafe", "remote"] = "strict"
-    """`strict`: programs that the model wrote are run only where the kernel can contain them (seccomp, Landlock).
-    `gvisor`: only where the kernel is gVisor's, whose Landlock is not asked for. `remote`: by the service that `grader`
-    names. `unsafe`: with what the kernel has, be it nothing; only where another wall stands around the pod."""
+    """`strict`: programs that the model wrote are run only if the kernel can contain them (seccomp, Landlock).
+    `gvisor`: only if the kernel is gVisor's, whose Landlock is not asked for. `remote`: by the service that `grader`
+    names. `unsafe`: with whatever the kernel offers, even nothing; only if another barrier surrounds the pod."""
     processes: Annotated[int, Field(ge=1, le=256)] = 4
-    """Gradings at once of one generator. Each takes up to one core while it runs, so a number above the cores that the
+    """Gradings that one generator runs concurrently. Each takes up to one core while it runs, so a number above the
+    cores that the
     generator may use is reduced to them, and the gradings of one machine together are never more than its cores."""
     deadline_seconds: Annotated[float, Field(gt=0, le=3_600)] | None = None
     """Processor time of one grading. A program that is at work when it is used up has failed, an answer that takes `math`
@@ -86,11 +88,11 @@ class Grading(Settings):
     """Processor time of one test of a program: a call, or a run with one input; beyond it the program has failed. Three
     times as much wall time is the backstop, as above. 6 as LiveCodeBench, which counts wall time."""
     memory_mib: Annotated[int, Field(ge=64)] = 1_024
-    """Address space that each process of a grading may take beyond what it starts with."""
+    """Address space that each process of a grading may take in addition to its initial size."""
 
     def seconds_for(self, num_tests: float) -> float:
-        """Deadline of a grading that runs so many tests of a program: 0 where it runs none, infinity where nobody can
-        count them beforehand."""
+        """Deadline of a grading that runs this many tests of a program: 0 if it runs no tests, infinity if they
+        cannot be counted beforehand."""
         if self.deadline_seconds is not None:
             return self.deadline_seconds
         return max(LEAST_GRADING_SECONDS, min(num_tests * self.seconds_per_test, MOST_GRADING_SECONDS))
@@ -108,7 +110,7 @@ class Grading(Settings):
 
 class Tasks(Settings):
     dataset: Annotated[Dataset | Mixture, Field(discriminator="kind")] = ArithmeticDataset()
-    """What is trained on; the evaluation's prompts are held out from it."""
+    """The training prompts; the evaluation's prompts are held out from it."""
     evaluation: Evaluation = Evaluation()
     """How the curve is measured."""
     downstream: Annotated[tuple[Downstream, ...], Field(max_length=64)] = ()
@@ -122,7 +124,7 @@ class Tasks(Settings):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What is trained on: the parts of the mixture, or the one data set."""
+        """The data trained on: the parts of the mixture, or the one data set."""
         return self.dataset.parts if isinstance(self.dataset, Mixture) else (Part(dataset=self.dataset),)
 
     def held_out_prompts(self, part: Part) -> int:

@@ -11,7 +11,7 @@ from yaml.composer import ComposerError
 from rollcast.config.errors import UserError
 
 MAX_VALUES = 100_000
-"""Of a file, its aliases written out: a few lines of aliases can spell more than memory holds."""
+"""Values of a file with its aliases written out: a few lines of aliases can spell more than memory holds."""
 MAX_NUMBER_CHARS = 1_000
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
@@ -56,7 +56,7 @@ _RunFileLoader.add_constructor("tag:yaml.org,2002:float", _RunFileLoader.constru
 
 
 def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
-    """Values that the node holds, where each alias stands for a copy of what it names."""
+    """Values that the node holds, with each alias counted as a copy of its anchor."""
     if isinstance(node, yaml.ScalarNode):
         return 1
     if id(node) not in known:
@@ -67,14 +67,15 @@ def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 def load_yaml(text: str, source: str) -> Any:
-    """What `text` holds. Raises UserError where it is not YAML, naming line and column but no value: it may be a
+    """The value of `text`. Raises UserError if it is not YAML, naming line and column but no value: it may be a
     secret."""
     try:
         return yaml.load(text, _RunFileLoader)  # noqa: S506  # a safe loader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise UserError(f"{source}: not valid YAML ({where}{error.problem or error.context}); mend that line") from None
+        problem = error.problem or error.context
+        raise UserError(f"{source}: not valid YAML ({where}{problem}); correct that line") from None
     except RecursionError:
         raise UserError(f"{source}: nested too deeply; settings need five levels") from None
     except Exception as error:  # PyYAML's constructors raise whatever an explicit tag makes them stumble on

@@ -1,4 +1,4 @@
-"""Certificates are tried before a connection uses them: gRPC and Redis only say that no connection came about."""
+"""Checks certificates before a connection uses them: gRPC and Redis only report that they could not connect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rollcast.config.services import TLS, Http, Redis, Rpc
 
 
 def check_certificates(redis: Redis, rpc: Rpc, http: Http) -> None:
-    """Whether every PEM file of the run can be used. Raises UserError for the first that cannot."""
+    """Raises UserError for the first PEM file of the run that cannot be used."""
     if redis.tls is not None:
         check_client(redis.tls, "redis.tls")
     if rpc.tls is not None:
@@ -19,14 +19,14 @@ def check_certificates(redis: Redis, rpc: Rpc, http: Http) -> None:
 
 
 def check_server(tls: TLS, setting: str) -> None:
-    """Raises UserError naming `setting` where a server lacks certificate or key, or a file cannot be used."""
+    """Raises UserError that names `setting` if a server lacks certificate or key, or a file cannot be used."""
     if tls.certificate is None or tls.private_key is None:
         raise UserError(f"{setting}: a server needs {setting}.certificate and {setting}.private_key; give both paths")
     check_client(tls, setting)
 
 
 def check_client(tls: TLS, setting: str) -> None:
-    """Raises UserError naming `setting` where a file cannot be used, or a certificate stands without its key."""
+    """Raises UserError that names `setting` if a file cannot be used, or a certificate lacks its key."""
     verifying_context(tls, setting)
     if (tls.certificate is None) != (tls.private_key is None):
         raise UserError(
@@ -35,9 +35,9 @@ def check_client(tls: TLS, setting: str) -> None:
     if tls.certificate is None:
         return
     try:
-        # Without a password OpenSSL would ask for one at the terminal, and wait.
+        # Without the argument OpenSSL would wait for a password at the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(tls.certificate, tls.private_key, password="")
-    except OSError as error:  # an SSLError, too, is one
+    except OSError as error:  # SSLError is a subclass
         raise UserError(
             f"{setting}.certificate = {tls.certificate}, {setting}.private_key = {tls.private_key}: cannot be used "
             f"({error.strerror or error}); give readable PEM files that belong together, the key without a password"
@@ -45,7 +45,7 @@ def check_client(tls: TLS, setting: str) -> None:
 
 
 def verifying_context(tls: TLS | None, setting: str) -> ssl.SSLContext:
-    """Verifies servers by the authority of `tls`, or by the system's. Raises UserError where it cannot be read."""
+    """Verifies servers by the authority of `tls`, or by the system's. Raises UserError if it cannot be read."""
     authority = tls.certificate_authority if tls else None
     try:
         return ssl.create_default_context(cafile=authority)

@@ -20,18 +20,18 @@ from rollcast.connections.silent_calls import MAX_SILENT_CALLS, SilentCalls
 MAX_MESSAGE_BYTES = 64 << 20
 """A manifest of a large mixture-of-experts model names some 100,000 tensors: a few MiB."""
 MAX_GRADING_BYTES = 24 << 20
-"""A completion of at most 2**20 characters of four bytes, a reference of at most 16 MiB, and some."""
+"""A completion of at most 2**20 characters of four bytes, a reference of at most 16 MiB, and a margin of 4 MiB."""
 
 FROZEN_SECONDS = 20.0
-"""A peer whose machine answers, but which does not itself, is given up after that and up to ten seconds more. One that
-only computes answers all the time: gRPC's own threads do it."""
+"""A peer that does not answer, although its machine does, is given up after this time and up to ten seconds more. A
+peer that is busy computing answers all the time, on gRPC's own threads."""
 LONGEST_PAUSE_SECONDS = 2.0
-"""Between a client's attempts to connect: a server that listens again is found as soon."""
+"""Longest pause between a client's attempts to connect, so that a restarted server is found soon."""
 ATTEMPT_SECONDS = 3.0
-"""For one attempt; an address that nobody answers at is given up then."""
+"""Deadline of one attempt to connect."""
 
 IDLE_SECONDS = 60.0
-"""A connection without a call is closed after that; a client opens another one for its next call."""
+"""A connection without a call is closed after this time; a client opens a new one for its next call."""
 
 _AUTHORIZATION = "authorization"
 
@@ -60,7 +60,7 @@ def _server_options(max_message_bytes: int) -> list[tuple[str, int]]:
 def _channel_options(max_message_bytes: int) -> list[tuple[str, int]]:
     return [
         *_options(max_message_bytes),
-        # Channels of one process otherwise share connections, and with them a pause that grows to two minutes.
+        # Otherwise channels of one process share connections, and a pause that grows to two minutes.
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", int(1000 * LONGEST_PAUSE_SECONDS)),
@@ -71,7 +71,7 @@ def _channel_options(max_message_bytes: int) -> list[tuple[str, int]]:
 def open_channel_async(settings: Rpc) -> grpc.aio.Channel:
     """A channel to `settings.host:port`; send `call_metadata(settings)` with every call.
 
-    Raises UserError where a file of rpc.tls cannot be used.
+    Raises UserError if a file of rpc.tls cannot be used.
     """
     target = f"{in_url(settings.host)}:{settings.port}"
     options = _channel_options(MAX_MESSAGE_BYTES)
@@ -81,7 +81,7 @@ def open_channel_async(settings: Rpc) -> grpc.aio.Channel:
 
 
 def open_channel(settings: Rpc, *, max_message_bytes: int = MAX_MESSAGE_BYTES) -> grpc.Channel:
-    """The same for threads."""
+    """A channel for threads, see `open_channel_async`."""
     target = f"{in_url(settings.host)}:{settings.port}"
     options = _channel_options(max_message_bytes)
     if settings.tls is None:
@@ -90,7 +90,7 @@ def open_channel(settings: Rpc, *, max_message_bytes: int = MAX_MESSAGE_BYTES) -
 
 
 def call_metadata(settings: Rpc) -> list[tuple[str, str]]:
-    """What a client presents: the token, where one is set."""
+    """The token, if one is set, as metadata of a call."""
     return [(_AUTHORIZATION, f"Bearer {settings.token.get_secret_value()}")] if settings.token else []
 
 
@@ -105,8 +105,8 @@ def start_server(
 ) -> tuple[Any, int]:
     """Start a threaded server; returns it and the port it listens on.
 
-    `secret_place`: where the token is, which the refusal of a caller without it names. None = it names no place.
-    Raises UserError naming `setting` where the port is taken, or the file of rpc.tls that cannot be used.
+    `secret_place`: the token's place, for the refusal of a caller without it. None = the refusal names no place.
+    Raises UserError that names `setting` if the port is taken, or the file of rpc.tls that cannot be used.
     """
     interceptors: list[grpc.ServerInterceptor] = [SilentCalls()]
     if settings.token:
@@ -122,7 +122,7 @@ def start_server(
     try:
         port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
     except RuntimeError as error:
-        listen(settings.bind, settings.port, setting=setting).close()  # where the port is at fault, this says why
+        listen(settings.bind, settings.port, setting=setting).close()  # raises the reason if the port is at fault
         if settings.tls is None:
             raise UserError(
                 f"{setting} = {settings.port}: gRPC cannot listen at {address}; choose another port, or bind by number"

@@ -22,12 +22,12 @@ from rollcast.connections.waiting_connections import WaitingConnections, Watched
 
 START_SECONDS = 20.0
 MAX_CONNECTIONS = 512
-"""Open at once on one server; for one more, the connection that waited longest for its client is closed."""
+"""Open connections of one server; for one more, the connection that has waited longest for its client is closed."""
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def listen(bind: str, port: int, *, setting: str) -> socket.socket:
-    """A listening socket; port 0 takes a free one. Raises UserError naming `setting` where it cannot be had."""
+    """A listening socket; port 0 takes a free one. Raises UserError that names `setting` if that fails."""
     family = socket.AF_INET6 if ":" in bind else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -43,7 +43,7 @@ def listen(bind: str, port: int, *, setting: str) -> socket.socket:
 
 
 class Heartbeat:
-    """For /healthz: alive while `beat` is called at least every `seconds`, as a main loop that does not hang does."""
+    """The answer of /healthz: alive while the main loop calls `beat` at least every `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -60,7 +60,7 @@ class Heartbeat:
 
 
 def always_alive() -> tuple[bool, str]:
-    """For a service whose main loop ends the process when it fails: that it answers is all there is to say."""
+    """The probe of a service whose main loop ends the process when it fails."""
     return True, "ok"
 
 
@@ -71,10 +71,10 @@ def service_routes(
     readers: PageReaders | None = None,
     started: Callable[[], tuple[bool, str]] = always_alive,
 ) -> Any:
-    """The ASGI application of a service that only reports: the probes, each 200 or 503 with the reason, and /metrics.
+    """An ASGI application with the probes, each 200 or 503 with the reason, and /metrics.
 
-    /healthz asks `alive`, /readyz `ready`, /startz `started`, for a service that answers before it has made what it
-    serves with. `readers` is told who was given the metrics: they are told apart by address and user agent.
+    /healthz calls `alive`, /readyz `ready`, and /startz `started`, for a service that answers before it is complete.
+    `readers` records who has read the metrics, by address and user agent.
     """
     from starlette.applications import Starlette
     from starlette.background import BackgroundTask
@@ -113,7 +113,7 @@ class HttpServer:
     ) -> None:
         """`guarded`: paths that the application guards itself.
 
-        Raises UserError where certificate or key cannot be used; the listener is closed then.
+        Raises UserError if certificate or key cannot be used; the listener is closed then.
         """
         import uvicorn
 
@@ -130,7 +130,7 @@ class HttpServer:
             log_level="warning",
             access_log=False,
             lifespan="auto",
-            proxy_headers=False,  # connections are known by their own address, not by what a header says
+            proxy_headers=False,  # connections are identified by their own address, not by a header
             timeout_graceful_shutdown=2,
             ssl_certfile=settings.tls.certificate if settings.tls else None,
             ssl_keyfile=settings.tls.private_key if settings.tls else None,
@@ -164,24 +164,24 @@ class HttpServer:
         closing = asyncio.create_task(self._connections.close_the_silent())
         await self._server.serve(sockets=[self._listener])
         closing.cancel()
-        # A TLS peer that keeps its connection does not answer its closing; the loop must end without it.
+        # A TLS peer may never confirm the end of its connection, for which the loop would wait.
         for connection in list(self._server.server_state.connections):
             connection.transport.abort()
         await asyncio.sleep(0)
 
 
 def local_host(bind: str) -> str:
-    """How this machine reaches what listens on `bind`: loopback where that is every address."""
+    """The address under which this machine reaches a server on `bind`: loopback if that is every address."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)  # noqa: S104  # no bind here
 
 
 def in_url(host: str) -> str:
-    """As it stands before `:port`: an IPv6 address in brackets."""
+    """The host for a URL: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def local_url(settings: Http, port: int) -> str:
-    """Where a client on this machine reaches a service that listens by `settings`."""
+    """The URL under which a client on this machine reaches a service that listens by `settings`."""
     return f"{'https' if settings.tls else 'http'}://{in_url(local_host(settings.bind))}:{port}"
 
 
@@ -192,11 +192,11 @@ def client(
     tls: TLS | None = None,
     name: str = "rollcast",
 ) -> httpx.Client:
-    """A client with a deadline on every part of a request, which presents the token and verifies the server.
+    """A client with a deadline on every part of a request, which sends the token and verifies the server.
 
-    Its user agent, `name` and the process, tells it from others on the machine.
+    Its user agent, `name` and the process id, distinguishes it from others on the machine.
 
-    Raises UserError where the certificate authority cannot be read.
+    Raises UserError if the certificate authority cannot be read.
     """
     headers = {"user-agent": f"{name} ({os.getpid()})"}
     if token:

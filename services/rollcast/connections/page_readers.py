@@ -1,15 +1,15 @@
-"""Who reads a service's /metrics, so that its last state is not gone before they have read it."""
+"""The readers of a service's /metrics, so that the service can wait until they have read its last state."""
 
 from __future__ import annotations
 
 import threading
 
 REGULAR_SECONDS = 120.0
-"""Whoever read the page within so long comes again: Prometheus reads every minute or oftener."""
+"""A reader within this time is expected again: Prometheus reads at least every minute."""
 ONE_LOOK = "rollcast, one look"
-"""In the user agent of whoever does not come again: it is not waited for."""
+"""Part of the user agent of a client that reads once, and is not waited for."""
 MAX_READERS = 256
-"""Remembered; more only take the place of those that came longest ago."""
+"""Remembered readers; for one more, the one that read longest ago is forgotten."""
 
 
 class PageReaders:

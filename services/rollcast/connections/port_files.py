@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-MAX_CHARACTERS = 20
-"""Of a file that is read: more is no port."""
+MAX_PORT_CHARACTERS = 20
+"""Characters read of a file; a port has at most five."""
 
 
 def ports_of(folder: Path) -> Path:
-    """Where the services of the run folder tell their ports."""
+    """The folder in which the services of a run write their ports."""
     return folder / "ports"
 
 
 def port_file(folder: Path, service: str) -> Path:
-    """The file in which one service tells its port."""
+    """The file in which one service writes its port."""
     return ports_of(folder) / service
 
 
@@ -28,6 +28,6 @@ def publish_port(folder: Path, service: str, port: int) -> None:
 
 
 def read_port(file: Path) -> int:
-    """Raises OSError where there is no such file (yet), ValueError where it holds no number."""
+    """Raises OSError if there is no such file (yet), ValueError if it does not contain a number."""
     with file.open() as text:
-        return int(text.read(MAX_CHARACTERS))
+        return int(text.read(MAX_PORT_CHARACTERS))

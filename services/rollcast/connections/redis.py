@@ -16,19 +16,19 @@ from rollcast.config.services import Redis as RedisSettings
 from rollcast.connections.certificates import check_client
 
 RedisAway = (RedisConnectionError, RedisTimeoutError, OSError)
-"""What a command raises while the server is away or loading."""
+"""Errors of a command while the server is unreachable or loading."""
 
 
 def connect(settings: RedisSettings) -> redis.Redis:
     """A thread-safe client that returns bytes. Connects at the first command.
 
-    Raises UserError where a file of redis.tls cannot be used.
+    Raises UserError if a file of redis.tls cannot be used.
     """
     return redis.Redis(**_arguments(settings), retry=Retry(ExponentialWithJitterBackoff(cap=0.5), 1))
 
 
 def connect_async(settings: RedisSettings) -> redis.asyncio.Redis:
-    """The same for asyncio."""
+    """A client for asyncio, see `connect`."""
     return redis.asyncio.Redis(
         **_arguments(settings), retry=redis.asyncio.retry.Retry(ExponentialWithJitterBackoff(cap=0.5), 1)
     )

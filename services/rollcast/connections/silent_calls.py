@@ -1,7 +1,7 @@
 """Calls of a gRPC server whose client sends no request: cancelled after a deadline, or earlier to make room for others.
 
-Every call takes a thread from the moment it is opened. A client may open many and send nothing; then the calls of
-others would wait for a thread until those are given up.
+Every call takes a thread from the moment it is opened. A client may open many and send nothing; then calls of other
+clients would wait for a thread until the silent ones are cancelled.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 import grpc
 
 MAX_SILENT_CALLS = 128
-"""Calls without a request at one time; for one more, the oldest is cancelled."""
+"""Concurrent calls without a request; for one more, the oldest is cancelled."""
 REQUEST_SECONDS = 15.0
 """How long a call may be without its first request."""
 LOOK_SECONDS = 1.0
-"""Interval between two looks for calls that were silent for too long, while there are any."""
+"""Interval of looking for calls that were silent too long, while there are any."""
 
 
 class SilentCalls(grpc.ServerInterceptor):
@@ -51,7 +51,7 @@ class SilentCalls(grpc.ServerInterceptor):
         )
 
     def _watched(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-        """The same requests; the call is silent until the first of them."""
+        """The requests, unchanged; the call counts as silent until the first of them."""
         self._begin(context)
 
         def watched() -> Iterator[Any]:

@@ -42,7 +42,7 @@ class TokenGate:
 
 
 def presents(scope: Scope, token: bytes) -> bool:
-    """Whether a request carries the token, told in a time that does not depend on how much of it is right."""
+    """Whether a request carries the token, compared in constant time."""
     presented = [_secret(value) for name, value in scope["headers"] if name == b"authorization"]
     return len(presented) == 1 and hmac.compare_digest(presented[0], token)
 

@@ -4,8 +4,8 @@
                     |
                     +-- longer than REQUEST_SECONDS, or longer than all others when the places are taken --> closed
 
-A client that sends no request, sends one byte after another, or does not read its answer takes a place, but it keeps no
-other client from being served.
+A client that sends no request, sends it byte by byte, or does not read its answer takes a place, but does not delay
+other clients.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ REQUEST_SECONDS = 20.0
 """How long a connection may wait for its client: for the head of a request, for its body, or until a part of the answer
 is read."""
 LOOK_SECONDS = 1.0
-"""Interval between two looks for connections that waited for too long."""
-MAX_ACCEPTED_AT_A_STRETCH = 64
-"""Connections accepted before the event loop goes on, so that it can close those that were given up."""
+"""Interval of looking for connections that waited too long."""
+MAX_CONSECUTIVE_ACCEPTS = 64
+"""Connections accepted before the event loop gets its turn, in which it closes those that were given up."""
 
 NO_LINGERING = struct.pack("ii", 1, 0)
-"""Value of SO_LINGER: closed at once, without waiting until the client has read the rest."""
+"""Value of SO_LINGER: closed immediately, without waiting until the client has read the rest."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class WaitingConnections:
         self._open: dict[tuple[str, int], _Connection] = {}
 
     def accepted(self, connection: socket.socket, address: Any) -> None:
-        """Give a new connection a place; if there is none, the longest waiting connection is closed."""
+        """Give a new connection a place; if all are taken, the connection that has waited longest is closed."""
         self._forget_closed()
         waiting = [key for key, one in self._open.items() if one.waiting_since is not None]
         self._open[address[:2]] = _Connection(connection, time.monotonic())
@@ -88,7 +88,7 @@ class WaitingConnections:
 
         connection.waiting_since = None
         try:
-            with suppress(ClientDisconnect):  # there is nobody to answer
+            with suppress(ClientDisconnect):  # the client has gone
                 await self._application(scope, receive_in_time, send_in_time)
         finally:
             connection.waiting_since = time.monotonic()
@@ -102,7 +102,7 @@ class WaitingConnections:
             del self._open[key]
 
     def _close(self, key: tuple[str, int]) -> None:
-        """The event loop sees the end of the stream, and closes the socket; what was not sent is thrown away."""
+        """The event loop sees the end of the stream and closes the socket; unsent bytes are discarded."""
         connection = self._open.pop(key).socket
         with suppress(OSError):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGERING)
@@ -116,16 +116,16 @@ class WatchedListener(socket.socket):
         """Takes the place of `listener`, which is closed."""
         super().__init__(fileno=listener.detach())
         self._connections = connections
-        self._at_a_stretch = 0
+        self._consecutive_accepts = 0
 
     def accept(self) -> tuple[socket.socket, Any]:
         try:
-            if self._at_a_stretch == MAX_ACCEPTED_AT_A_STRETCH:
+            if self._consecutive_accepts == MAX_CONSECUTIVE_ACCEPTS:
                 raise BlockingIOError
             connection, address = super().accept()
         except BlockingIOError:
-            self._at_a_stretch = 0
+            self._consecutive_accepts = 0
             raise
-        self._at_a_stretch += 1
+        self._consecutive_accepts += 1
         self._connections.accepted(connection, address)
         return connection, address

@@ -1,12 +1,12 @@
-"""Against what the curve is fitted, and how that maps to device-hours.
+"""The axis that the law is fitted on, and its map to device-hours.
 
-While the fleet stays as it is the law is fitted on device-hours without those of start-ups: engines that start are paid
-for, but nothing is learned from them. This goes for the first start and for every one after a restart.
+While the fleet does not change, the law is fitted on device-hours without those of start-ups: engines that start are
+paid for, but nothing is learned from them. This holds for the first start and for every one after a restart.
 
-When the number of devices changes, so do the device-hours of a step, for no learning reason. The law is then fitted on
-trained tokens, scaled to device-hours at the newest evaluation; its answers are mapped back by the rates that were
-measured. The trainer tells the number of devices with each evaluation, so the choice changes at most once in a
-surviving history: what changed stays in it.
+When the number of devices changes, so do the device-hours of a step, although nothing changes in what is learned. The
+law is then fitted on trained tokens, scaled to device-hours at the newest evaluation, and its answers are mapped back
+by the measured rates. Each evaluation records the number of devices, so the choice changes at most once in a surviving
+history.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from rollcast.curves.evaluation_columns import column
-from rollcast.curves.evaluations import CurvePoint
-from rollcast.scaling.curve import Array
+from rollcast.curves.evaluations import CurvePoint, column
+from rollcast.scaling.law.curve import Array
 
 FLEET_CHANGE = 0.10
 """Relative change of the number of devices beyond which the fleet is taken to have changed."""
 START_UP = 0.10
-"""Where nobody measured the start-up, a first interval counts as one beyond this relative excess over its likes."""
+"""Relative excess over similar intervals beyond which the first interval of an incarnation holds a start-up, if the
+start-up was not measured."""
 MIN_INTERVALS = 3
-"""Intervals between evaluations from which a usual rate is told."""
+"""Least number of intervals between evaluations that give a usual rate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,27 +54,29 @@ class ComputeAxis:
         return np.asarray(np.interp(device_hours, self.device_hours, self.fitted) + beyond * self.rate)
 
     def to_device_hours(self, fitted: Array) -> Array:
-        """(m,) -> (m,); inf stays inf. Where nothing was learned for a while, the first place that leads there."""
+        """(m,) -> (m,); inf stays inf. Of several device-hours with this value, the first: nothing was learned."""
         beyond = np.maximum(fitted - self.fitted[-1], 0.0)
-        # Backwards: of several places with one value np.interp takes the last.
+        # Both arrays are reversed because np.interp returns the last of several equal places.
         return np.asarray(np.interp(-fitted, -self.fitted[::-1], self.device_hours[::-1]) + beyond / self.rate)
 
 
 def without_start_up(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
-    """Device-hours, those of the start-ups taken out."""
+    """The axis of device-hours without those of start-ups."""
     compute, start_up = _compute_and_start_up(evaluations)
     return _axis(compute, start_up, compute - start_up, 1.0, "device_hours")
 
 
 def choose_axis(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
-    """Trained tokens where the fleet changed and every evaluation tells them, else device-hours."""
+    """The axis of trained tokens if the fleet changed and every evaluation has them, else that of device-hours."""
     trained_tokens = column(evaluations, "trained_tokens")
     if not _fleet_changed(evaluations) or np.any(np.isnan(trained_tokens[column(evaluations, "step") > 0])):
         return without_start_up(evaluations)
     compute, start_up = _compute_and_start_up(evaluations)
     tokens = np.append(0.0, np.nan_to_num(trained_tokens))
     keep = _rising(compute - start_up, tokens)
-    compute, start_up, tokens = compute[keep], start_up[keep], tokens[keep]
+    compute = compute[keep]
+    start_up = start_up[keep]
+    tokens = tokens[keep]
     if compute.size < 2:
         return without_start_up(evaluations)
     scale = compute[-1] / tokens[-1]
@@ -85,7 +87,7 @@ def choose_axis(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
 
 
 def _axis(compute: Array, start_up: Array, fitted: Array, rate: float, quantity: str) -> ComputeAxis:
-    """Of each interval first comes the start-up that lies in it, where nothing is learned, then the rest."""
+    """Each interval begins with its start-up, in which nothing is learned; the rest follows."""
     if start_up[-1] == 0:
         return ComputeAxis(compute, fitted, rate, quantity, 0.0)
     places = np.append(0.0, np.column_stack((compute[:-1] + np.diff(start_up), compute[1:])))
@@ -95,17 +97,19 @@ def _axis(compute: Array, start_up: Array, fitted: Array, rate: float, quantity:
 
 
 def compute_per_step(evaluations: Sequence[CurvePoint]) -> float | None:
-    """Device-hours of one optimizer step, measured over the last third of the evaluations; None where unknown.
+    """Device-hours of one optimizer step, measured over the last third of the evaluations; None if unknown.
 
-    Without start-ups, whether they lie at the beginning or after a restart.
+    Start-ups are left out, at the beginning and after a restart.
     """
     compute, start_up = _compute_and_start_up(evaluations)
     learning = (compute - start_up)[1:]
     window = max(MIN_INTERVALS, len(evaluations) // 3)
     first = max(0, len(evaluations) - 1 - window)
-    steps, spent = evaluations[-1].step - evaluations[first].step, learning[-1] - learning[first]
+    steps = evaluations[-1].step - evaluations[first].step
+    spent = learning[-1] - learning[first]
     if steps <= 0:
-        steps, spent = evaluations[-1].step, learning[-1]
+        steps = evaluations[-1].step
+        spent = learning[-1]
     return float(spent / steps) if steps > 0 and spent > 0 else None
 
 
@@ -114,18 +118,18 @@ def _compute_and_start_up(evaluations: Sequence[CurvePoint]) -> tuple[Array, Arr
     compute = np.append(0.0, column(evaluations, "compute"))
     told = column(evaluations, "start_up")
     if not np.all(np.isnan(told)):
-        start_up = np.append(0.0, np.nan_to_num(told))  # of what one does not tell, the last
+        start_up = np.append(0.0, np.nan_to_num(told))  # an unknown one counts as no more than the one before
     else:
         start_up = np.append(0.0, np.cumsum(_inferred_start_ups(evaluations)))
-    # Nothing can be learned backwards, whatever a source says.
+    # The device-hours of learning never fall, whatever a source says.
     learning = np.maximum.accumulate(compute - np.maximum.accumulate(start_up))
     return compute, compute - learning
 
 
 def _inferred_start_ups(evaluations: Sequence[CurvePoint]) -> Array:
-    """(n,) what each interval before an evaluation cost beyond its steps and its tokens, where an incarnation began.
+    """(n,) device-hours of each incarnation's first interval beyond those of its steps and tokens.
 
-    0 where it is not known: by an evaluation at the start, without a usual rate, or because the first one came late.
+    0 if it is not known: an evaluation was made at the start, there is no usual rate, or the first one was made late.
     """
     excess = np.zeros(len(evaluations))
     step = column(evaluations, "step")
@@ -171,14 +175,14 @@ class _Intervals:
     tokens: Array
 
     def before(self, place: int) -> _Interval:
-        """From the evaluation before, or from the run's start, to the one at `place`."""
+        """The interval from the previous evaluation, or the run's start, to the one at `place`."""
         of = (self.step, self.compute, self.tokens)
         return _Interval(*(float(values[place] - (values[place - 1] if place else 0.0)) for values in of))
 
     def likes(self, number: int) -> list[_Interval]:
-        """The three intervals after evaluation `number`, of its incarnation; where they are too few, the three before.
+        """The next three intervals of the incarnation of evaluation `number`; if it has fewer, the last three before.
 
-        The nearest ones, so that what comes later changes nothing of what was said.
+        The nearest ones are used, so that later evaluations do not change an earlier answer.
         """
         mine = self.incarnation == self.incarnation[number]
         after = list(islice(self._inside(np.flatnonzero(mine[number + 1 :]) + number + 1), MIN_INTERVALS))
@@ -187,7 +191,7 @@ class _Intervals:
         return list(islice(self._inside(np.arange(number - 1, 0, -1)), MIN_INTERVALS))[::-1]
 
     def _inside(self, places: NDArray[np.intp]) -> Iterator[_Interval]:
-        """Those before the evaluations at `places` that lie in one incarnation."""
+        """The intervals before the evaluations at `places` that are within one incarnation."""
         for place in places:
             interval = self.before(int(place))
             if self.incarnation[place - 1] == self.incarnation[place] and interval.steps > 0 and interval.spent > 0:
@@ -195,7 +199,7 @@ class _Intervals:
 
 
 def _fleet_changed(evaluations: Sequence[CurvePoint]) -> bool:
-    """Between evaluations after the first step; unknown numbers of devices tell nothing."""
+    """Whether the number of devices changed after the first step. Evaluations without that number are ignored."""
     devices = np.nan_to_num(column(evaluations, "devices")[column(evaluations, "step") > 0])
     devices = devices[devices > 0]
     return bool(devices.size) and bool(devices.max() > (1 + FLEET_CHANGE) * devices.min())

@@ -1,38 +1,38 @@
-"""How much a file of somebody else's may hold: what is more ends in one sentence, before it takes time or memory."""
+"""Limits of a foreign file. One that exceeds them is refused in one sentence, before it takes time or memory."""
 
 from __future__ import annotations
 
 MAX_ROWS = 2_000_000
 """Rows of a file, and lines of a text."""
 MAX_COLUMNS = 10_000
-"""Names of metrics in a file; a trainer logs a hundred, or some thousand where it logs every layer."""
+"""Names of metrics in a file. A trainer logs a hundred, or some thousand if it logs every layer."""
 MAX_CELLS = 100_000_000
 """Rows times columns, also where most of them are empty."""
 MAX_SPELLINGS = 20
-"""Columns whose names differ in nothing but upper and lower case."""
+"""Columns whose names differ only in upper and lower case."""
 MAX_ROW_CHARS = 1 << 20
-"""Of one row of a table."""
+"""Characters in one row of a table."""
 MAX_JSON_MARKS = 12_000_000
-"""Brackets, commas and colons of JSON that is read at once: how many values it makes, at most."""
+"""Brackets, commas and colons in one piece of JSON: an upper limit of the number of its values."""
 MAX_NAME_CHARS = 300
-"""Of a metric's name at each level of nested ones; the rest is cut."""
+"""Characters of a name at each level of nested objects; the rest is cut."""
 MAX_COLUMN_NAME_CHARS = 3_000
 SHOWN_CHARS = 80
-"""Of a name, in a sentence."""
+"""Characters of a name in a sentence; the rest is cut."""
 
 
 class TooMuch(ValueError):  # noqa: N818  (a finding, of which the reader makes a sentence with the file's name)
-    """A file holds more than what is read. The message follows the name of the file."""
+    """A file exceeds a limit. The message follows the name of the file."""
 
 
 def refuse_above(count: int, most: int, what: str) -> None:
-    """Raises TooMuch where there are more than `most`."""
+    """Raises TooMuch if there are more than `most`."""
     if count > most:
         raise TooMuch(f"holds more than {most:,} {what}")
 
 
 def refuse_wide(num_rows: int, num_columns: int) -> None:
-    """Raises TooMuch for a table that would be too large, whatever stands in it."""
+    """Raises TooMuch for a table that would be too large even if most of its fields were empty."""
     refuse_above(num_rows, MAX_ROWS, "rows")
     refuse_above(num_columns, MAX_COLUMNS, "columns")
     refuse_above(num_rows * num_columns, MAX_CELLS, "fields in its rows and columns")
@@ -45,5 +45,5 @@ def refuse_json(text: str) -> None:
 
 
 def shown(name: str) -> str:
-    """As a sentence has it."""
+    """The name as a sentence shows it."""
     return name if len(name) <= SHOWN_CHARS else f"{name[:SHOWN_CHARS]}.."

@@ -1,4 +1,4 @@
-"""What was left out, in one sentence."""
+"""Sentences on data that was left out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from rollcast.runfolder.completeness import MIN_GRADED_SHARE
 
 Tell = Callable[[str], None]
-"""Takes a sentence on what was left out, or was read otherwise than it stands."""
+"""Receives a sentence on data that was left out, or that was read differently from how it is written."""
 
 
 def counted(number: int, what: str) -> str:
@@ -17,7 +17,7 @@ def counted(number: int, what: str) -> str:
 
 
 def incomplete_points(count: int) -> str:
-    """Evaluations that a curve leaves out because prompts are missing."""
+    """A phrase for evaluations that a curve leaves out because prompts are missing."""
     return f"{counted(count, 'evaluation')} with less than {100 * MIN_GRADED_SHARE:.0f} % of the prompts graded"
 
 

@@ -1,16 +1,16 @@
-"""What was read of a source, and as what: told in one line, and in the JSON of every command."""
+"""What a source was read as. Every command prints it, in one line or in its JSON."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rollcast.scaling.curve import DEVICE_HOURS
+from rollcast.scaling.law.curve import DEVICE_HOURS
 
 
 @dataclass(frozen=True)
 class Origin:
     """Attributes:
-    format: by which name the source's format goes.
+    format: the name of the source's format.
     compute: the column or quantity that the curve is drawn over.
     pass_rate: the column of the pass rates.
     unit: in which compute is counted.
@@ -22,7 +22,7 @@ class Origin:
     unit: str
 
     def sentence(self) -> str:
-        """In one line."""
+        """One line for the user."""
         over = self.compute if self.compute == self.unit else f"{self.compute} ({self.unit})"
         return f"{self.format}: {self.pass_rate} over {over}"
 

@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rollcast.curves.axis import ComputeAxis, choose_axis, compute_per_step
-from rollcast.curves.evaluation_columns import column
-from rollcast.curves.evaluations import CurvePoint
+from rollcast.curves.evaluations import CurvePoint, column
 from rollcast.curves.origin import OWN, Origin
 from rollcast.curves.run_history import RunHistory, curve_on
-from rollcast.scaling.advice import Advice, advise
-from rollcast.scaling.curve import DEVICE_HOURS, Array
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.advice import Advice, advise
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.law.curve import DEVICE_HOURS, Array
+from rollcast.scaling.posterior.options import FitOptions
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 GRID_SIZE = 40
@@ -46,15 +45,15 @@ class RunForecast:
     """A snapshot; never changes.
 
     Attributes:
-        name: the run, with ":dataset" behind it for every data set but the first.
+        name: the run, followed by ":dataset" for every data set except the first.
         sequence: rises with every snapshot of the service.
         updated_at: Unix seconds.
         evaluations: of the surviving history, in order of compute; those at compute 0 too.
         num_lost: evaluations that left the curve with their incarnation.
         num_incomplete: evaluations left out because too few of their prompts were graded.
         end: device-hours at which the budget ends, or None.
-        origin: as what the source was read.
-        worth, price: as `advise` takes them, where its owner told them.
+        origin: what the source was read as.
+        worth, price: as in `advise`, if the run's owner gave them.
     """
 
     name: str
@@ -77,7 +76,7 @@ class RunForecast:
 
     @property
     def fitted_on(self) -> str:
-        """What the law is fitted on: the unit of the curve, or trained tokens where the fleet changed."""
+        """The quantity that the law is fitted on: the unit of the curve, or trained tokens if the fleet changed."""
         is_tokens = self.axis.quantity == "trained_tokens"
         return self.axis.quantity if is_tokens or self.unit == DEVICE_HOURS else self.unit
 
@@ -98,7 +97,7 @@ class RunForecast:
         return self.axis.to_device_hours(self.forecast.midpoint(quantiles))
 
     def compute_to_target(self, target: float, quantiles: tuple[float, ...] = QUANTILES) -> Array:
-        """Device-hours since the start until the law reaches `target` (q,); inf where it never does."""
+        """Device-hours since the start until the law reaches `target` (q,); inf if it never does."""
         return self.axis.to_device_hours(self.forecast.compute_to_target(target, quantiles))
 
     def expected_gain(self, stop: float) -> tuple[float, float, float]:
@@ -107,7 +106,7 @@ class RunForecast:
         return self.forecast.expected_gain(float(start), float(end))
 
     def advice(self, budget: float | None = None, worth: float | None = None, price: float | None = None) -> Advice:
-        """What to do with the rest of the budget; what is not given is the run's own. `advise` tells what is asked.
+        """What to do with the rest of the budget. A value that is not given is the run's own; see `advise`.
 
         Raises ValueError as `advise`.
         """
@@ -123,7 +122,7 @@ class RunForecast:
 
     @cached_property
     def _advice(self) -> Advice:
-        """On the run's own terms: page, metrics and badge say the same."""
+        """On the run's own terms, made once: page and metrics ask for it again and again."""
         return advise(self.forecast, self.end, worth=self.worth, price=self.price, axis=self.axis)
 
     def to_fitted(self, compute: ArrayLike) -> Array:
@@ -144,7 +143,7 @@ def forecast_run(
     worth: float | None = None,
     price: float | None = None,
 ) -> RunForecast | None:
-    """Fit one run; None while there is no evaluation after step 0. `worth`, `price`: as its owner told them."""
+    """Fit one run; None while there is no evaluation after step 0. `worth`, `price`: given by its owner."""
     if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
         return None
     axis = choose_axis(evaluations)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from rollcast.curves.amounts import interval
+from rollcast.curves.answer import LawAnswer, compute_to_target, law_of_run, verdict_as_json
 from rollcast.curves.reading import TrainerStatus
 from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster.board import SourceState, TracePoint, tokens_by_staleness
@@ -32,16 +35,35 @@ from rollcast.forecaster.schema import (
     Trace,
 )
 from rollcast.recipe.group_signal import came_back_in_words
-from rollcast.scaling.baselines import power_law
-from rollcast.scaling.curve import Array
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.law.baselines import power_law
+from rollcast.scaling.law.curve import Array
 
-CURVE_POINTS = 121
+NUM_CURVE_POINTS = 121
 _made: WeakKeyDictionary[RunForecast, ForecastAnswer] = WeakKeyDictionary()
 """A snapshot never changes, and every open page asks for all of them at every change."""
 
 
-def interval(values: Array | tuple[float, ...]) -> Interval:
-    return Interval(**_quantiles(values))
+def quantiles(values: Array | tuple[float, ...]) -> Interval:
+    """`values`: one for each of the five levels."""
+    return Interval(**interval(values, QUANTILES))
+
+
+def law_fields(law: LawAnswer | None) -> dict[str, Any]:
+    """The fields of an answer that hold the law; all are null if no law describes the curve."""
+    if law is None:
+        return dict.fromkeys(
+            ("initial", "asymptote", "ceiling_probability", "exponent", "midpoint", "headroom", "best")
+        )
+    return {
+        "initial": law.initial["q50"],
+        "asymptote": Interval(**law.asymptote),
+        "ceiling_probability": law.ceiling_probability,
+        "exponent": Interval(**law.exponent),
+        "midpoint": Interval(**law.midpoint),
+        "headroom": Interval(**law.headroom),
+        "best": Law(**vars(law.best)),
+    }
 
 
 def forecast_answer(item: RunForecast) -> ForecastAnswer:
@@ -52,12 +74,8 @@ def forecast_answer(item: RunForecast) -> ForecastAnswer:
 
 
 def _forecast_answer(item: RunForecast) -> ForecastAnswer:
-    law, newest = item.forecast, item.newest
-    end = None
-    if item.end is not None:
-        mean, low, high = item.expected_gain(item.end)
-        readings = item.reading([item.end])[:, 0]
-        end = End(compute=item.end, gain=Gain(mean=mean, q05=low, q95=high), **_quantiles(readings))
+    forecast = item.forecast
+    newest = item.newest
     return ForecastAnswer(
         run=item.name,
         dataset=newest.dataset,
@@ -66,37 +84,42 @@ def _forecast_answer(item: RunForecast) -> ForecastAnswer:
         num_points=len(item.evaluations),
         num_lost=item.num_lost,
         num_incomplete=item.num_incomplete,
-        excluded=law.excluded,
-        verdict=str(law.verdict.kind),
-        reason=law.verdict.reason,
+        excluded=forecast.excluded,
+        **verdict_as_json(forecast.verdict),
         advice=AdviceAnswer(**item.advice().to_dict()),
         unit=item.unit,
         step=newest.step,
         compute=newest.compute,
         pass_rate=newest.pass_rate,
-        initial=float(law.initial((0.5,))[0]),
-        asymptote=interval(law.asymptote(QUANTILES)),
-        ceiling_probability=law.ceiling_probability,
-        exponent=interval(law.exponent(QUANTILES)),
-        midpoint=interval(item.midpoint()),
-        headroom=interval(law.headroom(QUANTILES)),
-        end=end,
-        best=best_law(item),
+        **law_fields(law_of_run(item)),
+        end=None if item.end is None else _end(item, item.end),
         fitted_on=item.fitted_on,
     )
 
 
-def best_law(item: RunForecast) -> Law:
-    best = item.forecast.best
-    return Law(initial=best.initial, asymptote=best.asymptote, exponent=best.exponent, midpoint=best.midpoint)
+def _end(item: RunForecast, compute: float) -> End:
+    gain = None
+    if item.forecast.verdict.kind.is_described:
+        mean, low, high = item.expected_gain(compute)
+        gain = Gain(mean=mean, q05=low, q95=high)
+    return End(compute=compute, gain=gain, **interval(item.reading([compute])[:, 0], QUANTILES))
 
 
 def predictions(item: RunForecast, compute: list[float]) -> list[Prediction]:
     if not compute:
         return []
-    readings, laws = item.reading(compute), item.law(compute)
+    laws = item.law(compute) if item.forecast.verdict.kind.is_described else None
+    return prediction_list(compute, item.reading(compute), laws)
+
+
+def prediction_list(compute: list[float], readings: Array, laws: Array | None) -> list[Prediction]:
+    """`readings` and `laws`: (5, m) at the m values of `compute`; no `laws` if no law describes the curve."""
     return [
-        Prediction(compute=value, reading=interval(readings[:, place]), law=interval(laws[:, place]))
+        Prediction(
+            compute=value,
+            reading=quantiles(readings[:, place]),
+            law=None if laws is None else quantiles(laws[:, place]),
+        )
         for place, value in enumerate(compute)
     ]
 
@@ -106,30 +129,17 @@ def points_answer(item: RunForecast) -> PointsAnswer:
         run=item.name,
         num_lost=item.num_lost,
         num_incomplete=item.num_incomplete,
-        points=[
-            Point(
-                step=e.step,
-                incarnation=e.incarnation,
-                compute=e.compute,
-                pass_rate=e.pass_rate,
-                standard_error=e.standard_error,
-                trained_tokens=e.trained_tokens,
-                samples=e.samples,
-                at=e.at,
-                truncation_ratio=e.truncation_ratio,
-            )
-            for e in item.evaluations
-        ],
+        points=[Point.model_validate(evaluation, from_attributes=True) for evaluation in item.evaluations],
     )
 
 
 def curve_answer(item: RunForecast, until: float | None) -> CurveAnswer:
-    """From a little before the first evaluation to `until`: by default 1.1 times the budget, or 3 times now."""
+    """The curve from just before the first evaluation to `until`, by default 1.1 times the budget or 3.3 times now."""
     positive = [e.compute for e in item.evaluations if e.compute > 0 and e.step > 0]
     stop = until or max((item.end or 3 * item.newest.compute) * 1.1, 1.1 * item.newest.compute)
     stop = max(stop, 1.01 * positive[0])
-    # Dense in the logarithm where the law bends, evenly where the picture is linear.
-    half = CURVE_POINTS // 2
+    # Half of the points are dense in the logarithm, for the bend of the law; the others are even, for a linear axis.
+    half = NUM_CURVE_POINTS // 2
     compute = np.unique(
         np.append(np.geomspace(positive[0] / 3, stop, half + 1), np.linspace(positive[0] / 3, stop, half))
     )
@@ -139,19 +149,22 @@ def curve_answer(item: RunForecast, until: float | None) -> CurveAnswer:
         run=item.name,
         sequence=item.sequence,
         compute=compute.tolist(),
-        law=item.law(compute, (0.5,))[0].tolist(),
+        law=item.law(compute, (0.5,))[0].tolist() if item.forecast.verdict.kind.is_described else None,
         power_law=np.clip(contrast, 0.0, 1.0).tolist(),
         **_bands(bands),
     )
 
 
 def target_answer(item: RunForecast, target: float) -> TargetAnswer:
+    compute = compute_to_target(item, target)
+    if compute is None:
+        return TargetAnswer(run=item.name, target=target, compute=None, probability=None, probability_in_budget=None)
     levels = tuple(np.linspace(0.005, 0.995, 100).tolist())
     reached = item.compute_to_target(target, levels)
     return TargetAnswer(
         run=item.name,
         target=target,
-        compute=interval(item.compute_to_target(target)),
+        compute=Interval(**compute),
         probability=float(np.mean(np.isfinite(reached))),
         probability_in_budget=None if item.end is None else float(np.mean(reached <= item.end)),
     )
@@ -160,7 +173,8 @@ def target_answer(item: RunForecast, target: float) -> TargetAnswer:
 def past_answer(past: KeptForecast) -> PastAnswer:
     end = None
     if past.end_compute is not None and past.end_reading is not None:
-        end = PastEnd(compute=past.end_compute, **_quantiles(past.end_reading))
+        end = PastEnd(compute=past.end_compute, **interval(past.end_reading, QUANTILES))
+    is_described = VerdictKind(past.verdict).is_described
     return PastAnswer(
         id=past.id,
         made_at=past.made_at,
@@ -169,8 +183,9 @@ def past_answer(past: KeptForecast) -> PastAnswer:
         compute=past.compute,
         pass_rate=past.pass_rate,
         verdict=past.verdict,
-        asymptote=interval(past.asymptote),
-        headroom=interval(past.headroom),
+        is_described=is_described,
+        asymptote=quantiles(past.asymptote) if is_described else None,
+        headroom=quantiles(past.headroom) if is_described else None,
         end=end,
     )
 
@@ -194,11 +209,6 @@ def status_answer(run: str, status: TrainerStatus, trace: tuple[TracePoint, ...]
 
 def source_answer(state: SourceState) -> SourceAnswer:
     return SourceAnswer(up=state.up, message=state.message, read_at=state.read_at)
-
-
-def _quantiles(values: Array | tuple[float, ...]) -> dict[str, float | None]:
-    q05, q25, q50, q75, q95 = (_finite(float(value)) for value in values)
-    return {"q05": q05, "q25": q25, "q50": q50, "q75": q75, "q95": q95}
 
 
 def _bands(rows: Array) -> dict[str, list[float]]:

@@ -1,10 +1,9 @@
-"""The newest forecast of every run, shared by the reader's thread, HTTP and gRPC."""
+"""The newest forecast of every run, shared by the reader's thread and HTTP."""
 
 from __future__ import annotations
 
 import secrets
 import threading
-import time
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from rollcast.curves.natural_order import natural
 from rollcast.curves.reading import TrainerStatus
 from rollcast.curves.run_forecast import RunForecast
 
-MAX_TRACE = 600
+MAX_TRACE_STEPS = 600
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class SourceState:
 
 @dataclass(frozen=True)
 class TracePoint:
-    """State of a run at one step, kept beside the curve."""
+    """State of a run at one step, kept in addition to the curve."""
 
     step: float
     truncation_ratio: float | None
@@ -38,15 +37,15 @@ class TracePoint:
 @dataclass
 class _Run:
     status: TrainerStatus = field(default_factory=TrainerStatus)
-    trace: deque[TracePoint] = field(default_factory=lambda: deque(maxlen=MAX_TRACE))
+    trace: deque[TracePoint] = field(default_factory=lambda: deque(maxlen=MAX_TRACE_STEPS))
     staleness_seen: tuple[float, float] = (0.0, 0.0)
 
 
 class Board:
-    """Snapshots swapped under one lock; waiting for a newer one is possible."""
+    """Snapshots swapped under one lock."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._forecasts: dict[str, RunForecast] = {}
         self._runs: dict[str, _Run] = {}
         self._source = SourceState()
@@ -57,48 +56,33 @@ class Board:
     @property
     def version(self) -> str:
         """Another one after every change of forecasts, statuses or the source's state, and after a restart."""
-        with self._changed:
+        with self._lock:
             return f"{self._process}-{self._num_changes}"
 
     def publish(self, forecast: RunForecast) -> None:
-        with self._changed:
+        with self._lock:
             self._forecasts[forecast.name] = forecast
             self._num_changes += 1
-            self._changed.notify_all()
 
     def forget(self, run: str, names: Collection[str]) -> None:
         """`names`: under which forecasts of the run are published."""
-        with self._changed:
+        with self._lock:
             self._runs.pop(run, None)
             for name in names:
                 self._forecasts.pop(name, None)
             self._num_changes += 1
-            self._changed.notify_all()
 
     def get(self, name: str) -> RunForecast | None:
-        with self._changed:
+        with self._lock:
             return self._forecasts.get(name)
 
     def all(self) -> list[RunForecast]:
         """By name, run-2 before run-10."""
-        with self._changed:
+        with self._lock:
             return sorted(self._forecasts.values(), key=lambda item: natural(item.name))
 
-    def wait_newer(self, sequence: int, name: str, timeout_seconds: float) -> list[RunForecast]:
-        """Forecasts of `name` ("" = every run) published after `sequence`, oldest first; empty at the deadline."""
-        deadline = time.monotonic() + timeout_seconds
-        with self._changed:
-            while True:
-                newer = [
-                    item for item in self._forecasts.values() if item.sequence > sequence and name in ("", item.name)
-                ]
-                remaining = deadline - time.monotonic()
-                if newer or remaining <= 0 or self._closed:
-                    return sorted(newer, key=lambda item: item.sequence)
-                self._changed.wait(remaining)
-
     def note_status(self, run: str, status: TrainerStatus) -> None:
-        with self._changed:
+        with self._lock:
             entry = self._runs.setdefault(run, _Run())
             self._num_changes += status != entry.status
             entry.status = status
@@ -108,35 +92,35 @@ class Board:
             entry.trace.append(TracePoint(status.step, status.truncation_ratio, mean))
 
     def status(self, run: str) -> tuple[TrainerStatus, tuple[TracePoint, ...]]:
-        with self._changed:
+        with self._lock:
             entry = self._runs.get(run, _Run())
             return replace(entry.status), tuple(entry.trace)
 
     def note_source(self, state: SourceState) -> None:
-        with self._changed:
+        with self._lock:
             self._num_changes += (state.up, state.message) != (self._source.up, self._source.message)
             self._source = state
 
     @property
     def source(self) -> SourceState:
-        with self._changed:
+        with self._lock:
             return self._source
 
     @property
     def closed(self) -> bool:
-        with self._changed:
+        with self._lock:
             return self._closed
 
     def close(self) -> None:
-        """Wake everyone who waits."""
-        with self._changed:
+        """End every wait for a change."""
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
 
 
 def tokens_by_staleness(buckets: dict[float, float]) -> list[tuple[float, float]]:
     """(steps, tokens) from cumulative buckets."""
-    tokens, below = [], 0.0
+    tokens = []
+    below = 0.0
     for bound in sorted(buckets):
         tokens.append((bound, max(buckets[bound] - below, 0.0)))
         below = buckets[bound]
@@ -144,7 +128,7 @@ def tokens_by_staleness(buckets: dict[float, float]) -> list[tuple[float, float]
 
 
 def _recent_mean(buckets: dict[float, float], seen: tuple[float, float]) -> tuple[float | None, tuple[float, float]]:
-    """Mean staleness of the tokens trained since `seen` (tokens, tokens x steps), and what was seen now."""
+    """Mean staleness of the tokens trained since `seen` (tokens, tokens x steps), and the present value of `seen`."""
     finite = [(bound, tokens) for bound, tokens in tokens_by_staleness(buckets) if bound != float("inf")]
     total = sum(tokens for _, tokens in finite)
     weighted = sum(bound * tokens for bound, tokens in finite)

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class BodyLimit:
-    """ASGI middleware: 413 beyond `max_bytes`, whether the length is told or not."""
+    """ASGI middleware: 413 beyond `max_bytes`, whether or not the request states its length."""
 
     def __init__(self, application: ASGIApp, max_bytes: int) -> None:
         self._application = application

@@ -1,4 +1,4 @@
-"""Takes in what the sources tell and keeps every run's forecast up to date.
+"""Takes the readings of all sources and keeps every run's forecast up to date.
 
 reading --> logs --> runs with something new --> refit --> history, metrics, board
 """
@@ -14,9 +14,11 @@ from dataclasses import replace
 import numpy as np
 
 from rollcast.config.services import CurveTerms
+from rollcast.curves.amounts import MEDIAN_AND_90
+from rollcast.curves.columns import GPU_HOURS
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog
 from rollcast.curves.origin import OWN, Origin
-from rollcast.curves.reading import Reading
+from rollcast.curves.reading import Reading, TrainerStatus
 from rollcast.curves.run_forecast import (
     ForecastSummary,
     RunBudget,
@@ -25,26 +27,25 @@ from rollcast.curves.run_forecast import (
     look_ahead,
     metric_grid,
 )
-from rollcast.curves.units import GPU_HOURS
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.history import History, KeptForecast, PushedRun
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.surprise import Surprise, hold_to_account
 from rollcast.runfolder.completeness import is_complete
-from rollcast.scaling.curve import DEVICE_HOURS
+from rollcast.scaling.law.curve import DEVICE_HOURS
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.names import is_own_curve
 
 MAX_RUNS = 200
 MAX_PUSHED_RUNS = 100
-"""So that what is pushed leaves room for the runs of the source."""
+"""Below MAX_RUNS, so that pushed runs leave room for the runs of the source."""
 NO_TERMS = CurveTerms()
 PATIENCE_SECONDS = 5.0
-"""That a push waits for its turn."""
+"""Longest wait of a push for its turn."""
 MAX_REPLAYS = 40
-"""Earlier forecasts of a run made afterwards when several of its evaluations come at once."""
+"""Earlier forecasts of one run that are made afterwards, if several evaluations arrive together."""
 MAX_REPLAYS_AT_ONCE = 100
-"""Of all runs together."""
+"""Most of them for all runs together."""
 log = get_logger()
 
 
@@ -59,7 +60,7 @@ class ForecastEngine:
         budgets: Mapping[str, RunBudget] | None = None,
         terms: Mapping[str, CurveTerms] | None = None,
     ) -> None:
-        """`budgets`: of runs whose trainer tells none. `terms`: of runs of other frameworks that the source names."""
+        """`budgets`: of runs whose trainer reports none itself. `terms`: of other frameworks' runs in the source."""
         self._board = board
         self._history = history
         self._metrics = metrics
@@ -69,7 +70,7 @@ class ForecastEngine:
         self._names: dict[tuple[str, str], str] = {}
         self._budgets: dict[str, RunBudget] = {}
         self._origins: dict[str, Origin] = {}
-        """Of runs that are read of files; a file tells it again after a restart."""
+        """By run that is read from a file; after a restart it is read again."""
         self._refused: set[tuple[str, str, str, int, int]] = set()
         self._sequence = 0
         self._turn = threading.RLock()
@@ -80,7 +81,7 @@ class ForecastEngine:
     def take(self, reading: Reading) -> int:
         """Add what is new and refit the runs that changed; returns how many evaluations were new.
 
-        Of a run that is pushed nothing is taken: a source would count in another unit.
+        Evaluations of a pushed run are refused: a source would count in another unit.
         """
         with self._turn:
             mixed = [item for item in reading.evaluations if item.run in self._pushed]
@@ -91,10 +92,10 @@ class ForecastEngine:
                 starts = {run: told for run, told in reading.starts.items() if run not in self._pushed}
                 anew = reading.anew - self._pushed.keys()
                 reading = replace(reading, evaluations=others, starts=starts, anew=anew)
-            return self._take(reading)
+            return self._take_reading(reading)
 
     def push(self, run: PushedRun, evaluations: list[CurvePoint]) -> int:
-        """As `take`, of a run that its trainer pushes.
+        """Take evaluations of a run that its trainer pushes; returns how many were new.
 
         Raises:
             ValueError: one sentence on why the run cannot be pushed.
@@ -113,7 +114,8 @@ class ForecastEngine:
             if run != before:
                 self._write(lambda: self._history.add_pushed(run))
             self._pushed[run.name] = run
-            return self._take(Reading(evaluations=evaluations), again={run.name} if run != before else set())
+            changed = {run.name} if run != before else set()
+            return self._take_reading(Reading(evaluations=evaluations), also_refit=changed)
         finally:
             self._turn.release()
 
@@ -129,43 +131,66 @@ class ForecastEngine:
         if num_evaluations == 0:
             raise ValueError(f"run {name!r} is not known yet; push one point of it at least")
 
-    def _take(self, reading: Reading, again: Collection[str] = ()) -> int:
-        """`again`: names of runs to be fitted anew whether or not something of them is new."""
+    def _take_reading(self, reading: Reading, also_refit: Collection[str] = ()) -> int:
+        """`also_refit`: names of runs that are fitted again even if nothing of them is new."""
         for reason, count in reading.skipped.items():
             self._metrics.count_skipped(reason, count)
         for run in reading.anew:
-            if not self._tells_again(reading, run):
+            if not self._repeats_what_is_known(reading, run):
                 self._forget(run)
-        changed = {name for name in again if name in self._logs}
-        for run, starts in reading.starts.items():
-            if starts.items() - self._starts.get(run, {}).items():
-                self._starts.setdefault(run, {}).update(starts)
-                self._write(lambda run=run, starts=starts: self._history.add_starts(run, starts))
+        changed = {name for name in also_refit if name in self._logs}
+        changed |= self._take_starts(reading.starts)
+        changed |= self._take_origins(reading.origins)
+        changed |= self._take_statuses(reading.status)
+        fresh = self._take_evaluations(reading.evaluations)
+        changed |= {self._names[evaluation.run, evaluation.dataset] for evaluation in fresh}
+        self._update(changed, fresh)
+        return len(fresh)
+
+    def _take_starts(self, starts: Mapping[str, dict[int, int]]) -> set[str]:
+        """`starts`: by run, the first step of each incarnation. Returns the names of the runs that this changes."""
+        changed: set[str] = set()
+        for run, told in starts.items():
+            if told.items() - self._starts.get(run, {}).items():
+                self._starts.setdefault(run, {}).update(told)
+                self._write(lambda run=run, told=told: self._history.add_starts(run, told))
                 changed |= self._names_of(run)
-        for run, origin in reading.origins.items():
+        return changed
+
+    def _take_origins(self, origins: Mapping[str, Origin]) -> set[str]:
+        """Returns the names of the runs whose unit changes."""
+        changed: set[str] = set()
+        for run, origin in origins.items():
             if origin.unit != self._origins.get(run, OWN).unit:
                 changed |= self._names_of(run)
             self._origins[run] = origin
-        for run, status in reading.status.items():
+        return changed
+
+    def _take_statuses(self, statuses: Mapping[str, TrainerStatus]) -> set[str]:
+        """Returns the names of the runs whose budget changes."""
+        changed: set[str] = set()
+        for run, status in statuses.items():
             self._board.note_status(run, status)
             budget = RunBudget(status.budget_steps, status.budget_device_hours)
             if budget != RunBudget() and budget != self._budgets.get(run):
                 self._budgets[run] = budget
                 changed |= self._names_of(run)
+        return changed
+
+    def _take_evaluations(self, evaluations: Sequence[CurvePoint]) -> list[CurvePoint]:
+        """Returns those that are new."""
         fresh = []
-        for evaluation in sorted(reading.evaluations, key=lambda item: (item.incarnation, item.step)):
+        for evaluation in sorted(evaluations, key=lambda item: (item.incarnation, item.step)):
             name = self._add(evaluation)
             if name is not None:
                 fresh.append(evaluation)
-                changed.add(name)
-                _tell_incomplete(name, evaluation)
+                _log_incomplete(name, evaluation)
         if fresh:
             self._write(lambda: self._history.add_evaluations(fresh))
-        self._update(changed, fresh)
-        return len(fresh)
+        return fresh
 
-    def _tells_again(self, reading: Reading, run: str) -> bool:
-        """Whether all that is known of the run is told again: a table that is written whole each time voids nothing."""
+    def _repeats_what_is_known(self, reading: Reading, run: str) -> bool:
+        """Whether the reading repeats every known evaluation, as a table does that is rewritten whole each time."""
         told = {item.key: (item.pass_rate, item.compute) for item in reading.evaluations if item.run == run}
         known = [item for name in self._names_of(run) for item in self._logs[name].evaluations.values()]
         return all(told.get(item.key) == (item.pass_rate, item.compute) for item in known)
@@ -182,7 +207,7 @@ class ForecastEngine:
         self._metrics.forget(names)
         self._board.forget(run, names)
         self._write(lambda: self._history.forget(run, names))
-        log.warning("the file of the run was written anew; what it told before is forgotten", run=run)
+        log.warning("the file of the run was rewritten; its earlier evaluations are dropped", run=run)
 
     def _names_of(self, run: str) -> set[str]:
         return {name for (owner, _), name in self._names.items() if owner == run}
@@ -234,7 +259,8 @@ class ForecastEngine:
         run = surviving[-1].run
         pushed = self._pushed.get(run)
         origin = self._origins.get(run, OWN) if pushed is None else pushed.origin
-        budget, terms = self._budget(run, origin.unit), self._terms.get(run, NO_TERMS)
+        budget = self._budget(run, origin.unit)
+        terms = self._terms.get(run, NO_TERMS)
         self._replay(name, surviving, budget, new, max_replays)
         self._sequence += 1
         forecast = forecast_run(
@@ -254,19 +280,19 @@ class ForecastEngine:
         outlook = look_ahead(forecast, self._grid(forecast))
         self._metrics.show(forecast, outlook, self._surprise(forecast))
         if id(surviving[-1]) in new:
-            self._remember(forecast, outlook, replayed=False)
+            self._keep_forecast(forecast, outlook, replayed=False)
             log.info(
                 "forecast",
                 run=name,
                 points=len(surviving),
                 incomplete=found.num_incomplete,
                 verdict=str(forecast.forecast.verdict.kind),
-                asymptote=[round(float(value), 3) for value in forecast.forecast.asymptote((0.05, 0.5, 0.95))],
+                asymptote=_rounded_asymptote(forecast),
             )
         self._board.publish(forecast)
 
     def _budget(self, run: str, unit: str) -> RunBudget:
-        """When the run ends. What is said of its very curve is in `unit`, that of the curve, and comes first."""
+        """When the run ends. A budget that is set for this curve, in its `unit`, comes first."""
         pushed = self._pushed.get(run)
         own = self._terms.get(run, NO_TERMS).budget if pushed is None else pushed.budget
         if pushed is not None or own is not None:
@@ -277,7 +303,7 @@ class ForecastEngine:
     def _replay(
         self, name: str, surviving: tuple[CurvePoint, ...], budget: RunBudget, new: set[int], max_replays: int
     ) -> None:
-        """What would have been said at each of several evaluations that came at once, the newest left out."""
+        """Make the earlier forecasts of evaluations that arrived together, except for the newest."""
         places = [place for place in range(1, len(surviving)) if id(surviving[place - 1]) in new]
         if max_replays == 0 or not places:
             return
@@ -285,7 +311,7 @@ class ForecastEngine:
             at = surviving[place - 1].at
             earlier = forecast_run(name, surviving[:place], budget, sequence=0, updated_at=at)
             if earlier is not None:
-                self._remember(earlier, look_ahead(earlier, self._grid(earlier)), replayed=True)
+                self._keep_forecast(earlier, look_ahead(earlier, self._grid(earlier)), replayed=True)
 
     def _surprise(self, forecast: RunForecast) -> Surprise | None:
         try:
@@ -307,7 +333,7 @@ class ForecastEngine:
             self._write(lambda: self._history.add_grid(forecast.name, grid))
         return grid
 
-    def _remember(self, forecast: RunForecast, outlook: ForecastSummary, *, replayed: bool) -> None:
+    def _keep_forecast(self, forecast: RunForecast, outlook: ForecastSummary, *, replayed: bool) -> None:
         past = KeptForecast(
             id=0,
             name=forecast.name,
@@ -338,7 +364,14 @@ class ForecastEngine:
             log.error("the history of forecasts cannot be written; the forecast goes on", error=str(error))
 
 
-def _tell_incomplete(name: str, evaluation: CurvePoint) -> None:
+def _rounded_asymptote(forecast: RunForecast) -> list[float] | None:
+    """5 %, median and 95 %; None if no law describes the curve."""
+    if not forecast.forecast.verdict.kind.is_described:
+        return None
+    return [round(float(value), 3) for value in forecast.forecast.asymptote(MEDIAN_AND_90)]
+
+
+def _log_incomplete(name: str, evaluation: CurvePoint) -> None:
     share = evaluation.graded_share
     if share is not None and not is_complete(share):
         log.warning(

@@ -1,4 +1,4 @@
-"""What is forecast of the forecaster's own run, kept in the run folder for whoever logs it elsewhere."""
+"""The forecasts of the forecaster's own run, appended to a file of the run folder that loggers read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import deque
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.curves.amounts import MEDIAN_AND_90
 from rollcast.curves.run_forecast import RunForecast
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.runfolder.files import FORECASTS_SAID
@@ -14,12 +15,11 @@ from rollcast.runfolder.records import ForecastRecord, as_json
 from rollcast.runfolder.writing import append_line
 from rollcast.telemetry.logging import get_logger
 
-INTERVAL = (0.05, 0.5, 0.95)
 log = get_logger()
 
 
 class ForecastLog:
-    """One line for each evaluation that is forecast from. One that came again after a restart is not written twice."""
+    """One line for each evaluation with a forecast. After a restart no line is written twice."""
 
     def __init__(self, folder: Path, metrics: ForecastMetrics) -> None:
         self._path = folder / FORECASTS_SAID
@@ -44,15 +44,17 @@ class ForecastLog:
 
 
 def _record(forecast: RunForecast) -> ForecastRecord:
-    advice, law = forecast.advice(), forecast.forecast
-    end = None if forecast.end is None else forecast.reading([forecast.end], INTERVAL)[:, 0].tolist()
+    advice = forecast.advice()
+    law = forecast.forecast
+    is_described = law.verdict.kind.is_described
+    end = None if forecast.end is None else forecast.reading([forecast.end], MEDIAN_AND_90)[:, 0].tolist()
     return ForecastRecord(
         incarnation=forecast.newest.incarnation,
         step=forecast.newest.step,
         num_evaluations=len(forecast.evaluations),
         verdict=str(law.verdict.kind),
-        asymptote=law.asymptote(INTERVAL).tolist(),
-        headroom=law.headroom(INTERVAL).tolist(),
+        asymptote=law.asymptote(MEDIAN_AND_90).tolist() if is_described else None,
+        headroom=law.headroom(MEDIAN_AND_90).tolist() if is_described else None,
         end=end,
         end_compute=forecast.end,
         advice=str(advice.kind),

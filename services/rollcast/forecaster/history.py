@@ -1,6 +1,6 @@
-"""What the forecaster knows across restarts: evaluations, incarnations, metric grids and its own past forecasts.
+"""The forecaster's state across restarts: evaluations, incarnations, metric grids and its own past forecasts.
 
-One SQLite file. A file that cannot be opened is set aside and a new one begun; a write that fails is raised to the
+One SQLite file. A file that cannot be opened is set aside and a new one begins; a write that fails is raised to the
 caller, who counts it: the forecast itself never waits for the disk to have room.
 """
 
@@ -10,7 +10,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from rollcast.config.errors import UserError
@@ -19,7 +19,7 @@ from rollcast.curves.origin import Origin
 from rollcast.telemetry.logging import get_logger
 
 MAX_FORECASTS = 400
-"""Of one run; beyond that every second one of the older half is dropped."""
+"""Most forecasts kept of one run; beyond that every second one of the older half is dropped."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS evaluations (
   run TEXT, dataset TEXT, incarnation INTEGER, step INTEGER, pass_rate REAL, compute REAL, standard_error REAL,
@@ -45,7 +45,7 @@ class KeptForecast:
     name: str
     made_at: float
     replayed: bool
-    """Made afterwards from what was known then: several evaluations came at once."""
+    """Made afterwards from the evaluations up to then, because several arrived together."""
     num_points: int
     compute: float
     pass_rate: float
@@ -97,25 +97,7 @@ class History:
         with self._lock, self._connection:
             self._connection.executemany(
                 "INSERT OR IGNORE INTO evaluations VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                [
-                    (
-                        e.run,
-                        e.dataset,
-                        e.incarnation,
-                        e.step,
-                        e.pass_rate,
-                        e.compute,
-                        e.standard_error,
-                        e.trained_tokens,
-                        e.samples,
-                        e.at,
-                        e.truncation_ratio,
-                        e.start_up,
-                        e.devices,
-                        e.graded_share,
-                    )
-                    for e in evaluations
-                ],
+                [astuple(evaluation) for evaluation in evaluations],
             )
 
     def add_starts(self, run: str, starts: dict[int, int]) -> None:
@@ -168,7 +150,7 @@ class History:
                 )
 
     def forecasts(self, name: str) -> list[KeptForecast]:
-        """In the order of the compute at which they were made."""
+        """All forecasts of a run, in the order of the compute at which they were made."""
         with self._lock:
             rows = self._connection.execute(
                 "SELECT * FROM forecasts WHERE name = ? ORDER BY compute, id", (name,)
@@ -235,7 +217,7 @@ def _open(path: Path) -> sqlite3.Connection:
                 raise
             aside = path.with_suffix(path.suffix + ".unreadable")
             path.replace(aside)
-            log.warning("the history of forecasts is not readable; set aside and begun anew", file=str(aside))
+            log.warning("the history of forecasts is not readable; it is set aside for a new one", file=str(aside))
             return _connect(path)
     except (OSError, sqlite3.OperationalError) as error:
         raise UserError(

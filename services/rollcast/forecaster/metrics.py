@@ -1,4 +1,4 @@
-"""The forecasts of every run as metrics on one page, written when somebody asks for it.
+"""The forecasts of every run as metrics on one page, written at each request.
 
 A hundred runs are 23,000 series: as gauges set at every refit they would cost more time and memory than the numbers.
 """
@@ -13,12 +13,12 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from rollcast.curves.columns import GPU_HOURS
 from rollcast.curves.run_forecast import QUANTILES, ForecastSummary, RunForecast
-from rollcast.curves.units import GPU_HOURS
 from rollcast.forecaster.surprise import Surprise
-from rollcast.scaling.advice import Advice, AdviceKind
-from rollcast.scaling.curve import DEVICE_HOURS
-from rollcast.scaling.forecast import VerdictKind
+from rollcast.scaling.decisions.advice import Advice, AdviceKind
+from rollcast.scaling.decisions.forecast import VerdictKind
+from rollcast.scaling.law.curve import DEVICE_HOURS
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.names import Metric
@@ -57,11 +57,14 @@ class _Shown:
 
     def samples(self) -> Iterator[tuple[Metric, tuple[str, ...], float]]:
         """Metric, values of its labels, value; the sets of labels never grow, as the grid never changes."""
-        forecast, outlook = self.forecast, self.outlook
+        forecast = self.forecast
+        outlook = self.outlook
         grid = [f"{compute:g}" for compute in outlook.grid]
+        is_described = forecast.forecast.verdict.kind.is_described
         for place, quantile in enumerate(_QUANTILE_LABELS):
-            yield names.FORECAST_ASYMPTOTE, (quantile,), float(outlook.asymptote[place])
-            yield names.FORECAST_HEADROOM, (quantile,), float(outlook.headroom[place])
+            if is_described:
+                yield names.FORECAST_ASYMPTOTE, (quantile,), float(outlook.asymptote[place])
+                yield names.FORECAST_HEADROOM, (quantile,), float(outlook.headroom[place])
             if outlook.end is not None:
                 yield names.FORECAST_END, (quantile,), float(outlook.end[place])
             for compute, value in zip(grid, outlook.band[place].tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Fit a curve that a caller sends, for HTTP and gRPC alike."""
+"""Fit a curve that a caller sends."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import math
 
 import numpy as np
 
-from rollcast.curves.evaluation_columns import known_truncation
-from rollcast.curves.evaluations import MIN_COMPUTE, known_error
+from rollcast.curves.answer import law_of_curve, verdict_as_json
+from rollcast.curves.evaluations import MIN_COMPUTE, known_error, known_truncation
 from rollcast.curves.run_forecast import QUANTILES
-from rollcast.forecaster.answers import interval
-from rollcast.forecaster.schema import FitAnswer, FitRequest, Law, Prediction
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
+from rollcast.forecaster.answers import law_fields, prediction_list
+from rollcast.forecaster.schema import FitAnswer, FitRequest, Prediction
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.law.curve import Curve
+from rollcast.scaling.posterior.options import FitOptions
 
 
 def fit_request(request: FitRequest) -> Forecast:
     """The posterior of the caller's curve.
 
     Raises:
-        ValueError: one sentence on what is wrong with the points or options.
+        ValueError: one sentence on the wrong point or option.
     """
     points = sorted(request.points, key=lambda point: point.compute)
     least = min((point.compute for point in points if point.compute > 0), default=MIN_COMPUTE)
@@ -51,22 +51,17 @@ def fit_request(request: FitRequest) -> Forecast:
 def fit_answer(request: FitRequest) -> FitAnswer:
     """Raises ValueError as `fit_request` does."""
     forecast = fit_request(request)
-    best = forecast.best
-    readings = forecast.predictive(request.predict, QUANTILES) if request.predict else np.empty((5, 0))
-    laws = forecast.pass_rate(request.predict, QUANTILES) if request.predict else readings
     return FitAnswer(
         num_points=len(forecast.curve),
         excluded=forecast.excluded,
-        verdict=str(forecast.verdict.kind),
-        reason=forecast.verdict.reason,
-        initial=float(forecast.initial((0.5,))[0]),
-        asymptote=interval(forecast.asymptote(QUANTILES)),
-        exponent=interval(forecast.exponent(QUANTILES)),
-        midpoint=interval(forecast.midpoint(QUANTILES)),
-        headroom=interval(forecast.headroom(QUANTILES)),
-        best=Law(initial=best.initial, asymptote=best.asymptote, exponent=best.exponent, midpoint=best.midpoint),
-        predictions=[
-            Prediction(compute=compute, reading=interval(readings[:, place]), law=interval(laws[:, place]))
-            for place, compute in enumerate(request.predict)
-        ],
+        **verdict_as_json(forecast.verdict),
+        **law_fields(law_of_curve(forecast)),
+        predictions=_predictions(forecast, request.predict),
     )
+
+
+def _predictions(forecast: Forecast, compute: list[float]) -> list[Prediction]:
+    if not compute:
+        return []
+    laws = forecast.pass_rate(compute, QUANTILES) if forecast.verdict.kind.is_described else None
+    return prediction_list(compute, forecast.predictive(compute, QUANTILES), laws)

@@ -1,13 +1,12 @@
 """POST /api/push: the evaluations of a run of any trainer, answered with its forecast and advice.
 
-What was pushed once stands: a point of the same run, incarnation and step is counted as repeated. A trainer that starts
-again from a checkpoint counts its incarnation up; what was evaluated beyond its first step no longer counts.
+The first push of a point counts: a later one of the same run, incarnation and step is a repetition. A trainer that
+starts again from a checkpoint counts its incarnation up; older evaluations beyond its first step no longer count.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, HTTPException, Request
@@ -15,18 +14,19 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rollcast.config.bounds import MOST_STEPS
 from rollcast.connections.token_gate import presents
-from rollcast.curves.evaluations import CurvePoint, checked
+from rollcast.curves.amounts import MEDIAN_AND_90
+from rollcast.curves.answer import law_of_run
 from rollcast.curves.run_forecast import RunForecast
-from rollcast.curves.units import TIME_UNITS
+from rollcast.curves.sources.push import pushed_point
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import PushedRun
 from rollcast.forecaster.schema import Answer, Compute, PositiveCompute, Refusal, Share
-from rollcast.scaling.advice import Advice
+from rollcast.scaling.decisions.advice import Advice
 
 PUSH_PATH = "/api/push"
 MAX_POINTS = 1_000
-"""Of one request."""
+"""Most points in one request."""
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -56,11 +56,11 @@ class PushRequest(BaseModel):
     unit: Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[\w /.-]+$")] = "steps"
     """What compute is counted in: steps, tokens, device-hours; the same at every push."""
     budget: PositiveCompute | None = None
-    """Compute at which the run will end; null = as told before."""
+    """Compute at which the run will end; null = as pushed before."""
     worth: Share | None = None
     """Gain in pass rate that the rest would be paid for, for this answer; null = 0.02 for a doubling of compute."""
     price: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
-    """Of one unit of compute, for this answer."""
+    """Price of one unit of compute, for this answer."""
 
 
 class PushAnswer(Answer):
@@ -70,18 +70,18 @@ class PushAnswer(Answer):
     repeated: int
     """Points that were known, or beyond the most that a run may have; their first reading stands."""
     step: int | None
-    """Of the run's newest evaluation: later than what was pushed where the name is that of an older run; null before
-    the first evaluation after step 0."""
+    """Step of the run's newest evaluation, which an older run of the same name may have pushed; null before the first
+    evaluation after step 0."""
     advice: str | None
     """stop, continue or wait; null before the first evaluation after step 0."""
     headline: str | None
     reason: str | None
     metrics: dict[str, float]
-    """To be logged beside the trainer's own."""
+    """Metrics to log together with the trainer's own."""
 
 
 def push_router(engine: ForecastEngine, board: Board, token: str | None) -> APIRouter:
-    """The one route. Without a token nobody may push."""
+    """The one route. Without a token every push is refused."""
 
     def admit(request: Request) -> None:
         if token is None:
@@ -111,7 +111,7 @@ def push_router(engine: ForecastEngine, board: Board, token: str | None) -> APIR
         """Evaluations of a run of any trainer; its forecast and advice come back."""
         try:
             _check_name(request.run)
-            points = [_point(request, point) for point in request.points]
+            points = [pushed_point(request.run, request.unit, **dict(point)) for point in request.points]
             new = engine.push(PushedRun(request.run, request.unit, request.budget), points)
         except TimeoutError as error:
             raise HTTPException(503, str(error)) from error
@@ -126,27 +126,6 @@ def _check_name(run: str) -> None:
     """Raises ValueError: no page could be asked for under this name."""
     if not run.isprintable() or "/" in run or run in (".", ".."):
         raise ValueError(f"run {run[:50]!r}: give printable characters without a slash, and neither . nor ..")
-
-
-def _point(request: PushRequest, point: PushPoint) -> CurvePoint:
-    """Raises ValueError: a value is out of bounds."""
-    return checked(
-        CurvePoint(
-            run=request.run,
-            dataset="",
-            incarnation=point.incarnation,
-            step=point.step,
-            pass_rate=point.pass_rate,
-            compute=float(point.step) if point.compute is None else point.compute,
-            standard_error=point.standard_error,
-            trained_tokens=None,
-            samples=None,
-            at=time.time(),
-            truncation_ratio=point.truncation_ratio,
-            # Nothing starts up in steps or tokens: a longer first interval is one, as in a file.
-            start_up=None if request.unit in TIME_UNITS else 0.0,
-        )
-    )
 
 
 def _answer(request: PushRequest, new: int, item: RunForecast | None) -> PushAnswer:
@@ -164,24 +143,21 @@ def _answer(request: PushRequest, new: int, item: RunForecast | None) -> PushAns
 
 
 def _metrics(item: RunForecast, advice: Advice) -> dict[str, float]:
-    """Flat numbers by name, as trackers take them; what is not known is left out."""
-    low, median, high = (float(value) for value in item.forecast.asymptote((0.05, 0.5, 0.95)))
-    numbers = {
-        "rollcast/ceiling": median,
-        "rollcast/ceiling_low": low,
-        "rollcast/ceiling_high": high,
+    """Flat numbers by name, as trackers take them; unknown ones are left out."""
+    law = law_of_run(item)
+    numbers: dict[str, float | None] = {
+        "rollcast/ceiling": None if law is None else law.asymptote["q50"],
+        "rollcast/ceiling_low": None if law is None else law.asymptote["q05"],
+        "rollcast/ceiling_high": None if law is None else law.asymptote["q95"],
         "rollcast/stop": float(advice.kind == "stop"),
         "rollcast/wait_evaluations": float(advice.evaluations),
         "rollcast/cost_of_rest": advice.rest.compute,
     }
     end = item.end if item.end is not None else advice.budget
-    reading = item.reading([end], (0.05, 0.5, 0.95))[:, 0]
+    reading = item.reading([end], MEDIAN_AND_90)[:, 0]
     numbers |= dict(zip(("rollcast/end_low", "rollcast/end", "rollcast/end_high"), map(float, reading), strict=True))
-    if advice.chance is not None:
-        numbers["rollcast/chance"] = advice.chance
-    if advice.rest.money is not None:
-        numbers["rollcast/price_of_rest"] = advice.rest.money
+    numbers["rollcast/chance"] = advice.chance
+    numbers["rollcast/price_of_rest"] = advice.rest.money
     for name, stretch in (("next_tenth", advice.soon), ("rest", advice.rest)):
-        if stretch.gain is not None:
-            numbers[f"rollcast/gain_of_{name}"] = stretch.gain[1]
-    return {name: value for name, value in numbers.items() if math.isfinite(value)}
+        numbers[f"rollcast/gain_of_{name}"] = None if stretch.gain is None else stretch.gain[1]
+    return {name: value for name, value in numbers.items() if value is not None and math.isfinite(value)}

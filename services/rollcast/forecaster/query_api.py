@@ -23,12 +23,12 @@ from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.selector import Selector, parse_selector
 from rollcast.forecaster.timeline import readings_over_time, timeline
-from rollcast.scaling.curve import Array
+from rollcast.scaling.law.curve import Array
 from rollcast.telemetry import names
 
 MAX_POINTS = 11_000
 MAX_RUNS = 20
-MAX_TIME = 1e11
+MAX_UNIX_SECONDS = 1e11
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w|y)")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0, "y": 31_536_000.0}
 _HEALTH = re.compile(r"\s*1\s*\+\s*1\s*")
@@ -88,10 +88,11 @@ def _query(board: Board, form: Form) -> Any:
 
 
 def _query_range(board: Board, form: Form) -> Any:
-    start, end = _time(_one(form, "start"), "start"), _time(_one(form, "end"), "end")
+    start = _time(_one(form, "start"), "start")
+    end = _time(_one(form, "end"), "end")
     step = _duration(_one(form, "step"))
     if end < start:
-        raise ValueError("end lies before start")
+        raise ValueError("end is before start")
     if (end - start) / step > MAX_POINTS:
         raise ValueError(f"more than {MAX_POINTS} points in a series; make the step larger")
     times: Array = start + step * np.arange(math.floor((end - start) / step) + 1, dtype=np.float64)
@@ -139,7 +140,7 @@ def _labels(forecast: RunForecast) -> Iterator[Labels]:
 
 
 def _evaluate(board: Board, selector: Selector, times: Array) -> list[tuple[Labels, Array]]:
-    """Labels and values (m,) of every series that is selected; NaN where a series has no sample."""
+    """Labels and values (m,) of every series that is selected; NaN at times without a sample."""
     chosen = [(item, rows) for item in board.all() if (rows := [x for x in _labels(item) if selector.matches(x)])]
     if len(chosen) > MAX_RUNS:
         raise ValueError(f"the query selects {len(chosen)} runs; name at most {MAX_RUNS} with the label run")
@@ -186,8 +187,8 @@ def _time(text: str, name: str) -> float:
             parsed = datetime.fromisoformat(text)
             value = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
-            raise ValueError(f"{name} = {text[:40]!r} is no time; give Unix seconds or RFC 3339") from None
-    if not 0 <= value <= MAX_TIME:
+            raise ValueError(f"{name} = {text[:40]!r} is not a time; give Unix seconds or RFC 3339") from None
+    if not 0 <= value <= MAX_UNIX_SECONDS:
         raise ValueError(f"{name} = {text[:40]!r} is out of bounds")
     return value
 
@@ -198,8 +199,8 @@ def _duration(text: str) -> float:
     except ValueError:
         parts = _DURATION.findall(text)
         if not parts or "".join(number + unit for number, unit in parts) != text:
-            raise ValueError(f"step = {text[:40]!r} is no duration; give seconds or 15s, 1m, 2h") from None
+            raise ValueError(f"step = {text[:40]!r} is not a duration; give seconds or 15s, 1m, 2h") from None
         value = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-    if not 1e-3 <= value <= MAX_TIME:
+    if not 1e-3 <= value <= MAX_UNIX_SECONDS:
         raise ValueError(f"step = {text[:40]!r} is out of bounds")
     return value

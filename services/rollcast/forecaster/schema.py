@@ -15,7 +15,7 @@ class Answer(BaseModel):
 
 class Refusal(Answer):
     detail: str
-    """What is wrong, in one sentence."""
+    """The mistake, in one sentence."""
 
 
 class Interval(Answer):
@@ -47,8 +47,8 @@ class End(Interval):
     """What an evaluation at the end of the budget will read."""
 
     compute: float
-    gain: Gain
-    """Of the law, from now to the end."""
+    gain: Gain | None
+    """Gain of the law from now to the end; null if no law describes the curve."""
 
 
 class GainInterval(Answer):
@@ -58,7 +58,7 @@ class GainInterval(Answer):
 
 
 class StretchAnswer(Answer):
-    """What is spent from now on, and what it gains."""
+    """A stretch of compute from now on, with its cost and gain."""
 
     until: float
     """Compute at its end."""
@@ -66,7 +66,7 @@ class StretchAnswer(Answer):
     money: float | None
     """Null without a price."""
     gain: GainInterval | None
-    """Of the law in pass rate; null where no law describes the curve."""
+    """Gain of the law in pass rate; null if no law describes the curve."""
 
 
 class AdviceAnswer(Answer):
@@ -74,18 +74,18 @@ class AdviceAnswer(Answer):
     """stop, continue or wait."""
     headline: str
     evaluations: int
-    """To wait for; 0 for stop and continue."""
+    """Number of evaluations to wait for; 0 for stop and continue."""
     budget: float
     """Compute at which the run would end."""
     is_assumed: bool
-    """Nobody told a budget; it is twice the compute so far."""
+    """No budget was set; twice the compute so far is taken."""
     worth: float
     """Gain in pass rate that the rest would be paid for."""
     price: float | None
-    """Of one unit of compute; null where nobody told one."""
+    """Price of one unit of compute; null without one."""
     chance: float | None
-    """That the rest gains as much on the fitted curve, turns to come left out; null where there is no rest, or no law
-    describes the curve."""
+    """Probability that the rest gains as much on the fitted curve, without later turns; null if there is no rest, or
+    if no law describes the curve."""
     soon: StretchAnswer
     """The next tenth of the budget."""
     rest: StretchAnswer
@@ -97,6 +97,8 @@ class AdviceAnswer(Answer):
 
 
 class ForecastAnswer(Answer):
+    """The numbers of the law are null if no law describes the curve (`is_described`)."""
+
     run: str
     dataset: str
     sequence: int
@@ -112,6 +114,10 @@ class ForecastAnswer(Answer):
     """Points before the fitted part."""
     verdict: str
     """too_early, forecastable, saturated, not_sigmoid or regime_change."""
+    is_described: bool
+    """Whether the law describes the curve; if not, the numbers of the law are null."""
+    is_decidable: bool
+    """Whether the numbers are for decisions."""
     reason: str
     advice: AdviceAnswer
     """On the rest of the run's budget, without a price; /advice answers for others."""
@@ -119,32 +125,32 @@ class ForecastAnswer(Answer):
     """What compute is counted in."""
     step: int
     compute: float
-    """Of the newest evaluation."""
+    """Compute of the newest evaluation."""
     pass_rate: float
-    """Of the newest evaluation."""
-    initial: float
+    """Pass rate of the newest evaluation."""
+    initial: float | None
     """R_0, median."""
-    asymptote: Interval
-    ceiling_probability: float
-    """That gains end within sight; the constants of the law are told of such trajectories."""
-    exponent: Interval
-    midpoint: Interval
-    headroom: Interval
+    asymptote: Interval | None
+    ceiling_probability: float | None
+    """Probability that gains end within sight; the constants of the law are those of such trajectories."""
+    exponent: Interval | None
+    midpoint: Interval | None
+    headroom: Interval | None
     """Asymptote minus the law's pass rate now."""
     end: End | None
-    """At the end of the budget; null where the run has none."""
-    best: Law
+    """The forecast at the end of the budget; null if the run has no budget."""
+    best: Law | None
     """Maximum posterior, on the fitted axis."""
     fitted_on: str
-    """device_hours, or another unit of the curve; trained_tokens (scaled to it) where the fleet changed."""
+    """device_hours, or another unit of the curve; trained_tokens (scaled to it) if the fleet changed."""
 
 
 class Prediction(Answer):
     compute: float
     reading: Interval
     """What an evaluation will read."""
-    law: Interval
-    """The pass rate without the noise of an evaluation."""
+    law: Interval | None
+    """The pass rate without the noise of an evaluation; null if no law describes the curve."""
 
 
 class PredictAnswer(Answer):
@@ -173,7 +179,7 @@ class PointsAnswer(Answer):
 
 
 class CurveAnswer(Answer):
-    """For drawing: each list has one value for each compute."""
+    """A curve to draw: each list has one value for each compute."""
 
     run: str
     sequence: int
@@ -183,8 +189,8 @@ class CurveAnswer(Answer):
     q50: list[float]
     q75: list[float]
     q95: list[float]
-    law: list[float]
-    """Median of the law."""
+    law: list[float] | None
+    """Median of the law; null if no law describes the curve."""
     power_law: list[float]
     """The power law's fit, for contrast; null-free but without an interval."""
 
@@ -192,12 +198,12 @@ class CurveAnswer(Answer):
 class TargetAnswer(Answer):
     run: str
     target: float
-    compute: Interval
-    """Device-hours since the start; null = never reached at that quantile."""
-    probability: float
-    """That the law ever reaches the target."""
+    compute: Interval | None
+    """Device-hours since the start; null = no law describes the curve, or never reached at that quantile."""
+    probability: float | None
+    """Probability that the law ever reaches the target; null if no law describes the curve."""
     probability_in_budget: float | None
-    """That it reaches it within the budget; null where the run has none."""
+    """Probability that it does so within the budget; null also if the run has no budget."""
 
 
 class PastEnd(Interval):
@@ -212,8 +218,10 @@ class PastAnswer(Answer):
     compute: float
     pass_rate: float
     verdict: str
-    asymptote: Interval
-    headroom: Interval
+    is_described: bool
+    asymptote: Interval | None
+    """Null if no law described the curve then."""
+    headroom: Interval | None
     end: PastEnd | None
 
 
@@ -276,7 +284,7 @@ class RunsAnswer(Answer):
     source: SourceAnswer
     now: float
     version: str
-    """Of what is told; `after` takes it."""
+    """Version of this answer; `after` takes it."""
     runs: list[ForecastAnswer]
 
 
@@ -312,14 +320,19 @@ class FitRequest(BaseModel):
 
 
 class FitAnswer(Answer):
+    """The numbers of the law are null if no law describes the curve (`is_described`)."""
+
     num_points: int
     excluded: int
     verdict: str
+    is_described: bool
+    is_decidable: bool
     reason: str
-    initial: float
-    asymptote: Interval
-    exponent: Interval
-    midpoint: Interval
-    headroom: Interval
-    best: Law
+    initial: float | None
+    asymptote: Interval | None
+    ceiling_probability: float | None
+    exponent: Interval | None
+    midpoint: Interval | None
+    headroom: Interval | None
+    best: Law | None
     predictions: list[Prediction]

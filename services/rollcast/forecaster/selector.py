@@ -1,7 +1,7 @@
 """PromQL's vector selectors, and nothing else of it: `name{label="value", other=~"a|b.*"}`.
 
 Regular expressions are alternatives of literal text and the wildcards . .* and .+, which is what dashboards write; a
-general one from a stranger could be made to run for ever.
+general one from a stranger could run without end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Selector:
 
 
 def parse_selector(text: str) -> Selector:
-    """Raises ValueError: one sentence on what is not a selector."""
+    """Raises ValueError: one sentence on why the text is not a selector."""
     if len(text) > MAX_LENGTH:
         raise ValueError(f"query is longer than {MAX_LENGTH} characters")
     matchers = []
@@ -47,7 +47,8 @@ def parse_selector(text: str) -> Selector:
     if rest:
         if not (rest.startswith("{") and rest.endswith("}")):
             raise ValueError('only selectors such as rollcast_timeline_pass_rate{run="a"} are answered here')
-        inner, place = rest[1:-1], 0
+        inner = rest[1:-1]
+        place = 0
         while inner[place:].strip():
             found = _MATCHER.match(inner, place)
             if not found:
@@ -71,7 +72,9 @@ def _unquote(quoted: str) -> str:
 def _pattern(text: str, is_regex: bool) -> re.Pattern[str]:
     if not is_regex:
         return re.compile(re.escape(text))
-    place, parts, wildcards = 0, [], 0
+    place = 0
+    parts = []
+    wildcards = 0
     if text.startswith("(") and text.endswith(")") and "(" not in text[1:]:
         text = text[1:-1]
     while place < len(text):

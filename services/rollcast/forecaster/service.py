@@ -1,8 +1,8 @@
 """The forecaster's process.
 
-start: history loaded, last forecasts made again, HTTP and gRPC served
+start: history loaded, last forecasts made again, HTTP served
 loop:  run folder's files and source read every few seconds until SIGTERM or SIGINT; a source that is away is waited for
-stop:  watchers woken, servers stopped, history closed
+stop:  waiting requests woken, server stopped, history closed
 """
 
 from __future__ import annotations
@@ -10,32 +10,26 @@ from __future__ import annotations
 import time
 
 from rollcast.config.run import RunConfig
-from rollcast.config.services import DirectScrape, Rpc
-from rollcast.connections.grpc import start_server
+from rollcast.config.services import DirectScrape
 from rollcast.connections.http import Heartbeat, HttpServer, listen, local_url
 from rollcast.connections.port_files import publish_port
-from rollcast.curves.run_folder import RunFolder
 from rollcast.curves.run_forecast import RunBudget
-from rollcast.curves.sources import EvaluationSource, open_source
+from rollcast.curves.sources.configured import EvaluationSource, open_source
+from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.forecaster.api import build_application
 from rollcast.forecaster.board import Board, SourceState
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.forecast_log import ForecastLog
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
-from rollcast.forecaster.picture_api import picture_router
 from rollcast.forecaster.push_api import PUSH_PATH, push_router
-from rollcast.forecaster.rpc import ForecastService
 from rollcast.runfolder.files import FORECASTS
-from rollcast.runfolder.run_secrets import secret_place
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
 from rollcast.telemetry.stop_signal import StopSignal
-from rollcast.wire.forecast_pb2_grpc import add_ForecastServicer_to_server
 
-MAX_CALLS = 96
-REST_SHARE = 0.2
-"""Of the interval that the loop rests at least, however long its turn took."""
+MIN_REST_SHARE = 0.2
+"""Least rest of the loop after a turn, as a share of the interval, however long the turn took."""
 MAX_TURN_SECONDS = 600.0
 """A loop that takes longer hangs: the first look may read 30 days of several runs and fit them all."""
 OK = "ok"
@@ -45,17 +39,11 @@ log = get_logger()
 def serve(config: RunConfig) -> int:
     """Run until a signal; returns the exit code. Raises UserError where port, certificate or history cannot be had."""
     stop = StopSignal()
-    settings, folder = config.forecaster, config.run_folder
-    board, metrics = Board(), ForecastMetrics(config.run)
+    settings = config.forecaster
+    folder = config.run_folder
+    board = Board()
+    metrics = ForecastMetrics(config.run)
     listener = listen(settings.bind, settings.http_port, setting="forecaster.http_port")
-    rpc = Rpc(bind=settings.bind, port=settings.grpc_port, token=config.rpc.token, tls=config.rpc.tls)
-    rpc_server, rpc_port = start_server(
-        rpc,
-        lambda server: add_ForecastServicer_to_server(ForecastService(board), server),  # type: ignore[no-untyped-call]
-        setting="forecaster.grpc_port",
-        max_calls=MAX_CALLS,
-        secret_place=secret_place(config.run_folder, "rpc.token"),
-    )
     served = config.http.model_copy(update={"bind": settings.bind})
     interval = settings.source.every_seconds
     heartbeat = Heartbeat(interval + MAX_TURN_SECONDS)
@@ -67,16 +55,13 @@ def serve(config: RunConfig) -> int:
         application = build_application(board, history, metrics, engine, heartbeat)
         token = settings.push_token or config.http.token
         application.include_router(push_router(engine, board, None if token is None else token.get_secret_value()))
-        application.include_router(picture_router(board))
         http = HttpServer(application, listener, served, guarded=frozenset({PUSH_PATH}))
     except BaseException:
         listener.close()
-        rpc_server.stop(grace=None)
         raise
     http.start()
     publish_port(folder, "forecaster", http.port)
-    publish_port(folder, "forecaster-grpc", rpc_port)
-    log.info("forecaster serves", page=f"{local_url(served, http.port)}/", grpc=rpc_port)
+    log.info("forecaster serves", page=f"{local_url(served, http.port)}/")
     source = open_source(settings.source, config.http, folder)
     files = RunFolder(folder, config.run)
     said = ForecastLog(folder, metrics)
@@ -88,11 +73,10 @@ def serve(config: RunConfig) -> int:
             board.note_source(_read(source, engine, metrics, board.source))
             said.note(board.get(config.run))
             rest = interval - (time.monotonic() - begun)
-            if stop.wait(max(rest, REST_SHARE * interval)):
+            if stop.wait(max(rest, MIN_REST_SHARE * interval)):
                 return 0
     finally:
         board.close()
-        rpc_server.stop(grace=1.0).wait(2.0)
         http.stop()
         source.close()
         history.close()
@@ -107,7 +91,7 @@ def _read(
     except SourceAway as error:
         metrics.source_up(False)
         if before.up or before.message != str(error):
-            log.warning("the source is away; what is known is served on", reason=str(error))
+            log.warning("the source is away; known forecasts are still served", reason=str(error))
         return SourceState(up=False, message=str(error), read_at=before.read_at)
     message = reading.away[0] if reading.away else OK
     if len(reading.away) > 1:

@@ -1,7 +1,7 @@
-"""What came, held against what had been forecast for it half-way there.
+"""A new reading, compared with the forecast that was made of it half-way there.
 
-Half-way is half of its compute on the axis of the fit, from the first step on: what engines cost while they start does
-not count.
+Half-way is half of its compute on the axis of the fit, from the first step on: the start-up of the engines does not
+count.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from rollcast.curves.axis import ComputeAxis
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.forecaster.history import KeptForecast
 
-HALF_WAY = 0.5
-MAX_COUNTED = 10
+FORECAST_COMPUTE_SHARE = 0.5
+MAX_COUNTED_MISSES = 10
 
 
 @dataclass(frozen=True)
 class Surprise:
     earlier: tuple[float, ...]
-    """What had been forecast for the newest evaluation's reading: 5, 25, 50, 75 and 95 %."""
+    """The earlier forecast of the newest evaluation's reading: 5, 25, 50, 75 and 95 %."""
     num_missed: int
     """Newest evaluations in a row outside the 90 % interval of their forecast; counted up to 10."""
 
@@ -36,11 +36,11 @@ def hold_to_account(
     """Compare the newest `evaluations` (in order of compute) with the forecasts that had been made for them.
 
     `axis` is that of the fit, `grid` the run's grid of computes; `made_before` gives the last forecast at or below a
-    compute. None where there was no forecast for the newest evaluation.
+    compute. None if there was no forecast of the newest evaluation.
     """
     earlier: tuple[float, ...] | None = None
     num_missed = 0
-    for item in reversed(evaluations[-MAX_COUNTED:]):
+    for item in reversed(evaluations[-MAX_COUNTED_MISSES:]):
         said = _said(item.compute, axis, grid, made_before)
         earlier = earlier or said
         if said is None or said[0] <= item.pass_rate <= said[-1]:
@@ -55,7 +55,7 @@ def _said(
     """Readings forecast for `compute`, interpolated on the grid; None outside of it."""
     if not grid or not grid[0] <= compute <= grid[-1]:
         return None
-    past = made_before(float(axis.to_device_hours(axis.to_fitted(np.array([compute])) * HALF_WAY)[0]))
+    past = made_before(float(axis.to_device_hours(axis.to_fitted(np.array([compute])) * FORECAST_COMPUTE_SHARE)[0]))
     if past is None:
         return None
     return tuple(float(np.interp(np.log(compute), np.log(grid), row)) for row in past.band)

@@ -8,9 +8,9 @@ import numpy as np
 
 from rollcast.curves.axis import MIN_INTERVALS
 from rollcast.curves.run_forecast import QUANTILES, RunForecast
-from rollcast.scaling.curve import Array
+from rollcast.scaling.law.curve import Array
 
-MAX_KNOTS = 150
+MAX_FORECAST_TIMES = 150
 """Times at which the forecast is asked; between them it is interpolated."""
 
 
@@ -32,7 +32,7 @@ class Timeline:
 
 
 def timeline(forecast: RunForecast) -> Timeline | None:
-    """None where the evaluations' times do not tell a rate: all were read at once, or all but one."""
+    """None if the evaluations' times give no rate: all of them, or all except one, were read together."""
     times: list[float] = []
     compute: list[float] = []
     size_of_first = 0
@@ -43,7 +43,7 @@ def timeline(forecast: RunForecast) -> Timeline | None:
         elif item.at == times[-1]:
             compute[-1] = item.compute
         size_of_first += len(times) == 1
-    # What was there before we looked was made nobody knows when.
+    # Evaluations of the first look were made at unknown times before it.
     earliest = 1 if size_of_first > 1 else 0
     first = max(earliest, len(times) - 1 - max(MIN_INTERVALS, len(times) // 3))
     if len(times) - first < 2:
@@ -56,13 +56,13 @@ def timeline(forecast: RunForecast) -> Timeline | None:
 
 
 def readings_over_time(forecast: RunForecast, line: Timeline, times: Array) -> Array:
-    """Readings (5, m) at `times` (m,) ascending; NaN where the timeline says nothing."""
+    """Readings (5, m) at `times` (m,) ascending; NaN outside of the timeline."""
     compute = line.compute_at(times)
     known = np.isfinite(compute) & (compute > 0)
     readings = np.full((len(QUANTILES), times.size), np.nan)
     if np.any(known):
         inside = compute[known]
-        knots = np.unique(np.quantile(inside, np.linspace(0, 1, min(MAX_KNOTS, inside.size))))
+        knots = np.unique(np.quantile(inside, np.linspace(0, 1, min(MAX_FORECAST_TIMES, inside.size))))
         values = forecast.reading(knots)
         for row, at_knots in zip(readings, values, strict=True):
             row[known] = np.interp(inside, knots, at_knots)

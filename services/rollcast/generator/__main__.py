@@ -15,7 +15,7 @@ from rollcast.telemetry.process_end import end
 
 
 def main() -> int:
-    """Parse, check, then import what is heavy."""
+    """Parse and check the arguments, then import the heavy modules."""
     parser = argparse.ArgumentParser(prog="python -m rollcast.generator", description="Samples and grades rollouts.")
     parser.add_argument("--config", type=Path, required=True, help="run file")
     parser.add_argument(
@@ -25,8 +25,8 @@ def main() -> int:
     parser.add_argument(
         "--park",
         action="store_true",
-        help="where the memory does not suffice, stay without an engine and say so on /readyz, instead of ending: for "
-        "whoever would start it again for ever, as a Deployment does",
+        help="if there is too little memory, stay without an engine and report it on /readyz, instead of ending: for a "
+        "supervisor that would restart it endlessly, as a Deployment does",
     )
     arguments = parser.parse_args()
     try:

@@ -1,14 +1,14 @@
-"""Claims tasks while there are slots, keeps them alive, hands in what is finished.
+"""Claims tasks while there are slots, renews the claims, publishes finished groups.
 
     claim -> run -> publish                      refused: it has another owner by now; counted
-              |---> hand back (drain, hand over) partial rollouts travel along, no failure
+              |---> hand back (drain, hand over) with its partial rollouts; not a failure
               |---> fail (bad task)              attempt + 1
               `---> drop (fenced, not the owner) another generator has it already
 
-Slots are rollouts: no more than the engine runs at once are ever claimed, so nothing waits inside it. Evaluation is
-claimed first, but takes at most its share of the slots while training prompts wait.
+Slots are rollouts: the loop never claims more than the engine runs concurrently, so nothing waits inside it. Evaluation
+tasks are claimed first, but take at most their share of the slots while training prompts wait.
 
-While no trainer is reached nothing is claimed: what a restart will lose need not be sampled. Groups under way go on.
+Nothing is claimed while the trainer is not reachable, because its restart may lose the result. Running groups go on.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rollcast.config.errors import UserError
-from rollcast.generator.engine import BadRequestError, Engine
 from rollcast.generator.grading import GradingThreads
 from rollcast.generator.groups import ActiveGroup
+from rollcast.generator.vllm.engine import BadRequestError, Engine
 from rollcast.rollouts.base import Claimed, GeneratorQueue
 from rollcast.rollouts.errors import OwnerFenced, QueueAway
 from rollcast.rollouts.records import PromptTask, Purpose
@@ -33,17 +33,17 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.wire.version import PolicyVersion
 
 CLAIM_BLOCK_SECONDS = 0.5
-"""How long one claim waits for a training task; evaluation is looked at again after it."""
+"""How long one claim may wait for a training task. Evaluation tasks are claimed again after it."""
 QUEUE_RETRY_SECONDS = 1.0
 HOLD_BACK_SECONDS = 2 * CLAIM_BLOCK_SECONDS
-"""After a hand-over no training task is claimed for so long: a faster generator with room looks at the queue at least
-every CLAIM_BLOCK_SECONDS, and once more where it just missed the task. If none has room then, this one may go on."""
+"""How long no training task is claimed after a hand-over: a faster generator with free slots reads the queue every
+CLAIM_BLOCK_SECONDS, and may just have missed the task once. After that this generator may claim it again."""
 
 
 class _WithdrawnError(Exception):
-    """Nothing may be claimed any more, as came out while a claim waited: the weights or the trainer are lost.
+    """Raised while a claim waits: the weights or the trainer were lost, so nothing may be claimed.
 
-    To claim under a lost version would mislead the staleness gate.
+    A claim under a lost version would mislead the staleness gate.
     """
 
 
@@ -53,16 +53,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Slots:
-    """What a generator may claim."""
+    """How many tasks a generator may claim."""
 
     total: int
-    """Rollouts at once."""
+    """Concurrent rollouts."""
     train_rollouts: int
     """G of a training task."""
     eval_rollouts: int
     """G of an evaluation task."""
     max_eval_share: float
-    """Of the slots, while training prompts wait."""
+    """Largest share of the slots for evaluation while training prompts wait."""
 
     def __post_init__(self) -> None:
         largest = max(self.train_rollouts, self.eval_rollouts)
@@ -73,7 +73,7 @@ class Slots:
             )
 
     def eval_tasks(self, running: int, running_eval: int, *, training_waits: bool) -> int:
-        """How many evaluation tasks fit now. One always may, else a small share would stop evaluation."""
+        """How many evaluation tasks fit now. The share always allows one, else a small share would stop evaluation."""
         room = self.total - running
         if training_waits:
             share = max(self.total * self.max_eval_share, self.eval_rollouts)
@@ -85,7 +85,7 @@ class Slots:
 
 
 class ClaimLoop:
-    """run() until `stop_claiming`; then `drain`. `fenced` begins again under a new owner name."""
+    """run() until `stop_claiming`; then `drain`. After `fenced` it continues under a new owner name."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class ClaimLoop:
         self._claiming = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
-        self._lost: Callable[[PolicyVersion], bool] = lambda _: False
+        self._is_lost: Callable[[PolicyVersion], bool] = lambda _: False
         self._failure: BaseException | None = None
         self._fenced_since: float | None = None
         self._away_seconds = 0.0
@@ -128,11 +128,11 @@ class ClaimLoop:
 
     @property
     def num_running(self) -> int:
-        """Rollouts that take a slot."""
+        """Rollouts that occupy a slot."""
         return sum(group.num_unfinished for group in self._groups.values())
 
     async def run(self) -> None:
-        """Claim until `stop_claiming`. Raises what the engine raises, and OwnerFenced where no new name came."""
+        """Claim until `stop_claiming`. Raises the engine's errors, and OwnerFenced if it gets no new name in time."""
         renewal = asyncio.create_task(self._renew())
         self._idle_booked_at = time.monotonic()
         try:
@@ -147,7 +147,7 @@ class ClaimLoop:
                 self._exporter.add(names.REDIS_AWAY, max(away_seconds - self._away_seconds, 0.0))
                 self._away_seconds = away_seconds
                 self._changed.clear()
-                if not self._may_claim() or not await self._patiently(self._queue, self._claim):
+                if not self._may_claim() or not await self._retry_while_redis_is_away(self._queue, self._claim):
                     await self._wait_for_change(CLAIM_BLOCK_SECONDS)
         finally:
             renewal.cancel()
@@ -157,7 +157,7 @@ class ClaimLoop:
         self._changed.set()
 
     async def drain(self, drain_seconds: float, hand_back_seconds: float) -> None:
-        """Let groups finish for `drain_seconds`, hand the rest back as partial rollouts. Claims stay renewed."""
+        """Let groups finish for `drain_seconds`, then hand the others back as partial rollouts. Claims are renewed."""
         assert self.draining
         renewal = asyncio.create_task(self._renew())
         try:
@@ -175,9 +175,9 @@ class ClaimLoop:
             renewal.cancel()
 
     def hand_over(self, sequences: Iterable[int]) -> None:
-        """Hand these tasks back as they are, and leave them to others: see HOLD_BACK_SECONDS. Returns at once.
+        """Hand these tasks back with their partial rollouts, for other generators (HOLD_BACK_SECONDS). Does not wait.
 
-        Ignored where they are not ours (any more). Evaluation is claimed as before.
+        Tasks that are not ours (any more) are ignored. Evaluation tasks are claimed as before.
         """
         for sequence in sequences:
             if group := self._groups.get(sequence):
@@ -189,28 +189,29 @@ class ClaimLoop:
         self._hold_back_until = time.monotonic() + HOLD_BACK_SECONDS
 
     async def fenced(self, owner: str) -> None:
-        """Others have our tasks: forget them all and claim as `owner` from now on."""
-        await self._forget(list(self._groups.values()))
-        former, self._queue = self._queue, self._open_queue(owner)
+        """Others have our tasks: drop them all and claim as `owner` from now on."""
+        self._drop(list(self._groups.values()))
+        former = self._queue
+        self._queue = self._open_queue(owner)
         self._fenced_since = None
         await former.close()
 
     async def restart_lost(self, lost: Callable[[PolicyVersion], bool]) -> int:
-        """Begin again the rollouts that hold tokens of lost versions, from now on also where such a task is claimed.
+        """Restart the rollouts that hold tokens of lost versions, and those of later claims as they come.
 
-        Returns how many began again now.
+        Returns how many were restarted now.
         """
-        self._lost = lost
-        return sum(self._restart_lost(group) for group in self._groups.values())
+        self._is_lost = lost
+        return sum(self._restart_lost_rollouts(group) for group in self._groups.values())
 
-    def _restart_lost(self, group: ActiveGroup) -> int:
-        count = group.restart_if(self._lost)
+    def _restart_lost_rollouts(self, group: ActiveGroup) -> int:
+        count = group.restart_if(self._is_lost)
         if count:
             self._exporter.add(names.ABORTED, count)
         return count
 
     async def recorded(self) -> None:
-        """Every claim that asked for a first version is on record."""
+        """Return once every claim that asked for a first version is recorded in Redis."""
         await self._queue.recorded()
 
     async def close(self) -> None:
@@ -230,7 +231,7 @@ class ClaimLoop:
             trained = await queue.claim(
                 train=train, evals=0, first_version=self._first_version, block_seconds=block_seconds
             )
-            self._begin(queue, trained)
+            self._start_groups(queue, trained)
         if len(trained) < train:
             await self._claim_evals(queue, training_waits=False)
         return True
@@ -243,7 +244,7 @@ class ClaimLoop:
         if not evals:
             return False
         claimed = await queue.claim(train=0, evals=evals, first_version=self._first_version, block_seconds=0.0)
-        self._begin(queue, claimed)
+        self._start_groups(queue, claimed)
         return bool(claimed)
 
     def _may_claim(self) -> bool:
@@ -255,20 +256,20 @@ class ClaimLoop:
         assert self._engine.version is not None
         return self._engine.version
 
-    def _begin(self, queue: GeneratorQueue, claimed: list[Claimed]) -> None:
+    def _start_groups(self, queue: GeneratorQueue, claimed: list[Claimed]) -> None:
         if queue is not self._queue:
-            return  # fenced meanwhile: the trainer gave them to others
+            return  # fenced in the meantime: the trainer gave the tasks to others
         self._book_idle_time()
         for one in claimed:
             group = ActiveGroup(one, self._engine, self._grader)
-            self._restart_lost(group)
+            self._restart_lost_rollouts(group)
             self._groups[one.task.sequence] = group
-            task = asyncio.create_task(self._work(group, queue))
+            task = asyncio.create_task(self._run_group(group, queue))
             self._tasks.add(task)
             task.add_done_callback(self._finished)
 
     def _book_idle_time(self) -> None:
-        """Count the time since the last call if no group ran in it. Called right before `_groups` changes."""
+        """Count the time since the last call if no group ran in it. Call it right before `_groups` changes."""
         now = time.monotonic()
         if not self._groups:
             self._exporter.add(names.GENERATOR_IDLE, now - self._idle_booked_at)
@@ -280,8 +281,8 @@ class ClaimLoop:
             self._failure = error
         self._changed.set()
 
-    async def _work(self, group: ActiveGroup, queue: GeneratorQueue) -> None:
-        """Run one group to its end, whichever that is."""
+    async def _run_group(self, group: ActiveGroup, queue: GeneratorQueue) -> None:
+        """Run one group until it is published, failed, handed back or dropped."""
         sequence = group.claimed.task.sequence
         reason = ""
         try:
@@ -293,13 +294,17 @@ class ClaimLoop:
                 return
             if reason:
                 log.warning("task failed", sequence=sequence, reason=reason)
-                accepted = await self._patiently(queue, lambda queue: queue.fail(group.claimed, reason))
+                accepted = await self._retry_while_redis_is_away(queue, lambda queue: queue.fail(group.claimed, reason))
             elif group.finished:
                 record = await group.group(queue.owner)
-                accepted = await self._patiently(queue, lambda queue: queue.publish(group.claimed, record))
+                accepted = await self._retry_while_redis_is_away(
+                    queue, lambda queue: queue.publish(group.claimed, record)
+                )
             else:
                 task = await group.unfinished_task()
-                accepted = await self._patiently(queue, lambda queue: self._hand_back(queue, group, task))
+                accepted = await self._retry_while_redis_is_away(
+                    queue, lambda queue: self._hand_back(queue, group, task)
+                )
                 self._exporter.add(names.HAND_BACKS)
                 self._exporter.add(names.HAND_OVERS, float(group in self._handed_over))
             if not accepted:
@@ -311,14 +316,14 @@ class ClaimLoop:
             self._handed_over.discard(group)
 
     async def _hand_back(self, queue: GeneratorQueue, group: ActiveGroup, task: PromptTask) -> bool:
-        """Once no claim of ours waits for a training task: it would be the first to get this one."""
+        """Waits until no claim of ours waits for a training task, because that claim would get this task."""
         async with self._claiming:
             accepted = await queue.hand_back(group.claimed, task)
             if group in self._handed_over:
                 self._hold_back()
             return accepted
 
-    async def _forget(self, groups: list[ActiveGroup]) -> None:
+    def _drop(self, groups: list[ActiveGroup]) -> None:
         self._book_idle_time()
         for group in groups:
             self._groups.pop(group.claimed.task.sequence, None)
@@ -333,20 +338,22 @@ class ClaimLoop:
 
     async def _renew_all(self, groups: dict[int, ActiveGroup]) -> None:
         mine = [group.claimed for group in groups.values()]
-        lost = await self._patiently(self._queue, lambda queue: queue.renew(mine))
-        # A task may have been claimed anew meanwhile, under a new name even: only what was asked about is meant.
+        lost = await self._retry_while_redis_is_away(self._queue, lambda queue: queue.renew(mine))
+        # A task may have been claimed again in the meantime, even under a new name: compare the group, not the task.
         gone = [groups[sequence] for sequence in lost or () if self._groups.get(sequence) is groups[sequence]]
-        # One that is being handed in right now is released, not lost.
+        # A group that is being published right now is released, not lost.
         gone = [group for group in gone if not group.finished and not group.stopped]
         if gone:
             log.warning("tasks have another owner now", tasks=len(gone))
             self._exporter.add(names.REFUSED, len(gone))
-            await self._forget(gone)
+            self._drop(gone)
 
-    async def _patiently(self, queue: GeneratorQueue, call: Callable[[GeneratorQueue], Awaitable[T]]) -> T | None:
-        """Repeat a call while Redis is away; None where the tasks went to others, or the weights were lost.
+    async def _retry_while_redis_is_away(
+        self, queue: GeneratorQueue, call: Callable[[GeneratorQueue], Awaitable[T]]
+    ) -> T | None:
+        """Repeat a call while Redis is away; None = the tasks went to others, or the weights were lost.
 
-        queue: of the name under which the tasks were claimed. Once that name is no longer ours nothing is repeated.
+        queue: that of the name under which the tasks were claimed. Nothing is repeated once the name is not ours.
         """
         while True:
             try:
@@ -363,9 +370,9 @@ class ClaimLoop:
             except OwnerFenced:
                 if queue is not self._queue:
                     return None
-                # The trainer tells the weight member too, which brings a new name.
+                # The trainer informs the weight member too, which then gets a new name.
                 self._fenced_since = self._fenced_since or time.monotonic()
-                await self._forget(list(self._groups.values()))
+                self._drop(list(self._groups.values()))
                 if time.monotonic() - self._fenced_since > self._fence_patience_seconds:
                     raise
                 await asyncio.sleep(QUEUE_RETRY_SECONDS)

@@ -1,10 +1,10 @@
-"""A completion while it is sampled: legs, version spans, KV marks, and what is to be sampled next.
+"""A completion while it is sampled: legs, version spans, KV marks, and the next request.
 
     thinking ----(cut reached, no marker)----> phrase -> answer -> END or LENGTH
         |  `----(marker written in time)----> more of the same leg ------^
         `----(the model ends its text)-------------------------------> END
 
-Everything is a function of the task and the tokens so far, so that a partial rollout goes on where it stopped.
+Everything is a function of the task and the tokens so far, so that a partial rollout continues at its last token.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from rollcast.wire.version import PolicyVersion
 
 
 class NextLeg(NamedTuple):
-    """What to ask the engine for."""
+    """The next request to the engine."""
 
     max_tokens: int
     force_phrase: bool
-    """The phrase comes first, forced."""
+    """Whether the phrase is forced before it."""
 
 
 Decode = Callable[[list[int]], str]
@@ -72,7 +72,7 @@ class Completion:
 
     @property
     def can_have_two_legs(self) -> bool:
-        """It may be cut, and then hits its own KV blocks."""
+        """Whether it may be cut, so that a second leg hits its own KV blocks."""
         return self._cut is not None
 
     @property
@@ -85,8 +85,9 @@ class Completion:
         return {span.version for span in self.version_spans}
 
     def next_leg(self) -> NextLeg | None:
-        """The next request, or None where the budget is used up."""
-        length, total = self.task.length, len(self.token_ids)
+        """The next request; None = the budget is used up."""
+        length = self.task.length
+        total = len(self.token_ids)
         if self.interrupted:
             answer_start = self.legs[-1].start if self.legs[-1].kind is LegKind.ANSWER else total
             remaining = min(answer_start + length.answer_tokens, length.max_tokens) - total
@@ -100,7 +101,7 @@ class Completion:
         return NextLeg(answer_tokens, force_phrase=True) if answer_tokens > 0 else None
 
     def force_phrase(self, version: PolicyVersion) -> None:
-        """Append the phrase that ends thinking: not sampled, so it carries no loss and log-prob 0."""
+        """Append the phrase that ends thinking. It is not sampled, so it has no loss and log-prob 0."""
         start = len(self.token_ids)
         end = start + len(self.task.length.phrase)
         self.token_ids += self.task.length.phrase
@@ -128,7 +129,7 @@ class Completion:
             self.legs.append(Leg(kind, start, len(self.token_ids)))
 
     def record_experts(self, start: int, experts: RoutedExperts) -> None:
-        """Those of the tokens from `start` on, prompt included: later tokens see what these computed last."""
+        """Record the experts of the tokens from `start` on, prompt included, as they were computed last."""
         assert start <= self.num_routed
         known = self.routed_experts
         self.routed_experts = experts if known is None else np.concatenate([known[:start], experts])
@@ -136,7 +137,7 @@ class Completion:
     def mark_rebuild(self, position: int, kept: int) -> None:
         """KV from `kept` on was rebuilt before the token at `position`, by the version that sampled it.
 
-        Before the first token that is nothing new: no token has seen other KV.
+        Ignored before the first token, because no token has seen other KV.
         """
         if 0 < position < len(self.token_ids):
             version = next(span.version for span in self.version_spans if span.start <= position < span.end)
@@ -173,8 +174,8 @@ class Completion:
         )
 
     def _ended_thinking(self) -> bool:
-        """The model wrote the end-of-thinking marker before the cut, whatever tokens it wrote it in: `>` and the line
-        break behind it, say, are one token in many vocabularies."""
+        """Whether the model wrote the end-of-thinking marker before the cut. Compares text, because the marker may be
+        tokenised in several ways: `>` and the line break after it are one token in many vocabularies."""
         marker = self.task.length.end_of_thinking
         return bool(marker) and self._decode(list(marker)) in self._decode(self.token_ids[: self._cut])
 

@@ -37,7 +37,7 @@ log = get_logger()
 
 
 def check_grading(tasks: Tasks) -> None:
-    """Raises UserError for a verifier that is not there or cannot be imported, or that this machine cannot contain."""
+    """Raises UserError for a verifier that does not exist, cannot be imported, or that this machine cannot contain."""
     verifiers = Verifiers.of(tasks)
     with closing(Sandbox(tasks.grading, verifiers)) as sandbox:
         for name in sorted(verifier_names(tasks)):
@@ -56,9 +56,9 @@ class Graded:
     status: GradingStatus
     seconds: float
     contained: str = ""
-    """What the sandbox stopped, if anything."""
+    """The violation that the sandbox stopped; empty = none."""
     failure: str = ""
-    """Why there is no verdict, where there is none."""
+    """Why there is no verdict; empty if there is one."""
 
 
 class GradingThreads:
@@ -75,8 +75,8 @@ class GradingThreads:
         remote: RemoteSandbox | None = None,
         failures_file: Path | None = None,
     ) -> None:
-        """`remote` takes the place of the sandbox on this machine. `failures_file`: where others read of verifiers that
-        gave no verdict; None = nobody does."""
+        """`remote` replaces the sandbox on this machine. `failures_file`: gets the failures of verifiers, for the run's
+        other processes; None = not written."""
         self._decode = decode
         self._exporter = exporter
         self._verifiers = Verifiers.of(tasks)

@@ -1,4 +1,4 @@
-"""A claimed task at work: its G rollouts side by side, each graded as soon as it ends."""
+"""A running task: its G concurrent rollouts, each graded as soon as it ends."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rollcast.generator.engine import Engine
 from rollcast.generator.grading import Graded, GradingThreads
 from rollcast.generator.sampling import RolloutSampler
+from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import GradingStatus, PromptTask, Rollout, RolloutGroup, StopReason
 from rollcast.wire.version import PolicyVersion
 
 
 class ActiveGroup:
-    """run() -> finished (group()) or stopped (unfinished_task()). Rollouts handed back by a former owner go on."""
+    """run() -> finished (group()) or stopped (unfinished_task()). Continues rollouts of a former owner."""
 
     def __init__(self, claimed: Claimed, engine: Engine, grader: GradingThreads) -> None:
         self.claimed = claimed
@@ -37,7 +37,7 @@ class ActiveGroup:
 
     @property
     def num_unfinished(self) -> int:
-        """Slots it takes."""
+        """Slots that it occupies."""
         return sum(not sampler.finished for sampler in self._samplers)
 
     @property
@@ -45,7 +45,7 @@ class ActiveGroup:
         return len(self._graded) == len(self._samplers)
 
     async def run(self) -> None:
-        """Until every rollout is graded, or `stop`. Raises what engine and grader raise."""
+        """Run until every rollout is graded, or `stop`. Raises the errors of engine and grader."""
         while not self.stopped and not self.finished:
             async with asyncio.TaskGroup() as rollouts:
                 for index in range(len(self._samplers)):
@@ -53,7 +53,7 @@ class ActiveGroup:
                         rollouts.create_task(self._run_one(index))
 
     def stop(self) -> None:
-        """End `run` soon; what is unfinished becomes partial, what is not graded yet is left to the next owner."""
+        """End `run` soon: unfinished rollouts become partial, ungraded ones are graded by the next owner."""
         self.stopped = True
         for grading in self._gradings:
             grading.cancel()
@@ -61,7 +61,7 @@ class ActiveGroup:
             sampler.stop()
 
     def restart_if(self, lost: Callable[[PolicyVersion], bool]) -> int:
-        """Begin rollouts again that hold tokens of lost versions; returns how many."""
+        """Restart rollouts that hold tokens of lost versions; returns how many."""
         count = 0
         for index, sampler in enumerate(self._samplers):
             if sampler.restart_if(lost):
@@ -70,7 +70,7 @@ class ActiveGroup:
         return count
 
     async def group(self, generator: str) -> RolloutGroup:
-        """The finished group as it is published."""
+        """The finished group for publishing."""
         rollouts = await self._records()
         task = self.claimed.task
         return RolloutGroup(
@@ -103,7 +103,7 @@ class ActiveGroup:
         if self.stopped or not sampler.finished:
             return
         completion = sampler.completion
-        # The end-of-text token is no part of the answer's text.
+        # The end-of-text token is not part of the answer's text.
         num_tokens = len(completion.token_ids) - (completion.stop_reason is StopReason.END)
         grading = asyncio.create_task(self._grader.grade(self.claimed.task, completion.token_ids[:num_tokens]))
         self._gradings.add(grading)

@@ -1,8 +1,8 @@
-"""The sandbox of another machine: completions are sent to the grader, which calls them as this machine's would.
+"""The sandbox of another machine: completions are sent to the grader, which runs the verifiers as this machine would.
 
-grade() -> a connection that is idle, or a new one -> Grade -> verdict; the connection is kept
+grade() -> an idle connection, or a new one -> Grade -> verdict; the connection is kept
             ^--- pause <--- failed: it is closed, so that the next one may reach another grader behind the name
-patience over, or refused for good -> `error`: not graded, which is no wrong answer
+patience over, or refused permanently -> `error`: not graded, which is not a wrong answer
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.wire import grading_pb2
 from rollcast.wire.grading_pb2_grpc import GradingStub
 
-LONGEST_PAUSE_SECONDS = 2.0
+MAX_RETRY_PAUSE_SECONDS = 2.0
 _REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
-"""A mistake of configuration: asking again changes nothing."""
+"""Mistakes of configuration, which are not retried."""
 
 Reply = TypeVar("Reply")
 log = get_logger()
 
 
 class RemoteSandbox:
-    """Thread-safe; as many connections as gradings were under way at once."""
+    """Thread-safe; keeps as many connections as there were concurrent gradings."""
 
     def __init__(self, rpc: Rpc, patience_seconds: float, settings: Grading, exporter: Exporter) -> None:
-        """`rpc`: where the grader is. `patience_seconds`: of one grading, waiting for the grader included."""
+        """`rpc`: the grader's address. `patience_seconds`: deadline of one grading with the wait for the grader."""
         self._rpc = rpc
         self._patience_seconds = patience_seconds
         self._settings = settings
@@ -48,10 +48,10 @@ class RemoteSandbox:
         self._idle: deque[grpc.Channel] = deque()
 
     def check(self, verifiers: Collection[str]) -> None:
-        """Raises UserError where the grader refuses these verifiers, limits or token; one that is away is logged."""
+        """Raises UserError if the grader refuses these verifiers, limits or token; logs if it does not respond."""
         request = grading_pb2.CheckRequest(verifiers=verifiers, limits=self._limits(self._settings.longest_seconds))
         try:
-            self._patiently(lambda stub, seconds: stub.Check(request, timeout=seconds, metadata=self._metadata()))
+            self._retry(lambda stub, seconds: stub.Check(request, timeout=seconds, metadata=self._metadata()))
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAUTHENTICATED:
                 raise UserError(
@@ -60,10 +60,10 @@ class RemoteSandbox:
                 ) from error
             if error.code() in _REFUSED:
                 raise UserError(f"grader.host = {self._rpc.host}: it refuses this run: {error.details()}") from error
-            log.warning("the grader does not answer; what it does not grade is left out", **_told(error))
+            log.warning("the grader does not respond; completions without a grade are left out", **_told(error))
 
     def grade(self, verifier: str, completion: str, reference: str, *, deadline_seconds: float | None = None) -> Grade:
-        """The grader's verdict; `error` where none came in time. Raises UserError where rpc.tls cannot be used."""
+        """The grader's verdict, `error` if there was no answer in time. Raises UserError if rpc.tls cannot be used."""
         request = grading_pb2.GradeRequest(
             verifier=verifier,
             completion=completion.encode("utf-8", "surrogatepass"),
@@ -74,9 +74,7 @@ class RemoteSandbox:
             self._exporter.add(names.GRADER_FAILURES, code="oversize")
             return Grade(0.0, "error", failure="completion and reference are longer than the grader takes")
         try:
-            reply = self._patiently(
-                lambda stub, seconds: stub.Grade(request, timeout=seconds, metadata=self._metadata())
-            )
+            reply = self._retry(lambda stub, seconds: stub.Grade(request, timeout=seconds, metadata=self._metadata()))
         except grpc.RpcError as error:
             log.warning("not graded", verifier=verifier, **_told(error))
             return Grade(0.0, "error", failure=f"the grader did not grade it ({error.code().name})")
@@ -85,17 +83,17 @@ class RemoteSandbox:
         return Grade(reply.reward, reply.status, reply.reason, reply.failure[:MAX_SENTENCE])
 
     def close(self) -> None:
-        """Closes idle connections; a grading under way ends by itself."""
+        """Closes idle connections; a running grading ends by itself."""
         while self._idle:
             self._idle.pop().close()
 
-    def _patiently(self, call: Callable[[Any, float], Reply]) -> Reply:
-        """Repeat until an answer comes or the patience is over. Raises the last RpcError."""
+    def _retry(self, call: Callable[[Any, float], Reply]) -> Reply:
+        """Repeat until there is an answer or the deadline is over. Raises the last RpcError."""
         until = time.monotonic() + self._patience_seconds
         attempts = Retrying(
             retry=retry_if_exception(_may_pass),
             stop=stop_before_delay(self._patience_seconds),
-            wait=wait_random_exponential(multiplier=0.1, max=LONGEST_PAUSE_SECONDS),
+            wait=wait_random_exponential(multiplier=0.1, max=MAX_RETRY_PAUSE_SECONDS),
             reraise=True,
         )
         return attempts(lambda: self._once(call, max(0.1, until - time.monotonic())))

@@ -1,13 +1,13 @@
 """One rollout from first to last token, through weight updates, resubmissions and interruptions.
 
 submit -> stop | length -> next leg or done
-       `-> abort: by an update before the first token of the request (resubmitted at once under the new version),
+       `-> abort: by an update before the first token of the request (resubmitted immediately, new version),
                   by `stop` (the tokens so far become a partial rollout),
-                  by `restart` (tokens of lost versions: begun again)
+                  by `restart_if` (it has tokens of lost versions: started again)
 
-Cache salts keep the replay exact: KV blocks are shared only where every entry was computed by one known version.
-A prompt is shared by the rollouts of a task under "version/sequence"; a rollout that may have a second leg, or goes on
-from earlier tokens, has a salt of its own, and its second leg keeps it so that it hits its own blocks.
+Cache salts keep the replay exact: KV blocks are shared only if one known version computed every entry. The rollouts of
+a task share its prompt under "version/sequence". A rollout that may have a second leg, or continues earlier tokens, has
+its own salt, and its second leg keeps the salt so that it hits its own blocks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Callable
 
 from rollcast.generator.completion import Completion
-from rollcast.generator.engine import Engine, EngineRequest, Sampled
+from rollcast.generator.vllm.engine import Engine, EngineRequest, Sampled
 from rollcast.rollouts.records import PromptTask, Purpose, Rollout, Sampling, StopReason
 from rollcast.wire.version import PolicyVersion
 
@@ -37,16 +37,18 @@ class RolloutSampler:
         self._restart = False
         self._salt: str | None = None
         self._requests: list[tuple[EngineRequest, int]] = []
-        """That have ended, with the completion's tokens before each."""
+        """Finished requests, each with the number of the completion's tokens before it."""
         self._routed_from = 0
         self.completion = Completion(task, index, engine.decode, start)
 
     async def run(self) -> None:
-        """Sample until the completion has ended or `stop` was called. Raises what the engine raises."""
+        """Sample until the completion has ended or `stop` was called. Raises the engine's errors."""
         while not self._stopped:
             if self._restart:
                 self.completion = Completion(self._task, self._index, self._engine.decode)
-                self._requests, self._salt, self._restart = [], None, False
+                self._requests = []
+                self._salt = None
+                self._restart = False
             if self.finished:
                 return
             leg = self.completion.next_leg()
@@ -66,12 +68,12 @@ class RolloutSampler:
         return self.completion.stop_reason is not StopReason.RUNNING and not self._restart
 
     def stop(self) -> None:
-        """End `run` soon, with the tokens there are."""
+        """End `run` soon, with the tokens so far."""
         self._stopped = True
         self._abort()
 
     def restart_if(self, lost: Callable[[PolicyVersion], bool]) -> bool:
-        """Begin again, in this `run` or the next, if a token was, or may have been, sampled by a lost version."""
+        """Start again, in this `run` or the next, if a lost version has or may have sampled a token."""
         held = self.completion.versions
         if self._request is not None:
             held |= self._engine.versions_since(self._request)
@@ -82,7 +84,7 @@ class RolloutSampler:
         return True
 
     def rollout(self) -> Rollout:
-        """The record, once the engine was observed. To be asked for once: preemptions are counted by it."""
+        """The record. Call it once, after `Engine.observe`, because it counts the preemptions."""
         for request, base in self._requests:
             for num_output_tokens, kept in request.rebuilds:
                 self.completion.preemptions += 1
@@ -93,8 +95,8 @@ class RolloutSampler:
     async def _sample(self, max_tokens: int) -> str:
         position = len(self.completion.token_ids)
         if self._salt is None:
-            # A later leg of this salt finds KV entries from here on, but for a block that it computes again: experts
-            # that tie may be chosen otherwise then, and its tokens see that choice.
+            # A later leg with this salt hits KV entries from here on, except in a block that it computes again. Experts
+            # that tie may be chosen differently there, and its tokens see that choice.
             self._routed_from = self.completion.num_routed
         request = EngineRequest(
             token_ids=self._prompt + self.completion.token_ids,
@@ -133,7 +135,7 @@ class RolloutSampler:
 
 
 def _seed(sampling: Sampling, sequence: int, index: int, position: int) -> int | None:
-    """A seed of its own for each request of a seeded task; None where the task is not seeded."""
+    """A different seed for each request of a seeded task; None if the task is not seeded."""
     if not sampling.seed:
         return None
     digest = hashlib.blake2b(f"{sampling.seed}/{sequence}/{index}/{position}".encode(), digest_size=8).digest()

@@ -3,10 +3,10 @@
 check, listen -> fork the engine's process -> HTTP -> start engine
     -> join weights (no version: not ready, claims nothing) -> claim, sample, grade, publish
     SIGTERM -> stop claiming -> finish for drain_seconds -> hand the rest back -> leave the weight group -> exit 0
-    SIGTERM while the engine starts -> exit 0 at once: there is nothing to hand back, and its warden ends the engine
-    engine dead, or a member that is stuck -> exit 1: to be started again under a new owner name
-    out of memory -> one sentence, exit 2; where whoever supervises never gives up (`park`): the engine ends, and what
-    is left says the sentence on /readyz until SIGTERM
+    SIGTERM while the engine starts -> exit 0 immediately: nothing to hand back, and the warden ends the engine
+    engine dead, or its weights unknown -> exit 1: to be started again under a new owner name
+    out of memory -> one sentence, exit 2; with `park`, for a supervisor that never gives up: the engine ends, and the
+    service reports the sentence on /readyz until SIGTERM
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ from typing import Any, TypeVar
 from rollcast.config.bounds import MOST_DERIVED_SLOTS
 from rollcast.config.errors import UserError
 from rollcast.config.out_of_memory import OutOfMemory
+from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
+from rollcast.config.services import Generator, Rpc
+from rollcast.config.tasks import Tasks
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
-from rollcast.generator import no_room
 from rollcast.generator.claims import ClaimLoop, Slots
-from rollcast.generator.engine import Engine
-from rollcast.generator.engine_process import EngineFork
-from rollcast.generator.engine_start import set_environment
 from rollcast.generator.grading import GradingThreads, check_grading
 from rollcast.generator.remote_sandbox import RemoteSandbox
-from rollcast.generator.weight_engine import GeneratorWeights, new_owner
+from rollcast.generator.vllm import no_room
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_process import EngineFork
+from rollcast.generator.vllm.engine_start import set_environment
+from rollcast.generator.weights import GeneratorWeights, new_owner
 from rollcast.rollouts.base import GeneratorQueue
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue
 from rollcast.runfolder.verifier_failures import failures_file
@@ -43,14 +46,14 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.host_memory import kills
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.member import WeightMember
-from rollcast.weights.presence import new_key, report_starting
+from rollcast.weights.receiver.member import WeightMember
+from rollcast.weights.receiver.presence import new_key, report_starting
 
 LEAVE_SECONDS = 5.0
 """Deadline for the trainer's confirmation that this member may go."""
 HAND_BACK_SECONDS = 5.0
 STOP_CLAIMING_SECONDS = 2.0
-"""For a claim under way; only a Redis that is away makes it last."""
+"""Deadline for a running claim, which only an unreachable Redis delays."""
 
 T = TypeVar("T")
 log = get_logger()
@@ -58,11 +61,11 @@ log = get_logger()
 
 @dataclass(slots=True)
 class Standing:
-    """What the probes are told."""
+    """The answers of the probes."""
 
     service: GeneratorService | None = None
     parked: str = ""
-    """Why there is no engine any more, and none will be."""
+    """Why the engine has ended and is not started again; empty = it has not."""
 
     def started(self) -> tuple[bool, str]:
         return (True, self.parked or "ok") if self.service or self.parked else (False, "engine is starting")
@@ -76,15 +79,17 @@ class Standing:
 def serve(config: RunConfig, name: str, index: int, *, park: bool) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code. Raises UserError before anything is left behind.
 
-    index: among the generators of this machine. park: stay where the memory does not suffice. To be called while this
-    process has one thread and nothing open.
+    index: number of this generator on this machine. park: if memory is short, stay without an engine. Call it while
+    this process has one thread and no open files.
     """
-    config = on_own_port(on_own_core(config, index), index)
-    claimable(config, full_rollouts=0)  # what the run file says is looked at before anything heavy is started
+    config = config.model_copy(update={"generator": on_own_core_and_port(config.generator, index)})
+    claimable(
+        config.generator, config.recipe, config.tasks, full_rollouts=0
+    )  # checks the run file before anything heavy is started
     check_grading(config.tasks)
     listener = listen(config.http.bind, config.generator.http_port, setting="generator.http_port")
-    set_environment(config)
-    for number in (signal.SIGTERM, signal.SIGINT):  # a container's first process is deaf to what it does not handle
+    set_environment(config.generator)
+    for number in (signal.SIGTERM, signal.SIGINT):  # the first process of a container ignores signals without a handler
         signal.signal(number, lambda *_: os._exit(0))
     with EngineFork() as fork:
         return asyncio.run(_serve(config, name, listener, fork, park=park))
@@ -96,7 +101,9 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     exporter = Exporter(config.run)
-    remote = await _started(reach_grader(config, exporter), stopping)
+    remote = await _started(
+        reach_grader(config.tasks, config.grader_rpc, config.grader.patience_seconds, exporter), stopping
+    )
     standing = Standing()
     http = HttpServer(service_routes(exporter.render, standing.ready, started=standing.started), listener, config.http)
     http.start()
@@ -107,7 +114,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
         starting.cancel()
         try:
             publish_port(config.run_folder, name, http.port)
-            slots = claimable(config, engine.full_rollouts)
+            slots = claimable(config.generator, config.recipe, config.tasks, engine.full_rollouts)
             log.info("engine", threads=engine.num_threads, slots=slots.total, full_rollouts=engine.full_rollouts)
             exporter.set(names.GENERATOR_SLOTS, slots.total)
             standing.service = GeneratorService(config, name, engine, slots, exporter, remote, key)
@@ -117,7 +124,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
     except OutOfMemory as error:
         if not park:
             raise
-        log.error("parked: no engine is started again; it ends when it is told to", reason=str(error))
+        log.error("parked: no engine is started again; it ends at SIGTERM", reason=str(error))
         standing.parked = str(error)
         exporter.set(names.GENERATOR_PARKED, 1)
         await stopping.wait()
@@ -128,61 +135,55 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
 
 
 async def _started(start: Coroutine[Any, Any, T], stopping: asyncio.Event) -> T:
-    """The grader or the engine, once it is there; ends this process where it is asked to stop before."""
-    starting, stop = asyncio.create_task(start), asyncio.create_task(stopping.wait())
+    """The grader or the engine once it has started; ends this process if it is asked to stop before."""
+    starting = asyncio.create_task(start)
+    stop = asyncio.create_task(stopping.wait())
     await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         log.info("stopped while it started")
-        os._exit(0)  # what starts is in a thread that nothing interrupts, and that a regular end would wait for
+        os._exit(0)  # a regular exit would wait for the starting thread, which cannot be interrupted
     stop.cancel()
     return await starting
 
 
-def claimable(config: RunConfig, full_rollouts: int) -> Slots:
-    """`full_rollouts`: of model.max_length, that the KV cache holds. Raises UserError where a prompt's do not fit."""
-    largest = max(config.recipe.most_rollouts_per_prompt, config.tasks.most_evaluation_rollouts)
+def claimable(generator: Generator, recipe: Recipe, tasks: Tasks, full_rollouts: int) -> Slots:
+    """`full_rollouts`: rollouts of model.max_length in the KV cache. Raises UserError if a prompt needs more."""
+    largest = max(recipe.most_rollouts_per_prompt, tasks.most_evaluation_rollouts)
     derived = max(largest, min(full_rollouts, MOST_DERIVED_SLOTS))
     return Slots(
-        total=derived if config.generator.slots is None else config.generator.slots,
-        train_rollouts=config.recipe.most_rollouts_per_prompt,
-        eval_rollouts=config.tasks.most_evaluation_rollouts,
-        max_eval_share=config.tasks.evaluation.max_slot_share,
+        total=derived if generator.slots is None else generator.slots,
+        train_rollouts=recipe.most_rollouts_per_prompt,
+        eval_rollouts=tasks.most_evaluation_rollouts,
+        max_eval_share=tasks.evaluation.max_slot_share,
     )
 
 
-async def reach_grader(config: RunConfig, exporter: Exporter) -> RemoteSandbox | None:
-    """The grader of the run file, asked whether it will grade this run; None where gradings stay on this machine.
+async def reach_grader(tasks: Tasks, rpc: Rpc, patience_seconds: float, exporter: Exporter) -> RemoteSandbox | None:
+    """The grader of the run file, after it accepted this run; None = gradings run on this machine.
 
-    Raises UserError where it refuses; one that is away is waited for when there is something to grade.
+    Raises UserError if it refuses. A grader that does not respond is waited for when there is something to grade.
     """
-    if config.tasks.grading.sandbox != "remote":
+    if tasks.grading.sandbox != "remote":
         return None
-    remote = RemoteSandbox(config.grader_rpc, config.grader.patience_seconds, config.tasks.grading, exporter)
-    known = Verifiers.of(config.tasks)
-    if verifiers := [name for name in sorted(verifier_names(config.tasks)) if known.find(name).sandboxed]:
+    remote = RemoteSandbox(rpc, patience_seconds, tasks.grading, exporter)
+    known = Verifiers.of(tasks)
+    if verifiers := [name for name in sorted(verifier_names(tasks)) if known.find(name).sandboxed]:
         await asyncio.to_thread(remote.check, verifiers)
     return remote
 
 
-def on_own_core(config: RunConfig, index: int) -> RunConfig:
-    """The settings of the index-th generator of this machine: where generator.cpu is set, each takes the next core."""
-    if config.generator.cpu is None:
-        return config
-    return config.model_copy(
-        update={"generator": config.generator.model_copy(update={"cpu": config.generator.cpu + index})}
-    )
-
-
-def on_own_port(config: RunConfig, index: int) -> RunConfig:
-    """The same for generator.http_port; 0 stays any free one."""
-    port = config.generator.http_port
-    if not port:
-        return config
-    return config.model_copy(update={"generator": config.generator.model_copy(update={"http_port": port + index})})
+def on_own_core_and_port(generator: Generator, index: int) -> Generator:
+    """The settings of the index-th generator of this machine: each takes the next core and the next port, if set."""
+    own: dict[str, int] = {}
+    if generator.cpu is not None:
+        own["cpu"] = generator.cpu + index
+    if generator.http_port:  # 0 stays any free port
+        own["http_port"] = generator.http_port + index
+    return generator.model_copy(update=own)
 
 
 class GeneratorService:
-    """What runs beside the engine: claims, grading and the weight member."""
+    """The parts around the engine: claims, grading and the weight member."""
 
     def __init__(
         self,
@@ -194,7 +195,7 @@ class GeneratorService:
         remote: RemoteSandbox | None,
         key: bytes,
     ) -> None:
-        """key: under which this process has reported to the trainer while its engine started."""
+        """key: the one that this process has reported to the trainer while its engine started."""
         self._config = config
         self._engine = engine
         self._kills = kills()
@@ -229,7 +230,7 @@ class GeneratorService:
         )
 
     def ready(self) -> tuple[bool, str]:
-        """For /readyz: takes work, and holds weights of the trainer that are not older than a trained token may be."""
+        """The answer of /readyz: it claims tasks, and its weights are not older than a trained token may be."""
         if self._engine.failed:
             return False, "engine is dead"
         if self._claims.draining:
@@ -239,7 +240,7 @@ class GeneratorService:
         return self._member.readiness(self._config.recipe.schedule.max_staleness)
 
     async def run(self, stopping: asyncio.Event) -> int:
-        """Until `stopping`, or until a part ends that should not. Returns the exit code."""
+        """Run until `stopping`, or until a part ends unexpectedly. Returns the exit code."""
         claims = asyncio.create_task(self._claims.run())
         member = asyncio.create_task(self._member.run())
         stop = asyncio.create_task(stopping.wait())
@@ -262,12 +263,14 @@ class GeneratorService:
             await self._grader.close()
 
     def _broken(self, task: asyncio.Task[None]) -> int:
-        """A part ended by itself: the user's mistake is raised, anything else ends the process for a fresh start."""
+        """A part ended unexpectedly: a user's mistake is raised, anything else ends the process for a new start."""
         error = task.exception()
         if isinstance(error, UserError):
             raise error
         killed = self._engine.failed and kills() > self._kills
-        if (shortage := no_room.at_work(self._config, error, self._engine.no_room, killed=killed)) is not None:
+        if (
+            shortage := no_room.at_work(self._config.generator, error, self._engine.no_room, killed=killed)
+        ) is not None:
             raise shortage
         log.error("generator ends", reason=repr(error) if error else "left the weight group")
         return 1

@@ -1,6 +1,6 @@
 """`python -m rollcast.generator.trial --config FILE --prompts N --out FILE`: a few completions, without a trainer.
 
-The engine samples from the model's folder as a generator would from the trainer's first version. Thinking is not cut.
+The engine samples from the weights in the model's folder, which are the trainer's first version. Thinking is not cut.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from pathlib import Path
 import numpy as np
 
 from rollcast.config.errors import UserError
+from rollcast.config.model import Model
+from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig, load_run_config
-from rollcast.generator.engine import Engine
-from rollcast.generator.engine_process import EngineFork
-from rollcast.generator.engine_start import set_environment
+from rollcast.config.tasks import Tasks
 from rollcast.generator.grading import Graded, GradingThreads
 from rollcast.generator.sampling import RolloutSampler
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_process import EngineFork
+from rollcast.generator.vllm.engine_start import set_environment
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling, StopReason
 from rollcast.runfolder.trial import TrialRecord, TriedCompletion
 from rollcast.runfolder.writing import replace_json
@@ -35,13 +38,13 @@ NAME = "trial"
 
 async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> TrialRecord:
     """Sample and grade `recipe.rollouts_per_prompt` completions of the first training prompts. Raises UserError."""
-    prompts = _prompts(config, num_prompts)
+    prompts = _prompts(config.model, config.tasks, config.recipe.max_prompt_tokens, num_prompts)
     began = time.monotonic()
     engine = await Engine.start(config, NAME, fork, own_weights=True)
     started = time.monotonic()
     grader = GradingThreads(engine.decode, config.tasks, Exporter(config.run))
     try:
-        tasks = [_task(config, number, prompt) for number, prompt in enumerate(prompts)]
+        tasks = [_task(config.recipe, number, prompt) for number, prompt in enumerate(prompts)]
         samplers = [(task, RolloutSampler(engine, task, index)) for task in tasks for index in range(task.num_rollouts)]
         await asyncio.gather(*(sampler.run() for _, sampler in samplers))
         sampled = time.monotonic()
@@ -57,16 +60,16 @@ async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> Tria
         engine.shutdown()
 
 
-def _prompts(config: RunConfig, num_prompts: int) -> list[TokenizedPrompt]:
-    limit, tokenizer = config.recipe.max_prompt_tokens, load_tokenizer(config.model)
-    few = load(config.tasks).train[: 4 * num_prompts]  # some may be too long
-    kept, _ = tokenize_prompts(tokenizer, few, limit, config.tasks.prompt_format)
+def _prompts(model: Model, tasks: Tasks, limit: int, num_prompts: int) -> list[TokenizedPrompt]:
+    tokenizer = load_tokenizer(model)
+    few = load(tasks).train[: 4 * num_prompts]  # some may be too long
+    kept, _ = tokenize_prompts(tokenizer, few, limit, tasks.prompt_format)
     if not kept:
         raise UserError(f"recipe.max_prompt_tokens = {limit}: each of the first {len(few)} prompts is longer; raise it")
     return kept[:num_prompts]
 
 
-def _task(config: RunConfig, number: int, prompt: TokenizedPrompt) -> PromptTask:
+def _task(recipe: Recipe, number: int, prompt: TokenizedPrompt) -> PromptTask:
     return PromptTask(
         sequence=number,
         incarnation=0,
@@ -74,9 +77,9 @@ def _task(config: RunConfig, number: int, prompt: TokenizedPrompt) -> PromptTask
         dataset=prompt.prompt.dataset,
         prompt_id=prompt.prompt.id,
         prompt_token_ids=np.asarray(prompt.token_ids, dtype=np.int32),
-        num_rollouts=config.recipe.rollouts_per_prompt,
-        sampling=Sampling(temperature=config.recipe.temperature),
-        length=LengthBudget(config.recipe.max_completion_tokens),
+        num_rollouts=recipe.rollouts_per_prompt,
+        sampling=Sampling(temperature=recipe.temperature),
+        length=LengthBudget(recipe.max_completion_tokens),
         verifier=prompt.prompt.verifier,
         reference=prompt.prompt.reference,
     )
@@ -87,7 +90,7 @@ async def _graded(grader: GradingThreads, task: PromptTask, sampler: RolloutSamp
 
 
 def _text_tokens(sampler: RolloutSampler) -> list[int]:
-    """Without the end-of-text token, which is no part of the answer's text."""
+    """The tokens without the end-of-text token, which is not part of the answer's text."""
     completion = sampler.completion
     return completion.token_ids[: len(completion.token_ids) - (completion.stop_reason is StopReason.END)]
 
@@ -110,12 +113,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m rollcast.generator.trial", description="Samples a few prompts.")
     parser.add_argument("--config", type=Path, required=True, help="run file, resolved")
     parser.add_argument("--prompts", type=int, default=4, help="how many")
-    parser.add_argument("--out", type=Path, required=True, help="where the record goes, JSON")
+    parser.add_argument("--out", type=Path, required=True, help="JSON file for the record")
     arguments = parser.parse_args()
     try:
         config = load_run_config(arguments.config)
         configure_logging(NAME)
-        set_environment(config)
+        set_environment(config.generator)
         with EngineFork() as fork:
             found = asyncio.run(try_out(config, arguments.prompts, fork))
         replace_json(arguments.out, asdict(found))

@@ -16,7 +16,7 @@ log = get_logger()
 
 
 class VerifierFailures:
-    """What one generator's verifiers failed at."""
+    """The failures of one generator's verifiers."""
 
     def __init__(self, exporter: Exporter, file: Path | None) -> None:
         self._exporter = exporter
@@ -24,14 +24,14 @@ class VerifierFailures:
         self._known: dict[str, VerifierFailure] = {}
 
     def note(self, verifier: str, sentence: str) -> None:
-        """One grading without a verdict. Told at the first, and whenever their number has doubled."""
+        """Count a grading without a verdict. Logs the first, then whenever their number has doubled."""
         self._exporter.add(names.VERIFIER_FAILURES, verifier=verifier)
         known = self._known.get(verifier, VerifierFailure(verifier, sentence, 0))
         known = self._known[verifier] = replace(known, count=known.count + 1)
-        if known.count & (known.count - 1):  # no power of two
+        if known.count & (known.count - 1):  # not a power of two
             return
         log.error(
-            "a verifier gives no verdict; what it was to grade is left out",
+            "a verifier gives no verdict; its completions are left out",
             verifier=verifier,
             first=known.sentence,
             so_far=known.count,

@@ -2,5 +2,5 @@
 
     generator: RemoteSandbox --Grade--> queue (bounded) -> turn -> Sandbox -> fork server -> judge, program
 
-It knows no Redis, no trainer, no model: whatever breaks out of the sandbox finds nothing here but other gradings.
+It knows no Redis, no trainer, no model: a program that breaks out of the sandbox finds only other gradings here.
 """

@@ -70,7 +70,7 @@ class GradingService(grading_pb2_grpc.GradingServicer):
         )
 
     def _start(self, verifier: str) -> None:
-        """In a thread of its own, so that no call waits for it in the place of another verifier's."""
+        """Runs in a thread of its own, so that no call waits for it in the place of another verifier's."""
         with self._lock:
             if verifier in self._imports and self._imports[verifier].is_alive():
                 return

@@ -2,7 +2,7 @@
 
 start: no credential of others is held, or it refuses; the sandbox proves that it grades and contains, or it refuses
 serve: gRPC for generators, probes and metrics over HTTP
-stop:  at SIGTERM or SIGINT nobody gets a turn any more and who waits is sent away; what runs is finished
+stop:  at SIGTERM or SIGINT no call gets a turn and waiting calls are refused; running gradings finish
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from rollcast.telemetry.stop_signal import StopSignal
 from rollcast.wire.grading_pb2_grpc import add_GradingServicer_to_server
 
 CALLS_TO_REFUSE = 16
-"""Threads beside those that grade and wait, so that one more caller hears at once that there is no place."""
+"""Threads in addition to those that grade and wait, so that one more caller is refused immediately."""
 STOP_SECONDS = 5.0
-"""Beyond a grading's longest time, for connections to close."""
+"""Time after a grading's longest duration for connections to close."""
 IMPORT_SECONDS = 30.0
 """That a start waits for verifiers to be imported."""
 PROOF_LIMITS = Limits(deadline_seconds=60.0, seconds_per_test=60.0, memory_bytes=1 << 30)
@@ -66,7 +66,7 @@ log = get_logger()
 def serve(config: RunConfig) -> int:
     """Run until a signal; returns the exit code.
 
-    Raises UserError where it holds credentials, a port cannot be had, or this machine cannot contain programs.
+    Raises UserError if it holds credentials, a port cannot be had, or this machine cannot contain programs.
     """
     stop = StopSignal()
     refuse_credentials(config.redis, config.rpc)
@@ -128,7 +128,7 @@ def import_verifiers(sandbox: Sandbox, names: list[str]) -> None:
 
 
 def refuse_credentials(redis: Redis, rpc: Rpc) -> None:
-    """Raises UserError where the process was given a secret that it has no use for, and a program could be after."""
+    """Raises UserError if the process was given a secret that it has no use for, and a program could be after."""
     for setting, variable, secret in (
         ("redis.password", "ROLLCAST_REDIS_PASSWORD", redis.password),
         ("rpc.token", "ROLLCAST_RPC_TOKEN", rpc.token),
@@ -141,7 +141,7 @@ def refuse_credentials(redis: Redis, rpc: Rpc) -> None:
 
 
 def prove(sandbox: Sandbox, kind: str) -> None:
-    """Grades a program that tries to get out. Raises UserError where it did, or where no program runs at all."""
+    """Grades a program that tries to get out. Raises UserError if it did, or if no program runs at all."""
     sandbox.check(CODE)
     grade = sandbox.grade(CODE, _PROOF, _CONTAINED, limits=PROOF_LIMITS)
     if grade.status == "wrong":

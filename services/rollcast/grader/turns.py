@@ -22,7 +22,7 @@ class NoTurn(Exception):  # noqa: N818  (a state that the caller waits out)
 
 
 class Turns:
-    """`running` at once and `waiting` more. Thread-safe."""
+    """Lets `running` gradings run concurrently and `waiting` more wait. Thread-safe."""
 
     def __init__(self, *, running: int, waiting: int, exporter: Exporter) -> None:
         self._most_running = running
@@ -49,7 +49,7 @@ class Turns:
                 self._changed.notify()
 
     def close(self) -> None:
-        """Nobody gets a turn any more; who waits is sent away."""
+        """Refuse further turns, and those that wait for one."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

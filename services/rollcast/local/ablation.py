@@ -3,9 +3,9 @@
 plan -> for each run: finished already? -> skipped
                       has a history?    -> continued
                       else              -> started
-     -> finished | failed (told, the others go on) | interrupted (the set ends, to be continued)
+     -> finished | failed (reported, the others go on) | interrupted (the set ends, to be continued)
 
-ablation.json in the set's folder says after every run how far the set is.
+ablation.json in the set's folder says after every run the progress of the set.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class RunDeadlineError(RuntimeError):
 def plan(base: RunConfig, variants: Sequence[Variant], *, num_seeds: int, folder: Path) -> list[PlannedRun]:
     """The base and every variant with the base's seed, then all of them with the next one, and so on.
 
-    A set that is cut short so has every recipe before any is repeated. `folder` is absolute where the runs are made
-    here. Raises UserError where a change clashes with the base.
+    A set that is cut short so has every recipe before any is repeated. `folder` is absolute if the runs are made
+    here. Raises UserError if a change clashes with the base.
     """
     rows = [Variant(WHOLE, "the whole recipe", {}), *variants]
     planned = []
@@ -89,8 +89,8 @@ def run_set(
 ) -> list[RunRecord]:
     """Run those that are not finished; the records of all, in the order of the plan.
 
-    `view_of`: what shows the run of that place. Raises UserError where the folder holds a set and `resume` is not asked
-    for, or where one of its runs was made with other settings.
+    `view_of`: the view for the run of that place. Raises UserError if the folder holds a set and `resume` is not asked
+    for, or if one of its runs was made with other settings.
     """
     records = [_record(item) for item in planned]
     for item in planned:
@@ -111,7 +111,7 @@ def run_set(
 def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
     """The records of runs that were trained elsewhere, each in a folder of its name in `folder`; nothing is written.
 
-    One that is not there, or holds no evaluation after the first step, failed. Raises UserError where a run was made
+    One that is not there, or holds no evaluation after the first step, failed. Raises UserError if a run was made
     with another recipe or seed.
     """
     records = [_record(item) for item in planned]
@@ -122,7 +122,9 @@ def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
         evaluations = reader.read().evaluations
         if evaluations and evaluations[-1].step > 0:
             rates = [point.pass_rate for point in evaluations]
-            record.state, record.initial, record.measured = State.FINISHED, rates[0], fmean(rates[-END_EVALUATIONS:])
+            record.state = State.FINISHED
+            record.initial = rates[0]
+            record.measured = fmean(rates[-END_EVALUATIONS:])
             record.interrupted_ratio = _interrupted_ratio(item.config.run_folder)
         else:
             record.state = State.FAILED
@@ -133,7 +135,7 @@ def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
 
 
 def write_progress(folder: Path, records: Sequence[RunRecord], **more: Any) -> None:
-    """`more`: what the set says, once it is through. Raises UserError where it cannot be written."""
+    """`more`: the result of the set, once it is complete. Raises UserError if it cannot be written."""
     make_folder(folder)
     replace_json(folder / ABLATION, as_json(SetRecord(list(records), **more)), go_on="--continue")
 
@@ -156,7 +158,7 @@ def _record(item: PlannedRun) -> RunRecord:
 
 
 def _check_recipe(run_folder: Path, recipe: Recipe, seed: int) -> None:
-    """Of a run that was trained elsewhere, where its folder holds its run file: paths and addresses may differ."""
+    """Checks a run trained elsewhere whose folder holds its run file; paths and addresses may differ."""
     for name in (UP_FILE, RUN_FILE):
         file = run_folder / name
         if file.exists():
@@ -190,7 +192,8 @@ def _run(config: RunConfig, record: RunRecord, view: View, seconds_per_run: floa
     try:
         ending = run_locally(config, resume=has_history(config.run_folder), view=view)
     except (UserError, ServiceLostError, RunDeadlineError) as error:
-        record.state, record.error = State.FAILED, str(error)
+        record.state = State.FAILED
+        record.error = str(error)
     else:
         if ending is Ending.INTERRUPTED:
             record.state = State.INTERRUPTED
@@ -203,14 +206,17 @@ def _conclude(record: RunRecord, reader: StatusReader, run_folder: Path) -> None
     """Note how the run ended; its result stays in its folder and says that it is finished."""
     result = conclude(run_folder, reader.read())
     if result is None:
-        record.state, record.error = State.FAILED, "not one evaluation came back"
+        record.state = State.FAILED
+        record.error = "not one evaluation came back"
         return
-    record.state, record.initial, record.measured = State.FINISHED, result.initial, result.measured
+    record.state = State.FINISHED
+    record.initial = result.initial
+    record.measured = result.measured
     record.interrupted_ratio = _interrupted_ratio(run_folder)
 
 
 def _interrupted_ratio(run_folder: Path) -> float | None:
-    """None where no step tells it. A step that was lost and made again counts once."""
+    """None if no step contains it. A step that was lost and repeated counts once."""
     ratios = {
         record.step: record.interrupted_ratio
         for record in RecordFile(run_folder / STEPS, StepRecord).read()
@@ -223,7 +229,9 @@ class _WithDeadline:
     """A view that ends its run when it took too long: the supervisor stops everything in order and passes this on."""
 
     def __init__(self, view: View, deadline: float, seconds: float) -> None:
-        self._view, self._deadline, self._seconds = view, deadline, seconds
+        self._view = view
+        self._deadline = deadline
+        self._seconds = seconds
 
     def begin(self, config: RunConfig) -> None:
         self._view.begin(config)

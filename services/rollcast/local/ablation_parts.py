@@ -23,8 +23,8 @@ PAPERS_BUDGET = Recipe().max_completion_tokens
 """Completion tokens of the paper's base recipe (A.3)."""
 PAPERS_BATCH = Recipe().prompts_per_step
 """Prompts of a step of the paper's base recipe (A.3)."""
-REUSE = 4
-"""Leaving fresh data out leaves a prompt of so many, unless another number is asked for."""
+DEFAULT_PROMPT_USES = 4
+"""Without fresh data one prompt of this many stays, unless another number is given."""
 SWITCHES = (
     "schedule",
     "loss",
@@ -131,9 +131,9 @@ PARTS: tuple[RecipePart, ...] = (
 FRESH_DATA = "fresh_data"
 
 
-def fresh_data(reuse: int = REUSE) -> RecipePart:
+def fresh_data(reuse: int = DEFAULT_PROMPT_USES) -> RecipePart:
     """Data reuse as an axis, on demand only, since it is no switch of the recipe: a prompt of `reuse` stays."""
-    name = FRESH_DATA if reuse == REUSE else f"{FRESH_DATA}:{reuse}"
+    name = FRESH_DATA if reuse == DEFAULT_PROMPT_USES else f"{FRESH_DATA}:{reuse}"
 
     def without(base: RunConfig) -> Change:
         num_prompts = _num_prompts(base.recipe, base.tasks)
@@ -156,12 +156,12 @@ def fresh_data(reuse: int = REUSE) -> RecipePart:
 
 
 def find_part(name: str) -> RecipePart:
-    """Raises UserError that lists the parts, or says what is wrong with N of `fresh_data:N`."""
+    """Raises UserError: lists the parts, or names the mistake in N of `fresh_data:N`."""
     kind, colon, number = name.replace("-", "_").partition(":")
     if kind == FRESH_DATA:
         if colon and not (number.isdecimal() and 2 <= int(number) <= 1_000):
             raise UserError(f"--without {name}: {number!r} is no number from 2 to 1000; write {FRESH_DATA}:8 or so")
-        return fresh_data(int(number) if colon else REUSE)
+        return fresh_data(int(number) if colon else DEFAULT_PROMPT_USES)
     for part in PARTS:
         if not colon and part.name == kind:
             return part
@@ -170,13 +170,13 @@ def find_part(name: str) -> RecipePart:
 
 
 def changed(base: RunConfig, change: Mapping[str, Any], source: str) -> RunConfig:
-    """`base` with the change put over it, checked anew. Raises UserError, beginning with `source`, where they clash."""
+    """`base` with the change put over it, checked again. Raises UserError, beginning with `source`, if they clash."""
     settings = json.loads(json.dumps(reveal(base.model_dump()), default=str))
     return parse_run_config(_merged(settings, change), source=source)
 
 
 def is_same_in_effect(one: RunConfig, other: RunConfig) -> bool:
-    """Whether both train alike: run, seed and folder may differ, and the head where the model is as precise."""
+    """Whether both train alike: run, seed and folder may differ, and the head if the model is as precise."""
 
     effective = [config.model_dump(exclude={"run", "seed", "folder"}) for config in (one, other)]
     for settings in effective:
@@ -257,7 +257,7 @@ def _penalty(control: LengthPenalty, share: float) -> Change:
 
 
 def _interruption(control: Interruption, base: Recipe, share: float) -> Change:
-    """The base's own where it has one: phrase and marker belong to the model and its data."""
+    """The base's own if it has one: phrase and marker belong to the model and its data."""
     if isinstance(base.length_control, Interruption):
         return base.length_control.model_dump(mode="json")
     low, high = (_scaled(position, share) for position in control.position)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rollcast.config.services import Generator, Local
 from rollcast.config.tasks import PromptFormat
-from rollcast.local.base_model import PLACEHOLDER
+from rollcast.local.demo.base_model import PLACEHOLDER
 from rollcast.local.devices import num_devices, usable_gpus
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
 from rollcast.local.model_name import files_of, is_on_the_hub, similar_folder
@@ -31,7 +31,7 @@ _LEFT_OUT = {
     "downstream": "ask what a downstream set asks",
     "empty": "are empty lines",
 }
-"""By PromptSplit's reason: what is said of the rows that are left out."""
+"""Sentences about the rows left out, by PromptSplit's reason."""
 
 
 def of_settings(every_steps: int, budget_steps: int | None, local: Local, generator: Generator) -> list[str]:

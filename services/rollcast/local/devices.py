@@ -21,11 +21,11 @@ from rollcast.memory.device import gpu_sizes
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 CPU_BUILD = "+cpu"
-"""In the version of a torch that uses no GPU, whatever the machine has."""
+"""Part of the version of a torch that uses no GPU, whatever the machine has."""
 
 
 def usable_gpus() -> tuple[str, ...]:
-    """As CUDA_VISIBLE_DEVICES names them, else by their numbers; empty where everything runs on the CPU."""
+    """The GPUs as CUDA_VISIBLE_DEVICES names them, else their numbers; empty if everything runs on the CPU."""
     try:
         if CPU_BUILD in version("torch"):
             return ()
@@ -35,7 +35,7 @@ def usable_gpus() -> tuple[str, ...]:
 
 
 def named_gpus(count: int, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Of `count` GPUs, those that this environment leaves. CUDA reads its list up to the first entry that is none."""
+    """Those of `count` GPUs that this environment leaves. CUDA reads its list up to the first invalid entry."""
     if VISIBLE not in environment:
         return tuple(map(str, range(count)))
     left: list[str] = []
@@ -47,12 +47,12 @@ def named_gpus(count: int, environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def num_devices(local: Local, generator: Generator) -> int:
-    """Of this machine's processes, one for each rank and each worker of a generator."""
+    """The GPUs that this machine's processes need: one for each rank and each worker of a generator."""
     return local.trainer_ranks + local.generators * generator.tensor_parallel
 
 
 def check_gpus(local: Local, generator: Generator, gpus: Sequence[str]) -> None:
-    """Raise UserError where there are some, and too few."""
+    """Raise UserError if there are GPUs, but too few."""
     workers = generator.tensor_parallel
     needed = num_devices(local, generator)
     if 0 < len(gpus) < needed:
@@ -69,14 +69,14 @@ def trainer_gpus(local: Local, gpus: Sequence[str]) -> dict[str, str]:
 
 
 def generator_gpus(local: Local, generator: Generator, gpus: Sequence[str], index: int) -> dict[str, str]:
-    """The same of the index-th generator."""
+    """The environment of the index-th generator."""
     workers = generator.tensor_parallel
     first = local.trainer_ranks + index * workers
     return _seen(gpus, gpus[first : first + workers])
 
 
 def no_gpus(gpus: Sequence[str]) -> dict[str, str]:
-    """The same of a service that computes on none."""
+    """The environment of a service that uses no GPU."""
     return _seen(gpus, ())
 
 

@@ -19,7 +19,7 @@ class DiskWatch:
         self._told_below = LOW_BYTES + 1
 
     def lines(self) -> list[str]:
-        """What is new since the last call."""
+        """News since the last call."""
         try:
             free = shutil.disk_usage(self._folder).free
         except OSError:

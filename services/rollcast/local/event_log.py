@@ -1,4 +1,4 @@
-"""What was said of a run while it went on, in its folder: whoever looks later reads it there."""
+"""The log of a run's events in its folder, for those who look later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from rollcast.runfolder.files import RUN_LOG
 
 TAIL_BYTES = 64 << 10
 """Read from the end of the log: far more than a terminal shows."""
-_TROUBLE, _NEWS = "!", "-"
+_TROUBLE = "!"
+_NEWS = "-"
 _TIME = "%Y-%m-%d %H:%M:%S"
 
 
@@ -40,7 +41,7 @@ def note(folder: Path, line: str, *, trouble: bool = False) -> RunEvent:
 
 
 def events_of(folder: Path) -> list[RunEvent]:
-    """The last events of the log, in order; nothing where there is none. What is no line of it is passed over."""
+    """The last events of the log, in order; empty if there is no log. Malformed lines are skipped."""
     try:
         with (folder / RUN_LOG).open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))

@@ -25,14 +25,14 @@ class AdviceReading:
     kind: str
     """stop, continue or wait."""
     evaluations: int
-    """To wait for; 0 for stop and continue."""
+    """Compute to wait for; 0 for stop and continue."""
     chance: float | None
-    """That the rest gains what is asked of it; None where that is not known."""
+    """Probability that the rest of the run gains the required amount; None if unknown."""
     gain: Quantiles | None
-    """Of all of the rest, in pass rate."""
+    """Gain in pass rate of the whole rest."""
 
     def sentence(self) -> str:
-        """As `fit` and the page say it, in a line."""
+        """One line, in the words of `fit` and the page."""
         if self.kind == "wait":
             what = f"wait for {self.evaluations} more evaluation{'' if self.evaluations == 1 else 's'}"
         else:
@@ -51,8 +51,8 @@ class ForecastReading:
     """The newest forecast of a run."""
 
     verdict: str
-    asymptote: Quantiles
-    headroom: Quantiles
+    asymptote: Quantiles | None
+    """None if no law describes the curve."""
     end: Quantiles | None
     """What an evaluation at the end of the budget will read."""
     end_device_hours: float | None
@@ -69,13 +69,12 @@ class ForecastReading:
 
 def forecast_on_page(page: Page) -> ForecastReading | None:
     """None while there is no forecast of the run on the forecaster's page."""
-    asymptote, headroom = _quantiles(page, names.FORECAST_ASYMPTOTE), _quantiles(page, names.FORECAST_HEADROOM)
-    if asymptote is None or headroom is None:
+    verdict = _in_force(page, names.FORECAST_VERDICT, "verdict")
+    if verdict is None:
         return None
     return ForecastReading(
-        verdict=_in_force(page, names.FORECAST_VERDICT, "verdict") or "unknown",
-        asymptote=asymptote,
-        headroom=headroom,
+        verdict=verdict,
+        asymptote=_quantiles(page, names.FORECAST_ASYMPTOTE),
         end=_quantiles(page, names.FORECAST_END),
         end_device_hours=first(page, names.FORECAST_END_DEVICE_HOURS),
         num_points=int(first(page, names.FORECAST_POINTS) or 0),
@@ -85,18 +84,18 @@ def forecast_on_page(page: Page) -> ForecastReading | None:
 
 
 def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
-    """Of a forecast that was made in this process. `end`: device-hours at which the budget ends, if it does."""
+    """The reading of a forecast made in this process. `end`: device-hours at which the budget ends, if it does."""
     from rollcast.curves.run_forecast import metric_grid
 
-    law, advice = run.forecast, run.advice(end)
+    law = run.forecast
+    advice = run.advice(end)
     grid = metric_grid(run)
     computes = [*grid, end] if end is not None and end > run.newest.compute else list(grid)
     readings = run.reading(computes, _WANTED)
     band = [(compute, *map(float, readings[:, place])) for place, compute in enumerate(computes)]
     return ForecastReading(
         verdict=str(law.verdict.kind),
-        asymptote=_three(law.asymptote(_WANTED)),
-        headroom=_three(law.headroom(_WANTED)),
+        asymptote=_three(law.asymptote(_WANTED)) if law.verdict.kind.is_described else None,
         end=_three(band[-1][1:]) if len(computes) > len(grid) else None,
         end_device_hours=end,
         num_points=len(run.evaluations),
@@ -134,7 +133,8 @@ def _quantiles(page: Page, metric: Metric, **labels: str) -> Quantiles | None:
 def _band(page: Page) -> tuple[tuple[float, float, float, float], ...]:
     found: dict[float, dict[float, float]] = {}
     for labels, value in page.get(names.FORECAST_PASS_RATE.name, []):
-        at, quantile = float(labels.get("compute", "nan")), float(labels.get("quantile", "nan"))
+        at = float(labels.get("compute", "nan"))
+        quantile = float(labels.get("quantile", "nan"))
         found.setdefault(at, {})[quantile] = value
     return tuple(
         (at, of[0.05], of[0.5], of[0.95])

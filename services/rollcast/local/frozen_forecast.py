@@ -1,4 +1,4 @@
-"""The forecast's own test: what it says of the end at half of the budget, kept and held against what came.
+"""The forecast's own test: the forecast of the end at half of the budget is kept and compared with the measured end.
 
 running -> evaluation at half of the budget answered -> frozen_forecast.json -> run finished -> result.json
 """
@@ -39,7 +39,7 @@ def num_after_first_step(evaluations: Sequence[EvaluationRecord]) -> int:
 
 
 def load_frozen(folder: Path) -> FrozenForecast | None:
-    """None where there is none that can be read."""
+    """The kept forecast; None if none can be read."""
     try:
         return read_record(folder / FROZEN_FORECAST, FrozenForecast)
     except (OSError, ValueError):
@@ -49,9 +49,10 @@ def load_frozen(folder: Path) -> FrozenForecast | None:
 def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
     """Keep the forecast that knows the curve's first half, as soon as there is one, if nothing was kept yet.
 
-    Raises UserError where it cannot be written.
+    Raises UserError if it cannot be written.
     """
-    share, forecast = status.budget_share, status.forecast
+    share = status.budget_share
+    forecast = status.forecast
     if share is None or not FREEZE_AT <= share <= FREEZE_UNTIL or not status.evaluations:
         return None
     if forecast is None or forecast.end is None or (folder / FROZEN_FORECAST).exists():
@@ -83,14 +84,15 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
 
 
 def conclude(folder: Path, status: RunStatus) -> RunResult | None:
-    """Hold the frozen forecast against the measured end, and write it down; None without an evaluation.
+    """Compare the frozen forecast with the measured end and write the result; None without an evaluation.
 
-    Raises UserError where it cannot be written.
+    Raises UserError if it cannot be written.
     """
     if not status.evaluations:
         return None
     rates = [point.pass_rate for point in status.evaluations]
-    measured, initial = fmean(rates[-END_EVALUATIONS:]), rates[0]
+    measured = fmean(rates[-END_EVALUATIONS:])
+    initial = rates[0]
     frozen = load_frozen(folder)
     gain = measured - initial
     result = RunResult(

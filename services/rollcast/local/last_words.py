@@ -9,7 +9,7 @@ from pathlib import Path
 from rollcast.telemetry.failure_reason import failure_reason
 
 MAX_READ_BYTES = 256 << 10
-"""From the end of a log: tracebacks of all processes of an engine."""
+"""Read from the end of a log: tracebacks of all processes of an engine."""
 NO_MESSAGE = "no message"
 
 

@@ -26,11 +26,12 @@ from rollcast.memory.context_length import config_of, known_length
 from rollcast.tasks.prompts import PromptSplit, load
 
 TEMPLATE_TOKENS = 128
-"""Room for the text that a chat template puts around a prompt, beside a token for each of the prompt's bytes."""
+"""Room for the text that a chat template puts around a prompt, in addition to a token for each of the prompt's
+bytes."""
 THINK_TOKENS = 256
 """Room for the system message that layout `think` has by itself; each of its bytes may be a token."""
 HELD_OUT = 5
-"""One prompt in so many is held out where a data set is small."""
+"""One prompt in this many is held out of a small data set."""
 LEAST_INTERRUPTED = 2_048
 """Completion tokens below which no thinking is interrupted: phrase and answer would take much of them."""
 MAX_TOKENIZER_BYTES = 64 << 20
@@ -68,7 +69,7 @@ def _given(settings: Settings, name: str) -> bool:
 
 
 def _on_this_machine(config: RunConfig) -> RunConfig:
-    """A Redis of its own, and ports that nobody has."""
+    """A Redis of its own, and free ports."""
     if not _given(config.redis, "host") and config.redis.socket is None:
         config = config.model_copy(update={"redis": _filled(config.redis, port=0)})
     if config.tasks.grading.sandbox == "remote" and not _given(config.grader, "host"):
@@ -83,7 +84,7 @@ def _on_this_machine(config: RunConfig) -> RunConfig:
 
 
 def _model_length(model: Model) -> int | None:
-    """The model's own length where it is below the default."""
+    """The model's own length if it is below the default."""
     length = known_length(config_of(model))
     return length if length is not None and length < model.max_length else None
 
@@ -96,7 +97,7 @@ def _read_json(path: Path) -> Mapping[str, Any]:
 
 
 def _prompts(tasks: Tasks, recipe: Recipe, model: Model) -> PromptSplit | None:
-    """Every prompt, where they decide anything: rows of a data set, or lengths that do not fit the model."""
+    """Every prompt, if they decide anything: rows of a data set, or lengths that do not fit the model."""
     shares = isinstance(tasks.dataset, RowsDataset) and not (
         _given(tasks.evaluation, "num_prompts") and _given(recipe, "prompts_per_step")
     )
@@ -110,7 +111,7 @@ def _prompts(tasks: Tasks, recipe: Recipe, model: Model) -> PromptSplit | None:
 
 
 def _with_held_out_share(tasks: Tasks, total: int) -> Tasks:
-    """Of a small data set: how many of its `total` prompts are held out."""
+    """The number of prompts held out of a small data set with `total` prompts."""
     evaluation = tasks.evaluation
     held_out = min(evaluation.num_prompts, max(1, total // HELD_OUT))
     return tasks.model_copy(update={"evaluation": _filled(evaluation, num_prompts=held_out)})
@@ -121,7 +122,7 @@ def _fit(recipe: Recipe, model: Model) -> bool:
 
 
 def _with_lengths(recipe: Recipe, room: int, prompt_format: PromptFormat, prompts: PromptSplit | None) -> Recipe:
-    """Of a model too short for the paper's: what the longest prompt needs, at most half; completions get the rest."""
+    """Lengths for a model too short for the paper's: the longest prompt, at most half; completions get the rest."""
     left = room - recipe.max_completion_tokens if _given(recipe, "max_completion_tokens") else room // 2
     longest = recipe.max_prompt_tokens
     if prompts is not None:
@@ -142,7 +143,7 @@ def tokens_around(prompt_format: PromptFormat) -> int:
 
 
 def _length_control(recipe: Recipe, model: Path) -> LengthControl | None:
-    """Interruption in the paper's proportions where the tokenizer knows the marker, else none; None = as it is."""
+    """Interruption in the paper's proportions if the tokenizer knows the marker, else none; None = as it is."""
     control = recipe.length_control
     most = recipe.max_completion_tokens
     if not isinstance(control, Interruption):

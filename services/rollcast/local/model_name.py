@@ -7,16 +7,16 @@ import re
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.local.base_model import PLACEHOLDER, BaseModel
+from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
 from rollcast.memory.model_file import CONFIG, folder_here
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 WITHOUT_OWNER = frozenset({"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2", "openai-gpt", "ctrl"})
 """Causal language models that the hub knows without an owner, from before it had them."""
-ALIKE = 0.6
+MIN_NAME_SIMILARITY = 0.6
 """Share of equal letters from which on a folder is offered in place of a name."""
 MAX_FOLDERS = 1_000
-"""Beside the missing one, that are looked at."""
+"""Neighbours of the missing folder that are looked at."""
 
 
 def is_on_the_hub(path: str) -> bool:
@@ -25,7 +25,7 @@ def is_on_the_hub(path: str) -> bool:
 
 
 def files_of(path: str) -> Path | None:
-    """Where this machine has the model's files; None if nowhere, or if they may not be looked at."""
+    """The model's files on this machine; None if there are none or they may not be read."""
     try:
         return folder_here(path)
     except OSError:
@@ -52,5 +52,5 @@ def similar_folder(path: str) -> str | None:
     except OSError:
         return None
     by_name = {folder.name.lower(): folder for folder in beside}
-    near = difflib.get_close_matches(wanted.name.lower(), by_name, 1, ALIKE)
+    near = difflib.get_close_matches(wanted.name.lower(), by_name, 1, MIN_NAME_SIMILARITY)
     return str(by_name[near[0]]) if near else None

@@ -1,9 +1,9 @@
 """Prometheus and Grafana for one run of this machine: `monitor/` in its folder, and `--monitor`'s own Prometheus.
 
     monitor/prometheus.yml, rules.yaml     the alerts of docs/runbook.md, for this run
-            targets.json                   who is scraped; written anew whenever a service tells another port
+            targets.json                   addresses to scrape; written again if a port changes
             dashboards/*.json
-            grafana/{datasources,dashboards}/rollcast.yaml     provisioning: what GF_PATHS_PROVISIONING names
+            grafana/{datasources,dashboards}/rollcast.yaml     provisioning: the folder for GF_PATHS_PROVISIONING
             compose.yaml                   starts both in containers
             data/                          what Prometheus stored
 
@@ -22,7 +22,7 @@ import yaml
 
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Http
+from rollcast.config.services import Forecaster, Http
 from rollcast.connections import http
 from rollcast.connections.port_files import ports_of, read_port
 from rollcast.local.process import Command, ServiceSpec
@@ -34,14 +34,14 @@ TOKEN = "token"  # noqa: S105  # the name of a file
 SCRAPE_SECONDS = 5
 """A demo's steps take some seconds; the forecaster's page, the largest, has 20 kB."""
 PLACEHOLDERS = {"@NAMESPACE@": "", "@NO_STEP_MINUTES@": "30", "@RUNBOOK@": "docs/runbook.md"}
-"""In rules and dashboards, beside the run's name: what the chart's values say by default. Series of a run without a
-cluster have no namespace, which is what an empty one matches."""
+"""Labels in rules and dashboards besides the run's name: the defaults of the chart's values. Series of a run without a
+cluster have no namespace, and an empty value matches that."""
 HOST = "127.0.0.1"
 STOP_SECONDS = 5.0
 
 
 def find_prometheus() -> str | None:
-    """The server on the path; None where there is none."""
+    """The server on the path; None if there is none."""
     return shutil.which("prometheus")
 
 
@@ -61,40 +61,43 @@ def compose_file() -> Path:
 def write_monitor(config: RunConfig) -> Path:
     """The folder for this run. `config`: resolved, with the ports of forecaster and Prometheus chosen.
 
-    Raises UserError where the disk refuses it.
+    Raises UserError if the disk refuses it.
     """
+    folder = config.run_folder / MONITOR
+    settings = {
+        "prometheus.yml": _prometheus(config.http),
+        "grafana/datasources/rollcast.yaml": _data_sources(
+            config.run, config.http, config.forecaster, config.local.prometheus_port
+        ),
+        "grafana/dashboards/rollcast.yaml": _provider(folder),
+    }
+    shipped = {"rules.yaml": shipped_files() / "rules.yaml"}
+    for dashboard in sorted((shipped_files() / "dashboards").glob("*.json")):
+        shipped[f"dashboards/rollcast-{dashboard.name}"] = dashboard
     try:
-        return _write(config)
+        for name in (*settings, *shipped):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if config.http.token is not None:
+            token = folder / TOKEN
+            token.touch(mode=0o600)
+            token.write_text(config.http.token.get_secret_value())
+        for name, content in settings.items():
+            (folder / name).write_text(yaml.safe_dump(content, sort_keys=False))
+        for name, source in shipped.items():
+            (folder / name).write_text(_filled_in(source, config.run))
+        shutil.copyfile(compose_file(), folder / COMPOSE)
     except OSError as error:
         raise refused_by_the_world(
             error,
-            f"folder: {error.filename or config.run_folder / MONITOR} cannot be written ({error.strerror}); free space "
-            "or mend the permissions, or leave --monitor out",
+            f"folder: {error.filename or folder} cannot be written ({error.strerror}); free space or fix the "
+            "permissions, or leave --monitor out",
         ) from error
-
-
-def _write(config: RunConfig) -> Path:
-    folder = config.run_folder / MONITOR
-    provisioning = folder / "grafana"
-    for part in (folder / "dashboards", provisioning / "datasources", provisioning / "dashboards"):
-        part.mkdir(parents=True, exist_ok=True)
-    if config.http.token is not None:
-        token = folder / TOKEN
-        token.touch(mode=0o600)
-        token.write_text(config.http.token.get_secret_value())
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(_prometheus(config.http), sort_keys=False))
-    (folder / "rules.yaml").write_text(_filled_in(shipped_files() / "rules.yaml", config.run))
-    (provisioning / "datasources" / "rollcast.yaml").write_text(yaml.safe_dump(_data_sources(config), sort_keys=False))
-    (provisioning / "dashboards" / "rollcast.yaml").write_text(yaml.safe_dump(_provider(folder), sort_keys=False))
-    for dashboard in sorted((shipped_files() / "dashboards").glob("*.json")):
-        (folder / "dashboards" / f"rollcast-{dashboard.name}").write_text(_filled_in(dashboard, config.run))
-    shutil.copyfile(compose_file(), folder / COMPOSE)
     Targets(config.run_folder, config.http, config.forecaster.bind).refresh()
     return folder
 
 
 class Targets:
-    """Whom Prometheus scrapes: every service that told its port, by its own name."""
+    """The addresses that Prometheus scrapes: every service that wrote its port, by its own name."""
 
     def __init__(self, run_folder: Path, http: Http, forecaster_bind: str) -> None:
         self._run_folder = run_folder
@@ -109,7 +112,7 @@ class Targets:
         targets = [target for target in found if target is not None]
         if targets == self._written:
             return
-        with suppress(UserError):  # a full disk is told by those whose files matter; here it is tried again
+        with suppress(UserError):  # writers of files that matter report a full disk; here the next call tries again
             replace_json(self._file, targets)
             self._written = targets
 
@@ -140,7 +143,7 @@ def prometheus_spec(run_folder: Path, port: int, server: str) -> ServiceSpec:
 
 
 def how_to_watch(run_folder: Path, port: int, server: str | None) -> list[str]:
-    """What the user is told: where Prometheus is, and how Grafana is started with all of it."""
+    """Lines for the user: the address of Prometheus, and the commands that start Grafana."""
     folder = run_folder / MONITOR
     if server is None:
         prometheus = "no prometheus on the path; install one, or start both in containers (below)"
@@ -149,7 +152,8 @@ def how_to_watch(run_folder: Path, port: int, server: str | None) -> list[str]:
     services = " grafana"
     variables = f"MONITOR={shlex.quote(str(folder))}"
     if server is None:
-        services, variables = "", f"{variables} PROMETHEUS_PORT={port}"
+        services = ""
+        variables = f"{variables} PROMETHEUS_PORT={port}"
     provisioning = shlex.quote(str(folder / "grafana"))
     compose = shlex.quote(str(folder / COMPOSE))
     return [
@@ -189,16 +193,15 @@ def _filled_in(file: Path, run: str) -> str:
     return text
 
 
-def _data_sources(config: RunConfig) -> dict[str, Any]:
+def _data_sources(run: str, settings: Http, forecaster: Forecaster, prometheus_port: int) -> dict[str, Any]:
     """The Prometheus, and the forecaster, which answers queries for times to come."""
-    bind = config.http.model_copy(update={"bind": config.forecaster.bind})
-    forecaster = http.local_url(bind, config.forecaster.http_port)
+    page = http.local_url(settings.model_copy(update={"bind": forecaster.bind}), forecaster.http_port)
     common = {"type": "prometheus", "access": "proxy"}
-    settings: dict[str, Any] = {"httpMethod": "POST", "timeInterval": f"{SCRAPE_SECONDS}s"}
-    of_forecaster: dict[str, Any] = {"jsonData": dict(settings)}
-    if config.http.tls is not None:
+    options: dict[str, Any] = {"httpMethod": "POST", "timeInterval": f"{SCRAPE_SECONDS}s"}
+    of_forecaster: dict[str, Any] = {"jsonData": dict(options)}
+    if settings.tls is not None:
         of_forecaster["jsonData"]["tlsSkipVerify"] = True
-    if config.http.token is not None:  # a variable of Grafana's own: no secret is written into a second file
+    if settings.token is not None:  # a variable of Grafana's own: no secret is written into a second file
         of_forecaster["jsonData"]["httpHeaderName1"] = "Authorization"
         of_forecaster["secureJsonData"] = {"httpHeaderValue1": "Bearer $ROLLCAST_HTTP_TOKEN"}
     return {
@@ -208,15 +211,15 @@ def _data_sources(config: RunConfig) -> dict[str, Any]:
                 "name": "Prometheus",
                 "uid": "rollcast-prometheus",
                 **common,
-                "url": f"http://{HOST}:{config.local.prometheus_port}",
+                "url": f"http://{HOST}:{prometheus_port}",
                 "isDefault": True,
-                "jsonData": settings,
+                "jsonData": options,
             },
             {
-                "name": f"Rollcast forecast {config.run}",
+                "name": f"Rollcast forecast {run}",
                 "uid": "rollcast-forecast",
                 **common,
-                "url": f"{forecaster}/prometheus",
+                "url": f"{page}/prometheus",
                 **of_forecaster,
             },
         ],

@@ -6,11 +6,11 @@ _CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], "\N{REPLACEMENT CH
 
 
 def one_line(text: str) -> str:
-    """What models write, and exceptions that repeat it, could move the cursor or hide what was said before."""
+    """Texts of models, and exceptions that repeat them, could move the cursor or hide earlier output."""
     return " ".join(text.split()).translate(_CONTROLS)
 
 
 def short_line(text: str, most: int) -> str:
-    """Of it so many characters at most, and then dots."""
+    """Longest text; a longer one ends in dots."""
     line = one_line(text)
     return line if len(line) <= most else f"{line[:most]}..."

@@ -9,16 +9,16 @@ from rollcast.config.services import Budget
 from rollcast.runfolder.records import StepRecord
 
 RECENT_STEPS = 20
-"""The pace is that of so many last steps: it changes as answers grow longer."""
+"""The pace is measured over this many last steps, because it changes as answers grow longer."""
 SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Moments are Unix seconds; None = not before the end, or there is none."""
+    """Moments are Unix seconds; None = not before the end, or unknown."""
 
     step_seconds: float
-    """From one step to the next, waits included."""
+    """Time from one step to the next, waits included."""
     next_step_at: float
     next_evaluation_at: float | None
     """When its step is due; its answers come later."""
@@ -40,7 +40,8 @@ def pace_of(
     times = [record.at for record in steps[-RECENT_STEPS - 1 :] if record.at is not None]
     if len(times) < 2 or times[-1] <= times[0]:
         return None
-    step, now = steps[-1].step, times[-1]
+    step = steps[-1].step
+    now = times[-1]
     seconds = (now - times[0]) / (len(times) - 1)
     end = _end(budget, step, seconds, now, compute_device_hours, num_devices)
     evaluated = step + every_steps - step % every_steps
@@ -55,7 +56,8 @@ def pace_of(
 
 
 def _end(budget: Budget, step: int, step_seconds: float, now: float, spent: float, num_devices: int) -> float | None:
-    """At the first of the budgets; device-hours pass at the rate of all devices. `spent`: device-hours."""
+    """The moment at which the first of the budgets is used up; device-hours pass at the rate of all devices. `spent`:
+    device-hours."""
     ends = []
     if budget.steps is not None:
         ends.append(now + (budget.steps - step) * step_seconds)

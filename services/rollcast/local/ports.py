@@ -17,9 +17,9 @@ from rollcast.local.monitor import HOST as PROMETHEUS_HOST
 
 KERNELS_CHOICE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 """First and last port that the kernel hands out by itself; on Linux 32768 to 60999 by default."""
-FIRST = 1_025
-FEWEST = 1_000
-ATTEMPTS = 100
+MIN_PORT = 1_025
+MIN_NUM_PORTS = 1_000
+MAX_NUM_ATTEMPTS = 100
 MAX_PORT = 65_535
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, never bound
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
@@ -35,7 +35,7 @@ class NamedPort:
     is_ours: bool = True
     """False: a service that is there already listens on it."""
     index: int = 0
-    """Of the process, if several take the ports from the setting's on."""
+    """Number of the process, if several use consecutive ports that begin with the setting's."""
 
     @property
     def in_words(self) -> str:
@@ -50,7 +50,7 @@ class NamedPort:
 
 
 def ports_below(range_file: Path) -> range:
-    """At most 10,000 below those that the kernel hands out; empty where nearly none are left.
+    """The ports, at most 10,000, below those that the kernel assigns; empty if hardly any are left.
 
     No connection and no server at port 0 takes one between its choice and its service's start, which may be a minute
     later.
@@ -58,8 +58,8 @@ def ports_below(range_file: Path) -> range:
     end = 30_000
     with contextlib.suppress(OSError):
         end = min(end, int(range_file.read_text().split()[0]))
-    ports = range(max(FIRST, end - 10_000), end)
-    return ports if len(ports) >= FEWEST else range(0)
+    ports = range(max(MIN_PORT, end - 10_000), end)
+    return ports if len(ports) >= MIN_NUM_PORTS else range(0)
 
 
 PORTS = ports_below(KERNELS_CHOICE)
@@ -70,8 +70,8 @@ _kept: dict[str, socket.socket] = {}
 
 
 def free_port(host: str) -> int:
-    """A port at which `host` can listen. Raises UserError where it cannot listen at all."""
-    for port in itertools.islice(_candidates, ATTEMPTS - 1):
+    """A port at which `host` can listen. Raises UserError if it cannot listen at all."""
+    for port in itertools.islice(_candidates, MAX_NUM_ATTEMPTS - 1):
         try:
             listen(host, port, setting="port").close()
         except UserError:
@@ -112,7 +112,6 @@ def named_ports(config: RunConfig, *, monitor: bool = False) -> list[NamedPort]:
         ("rpc.port", config.rpc.bind, config.rpc.port),
         ("trainer.http_port", bind, config.trainer.http_port),
         ("forecaster.http_port", config.forecaster.bind, config.forecaster.http_port),
-        ("forecaster.grpc_port", config.forecaster.bind, config.forecaster.grpc_port),
         ("local.prometheus_port", PROMETHEUS_HOST, config.local.prometheus_port if monitor else 0),
     ]
     ports = [NamedPort(name, host, port, False) for name, host, port in there if port and host in _THIS_MACHINE]

@@ -45,7 +45,7 @@ from rollcast.tasks.verifiers import is_built_in
 from rollcast.telemetry.host_memory import free_bytes
 
 SPARE_BYTES = 256 << 20
-"""For logs, the queue's append-only file and the forecaster's history."""
+"""Disk space for logs, the queue's append-only file and the forecaster's history."""
 _STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}
 """Bytes of a checkpoint (float32 master weights and two Adam moments) over bytes of the model's own weights."""
 Group = TypeVar("Group", bound=Settings)
@@ -54,9 +54,8 @@ Check = Callable[[], Sequence[str] | None]
 
 
 def load_to_start(file: Path) -> tuple[RunConfig, list[Difference]]:
-    """The run file that a whole run is to be started from here, with what it leaves out filled in; and what that was.
-
-    Raises UserError: where settings are wrong, with what is wrong with files that other settings name as well.
+    """The run file that a whole run is to be started from here, with defaults for the settings that it leaves out,
+    and these. Raises UserError: names wrong settings, and the mistakes in files that other settings name.
     """
     found: list[Difference] = []
 
@@ -74,7 +73,7 @@ def load_to_start(file: Path) -> tuple[RunConfig, list[Difference]]:
 
 
 def in_words(found: list[Difference]) -> str:
-    """What was filled in, as the run file would have it."""
+    """The filled-in settings, as the run file would contain them."""
     return ", ".join(f"{one.field} {one.after}" for one in found)
 
 
@@ -84,21 +83,37 @@ def check(config: RunConfig, *, monitor: bool = False) -> list[str]:
     `monitor`: a Prometheus is started with it. Raises UserError for all that would stop the run on this machine: one
     sentence for each, none of them twice.
     """
+
+    def check_memory_here() -> None:
+        """Checked on GPUs only: there each process has one to itself, and the driver reports its size."""
+        if (device := smallest_gpu()) is not None:
+            check_memory(config, device, host=HostLimits(config.local.trainer_ranks, machine=free_bytes()))
+
     others: list[Check] = [
         lambda: check_free_ports(named_ports(config, monitor=monitor)),
         lambda: _check_redis(config.redis),
-        lambda: _check_memory(config),
+        check_memory_here,
     ]
-    return _raise_all([*_settings_and_files(config, monitor=monitor), *others])
+    return check_files(config, monitor=monitor, others=others)
 
 
-def check_files(config: RunConfig) -> list[str]:
-    """The same as far as it can be known while nothing is asked of ports or of Redis. Raises UserError."""
-    return _raise_all(_settings_and_files(config))
+def check_files(config: RunConfig, *, monitor: bool = False, others: Sequence[Check] = ()) -> list[str]:
+    """The checks that need neither ports nor Redis, and `others`. Raises UserError."""
+    return _raise_all(
+        [
+            lambda: _refuse_broken_rules(list(broken_rules(config, to_start=True))),
+            lambda: check_named_ports(named_ports(config, monitor=monitor)),
+            *_files(config),
+            lambda: cautions.of_settings(
+                config.tasks.evaluation.every_steps, config.budget.steps, config.local, config.generator
+            ),
+            *others,
+        ]
+    )
 
 
 def not_checked(redis: Redis, model: str) -> list[str]:
-    """What only a start can tell, in words. `model`: its path."""
+    """Sentences about checks that only a start can make. `model`: its path."""
     left = ["whether ports are free"]
     if not redis.is_embedded:
         left.append(f"Redis at {redis.place}")
@@ -111,17 +126,6 @@ def not_checked(redis: Redis, model: str) -> list[str]:
 
 def _refuse(error: UserError) -> NoReturn:
     raise error
-
-
-def _settings_and_files(config: RunConfig, *, monitor: bool = False) -> list[Check]:
-    return [
-        lambda: _refuse_broken_rules(list(broken_rules(config, to_start=True))),
-        lambda: check_named_ports(named_ports(config, monitor=monitor)),
-        *_files(config),
-        lambda: cautions.of_settings(
-            config.tasks.evaluation.every_steps, config.budget.steps, config.local, config.generator
-        ),
-    ]
 
 
 def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
@@ -199,7 +203,7 @@ def _check_verifier(verifiers: Verifiers, name: str) -> None:
 
 
 def _raise_all(checks: Sequence[Check]) -> list[str]:
-    """Make every check; returns all cautions. What they refuse is one error, which may pass if all of it may."""
+    """Make every check; returns all cautions. Refusals become one error, which may pass if each of them may."""
     found: list[UserError] = []
     said: list[str] = []
     for make in checks:
@@ -287,7 +291,7 @@ def weight_bytes(model: str) -> int:
 
 
 def _check_disk(run_folder: Path, trainer: Trainer, model: Model) -> None:
-    """The run's folder, and that of its checkpoints where it is another; what a URL has room for nobody tells."""
+    """The run's folder, and that of its checkpoints if it is another; the free space behind a URL is unknown."""
     held = trainer.keep_checkpoints + 1
     checkpoints = weight_bytes(model.path) * _STATE_PER_WEIGHT[model.dtype] * held
     place = checkpoint_place(run_folder, trainer.checkpoints)
@@ -301,7 +305,7 @@ def _check_disk(run_folder: Path, trainer: Trainer, model: Model) -> None:
 
 
 def _check_earlier_run(name: str | None) -> None:
-    """What is behind a URL the trainer sees. `name`: model.from_run."""
+    """Only the trainer looks behind a URL. `name`: model.from_run."""
     place = None if name is None else earlier_run_place(name)
     if isinstance(place, Path) and not any(place.glob(f"*/{CONTROLLER}")):
         raise UserError(f"model.from_run = {name}: holds no checkpoint; give the folder of a run that has one")
@@ -336,14 +340,8 @@ def _check_redis(redis: Redis) -> None:
         wait_until_ready(redis)
 
 
-def _check_memory(config: RunConfig) -> None:
-    """On GPUs alone: there each process has one to itself, of a size that the driver tells."""
-    if (device := smallest_gpu()) is not None:
-        check_memory(config, device, host=HostLimits(config.local.trainer_ranks, machine=free_bytes()))
-
-
 def _check_devices(local: Local, generator: Generator) -> None:
-    """Where there is no GPU every worker takes a core."""
+    """Without a GPU every worker uses a core."""
     gpus = usable_gpus()
     check_gpus(local, generator, gpus)
     cores = len(os.sched_getaffinity(0))

@@ -29,11 +29,12 @@ MAX_LOG_BYTES = 64 << 20
 LAGGARD_SECONDS = 30.0
 """After process 0 of a service ended well, the others have this long to follow."""
 WORDS_SECONDS = 5.0
-"""After a process failed, the others have this long to say that the user must mend something."""
+"""After a process failed, the others have this long to report a mistake of the user."""
 ORPHAN_SECONDS = 3.0
 """Helpers such as multiprocessing's resource tracker tidy up and end by themselves within this time."""
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 # Runs between fork and the program itself: a preexec_fn would run Python in a fork of a threaded process.
 _GUARD = (
@@ -54,7 +55,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSpec:
-    """What is started under one name."""
+    """The processes started under one name."""
 
     name: str
     commands: tuple[Command, ...]
@@ -62,15 +63,15 @@ class ServiceSpec:
     stop_order: int
     """Services of a lower number are stopped, and waited for, first."""
     stop_seconds: float
-    """From SIGTERM to SIGKILL."""
+    """Time from SIGTERM to SIGKILL."""
     essential: bool = True
     """Whether the run is given up when it cannot be kept alive."""
     unhurried: bool = False
-    """Whether it has all of `stop_seconds` where the run is finished, too."""
+    """Whether it has all of `stop_seconds` when the run is finished, too."""
     saves: bool = False
-    """Whether work is lost where it is killed before `stop_seconds` are over: an interrupt does not cut it short."""
+    """Whether work is lost if it is killed before `stop_seconds` are over: an interrupt does not cut it short."""
     when_cut: str = ""
-    """What becomes of what it had not done when an interrupt cut it short."""
+    """The fate of its unfinished work when an interrupt cut it short."""
     restart_arguments: tuple[str, ...] = ()
     """Added when it is started again."""
     ready_file: Path | None = None
@@ -118,7 +119,7 @@ class Service:
         some_run = any(code is None for code in codes)
         waited = time.monotonic() - (self._first_ended_at or time.monotonic())
         if failed := [index for index, code in enumerate(codes) if code]:
-            # The others may have ended because of the one that the user must mend something for.
+            # The others may have ended because of the process that reports a mistake of the user.
             if some_run and EXIT_USER_ERROR not in codes and waited < WORDS_SECONDS:
                 return None
             self._failed = max(failed, key=lambda index: codes[index] == EXIT_USER_ERROR)
@@ -148,7 +149,7 @@ class Service:
 
     @property
     def log(self) -> Path:
-        """Of the process that failed; of the first one where none did."""
+        """Exit code of the process that failed, or of the first one if none did."""
         return self.spec.commands[self._failed].log
 
     def last_words(self) -> str:

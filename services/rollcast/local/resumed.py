@@ -1,4 +1,4 @@
-"""What a resumed run goes on with that is other than what it was last started with."""
+"""The settings of a resumed run that differ from its last start."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_run_folder(config: RunConfig, *, resume: bool) -> list[str]:
 def changed_settings(started_with: Path, config: RunConfig) -> list[str]:
     """A line for each setting that is not as in `started_with`, the file of the last start.
 
-    Raises UserError where the curve would go on as another one.
+    Raises UserError if the curve would continue under other conditions.
     """
     if not started_with.exists():
         return []

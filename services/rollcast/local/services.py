@@ -20,12 +20,12 @@ from rollcast.runfolder import files
 TRAINER_STOP_SECONDS = 120.0
 """The step under way ends and a checkpoint is written."""
 HAND_BACK_SECONDS = 15.0
-"""Beyond the drain: unfinished groups go back to the queue and the generator leaves the weight group."""
+"""Time after the drain: unfinished groups go back to the queue and the generator leaves the weight group."""
 
 LOGGERS_STOP_SECONDS = 25.0
-"""What is left is told, where it is taken."""
+"""The remaining groups are reported by those who take them."""
 GRADER_STOP_SECONDS = 20.0
-"""Beyond the grading under way."""
+"""Time after the grading under way."""
 Environment = Callable[[], Mapping[str, str]]
 """Called at every start of a process."""
 
@@ -39,9 +39,9 @@ def service_specs(
     embed_grader: bool = False,
     gpus: Sequence[str] = (),
 ) -> list[ServiceSpec]:
-    """In the order of starting. `config` is the resolved one that `run_file` holds.
+    """The services in the order of starting. `config` is the resolved one that `run_file` holds.
 
-    `gpus`: enough for all; none = CPU.
+    `gpus`: enough for all; empty = CPU.
     """
     folder = config.run_folder
     without_gpus = no_gpus(gpus)
@@ -130,10 +130,10 @@ def _loggers(folder: Path, run_file: Path, devices: Mapping[str, str]) -> Servic
 
 
 def rank_environments(world_size: int, devices: Mapping[str, str]) -> list[Environment]:
-    """Of each trainer rank, to be asked at every start: what torchrun would give it.
+    """Environment of each trainer rank as torchrun would set it, computed at every start.
 
-    torchrun's agent would cost a process that imports torch, and would hide the exit code that tells a user's mistake
-    from a crash.
+    torchrun's agent would cost a process that imports torch, and would hide the exit code that distinguishes a user's
+    mistake from a crash.
     """
     rendezvous: dict[str, str] = {}
 

@@ -1,6 +1,6 @@
-"""How far the start of a run is: which of its parts are there, and since when.
+"""The progress of a run's start: the parts that are ready, and since when.
 
-up writes the run file -> the trainer has read its model, an engine has started, side by side: each tells its port
+up writes the run file -> the trainer has read its model, an engine has started, side by side: each writes its port
                        -> a generator holds the trainer's weights -> the first optimizer step
 """
 
@@ -30,7 +30,7 @@ class Phase:
     done_at: float | None
 
     def seconds(self, now: float) -> float | None:
-        """That it took, or has taken so far; None where it has not begun."""
+        """Duration, or the time so far; None if it has not begun."""
         return None if self.started_at is None else max(0.0, (self.done_at or now) - self.started_at)
 
 
@@ -43,7 +43,7 @@ class StartUp:
 
     @property
     def began_at(self) -> float | None:
-        """When the newest start wrote its run file; None where there is none."""
+        """When the newest start wrote its run file; None if there is none."""
         return _written_at(self._folder / RUN_FILE)
 
     def phases(self, *, is_ready: bool, stepped_at: float | None) -> tuple[Phase, ...]:

@@ -38,11 +38,11 @@ class RunStatus:
     budget_share: float | None = None
     """0 to 1; None without a budget."""
     evaluated_share: float | None = None
-    """Of the budget, at the newest evaluation."""
+    """Share of the budget used at the newest evaluation."""
     reward_mean: float | None = None
     compute_device_hours: float = 0.0
     evaluations: tuple[EvaluationRecord, ...] = ()
-    """Of the surviving history, by step; without the incomplete ones, as the forecast has them."""
+    """Evaluations of the surviving history by step, without the incomplete ones, as the forecast uses them."""
     num_incomplete: int = 0
     """Surviving evaluations with too few prompts graded."""
     staleness: dict[int, int] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class RunStatus:
     generators_ready: int = 0
     forecast: ForecastReading | None = None
     phases: tuple[Phase, ...] = ()
-    """Of the newest start; empty where no start is known."""
+    """Phases of the newest start; empty if no start is known."""
     is_started: bool = False
     """Whether the newest start has made a step."""
     stepped_at: float | None = None
@@ -61,15 +61,15 @@ class RunStatus:
     """The service without which no step can be made, while it does not work."""
     pace: Pace | None = None
     group_signals: dict[str, int] = field(default_factory=dict)
-    """Training groups that came back since the trainer was started, by what they can teach."""
+    """Training groups that came back since the trainer was started, by their signal."""
 
 
 class StatusReader:
-    """Reads what is new at each call."""
+    """Reads the new records at each call."""
 
     def __init__(self, config: RunConfig, *, one_look: bool = False, is_running: bool = True) -> None:
         """`one_look`: it is read once, and no service waits at its end for another reading. `is_running`: otherwise no
-        port is asked, which may be somebody else's by now."""
+        port is asked, which may belong to another process by now."""
         self._config = config
         self._is_running = is_running
         self._folder = config.run_folder
@@ -106,6 +106,9 @@ class StatusReader:
         ready = int(first(trainer, names.GENERATORS, state="ready") or 0)
         began = self._start_up.began_at
         own = [record for record in self._recent if began is not None and record.at is not None and record.at >= began]
+        waits_for = None
+        if own and not ready:
+            waits_for = "a generator" if trainer else "the trainer"
         return RunStatus(
             step=step,
             budget_share=self._budget_share(step, compute),
@@ -121,7 +124,7 @@ class StatusReader:
             phases=self._start_up.phases(is_ready=ready > 0, stepped_at=own[0].at if own else None),
             is_started=bool(own),
             stepped_at=own[-1].at if own else None,
-            waits_for=None if ready or not own else "a generator" if trainer else "the trainer",
+            waits_for=waits_for,
             pace=pace_of(
                 own,
                 self._config.budget,
@@ -140,7 +143,7 @@ class StatusReader:
         return self._evaluation_file.num_skipped + self._step_file.num_skipped
 
     def url(self, service: str) -> str | None:
-        """Where the service serves HTTP; None until it does."""
+        """Address at which the service serves HTTP; None until it does."""
         try:
             port = read_port(port_file(self._folder, service))
         except (OSError, ValueError):
@@ -190,12 +193,14 @@ class StatusReader:
         self._tokens.append((now, total))
         while len(self._tokens) > 2 and now - self._tokens[0][0] > RATE_SECONDS:
             self._tokens.popleft()
-        (start, first), (end, last) = self._tokens[0], self._tokens[-1]
+        start, first = self._tokens[0]
+        end, last = self._tokens[-1]
         return (last - first) / (end - start) if end > start else None
 
 
 def _page_of(text: str, run: str) -> Page:
-    """The series of one run: a forecaster's page may hold several runs'. Raises SourceAway for what is no page."""
+    """The series of one run: a forecaster's page may hold several runs'. Raises SourceAway if the text is not a
+    metrics page."""
     page: Page = {}
     for sample in parse_page(text):
         if sample.labels.get("run") == run:

@@ -1,6 +1,6 @@
 """How long each service of a run may take to end, once all of them are to.
 
-finished      what nobody waits for has a few seconds, what is told to others its own limit
+finished work that no one waits for has a few seconds, reports to others their own limit
 given up      each has its own limit
 interrupted   all of them together have one deadline, of which each order leaves a share to the later ones; whoever
               saves what would be lost has its own limit beyond that
@@ -11,9 +11,9 @@ from __future__ import annotations
 from rollcast.local.process import ServiceSpec
 
 FINISHED_SECONDS = 5.0
-"""When the run is finished, nobody waits for unfinished work."""
+"""Limit for unfinished work once the run is finished."""
 SHARE_SECONDS = 2.0
-"""Of an interrupt's deadline for each later order, and the least that an order has where those before it took all."""
+"""Share of an interrupt's deadline for each later order, and the least time of an order whose predecessors used all."""
 
 
 def killed_at(
@@ -21,7 +21,7 @@ def killed_at(
 ) -> float:
     """When a service that was asked to end at `began` is killed; all of one clock, in seconds.
 
-    `deadline`: of all services together, where the run was interrupted.
+    `deadline`: of all services together, if the run was interrupted.
     """
     seconds = spec.stop_seconds
     if is_finished and not spec.unhurried:

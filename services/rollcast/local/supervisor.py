@@ -1,9 +1,10 @@
 """Keeps the services of one run alive on this machine.
 
-start in order -> watch: a dead service is started again, after a back-off, up to a limit; its reason is told each time
-               -> three starts in a row fail for one reason: it is given up, whatever the limit
+start in order -> watch: a dead service is started again, after a back-off, up to a limit; its reason is reported each
+time
+               -> three starts in a row fail for one reason: it is given up, regardless of the limit
                -> the trainer ended with 0: the run is finished
-               -> a service ended its first start with 2: the user must mend something; the run is given up with its
+               -> a service ended its first start with 2: the user must fix something; the run is given up with its
                   last words
                -> SIGINT, SIGTERM or SIGHUP: interrupted (a second one kills at once)
                -> it ends in any way but well before it made anything: all are stopped at once, within seconds
@@ -37,7 +38,8 @@ MAX_SAME_FAILURES = 3
 CRASHES = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV})
 """Signals that a process brings upon itself, so that its log says why; the others come from outside."""
 NOTHING_MADE_STOP_SECONDS = 3.0
-"""The same before a run made anything; for all services together. What imports or compiles does not listen yet."""
+"""Deadline for all services together before a run made anything. A service that imports or compiles does not listen
+yet."""
 
 
 class EventReport(Protocol):
@@ -85,7 +87,8 @@ class Supervisor:
         worth_saving: Callable[[], bool] = lambda: True,
         finishing: str = "trainer",
     ) -> None:
-        """`interrupt_seconds`: from a signal until all have ended but those that save their work. `tick` is called some
+        """`interrupt_seconds`: from a signal until all have ended except those that save their work. `tick` is called
+        some
         times a second. `worth_saving`: whether this start has made what could be lost."""
         self._watched = [_Watched(Service(spec)) for spec in specs]
         self.doing = Doing.RUNNING
@@ -104,8 +107,8 @@ class Supervisor:
     def run(self, ready: Callable[[Service], None] = lambda _: None) -> Ending:
         """Start, watch and stop. `ready` waits for a service just started, at most until `asked_to_stop`.
 
-        Raises UserError where a service says that the user must mend something, ServiceLostError where one cannot be
-        kept alive, and what `report` or `tick` raised.
+        Raises UserError if a service reports a mistake of the user, ServiceLostError if one cannot be kept alive, and
+        errors of `report` and `tick`.
         """
         with self._signals_taken():
             finished = False
@@ -162,8 +165,9 @@ class Supervisor:
                 self._view_error = error
 
     def _look_at(self, watched: _Watched) -> bool:
-        """Start it again where it died; True where the run is finished."""
-        service, now = watched.service, time.monotonic()
+        """Start it again if it died; True if the run is finished."""
+        service = watched.service
+        now = time.monotonic()
         if watched.abandoned:
             return False
         if watched.start_again_at is not None:
@@ -180,14 +184,16 @@ class Supervisor:
         return False
 
     def _handle_death(self, watched: _Watched, code: int, now: float) -> None:
-        service, spec = watched.service, watched.service.spec
+        service = watched.service
+        spec = watched.service.spec
         how = how_it_ended(code, self._kills)
         self._kills = kills()
         words = service.last_words() if code > 0 or -code in CRASHES else ""
         while watched.died_at and now - watched.died_at[0] > RESTART_WINDOW_SECONDS:
             watched.died_at.popleft()
         watched.died_at.append(now)
-        deaths, failures = len(watched.died_at), _note_failure(watched, words)
+        deaths = len(watched.died_at)
+        failures = _note_failure(watched, words)
         # One that has worked with these settings may say 2 because of the moment: memory that is short, say.
         is_users_mistake = code == EXIT_USER_ERROR and service.starts == 1
         if is_users_mistake and spec.essential:
@@ -215,16 +221,19 @@ class Supervisor:
             services = [service for service in of_order if service.running]
             for service in services:
                 service.terminate()
-            began, num_later = time.monotonic(), len(orders) - place - 1
+            began = time.monotonic()
+            num_later = len(orders) - place - 1
             for service in services:
                 self._await_end(service, began, is_finished=is_finished, num_later_orders=num_later)
         self._orphans.sweep(self._known_pids(), grace_seconds=0.0)
 
     def _await_end(self, service: Service, began: float, *, is_finished: bool, num_later_orders: int) -> None:
-        """Of a service that was asked to end; killed where it takes too long."""
-        is_late_told, spec = False, service.spec
+        """Wait for a service that was asked to end; kill it if it takes too long."""
+        is_late_told = False
+        spec = service.spec
         while service.running and self._signals <= max(self._signals_at_stop, 1):
-            now, deadline = time.monotonic(), self._deadline()
+            now = time.monotonic()
+            deadline = self._deadline()
             limit = killed_at(
                 spec, began, is_finished=is_finished, deadline=deadline, num_later_orders=num_later_orders
             )
@@ -250,7 +259,7 @@ class Supervisor:
             )
 
     def _deadline(self) -> float | None:
-        """Of all services together, once a signal came."""
+        """Deadline of all services together, after a signal."""
         return None if self._asked_at is None else self._asked_at + self._interrupt_seconds
 
     def _tell_of_kill(self, spec: ServiceSpec, *, is_finished: bool) -> None:
@@ -262,7 +271,8 @@ class Supervisor:
             self._report(f"{spec.name} did not stop in time and was killed", trouble=True)
 
     def _stop_at_once(self) -> None:
-        asked, services = self._signals, [watched.service for watched in self._watched]
+        asked = self._signals
+        services = [watched.service for watched in self._watched]
         for service in services:
             service.terminate()
         deadline = time.monotonic() + NOTHING_MADE_STOP_SECONDS
@@ -281,7 +291,7 @@ class Supervisor:
     @contextmanager
     def _signals_taken(self) -> Iterator[None]:
         def count(number: int, _: FrameType | None) -> None:
-            # A closed terminal often sends SIGHUP twice; that is no wish to end at once.
+            # A closed terminal often sends SIGHUP twice; that is not a request to end immediately.
             self._signals = max(self._signals, 1) if number == signal.SIGHUP else self._signals + 1
             self._asked_at = self._asked_at or time.monotonic()
 

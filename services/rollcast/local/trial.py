@@ -42,19 +42,19 @@ class TimeOutlook:
     """
 
     tokens_per_second: float
-    """Of one generator, with as many completions at once as the trial had."""
+    """Tokens per second of one generator, with as many concurrent completions as the trial had."""
     at_once: int
     generation_seconds: float
-    """Of a step's completions."""
+    """Seconds of a step's completions."""
     update_seconds: float
-    """Of a step's optimizer step."""
+    """Seconds of a step's optimizer step."""
     evaluation_seconds: float
     num_devices: int
-    """GPUs, or cores where there is none: what device-hours are counted in."""
+    """GPUs, or cores if there is no GPU: the devices of device-hours."""
     num_steps: int | None
-    """Of the budget, or as many as its device-hours are enough for; None = it sets neither."""
+    """Steps of the budget, or as many as its device-hours allow; None = it sets neither."""
     total_seconds: float | None
-    """Of all those steps and their evaluations."""
+    """Seconds of all those steps and their evaluations."""
 
     @property
     def step_seconds(self) -> float:
@@ -101,11 +101,12 @@ def _record(commands: Sequence[Command], folder: Path, kind: type[_Record]) -> _
 
 
 def _ended(commands: Sequence[Command]) -> tuple[int, Path]:
-    """The exit code and the log that tells of it. Nothing lives on, an engine neither, however this ends.
+    """The exit code and the log with its reason. No process outlives this call, not even an engine.
 
     Raises PassingError.
     """
-    orphans, deadline = Orphans(), time.monotonic() + TRIAL_SECONDS
+    orphans = Orphans()
+    deadline = time.monotonic() + TRIAL_SECONDS
     trial = Service(ServiceSpec("trial", tuple(commands), stop_order=0, stop_seconds=0.0))
     trial.start()
     try:
@@ -122,7 +123,7 @@ def _ended(commands: Sequence[Command]) -> tuple[int, Path]:
 
 
 def _failed(log: Path, code: int) -> UserError:
-    """The sentences of the log, else the reason that it names; it is kept where the user finds it."""
+    """The sentences of the log, else the reason that it names. The log is kept for the user."""
     said = log.read_text(errors="replace")
     descriptor, kept = tempfile.mkstemp(prefix="rollcast-try-", suffix=".log")
     with os.fdopen(descriptor, "w") as file:
@@ -155,7 +156,8 @@ def outlook(
     held_out = sum(tasks.held_out_prompts(part) for part in tasks.parts)
     evaluation = held_out * tasks.evaluation.rollouts_per_prompt * per_completion
     devices = update.num_devices + generators * workers
-    step, every = max(generation, training), tasks.evaluation.every_steps
+    step = max(generation, training)
+    every = tasks.evaluation.every_steps
     steps = budget.steps
     if budget.device_hours is not None:
         paid_for = budget.device_hours * SECONDS_PER_HOUR / devices - evaluation  # the first one is before step 1

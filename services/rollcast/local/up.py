@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from rollcast.config.resolved import write_resolved
@@ -20,11 +21,11 @@ from rollcast.runfolder import folder as run_folder
 from rollcast.runfolder.files import RUN_FILE, UP_FILE
 
 INTERRUPT_SECONDS = 10.0
-"""Beyond the drain: an interrupted run has ended by then, unless the trainer still saves its work."""
+"""Time after the drain: an interrupted run has ended by then, unless the trainer still saves its work."""
 
 
 class View(Protocol):
-    """What shows the run while it goes on; no method may take long, and the run stops in order where one raises."""
+    """Shows the run while it goes on. No method may take long, and the run stops in order if one raises."""
 
     def begin(self, config: RunConfig) -> None:
         """`config` is the resolved one; the run's folder is prepared."""
@@ -39,9 +40,9 @@ class View(Protocol):
 def run_locally(
     config: RunConfig, *, resume: bool, view: View, news: Sequence[str] = (), monitor: bool = False
 ) -> Ending:
-    """Check, start, supervise, stop. `news`: what the view is to say first. `monitor`: with a Prometheus beside it.
+    """Check, start, supervise, stop. `news`: first lines of the view. `monitor`: start a Prometheus as well.
 
-    Raises UserError for whatever the user can mend; nothing is left running then.
+    Raises UserError for every mistake that the user can fix; no process is left running then.
     """
     config = config.model_copy(update={"folder": config.folder.absolute()})
     cautions = [f"caution: {line}" for line in preflight.check(config, monitor=monitor)]
@@ -64,7 +65,9 @@ def run_locally(
         )
         targets = None
         if monitor:
-            targets = _monitored(config, specs, view)
+            write_monitor(config)
+            targets = Targets(config.run_folder, config.http, config.forecaster.bind)
+            _add_prometheus(config.run_folder, config.local.prometheus_port, specs, view)
         made_before = run_folder.made(config.run_folder)
         supervisor = Supervisor(
             specs,
@@ -84,15 +87,13 @@ def run_locally(
         return ending
 
 
-def _monitored(config: RunConfig, specs: list[ServiceSpec], view: View) -> Targets:
-    """Prometheus beside the other services, where there is one, and word of how all of it is looked at."""
+def _add_prometheus(run_folder: Path, port: int, specs: list[ServiceSpec], view: View) -> None:
+    """Add a Prometheus to the services, if one is installed, and report how to look at it."""
     server = find_prometheus()
-    write_monitor(config)
     if server is not None:
-        specs.append(prometheus_spec(config.run_folder, config.local.prometheus_port, server))
-    for line in how_to_watch(config.run_folder, config.local.prometheus_port, server):
+        specs.append(prometheus_spec(run_folder, port, server))
+    for line in how_to_watch(run_folder, port, server):
         view.report(line)
-    return Targets(config.run_folder, config.http, config.forecaster.bind)
 
 
 def _tick(view: View, targets: Targets | None, doing: Doing) -> None:

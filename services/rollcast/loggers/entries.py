@@ -57,8 +57,8 @@ def of_samples(record: SamplesRecord) -> Entry:
 def of_forecast(record: ForecastRecord) -> Entry:
     values: dict[str, float | None] = {"chance": record.chance, "num_evaluations": record.num_evaluations}
     values["end_compute"] = record.end_compute
-    for name, interval in (("asymptote", record.asymptote), ("headroom", record.headroom), ("end", record.end or [])):
-        values |= {f"{name}_{quantile}": value for quantile, value in zip(QUANTILES, interval, strict=False)}
+    for name, interval in (("asymptote", record.asymptote), ("headroom", record.headroom), ("end", record.end)):
+        values |= {f"{name}_{quantile}": value for quantile, value in zip(QUANTILES, interval or [], strict=False)}
     entry = _entry("forecast", record.step, record.at, values)
     texts = {"forecast/verdict": record.verdict, "forecast/advice": f"{record.headline}. {record.reason}"}
     return Entry(entry.step, entry.at, entry.numbers, texts, num_left_out=entry.num_left_out)

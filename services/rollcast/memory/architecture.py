@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rollcast.config.errors import UserError
-from rollcast.weights.manifest import DTYPE_BYTES
+from rollcast.weights.plan.manifest import DTYPE_BYTES
 
 Shape = tuple[int, ...]
 Norm = Literal["llama", "gemma", "layer"]

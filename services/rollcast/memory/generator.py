@@ -16,7 +16,7 @@ from rollcast.memory.activations import FLOAT32_BYTES
 from rollcast.memory.architecture import FeedForwardShape, LayerShape, ModelShape, Shape
 from rollcast.memory.device import DeviceKind
 from rollcast.memory.staging import StagingPlace, staged_by_generator, staging_place
-from rollcast.weights.manifest import DTYPE_BYTES
+from rollcast.weights.plan.manifest import DTYPE_BYTES
 
 DEFAULT_BATCHED_TOKENS = 2_048
 """vLLM's max_num_batched_tokens in an engine that Rollcast starts, unless generator.engine sets another."""

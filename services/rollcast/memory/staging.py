@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Literal
 
 from rollcast.memory.device import DeviceKind
-from rollcast.weights.manifest import PIECE_BYTES
+from rollcast.weights.plan.manifest import PIECE_BYTES
 
 StagingPlace = Literal["device", "host"]
 """A generator keeps a received version whole on every worker's device, or once in host memory for all."""
 MIN_FREE_DEVICE_BYTES = 1 << 30
 """Device memory that staging leaves for the scratch space of kernels."""
 STAGED_VERSIONS = 2
-"""Versions of its rows that a trainer rank keeps in host memory (`rollcast.weights.staging`): the one being sent and
-the newest."""
+"""Versions of its rows that a trainer rank keeps in host memory (`rollcast.weights.sender.staging`): the one being sent
+and the newest."""
 PIECES_ON_THE_WAY = 2
 """Pieces in transfer, all lanes together, on a device that holds no whole version."""
 
@@ -40,7 +40,7 @@ def staged_by_trainer(shard: int, kind: DeviceKind) -> int:
 
 
 def staged_by_generator(version: int, place: StagingPlace, kind: DeviceKind, workers: int) -> int:
-    """Bytes on the device of each worker of a generator (`rollcast.weights.receiver`)."""
+    """Bytes on the device of each worker of a generator (`rollcast.weights.receiver.receiver`)."""
     if place == "device":
         return version
     return version // workers if kind == "cpu" else PIECES_ON_THE_WAY * PIECE_BYTES

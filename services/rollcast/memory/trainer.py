@@ -27,7 +27,7 @@ from rollcast.memory.activations import (
 from rollcast.memory.architecture import ModelShape, Shape
 from rollcast.memory.device import DeviceKind
 from rollcast.memory.staging import staged_by_trainer
-from rollcast.weights.manifest import DTYPE_BYTES, PIECE_BYTES
+from rollcast.weights.plan.manifest import DTYPE_BYTES, PIECE_BYTES
 
 Parts = dict[str, int]
 """Name of a use of memory -> bytes."""

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 Normalisation = Literal["batch", "prompt", "none", "leave_one_out"]
 
-EPSILON = 1e-6
-"""Added to a standard deviation, so that equal rewards give advantages of 0 and not of 0 / 0."""
+STD_EPSILON = 1e-6
+"""Reward: added to a standard deviation, so that equal rewards give advantages of 0 and not of 0 / 0. The paper gives
+no value."""
 
 
 def advantages(
@@ -36,8 +37,8 @@ def advantages(
         return np.where(size > 1, centred * size / np.maximum(size - 1, 1), 0.0)
     if normalisation == "prompt":
         deviation = np.sqrt(np.bincount(position, weights=centred**2)[position] / size)
-        return centred / (deviation + EPSILON)
+        return centred / (deviation + STD_EPSILON)
     if normalisation == "batch":
         # The advantages of each prompt add up to 0, so their mean over the batch is 0 too.
-        return centred / (float(np.sqrt(np.mean(centred**2))) + EPSILON)
+        return centred / (float(np.sqrt(np.mean(centred**2))) + STD_EPSILON)
     return centred

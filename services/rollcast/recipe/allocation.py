@@ -1,7 +1,7 @@
 """How many rollouts each prompt gets: the same for all, or by difficulty within the same budget.
 
-The mean reward of n rollouts of a prompt with pass rate p has the variance p (1 - p) / n where rewards are 0 and 1, and
-at most that where some are between. Prompts dispatched together share G rollouts each; those seen before get them so
+The mean reward of n rollouts of a prompt with pass rate p has the variance p (1 - p) / n if rewards are 0 and 1, and at
+most that if some are between. Prompts dispatched together share G rollouts each; those seen before get them so
 that the sum of these variances is least:
 
     minimise sum_i p_i (1 - p_i) / n_i    subject to    sum_i n_i = (number of seen prompts) G,  least <= n_i <= most
@@ -26,7 +26,8 @@ Counts = tuple[float, int]
 
 def allocated_rollouts(recipe: Recipe, counts: Sequence[Counts]) -> list[int]:
     """Return the number of rollouts of each of the prompts dispatched together; G on average."""
-    allocation, mean = recipe.rollout_allocation, recipe.rollouts_per_prompt
+    allocation = recipe.rollout_allocation
+    mean = recipe.rollouts_per_prompt
     if allocation.kind == "fixed":
         return [mean] * len(counts)
     return rollouts_by_difficulty(counts, mean=mean, least=allocation.least, most=allocation.most)

@@ -1,16 +1,17 @@
 """Curriculum: the order of the prompts (arXiv 2510.13786, section 3.2, no-positive-resampling).
 
 Epoch e is a permutation of all prompts, seeded by (seed, e). With `remove_at`, a prompt whose pass rate over every
-evaluation in training so far reaches that value is removed for good and passed over in later epochs. A grading that
-failed counts as wrong for that alone: right answers beside gradings that failed prove nothing. None is uniform
-sampling. A pass rate is the mean reward, in [0, 1], of what was graded. Equal calls give equal draws, on every machine.
+evaluation in training so far reaches that value is removed for good and skipped in later epochs. For removal alone a
+failed grading counts as wrong: the graded right answers may not be representative. `remove_at` None is uniform
+sampling. A pass rate is the mean reward, in [0, 1], of the graded rollouts. Equal calls give equal draws, on every
+machine.
 
     draw() --> task dispatched --> group used or filtered --> observe(...)
       ^                                                           |
       +------------------ later epochs, unless removed -----------+
 
 After a restart: restore(state of the checkpoint). Tasks dispatched after that checkpoint are taken back by the caller,
-because their draws come again; those dispatched before it are kept with the checkpoint and dispatched anew where they
+because their draws come again; those dispatched before it are kept with the checkpoint and dispatched again if they
 were lost. So no prompt is lost or repeated.
 """
 
@@ -28,12 +29,13 @@ from typing_extensions import TypedDict
 
 from rollcast.config.errors import UserError
 
-ROUNDING = 1e-6
-"""Rewards travel as float32: sixteen times 0.9 is a little less than 14.4."""
+REWARD_ROUNDING = 1e-6
+"""Reward: tolerance of the comparison with `remove_at`. Rewards travel as float32, so sixteen times 0.9 is a little
+less than 14.4."""
 
 
 class CurriculumState(TypedDict):
-    """What a checkpoint holds; plain JSON values."""
+    """The curriculum's part of a checkpoint; plain JSON values."""
 
     prompts: str
     """SHA-256 of the prompt ids in order."""
@@ -77,7 +79,8 @@ class Curriculum:
         self._start_epoch(0, 0)
 
     def _start_epoch(self, epoch: int, position: int) -> None:
-        self._epoch, self._position = epoch, position
+        self._epoch = epoch
+        self._position = position
         self._order = list(self._prompt_ids)
         random.Random(f"curriculum/{self._seed}/{epoch}").shuffle(self._order)
 
@@ -126,8 +129,8 @@ class Curriculum:
     def observe(self, prompt_id: str, *, reward: float, graded: int, sampled: int) -> None:
         """Record one group: the sum of the rewards of its `graded` among `sampled` rollouts. Filtered groups count too.
 
-        What the grader failed on is sampled and not graded: the pass rate is that of the graded ones. For removal it
-        counts as wrong, so that a prompt leaves only where no verdict that is missing could change it.
+        Rollouts whose grading failed are sampled but not graded, and do not count in the pass rate. For removal they
+        count as wrong, so that a prompt is removed only if no missing verdict could change that.
 
         Removal is permanent: a later, worse evaluation does not bring the prompt back.
         """
@@ -138,11 +141,15 @@ class Curriculum:
         history.evaluations += 1
         history.sampled += sampled
         sampled = max(history.sampled, history.graded)  # checkpoints of before do not say how many were sampled
-        if self._remove_at is not None and history.graded and history.reward >= (self._remove_at - ROUNDING) * sampled:
+        if (
+            self._remove_at is not None
+            and history.graded
+            and history.reward >= (self._remove_at - REWARD_ROUNDING) * sampled
+        ):
             self._removed.add(prompt_id)
 
     def state(self) -> CurriculumState:
-        """Return what a checkpoint must hold."""
+        """Return the curriculum's part of a checkpoint."""
         return {
             "prompts": self._fingerprint,
             "seed": self._seed,

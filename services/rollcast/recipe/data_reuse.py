@@ -13,9 +13,9 @@ from rollcast.recipe.mixture import Share
 def reduced(shares: Sequence[Share], unique_prompts: int | None, *, seed: int) -> list[Share]:
     """Return the parts of the training data with `unique_prompts` prompts in all; None = all of them.
 
-    Every part keeps prompts in proportion to how many it has, and one at least, so that each part's are used about as
-    many times more often. They keep their order, and a smaller draw is part of a larger one. Raises UserError where
-    there are not so many prompts, or more parts than prompts are wanted.
+    Every part keeps prompts in proportion to its size, and one at least, so that the prompts of all parts are repeated
+    about equally often. They keep their order, and a smaller draw is part of a larger one. Raises UserError if there
+    are fewer prompts, or more parts than prompts.
     """
     if unique_prompts is None:
         return list(shares)
@@ -44,7 +44,7 @@ def _drawn(prompt_ids: Sequence[str], count: int, seed: int) -> list[str]:
 
 
 def _apportioned(sizes: Sequence[int], total: int) -> list[int]:
-    """`total` among parts of these sizes by Webster's method: where the total grows no part's number falls."""
+    """`total` among parts of these sizes by Webster's method: if the total grows, no part's number falls."""
     counts = [min(1, size) for size in sizes]
     for _ in range(total - sum(counts)):
         growing = [part for part, size in enumerate(sizes) if counts[part] < size]

@@ -1,6 +1,6 @@
 """The effective batch: which rollouts of a step are trained on, with what advantage and weight.
 
-Computed once per step where the whole batch is known; its numbers travel with the rollouts to ranks and micro-batches.
+Computed once per step when the whole batch is known; its numbers travel with the rollouts to ranks and micro-batches.
 """
 
 from __future__ import annotations
@@ -40,10 +40,18 @@ def effective_batch(
 ) -> EffectiveBatch:
     """Return the effective batch of R rollouts.
 
-    `rewards` [R] the verifier's: they decide what has variance; `shaped` [R] the same with a length penalty: advantages
-    are made of them; `group` [R] index of the prompt; `loss_tokens` [R] tokens that carry loss; `excluded` [R] rollouts
-    that must not be trained on: truncated, or without a verdict because the grader failed. Excluded rollouts and those
-    without loss tokens are dropped first, prompts without variance second; advantages and weights see what is left.
+    Excluded rollouts and those without loss tokens are dropped first, prompts without variance second; advantages and
+    weights are computed from the others.
+
+    Args:
+        rewards: [R] of the verifier; the zero-variance filter uses these.
+        shaped: [R] the rewards with a length penalty; the advantages use these.
+        group: [R] index of the prompt.
+        loss_tokens: [R] tokens that carry loss.
+        excluded: [R] rollouts that must not be trained on: truncated, or without a verdict because the grader failed.
+        normalisation: of the advantages.
+        aggregation: of the weights.
+        zero_variance_filter: whether prompts without variance are dropped.
     """
     usable = ~excluded & (loss_tokens > 0)
     kept = varied(rewards, group, usable) if zero_variance_filter else usable

@@ -7,7 +7,7 @@
     equal       every answer that counts has the same reward between the two
     no_verdict  no answer was graded
 
-A group with one rollout that counts, or none, is called by what most of the others were left out for.
+A group with at most one rollout that counts is named after the reason for which most of the others do not count.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from enum import StrEnum
 
 from rollcast.config.recipe import Recipe
 
-FIRST_GROUPS = 12
-"""Groups that come back before it is said that none of them is usable."""
+MIN_GROUPS_TO_WARN = 12
+"""Groups that must come back before the warning that no group is usable. Chosen, not measured."""
 
 
 class GroupSignal(StrEnum):
@@ -37,7 +37,7 @@ _HOW = {
     GroupSignal.EQUAL: "the same reward for every answer",
     GroupSignal.NO_VERDICT: "no verdict on any answer",
 }
-"""In words, for one group or more."""
+"""The signal of one group or more in words."""
 _REMEDY = {
     GroupSignal.TRUNCATED: "raise recipe.max_completion_tokens (now {most}), or give a model and a tasks.prompt_format "
     "with which answers end",
@@ -71,17 +71,19 @@ def signal_of(
 
 def came_back_in_words(counts: Mapping[str, float]) -> str:
     """How many groups came back, how many of them are usable, and why the others are not; empty if none came back."""
-    if not (total := int(sum(counts.values()))):
+    total = int(sum(counts.values()))
+    if total == 0:
         return ""
-    unused = _unused_in_words(counts)
     groups = "1 group" if total == 1 else f"{total:,} groups"
-    return f"{groups} came back, {int(counts.get(GroupSignal.USABLE, 0)):,} usable" + (unused and f": {unused}")
+    sentence = f"{groups} came back, {int(counts.get(GroupSignal.USABLE, 0)):,} usable"
+    unused = _unused_in_words(counts)
+    return f"{sentence}: {unused}" if unused else sentence
 
 
 def why_none_is_used(counts: Mapping[str, int], recipe: Recipe) -> str | None:
     """A sentence with the remedy once the first dozen groups are there and none is usable. `counts`: by signal."""
     total = sum(counts.values())
-    if total < FIRST_GROUPS or counts.get(GroupSignal.USABLE):
+    if total < MIN_GROUPS_TO_WARN or counts.get(GroupSignal.USABLE):
         return None
     most = _unused(counts)[0][0]
     remedy = _REMEDY[most].format(most=recipe.max_completion_tokens)
@@ -89,7 +91,7 @@ def why_none_is_used(counts: Mapping[str, int], recipe: Recipe) -> str | None:
 
 
 def _unused_in_words(counts: Mapping[str, float]) -> str:
-    """How many groups are not usable for which reason, the most frequent first; empty if there is none."""
+    """How many groups are not usable for which reason, the most frequent first; empty if all are usable."""
     return ", ".join(f"{count:,} with {_HOW[signal]}" for signal, count in _unused(counts))
 
 

@@ -5,8 +5,8 @@ A loss maps the tokens of one micro-batch to terms J_t of the objective to maxim
 -(all-reduced sum) / (all-reduced denominator). w_t comes from `rollcast.recipe.aggregation`, once per batch, so a
 prompt group may be split over micro-batches and ranks at will, a rollout may not.
 
-Tokens with weight 0 (the forced phrase, padding) take part in nothing: their log-probabilities, finite or not, reach
-neither value nor gradient.
+Tokens with weight 0 (the forced phrase, padding) have no effect: their log-probabilities, finite or not, reach neither
+value nor gradient.
 
     rho_t  = pi_train(y_t) / pi_gen(y_t)    numerator from the trainer's kernels, denominator from the generator's
     A_t    = advantage of the token's rollout (`rollcast.recipe.advantages`)
@@ -37,7 +37,7 @@ class LossInputs:
     advantages: Tensor
     """[T] the advantage of each token's rollout."""
     weights: Tensor
-    """[T] w_t >= 0; 0 where the token carries no loss."""
+    """[T] w_t >= 0; 0 if the token carries no loss."""
     rollout: Tensor
     """[T] int64 index of each token's rollout within the micro-batch, 0 .. number of rollouts - 1."""
 
@@ -46,7 +46,7 @@ class Loss(Protocol):
     """The objective of each token."""
 
     def terms(self, inputs: LossInputs) -> Tensor:
-        """Return J_t [T], to be maximised; 0 where the weight is 0."""
+        """Return J_t [T], to be maximised; 0 if the weight is 0."""
 
     def clamped(self, inputs: LossInputs) -> Tensor:
         """Return [T] bool, the tokens whose ratio was clamped because it overflows (`rollcast.recipe.ratios`)."""
@@ -71,7 +71,7 @@ class Cispo:
         return ratio * inputs.advantages * _live(inputs.logprobs, inputs)
 
     def clamped(self, inputs: LossInputs) -> Tensor:
-        """None: a ratio is truncated, however large, and has no gradient of its own."""
+        """Return no token: a ratio is truncated, however large, and has no gradient of its own."""
         return _no_token(inputs)
 
 
@@ -113,7 +113,8 @@ class Gspo:
 
     def _log_ratio(self, inputs: LossInputs) -> Tensor:
         """Return [T] log rho_i of each token's rollout."""
-        log_ratio, live = _log_ratio(inputs), inputs.weights > 0
+        log_ratio = _log_ratio(inputs)
+        live = inputs.weights > 0
         num_rollouts = int(inputs.rollout.max()) + 1 if inputs.rollout.numel() else 0
         totals = log_ratio.new_zeros(num_rollouts).index_add(0, inputs.rollout, log_ratio)
         if self.length_normalised:
@@ -156,7 +157,7 @@ def _live(values: Tensor, inputs: LossInputs) -> Tensor:
 
 
 def _log_ratio(inputs: LossInputs) -> Tensor:
-    """Return log rho_t [T]; 0 where the weight is 0."""
+    """Return log rho_t [T]; 0 if the weight is 0."""
     return _live(inputs.logprobs - inputs.generator_logprobs, inputs)
 
 

@@ -1,4 +1,4 @@
-"""Several tasks at once: prompts of each part in proportion to its weight, every part with a curriculum of its own.
+"""Several tasks together: prompts of each part in proportion to its weight, every part with a curriculum of its own.
 
 The next prompt comes from the part with the smallest (draws so far + 1/2) / weight, which is Webster's apportionment:
 after any number of draws the parts' counts are as near to their weights as whole prompts allow. A part without prompts
@@ -27,7 +27,7 @@ class Share:
 
 
 class MixtureState(TypedDict):
-    """What a checkpoint holds; plain JSON values."""
+    """The mixture's part of a checkpoint; plain JSON values."""
 
     weights: dict[str, float]
     """By part, in their order."""
@@ -87,7 +87,7 @@ class MixtureCurriculum:
         self._part_of[prompt_id].observe(prompt_id, reward=reward, graded=graded, sampled=sampled)
 
     def state(self) -> MixtureState:
-        """Return what a checkpoint must hold."""
+        """Return the mixture's part of a checkpoint."""
         return {
             "weights": dict(self._weights),
             "drawn": list(self._drawn),

@@ -18,8 +18,8 @@ def weighted_kl(logprobs: Tensor, reference_logprobs: Tensor, weights: Tensor) -
     """Return the scalar sum_t w_t k3_t with k3 = r - 1 - log r, r = pi_ref(y_t) / pi_train(y_t).
 
     All [T]: log pi_train with gradient, log pi_ref without, w_t >= 0. k3 estimates KL(pi_train || pi_ref) of a token's
-    distribution without bias where pi_train sampled the token (Schulman, "Approximating KL Divergence", 2020); it is
-    never negative. Tokens with weight 0 reach neither value nor gradient. r is clamped where it overflows.
+    distribution without bias if pi_train sampled the token (Schulman, "Approximating KL Divergence", 2020); it is
+    never negative. Tokens with weight 0 reach neither value nor gradient. r is clamped if it overflows.
     """
     log_ratio = _log_ratio(logprobs, reference_logprobs, weights)
     log_ratio = clamped(log_ratio, weights)
@@ -32,7 +32,7 @@ def clamped_kl(logprobs: Tensor, reference_logprobs: Tensor, weights: Tensor) ->
 
 
 def _log_ratio(logprobs: Tensor, reference_logprobs: Tensor, weights: Tensor) -> Tensor:
-    """Return log r [T]; 0 where the weight is 0."""
+    """Return log r [T]; 0 if the weight is 0."""
     zero = torch.zeros((), dtype=logprobs.dtype, device=logprobs.device)
     return torch.where(weights > 0, reference_logprobs - logprobs, zero)
 

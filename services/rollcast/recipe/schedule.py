@@ -1,11 +1,11 @@
 """Schedules: how many groups to dispatch, which groups form the next step, which steps to publish.
 
-A schedule is a pure function of the state, which the caller builds anew each time; nothing is remembered between calls,
-so a restarted trainer resumes by deriving the state again. The caller's loop:
+A schedule is a pure function of the state, which the caller builds for every call; nothing is kept between calls, so a
+restarted trainer resumes by deriving the state again. The caller's loop:
 
-    schedule = PipelineRL(lag=8, groups_per_step=48)
+    schedule = PipelineRL(max_staleness=8, groups_per_step=48)
     while state.step < last_step:
-        give up schedule.unusable(state)                   # () but after a restart; dispatched again as new groups
+        give up schedule.unusable(state)                   # () except after a restart; dispatched again
         dispatch schedule.dispatch(state) tasks            # lost tasks first, then new prompts
         match schedule.next_batch(state):
             case Wait(reason): wait for a change, read the state again; count the seconds under `reason`
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PipelineState:
-    """What a schedule decides on."""
+    """The state that a schedule decides on."""
 
     step: int
     """t: optimizer steps in the surviving history; the next batch makes t + 1."""
@@ -47,11 +47,11 @@ class PipelineState:
     groups: tuple[Group, ...]
     """Every dispatched group that is not settled, those in training included, in any order."""
     enough: int | None = None
-    """Groups that keep the trainer fed, see `staleness.enough_groups`; None = not measured yet: the window alone."""
+    """Groups that keep the trainer busy, see `staleness.enough_groups`; None = not measured yet: the window alone."""
 
 
 class WaitReason(StrEnum):
-    """What the trainer waits for. Only `batch` calls for more generators."""
+    """Why the trainer waits. Only `batch` asks for more generators."""
 
     BATCH = "batch"
     """Too few groups are ready."""
@@ -67,7 +67,7 @@ class Wait:
 
     reason: WaitReason
     groups: tuple[int, ...] = ()
-    """Sequences of the unready groups that are waited for, where the reason is `straggler`."""
+    """Sequences of the unready groups that the trainer waits for, if the reason is `straggler`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Schedule(Protocol):
     """When to generate, train and publish."""
 
     @property
-    def lag(self) -> int:
+    def max_staleness(self) -> int:
         """The greatest staleness of a trained token, in steps."""
 
     @property
@@ -98,10 +98,10 @@ class Schedule(Protocol):
         """Return how many tasks to dispatch now."""
 
     def next_batch(self, state: PipelineState) -> Batch | Wait:
-        """Return the groups to train on now, or what to wait for. Not to be asked while a batch is in training."""
+        """Return the groups to train on now, or the reason to wait. Not to be called while a batch is in training."""
 
     def unusable(self, state: PipelineState) -> tuple[int, ...]:
-        """Return the sequences to give up because no order of steps can use them in time; () but after a restart."""
+        """Return the sequences to give up because no order of steps can use them in time; () except after a restart."""
 
 
 def _weights_are_late(schedule: Schedule, state: PipelineState) -> bool:
@@ -110,15 +110,19 @@ def _weights_are_late(schedule: Schedule, state: PipelineState) -> bool:
 
 def _oldest_batch(schedule: Schedule, state: PipelineState) -> Batch | Wait:
     """Return the P oldest ready groups if the staleness gate lets them go."""
-    floor, lag, groups_per_step = schedule.floor(state.step), schedule.lag, schedule.groups_per_step
-    batch = staleness.oldest_ready(state.groups, floor=floor, lag=lag, count=groups_per_step)
+    floor = schedule.floor(state.step)
+    max_staleness = schedule.max_staleness
+    groups_per_step = schedule.groups_per_step
+    batch = staleness.oldest_ready(state.groups, floor=floor, max_staleness=max_staleness, count=groups_per_step)
     if len(batch) < groups_per_step:
         return Wait(WaitReason.BATCH)
-    oldest = staleness.deadline(batch[0], floor=floor, lag=lag)
+    oldest = staleness.deadline(batch[0], floor=floor, max_staleness=max_staleness)
     assert oldest >= state.step, f"group {batch[0].sequence} was due at step {oldest}; give up `unusable` first"
     chosen = {group.sequence for group in batch}
     remaining = [group for group in state.groups if group.sequence not in chosen]
-    late = staleness.stragglers(remaining, floor=floor, lag=lag, step=state.step, groups_per_step=groups_per_step)
+    late = staleness.stragglers(
+        remaining, floor=floor, max_staleness=max_staleness, step=state.step, groups_per_step=groups_per_step
+    )
     if late:
         return Wait(WaitReason.STRAGGLER, tuple(group.sequence for group in late))
     return Batch(tuple(group.sequence for group in batch))
@@ -128,7 +132,7 @@ def _unusable(schedule: Schedule, state: PipelineState) -> tuple[int, ...]:
     given_up = staleness.unusable(
         state.groups,
         floor=schedule.floor(state.step),
-        lag=schedule.lag,
+        max_staleness=schedule.max_staleness,
         step=state.step,
         groups_per_step=schedule.groups_per_step,
     )
@@ -137,23 +141,24 @@ def _unusable(schedule: Schedule, state: PipelineState) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PipelineRL:
-    """pipeline-k (PipelineRL-k): generators stream, every step is published, the trainer is at most `lag` = k ahead.
+    """pipeline-k (PipelineRL-k), k = `max_staleness`: generators stream, every step is published, the trainer is at
+    most k ahead.
 
     The window opens at P and grows by P per step, else the first batches would be made of the shortest groups. For
-    lag > 3 the last P groups of a full window are held back until every member samples with the newest weights: started
+    k > 3 the last P groups of a full window are held back until every member samples with the newest weights: started
     a moment earlier they would be one step older all their life and the trainer would wait for them one step sooner.
-    lag = 0 is on-policy: generate P groups with the newest weights, make one step, publish, wait for every member.
+    k = 0 is on-policy: generate P groups with the newest weights, make one step, publish, wait for every member.
     """
 
-    lag: int
+    max_staleness: int
     groups_per_step: int
 
     def __post_init__(self) -> None:
-        assert self.lag >= 0, self.lag
+        assert self.max_staleness >= 0, self.max_staleness
         assert self.groups_per_step >= 1, self.groups_per_step
 
     def floor(self, step: int) -> int:
-        return step - staleness.sampling_lag(self.lag)
+        return step - staleness.sampling_lag(self.max_staleness)
 
     def publishes(self, step: int) -> bool:
         return True
@@ -162,9 +167,12 @@ class PipelineRL:
         if _weights_are_late(self, state):
             return 0
         widest = staleness.window(
-            floor=self.floor(state.step), lag=self.lag, step=state.step, groups_per_step=self.groups_per_step
+            floor=self.floor(state.step),
+            max_staleness=self.max_staleness,
+            step=state.step,
+            groups_per_step=self.groups_per_step,
         )
-        if self.lag > 3 and state.acknowledged is not None and state.acknowledged < state.step:
+        if self.max_staleness > 3 and state.acknowledged is not None and state.acknowledged < state.step:
             widest -= self.groups_per_step
         opened = (1 + state.steps_since_start) * self.groups_per_step
         enough = widest if state.enough is None else max(state.enough, 2 * self.groups_per_step)
@@ -195,7 +203,7 @@ class PPOOffPolicy:
         assert self.groups_per_step >= 1, self.groups_per_step
 
     @property
-    def lag(self) -> int:
+    def max_staleness(self) -> int:
         return self.updates - 1
 
     def floor(self, step: int) -> int:
@@ -208,7 +216,10 @@ class PPOOffPolicy:
         if _weights_are_late(self, state):
             return 0
         rest_of_round = staleness.window(
-            floor=self.floor(state.step), lag=self.lag, step=state.step, groups_per_step=self.groups_per_step
+            floor=self.floor(state.step),
+            max_staleness=self.max_staleness,
+            step=state.step,
+            groups_per_step=self.groups_per_step,
         )
         return max(0, rest_of_round - len(state.groups))
 
@@ -226,5 +237,5 @@ class PPOOffPolicy:
 def make_schedule(settings: config.Schedule, *, groups_per_step: int) -> Schedule:
     """Return the schedule that the recipe names."""
     if settings.kind == "pipeline":
-        return PipelineRL(lag=settings.max_staleness, groups_per_step=groups_per_step)
+        return PipelineRL(max_staleness=settings.max_staleness, groups_per_step=groups_per_step)
     return PPOOffPolicy(updates=settings.max_staleness, groups_per_step=groups_per_step)

@@ -1,21 +1,21 @@
-"""The staleness gate: no token older than `lag` steps is trained on, and no slow group is thrown away for being slow.
+"""The staleness gate: no token older than k = `max_staleness` steps is trained on, no group is dropped for being slow.
 
-A batch used at step t (making t + 1) may hold no token older than t - lag, so a group whose first token was sampled by
-step f has to be used at a step <= f + lag, its deadline. Three rules, in this order:
+A batch used at step t (making t + 1) may hold no token older than t - k, so a group whose first token was sampled by
+step f has to be used at a step <= f + k, its deadline. Three rules, in this order:
 
-    pace   dispatched and not yet settled groups never exceed W(t) = P (floor(t) + lag - t + 1)
+    pace   dispatched and not yet settled groups never exceed W(t) = P (floor(t) + k - t + 1)
     wait   a step at t with batch S is allowed only if for every j >= 0 at most j P groups outside S have a deadline
            <= t + j; otherwise the trainer waits. The oldest ready groups are taken first.
-    drop   only what was lost, or took longer than a deadline in seconds that no working generator reaches
+    drop   only a group that was lost, or that took longer than a deadline in seconds that no working generator reaches
 
 P is the number of groups of one step. floor(t) is the oldest step that can still start a group while the trainer is at
-step t: t - min(1, lag) when every step is published, because step t is not complete before every generator acknowledged
+step t: t - min(1, k) when every step is published, because step t is not complete before every generator acknowledged
 floor(t). A dispatched group whose start the trainer has not seen may already have been started by floor(t), so it
-counts as if it had been. W(t) is P times the number of steps that can still use a group started now: (lag + 1 - l) P.
+counts as if it had been. W(t) is P times the number of steps that can still use a group started now: (k + 1 - l) P.
 
 Why no token is ever too old. Let Inv(t) say: for every j >= 0 at most (j + 1) P unsettled groups have a deadline
 <= t + j. While the trainer is at t, groups start with f >= floor(t), hence a deadline >= t + j* with
-j* = floor(t) + lag - t, and a dispatch leaves at most W(t) = (j* + 1) P unsettled: it cannot break Inv(t). A step with
+j* = floor(t) + k - t, and a dispatch leaves at most W(t) = (j* + 1) P unsettled: it cannot break Inv(t). A step with
 batch S leaves at most j P groups with a deadline <= t + j by the wait rule; groups started meanwhile are due at t + j*
 or later, and with them at most W(t) - P = j* P are left. Put j = i + 1: this is Inv(t + 1). In particular Inv(t)
 allows no deadline below t, so every batch is fresh. The batch stays counted until t + 1 is complete: credit returned
@@ -35,9 +35,9 @@ What the caller owes:
   only after every earlier such record was written and the weights are in use; whoever continues a group that was handed
   back records the older of the two steps (the new owner may be one step behind the former: like a start at floor(t))
 - the outstanding groups are read after every member acknowledged floor(t), and a group in training stays among them;
-- settled = used (when its step is complete), filtered (with its batch, or on arrival where batches are refilled), given
+- settled = used (when its step is complete), filtered (with its batch, or on arrival if batches are refilled), given
   up, or noticed as lost; a lost task that is dispatched again is a new outstanding group. Each only takes groups away
-  from Inv(t), and what is dispatched in their place is due at t + j* or later, like any other.
+  from Inv(t), and the groups dispatched in their place are due at t + j* or later, like any other.
 """
 
 from __future__ import annotations
@@ -63,35 +63,39 @@ class Group:
     """All its rollouts are finished and graded and the trainer can read them."""
 
 
-def sampling_lag(lag: int) -> int:
-    """Return l = min(1, lag): how many steps behind the trainer a generator may be when it starts a group."""
-    return min(1, lag)
+def sampling_lag(max_staleness: int) -> int:
+    """Return l = min(1, k): how many steps behind the trainer a generator may be when it starts a group."""
+    return min(1, max_staleness)
 
 
-def window(*, floor: int, lag: int, step: int, groups_per_step: int) -> int:
+def window(*, floor: int, max_staleness: int, step: int, groups_per_step: int) -> int:
     """Return W(t), the most groups that may be dispatched and not settled while the trainer is at `step`."""
-    return (floor + lag - step + 1) * groups_per_step
+    return (floor + max_staleness - step + 1) * groups_per_step
 
 
-def deadline(group: Group, *, floor: int, lag: int) -> int:
+def deadline(group: Group, *, floor: int, max_staleness: int) -> int:
     """Return the last step that may train on `group`; an unseen start counts as a start by `floor`."""
-    return (floor if group.first_step is None else group.first_step) + lag
+    return (floor if group.first_step is None else group.first_step) + max_staleness
 
 
-def oldest_ready(groups: Iterable[Group], *, floor: int, lag: int, count: int) -> tuple[Group, ...]:
+def oldest_ready(groups: Iterable[Group], *, floor: int, max_staleness: int, count: int) -> tuple[Group, ...]:
     """Return the `count` ready groups (or fewer) with the earliest deadlines; ties go to the earlier dispatch."""
-    ready = [(deadline(group, floor=floor, lag=lag), group.sequence, group) for group in groups if group.ready]
+    ready = [
+        (deadline(group, floor=floor, max_staleness=max_staleness), group.sequence, group)
+        for group in groups
+        if group.ready
+    ]
     return tuple(group for _, _, group in nsmallest(count, ready))
 
 
 def stragglers(
-    remaining: Iterable[Group], *, floor: int, lag: int, step: int, groups_per_step: int
+    remaining: Iterable[Group], *, floor: int, max_staleness: int, step: int, groups_per_step: int
 ) -> tuple[Group, ...]:
     """Return the unready groups that forbid a step at `step` which would leave `remaining`; empty if it is allowed.
 
     They are those due by t + j for the smallest j at which more than j P groups would be left. Inv(step) must hold.
     """
-    dated = [(deadline(group, floor=floor, lag=lag), group.sequence, group) for group in remaining]
+    dated = [(deadline(group, floor=floor, max_staleness=max_staleness), group.sequence, group) for group in remaining]
     dated.sort()
     for left, (due, _, _) in enumerate(dated, start=1):
         if left > (due - step) * groups_per_step:
@@ -101,15 +105,19 @@ def stragglers(
     return ()
 
 
-def unusable(groups: Iterable[Group], *, floor: int, lag: int, step: int, groups_per_step: int) -> tuple[Group, ...]:
+def unusable(
+    groups: Iterable[Group], *, floor: int, max_staleness: int, step: int, groups_per_step: int
+) -> tuple[Group, ...]:
     """Return the fewest groups to give up so that Inv(step) holds for the others; () in an undisturbed run.
 
-    Needed after a restart, where the surviving groups come from another history, or another lag or P. Among groups of
+    Needed after a restart, when the surviving groups come from another history, or another k or P. Among groups of
     one deadline the latest dispatched go, ready or not, so that the choice does not favour short answers.
     """
     given_up = []
     kept = 0
-    for due, _, group in sorted((deadline(group, floor=floor, lag=lag), group.sequence, group) for group in groups):
+    for due, _, group in sorted(
+        (deadline(group, floor=floor, max_staleness=max_staleness), group.sequence, group) for group in groups
+    ):
         if kept + 1 > (due - step + 1) * groups_per_step:
             given_up.append(group)
         else:
@@ -118,18 +126,21 @@ def unusable(groups: Iterable[Group], *, floor: int, lag: int, step: int, groups
 
 
 def enough_groups(
-    lifetimes: Sequence[float], *, lag: int, groups_per_step: int, taken_per_step: float | None = None
+    lifetimes: Sequence[float], *, max_staleness: int, groups_per_step: int, taken_per_step: float | None = None
 ) -> int | None:
-    """Return how many dispatched groups keep the trainer fed: one batch in training, one ready, the rest under way.
+    """Return how many dispatched groups keep the trainer busy: one batch in training, one ready, the rest in progress.
 
-    More would only lie ready and grow stale: a window that is always full makes every token about `lag` steps old. By
-    Little's law n groups a step that live m steps on average are m n under way. n is `taken_per_step`: P where None,
-    more where filtered groups do not count towards a batch; those never lie ready, so the two batches stay P each.
-    `lifetimes` of recent groups, filtered ones too, are in undisturbed trainer steps. None, so that the window alone
-    counts, before the first and where the longest groups outlast the slack: then the trainer waits for stragglers and
-    needs every overlap. The answer can only narrow the window, so the gate holds as it does without.
+    More groups would only wait and grow stale: a window that is always full makes every token about k steps old. By
+    Little's law n groups a step that live m steps on average are m n in progress. n is `taken_per_step`; None: P. It is
+    more than P if filtered groups do not count towards a batch; these never wait, so the two batches stay P each.
+
+    The answer is None, so that the window alone counts, before the first group, and if the longest groups outlast the
+    slack: then the trainer waits for stragglers and needs every overlap. The answer can only narrow the window, so the
+    proof above still holds.
+
+    `lifetimes`: of recent groups, filtered ones too, in undisturbed trainer steps.
     """
-    if not lifetimes or longest_group_ratio(lifetimes, lag) > 1.0:
+    if not lifetimes or longest_group_ratio(lifetimes, max_staleness) > 1.0:
         return None
     taken = groups_per_step if taken_per_step is None else taken_per_step
     return math.ceil(2.0 * groups_per_step + sum(lifetimes) / len(lifetimes) * taken)
@@ -146,12 +157,12 @@ def drop_deadline_seconds(token_budget: int, slowest_decode_rate: float, *, budg
     return budgets * token_budget / slowest_decode_rate
 
 
-def longest_group_ratio(lifetimes: Sequence[float], lag: int) -> float:
-    """Return the longest of `lifetimes` over lag - l, the steps a group may last before the trainer waits for it.
+def longest_group_ratio(lifetimes: Sequence[float], max_staleness: int) -> float:
+    """Return the longest of `lifetimes` over k - l, the steps a group may last before the trainer waits for it.
 
     A lifetime is the time from a group's first token to its arrival in units of undisturbed trainer steps (seconds over
-    seconds per step, so that it is not capped by the waiting it causes). 0 without groups, and for lag <= 1, where
-    every step waits for its groups by definition.
+    seconds per step, so that it is not capped by the waiting it causes). 0 without groups, and for k <= 1,
+    since every step then waits for its groups by definition.
     """
-    slack = lag - sampling_lag(lag)
+    slack = max_staleness - sampling_lag(max_staleness)
     return max(lifetimes, default=0.0) / slack if slack else 0.0

@@ -1,4 +1,4 @@
-"""Where the checkpoints of a run are: in its folder, in another, or behind a URL."""
+"""The location of a run's checkpoints: its own folder, another folder, or a URL."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ Place = Path | str
 
 
 def place_of(text: str) -> Place:
-    """As a run file says it."""
+    """The location that a run file names."""
     return text.rstrip("/") if "://" in text else Path(text)
 
 
 def earlier_run_place(text: str) -> Place:
-    """Of the checkpoints of a run that is named by its folder, or by their own."""
+    """The checkpoints of an earlier run, given its folder or the checkpoints' own location."""
     place = place_of(text)
     inner = place / CHECKPOINTS if isinstance(place, Path) else None
     return inner if inner is not None and inner.is_dir() else place
 
 
 def checkpoint_place(run_folder: Path, checkpoints: str | None) -> Place:
-    """Of one run: runs that name the same place have a part of it each. `checkpoints`: trainer.checkpoints."""
+    """The location for one run: runs that share one each have a subfolder of it. `checkpoints`: trainer.checkpoints."""
     if checkpoints is None:
         return run_folder / CHECKPOINTS
     place = place_of(checkpoints)

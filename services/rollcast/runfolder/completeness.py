@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 MIN_GRADED_SHARE = 0.9
-"""Of an evaluation's prompts. Below it the point is no part of the curve: the prompts that are lost are rarely like the
-others (the longest, or those whose answers break a grader)."""
-_ROUNDING = 1e-9
+"""Least share of an evaluation's prompts that must be graded for the point to be part of the curve. The missing prompts
+are rarely like the others: they are the longest, or those whose answers break a grader."""
+_MAX_ROUNDING = 1e-9
 
 
 def graded_share(graded: float | None, asked: float | None) -> float | None:
@@ -16,5 +16,5 @@ def graded_share(graded: float | None, asked: float | None) -> float | None:
 
 
 def is_complete(share: float | None) -> bool:
-    """Whether enough was graded; an unknown share is taken for all."""
-    return share is None or share >= MIN_GRADED_SHARE - _ROUNDING
+    """Whether enough prompts were graded. An unknown share counts as all of them."""
+    return share is None or share >= MIN_GRADED_SHARE - _MAX_ROUNDING

@@ -27,12 +27,12 @@ _LEFT_BEHIND = (
     f"{files.FORECASTS}-wal",
     f"{files.FORECASTS}-shm",
 )
-"""By a start that was killed before it made any history."""
+"""Files that a start leaves if it is killed before it makes any history."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the run's folder for this process. Raises UserError where another one has it or it cannot be made."""
+    """Hold the run's folder for this process. Raises UserError if another process has it or it cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / files.LOCK).open("a+")
@@ -64,10 +64,10 @@ def is_held(folder: Path) -> bool:
 
 
 def check_folder(folder: Path, *, resume: bool) -> None:
-    """Whether a run may begin there, or go on. Nothing is changed.
+    """Check that a run may begin or continue in the folder. Changes nothing.
 
-    Raises UserError where another process has it, where it holds a run that is not resumed, or one that this release
-    cannot read.
+    Raises UserError if another process has it, if it holds a run that is not resumed, or one that this release cannot
+    read.
     """
     if is_held(folder):
         raise _in_use(folder)
@@ -76,20 +76,20 @@ def check_folder(folder: Path, *, resume: bool) -> None:
 
 def has_history(folder: Path) -> bool:
     """Whether a run has trained or evaluated there."""
-    return any(os.path.exists(folder / name) for name in _HISTORY)  # Path.exists raises where it may not look
+    return any(os.path.exists(folder / name) for name in _HISTORY)  # Path.exists raises without permission
 
 
 def made(folder: Path) -> tuple[int, ...]:
-    """Bytes of what a run's trainer writes down of its work: they grow with every step and every evaluation."""
+    """Sizes of the files that a run's trainer appends to at every step and every evaluation."""
     files_of_work = (folder / name for name in (files.EVALUATIONS, files.STEPS))
     return tuple(os.path.getsize(path) if os.path.exists(path) else 0 for path in files_of_work)
 
 
 def prepare(folder: Path, *, resume: bool) -> None:
-    """Remove what a former start left that no process may read: ports, what its verifiers failed at, and all that a run
-    without history wrote.
+    """Remove what an earlier start left and no process may read: ports, failures of verifiers, and all files of a run
+    without history.
 
-    Raises UserError where the folder holds a run and it is not resumed, or one that this release cannot read.
+    Raises UserError if the folder holds a run that is not resumed, or one that this release cannot read.
     """
     _check_content(folder, resume=resume)
     shutil.rmtree(ports_of(folder), ignore_errors=True)

@@ -1,4 +1,4 @@
-"""In which format a run's folder is written: this release reads and writes format 1 and refuses every other."""
+"""The format of a run's folder. This release reads and writes format 1 and refuses every other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rollcast.runfolder.files import EVALUATIONS, FORMAT, STEPS
 from rollcast.runfolder.records import STRICT, read_record
 from rollcast.runfolder.writing import replace_json
 
-NEWEST = 1
+NEWEST_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +36,22 @@ def check_format(folder: Path) -> None:
             raise _unknown(path) from None
         return
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); mend the permissions") from error
+        raise UserError(f"{path}: cannot be read ({error.strerror}); fix the permissions") from error
     except ValueError:
         raise _unknown(path) from None
-    if found > NEWEST:
+    if found > NEWEST_FORMAT:
         raise UserError(
-            f"run folder {folder}: is written in format {found}, this Rollcast knows {NEWEST} at most; "
+            f"run folder {folder}: is written in format {found}, this Rollcast knows {NEWEST_FORMAT} at most; "
             "use the release that wrote it, or a newer one"
         )
 
 
 def _unknown(path: Path) -> UserError:
-    return UserError(f'{path}: does not say a format; write {{"format": {NEWEST}}} into it')
+    return UserError(f'{path}: does not say a format; write {{"format": {NEWEST_FORMAT}}} into it')
 
 
 def mark_format(folder: Path) -> None:
-    """Note the format of what is appended from now on. Raises UserError as `check_format`, or if the disk refuses."""
+    """Record the format of later records. Raises UserError as `check_format`, or if the disk refuses."""
     check_format(folder)
     if not os.path.exists(folder / FORMAT):
-        replace_json(folder / FORMAT, {"format": NEWEST})
+        replace_json(folder / FORMAT, {"format": NEWEST_FORMAT})

@@ -1,4 +1,4 @@
-"""A file that somebody appends lines to, read from where the last look ended."""
+"""A file that another process appends lines to; each look continues where the last one ended."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from pathlib import Path
 from typing import BinaryIO
 
 MAX_READ_BYTES = 16 << 20
-"""Held at once."""
-MAX_UNENDED_BYTES = 1 << 20
-"""Of a last line that is looked at before it ends."""
+"""Bytes of one look, which are in memory together."""
 COMPARED_BYTES = 4096
-"""Of the beginning, by which a file that was written anew is told."""
+"""Bytes at the beginning of the file. If they differ from before, the file was replaced."""
 
 
 class GrowingFile:
-    """Its complete lines; a last line that is not ended yet waits for its end.
+    """Returns complete lines only; an unfinished last line is left for a later look.
 
     Attributes:
-        num_lines: handed out so far; counted anew where the file begins anew.
-        num_beginnings: how often it began: one more each time it was written anew.
+        num_lines: lines returned so far; the count starts again if the file was replaced.
+        num_beginnings: 1, and one more for each time that the file was replaced.
     """
 
     def __init__(self, path: Path) -> None:
@@ -29,9 +27,9 @@ class GrowingFile:
         self.num_beginnings = 1
 
     def next_lines(self) -> list[bytes]:
-        """The next complete lines, 16 MiB at most, none where the file cannot be read.
+        """The next complete lines, 16 MiB at most; none if the file cannot be read.
 
-        They come from the beginning again where the file became shorter or begins otherwise than before.
+        They start from the beginning again if the file became shorter or its first bytes changed.
         """
         try:
             with self._path.open("rb") as file:
@@ -51,16 +49,6 @@ class GrowingFile:
         lines = complete.splitlines()
         self.num_lines += len(lines)
         return lines
-
-    def unended(self) -> bytes:
-        """What stands behind the last line that was handed out, without an end yet; nothing where that is long."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                rest = file.read(MAX_UNENDED_BYTES + 1)
-        except OSError:
-            return b""
-        return rest if b"\n" not in rest and len(rest) <= MAX_UNENDED_BYTES else b""
 
     def _begins_as_before(self, file: BinaryIO) -> bool:
         file.seek(0)

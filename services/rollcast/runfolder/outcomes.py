@@ -1,4 +1,4 @@
-"""What is written down of a run's end, and of a set of runs."""
+"""Records of a run's end, and of a set of runs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rollcast.runfolder.records import STRICT, Count
 
 @dataclass(frozen=True, slots=True)
 class FrozenForecast:
-    """frozen_forecast.json: what was forecast of the end at half of the budget."""
+    """frozen_forecast.json: the forecast of the end, made at half of the budget."""
 
     __pydantic_config__ = STRICT
 
     step: Count
     curve_until_step: Count
-    """Of the newest evaluation that the forecast knew."""
+    """Step of the newest evaluation that the forecast is based on."""
     compute_device_hours: float
     end_device_hours: float | None
     verdict: str
@@ -43,7 +43,7 @@ class FrozenForecast:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """result.json: the frozen forecast beside the end."""
+    """result.json: the frozen forecast and the measured end."""
 
     __pydantic_config__ = STRICT
 
@@ -80,7 +80,7 @@ class State(StrEnum):
 
 @dataclass(slots=True)
 class RunRecord:
-    """What became of one run of a set."""
+    """The outcome of one run of a set."""
 
     __pydantic_config__ = STRICT
 
@@ -92,7 +92,7 @@ class RunRecord:
     state: State = State.WAITING
     error: str | None = None
     seconds: float | None = None
-    """Of this attempt. None = it was not run (again)."""
+    """Duration of this attempt. None = it was not run (again)."""
     initial: float | None = None
     measured: float | None = None
     """Mean pass rate of the last three evaluations."""
@@ -104,12 +104,12 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class SetRecord:
-    """ablation.json: how far a set is; once it is through, what it says as well."""
+    """ablation.json: the progress of a set; once it is finished, its results too."""
 
     __pydantic_config__ = STRICT
 
     set: list[RunRecord]
-    """In the order of the plan."""
+    """The runs, in the order of the plan."""
     runs: list[dict[str, Any]] | None = None
     """The fit of each row."""
     leave_one_out: dict[str, Any] | None = None
@@ -117,4 +117,4 @@ class SetRecord:
     advice: list[str] | None = None
     notes: list[str] = field(default_factory=list)
     left_behind: dict[str, Any] | None = None
-    """By recipe, settings of its own that stay as the base has them: its value and the base's."""
+    """By recipe, those of its own settings that stay as the base has them: its value and the base's."""

@@ -1,4 +1,4 @@
-"""The records of a file that somebody appends to, read from where the last look ended."""
+"""The records of a file that another process appends to; each look continues where the last one ended."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rollcast.runfolder.records import Record, parse
 
 
 class RecordFile(Generic[Record]):
-    """A torn or foreign line is passed over.
+    """Incomplete and foreign lines are skipped.
 
     Attributes:
-        num_skipped: such lines so far, without those that are known.
+        num_skipped: skipped lines so far, without those that an earlier process read.
     """
 
     def __init__(self, path: Path, kind: type[Record], *, num_known: int = 0) -> None:
@@ -26,22 +26,22 @@ class RecordFile(Generic[Record]):
 
     @property
     def num_lines(self) -> int:
-        """Read so far; counted anew where the file was written anew."""
+        """Lines read so far; the count starts again if the file was replaced."""
         return self._file.num_lines
 
     @property
     def was_written_anew(self) -> bool:
-        """Since the first look; what was read before is void, and to open it again tells what it is now."""
+        """Whether the file was replaced since the first look. Earlier records are then invalid; open the file again."""
         return self._file.num_beginnings > 1
 
     def read(self) -> Iterator[Record]:
-        """The complete lines up to the file's end; nothing where there is no file."""
+        """The records in the complete lines up to the file's end; none if there is no file."""
         while lines := self._file.next_lines():
             for record, _ in self._parsed(lines):
                 yield record
 
     def read_some(self) -> Iterator[tuple[Record, bool]]:
-        """The complete lines of one look, 16 MiB at most, each with whether it is new: not known, or written anew."""
+        """The records of one look, 16 MiB at most, each with whether it is new to this and earlier processes."""
         return self._parsed(self._file.next_lines())
 
     def _parsed(self, lines: Sequence[bytes]) -> Iterator[tuple[Record, bool]]:

@@ -1,7 +1,7 @@
-"""What is written down in a run's folder: one type for each file, and the one parser of them.
+"""The records in a run's folder: one type for each file, and the one parser of them.
 
-Format 1. Format 0 lacks what stands as None below: the start-up, the devices, the truncation and the start of an
-evaluation. A field that is not known, of a newer release or an older one, is passed over.
+This is format 1. Format 0 lacks some fields of an evaluation, which are None: its start-up, devices, truncation and
+start. Unknown fields, of a newer or an older release, are ignored.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0)]
 Measured = Annotated[float, Field(allow_inf_nan=True)]
-"""A diagnostic that may overflow; it is written down as it came."""
+"""A diagnostic that may overflow; it is written as measured, inf and nan included."""
 MAX_FILE_BYTES = 16 << 20
-"""Of a file that is one record."""
+"""Upper limit of a file that holds one record."""
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 
@@ -43,7 +43,7 @@ def _or_unknown(value: object, check: ValidatorFunctionWrapHandler) -> Any:
 
 
 Unknown = WrapValidator(_or_unknown)
-"""A value that cannot be counts as unknown and costs no more than itself."""
+"""An invalid value counts as unknown; the rest of the record is kept."""
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 
 
@@ -55,23 +55,23 @@ class EvaluationRecord:
 
     incarnation: Count
     step: Count
-    """The trainer's step when it was asked for."""
+    """The trainer's step when the evaluation was requested."""
     pass_rate: Share
     compute_device_hours: Amount
-    """Of the surviving history, when it was asked for."""
+    """Device-hours of the surviving history when the evaluation was requested."""
     run: str = ""
     """Empty: the folder's run."""
     dataset: str = ""
     standard_error: Annotated[Amount | None, Unknown] = None
-    """Of the sampling, given these prompts: the prompts are the same every time."""
+    """Standard error of the sampling alone: every evaluation has the same prompts."""
     trained_tokens: Annotated[Amount | None, Unknown] = None
     samples: Annotated[Amount | None, Unknown] = None
-    """Completions with a verdict: one right answer beside fifteen endless loops is one of sixteen."""
+    """Completions with a verdict: one right answer among fifteen endless loops is one of sixteen."""
     start_up_device_hours: Annotated[Amount | None, Unknown] = None
-    """Of `compute_device_hours`, what each incarnation spent before the first rollouts of its own weights came, and
-    each later engine before it joined."""
+    """Part of `compute_device_hours`: what each incarnation spent before the first rollouts of its own weights arrived,
+    and each later engine before it joined."""
     devices: Annotated[Count | None, Unknown] = None
-    """Allocated when it was asked for, generators' and trainer's."""
+    """Devices of generators and trainer that were allocated when the evaluation was requested."""
     truncation_ratio: Annotated[Share | None, Unknown] = None
     """Rollouts cut off by the token budget, over all of the newest batch then."""
     started_from: Annotated[Count | None, Unknown] = None
@@ -81,13 +81,13 @@ class EvaluationRecord:
     asked_prompts: Annotated[Count | None, Unknown] = None
     generated_tokens: Annotated[Count | None, Unknown] = None
     timed_out: Annotated[Count | None, Unknown] = None
-    """Of the ungraded ones, those whose judge or parser hung."""
+    """Ungraded completions whose judge or parser hung."""
     ungraded: Annotated[Count | None, Unknown] = None
     """Completions without a verdict, because the grader itself failed: they are left out of the pass rate."""
     missing_prompts: Annotated[Count | None, Unknown] = None
     """Prompts asked that have no answer: they were given up, or had not come back at the deadline."""
     given_up_prompts: Annotated[Count | None, Unknown] = None
-    """Of the missing ones, those whose tasks failed too often."""
+    """Missing prompts whose tasks failed too often."""
     truncated_matches: Annotated[Count | None, Unknown] = None
     """Completions that the verifier found right and that the token budget cut off: in the pass rate they are wrong."""
     version_min: str = ""
@@ -97,7 +97,10 @@ class EvaluationRecord:
 
     @property
     def graded_share(self) -> float | None:
-        """Of the prompts asked; None if it is unknown. Records without `asked_prompts` have the missing ones."""
+        """Share of the requested prompts that were graded; None if it is unknown.
+
+        Records without `asked_prompts` count the missing ones instead.
+        """
         asked = self.asked_prompts
         if asked is None and self.num_prompts is not None and self.missing_prompts is not None:
             asked = self.num_prompts + self.missing_prompts
@@ -106,7 +109,7 @@ class EvaluationRecord:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """A line of steps.jsonl: one optimizer step. Means are over the batch as it came."""
+    """A line of steps.jsonl: one optimizer step. Means are over the batch as it was received."""
 
     __pydantic_config__ = STRICT
 
@@ -125,7 +128,7 @@ class StepRecord:
     logprob_gap_max: Measured | None = None
     clamped_ratios: Count | None = None
     trained_tokens: Count | None = None
-    """Of this step alone."""
+    """Tokens of this step alone."""
     update_seconds: Amount | None = None
     staleness_tokens: dict[int, int] = field(default_factory=dict)
     """Steps old -> trained tokens of that age."""
@@ -156,9 +159,9 @@ class SampledCompletion:
     __pydantic_config__ = STRICT
 
     prompt: str
-    """What the model read, special tokens included; cut in the middle where it is long."""
+    """What the model read, special tokens included; a long one is cut in the middle."""
     completion: str
-    """What it wrote; cut in the same way."""
+    """The answer, cut in the same way."""
     reward: Measured
     status: str
     """`ok` and `wrong` are verdicts; otherwise the grading failed, and the reward says nothing."""
@@ -183,17 +186,18 @@ class SamplesRecord:
 
 @dataclass(frozen=True, slots=True)
 class ForecastRecord:
-    """A line of forecasts.jsonl: what was said after an evaluation. Intervals are (5 %, 50 %, 95 %)."""
+    """A line of forecasts.jsonl: the forecast after an evaluation. Intervals are (5 %, 50 %, 95 %)."""
 
     __pydantic_config__ = STRICT
 
     incarnation: Count
     step: Count
-    """Of the newest evaluation that it knows."""
+    """Step of the newest evaluation that the forecast is based on."""
     num_evaluations: Count
     verdict: str
-    asymptote: list[float]
-    headroom: list[float]
+    asymptote: list[float] | None
+    """None if no law describes the curve."""
+    headroom: list[float] | None
     end: list[float] | None
     """What an evaluation at the end of the budget will read; None without a budget."""
     end_compute: float | None
@@ -202,33 +206,33 @@ class ForecastRecord:
     headline: str
     reason: str
     chance: float | None
-    """That the rest of the budget gains what it is asked to."""
+    """Probability that the rest of the budget gains what is required of it."""
     at: float
     """Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedRecord:
-    """logged/KIND.json: how far a logger has told the run's records to where they go."""
+    """logged/KIND.json: how many of the run's records a logger has sent to its destination."""
 
     __pydantic_config__ = STRICT
 
     lines: dict[str, Count]
-    """By file."""
+    """Lines sent, by file."""
     run_id: str | None
-    """Under which the destination knows the run."""
+    """The destination's id of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class BeforeRecord:
-    """before.json: what a run began with, and what that had cost. It is no part of the run's own compute."""
+    """before.json: what a run began with, and what that had cost. The run's own compute does not include it."""
 
     __pydantic_config__ = STRICT
 
     source: str
     """A model, or another run."""
     version: str | None = None
-    """Of that run's checkpoint; None = a model."""
+    """Version of that run's checkpoint; None = a model."""
     device_hours: Amount | None = None
     """None = not known."""
 
@@ -245,10 +249,9 @@ TaskEvent = Literal["dispatched", "handed_over", "step", "checkpoint", "resumed"
 
 @dataclass(frozen=True, slots=True)
 class TaskMark:
-    """A line of tasks.jsonl: what became of tasks, or a mark in the run's history between them.
+    """A line of tasks.jsonl: the outcome of tasks, or a mark in the run's history between them.
 
-    With `checkpoint` and `resumed` the surviving history can be read off: cut back to the mark that was resumed, read
-    on.
+    `checkpoint` and `resumed` give the surviving history: at `resumed`, drop everything after that checkpoint's mark.
     """
 
     __pydantic_config__ = STRICT
@@ -262,13 +265,13 @@ class TaskMark:
     """Tokens of the longest rollout of a group that was used or filtered."""
     step: Count | None = None
     version: str | None = None
-    """Of a checkpoint, or of the one that was resumed; None there: nothing survived."""
+    """Version of a checkpoint, or of the one that was resumed; None when resumed: nothing survived."""
     incarnation: Count | None = None
-    """That resumed."""
+    """The incarnation that resumed."""
     generator: str | None = None
-    """That handed tasks over."""
+    """The generator that handed tasks over."""
     reason: str | None = None
-    """Of an early stop."""
+    """Reason for an early stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +289,7 @@ class ComputeRecord:
 
 
 def as_json(record: DataclassInstance) -> dict[str, Any]:
-    """Plain JSON values; of a mark only what it has."""
+    """Plain JSON values; empty fields of a mark are left out."""
     values = asdict(record)
     if isinstance(record, TaskMark):
         return {name: value for name, value in values.items() if value not in (None, [])}
@@ -319,7 +322,7 @@ def read_record(path: Path, kind: type[Record]) -> Record:
 
 
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Made once for each kind: that takes a thousand times as long as to parse a line."""
+    """One adapter for each kind. Making it takes a thousand times as long as parsing a line."""
     if kind not in _ADAPTERS:
         _ADAPTERS[kind] = TypeAdapter(kind)
     return _ADAPTERS[kind]

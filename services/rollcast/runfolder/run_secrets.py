@@ -1,4 +1,4 @@
-"""The secrets of a run that `rollcast up` started: for other processes on this machine, and where others find them."""
+"""The secrets of a run that `rollcast up` started, for other processes on this machine."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ def _leaves_open(settings: _Service, started: _Service) -> bool:
 
 
 def secret_place(run_folder: Path, setting: str) -> str | None:
-    """Where the secret `setting` of this run is, in words; None if the run was not started by `rollcast up`."""
+    """A phrase that says which file holds the secret `setting`; None if `rollcast up` did not start the run."""
     file = (run_folder / RUN_FILE).absolute()
     return f"{setting} in {file} on {socket.gethostname()}" if file.exists() else None

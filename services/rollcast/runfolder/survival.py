@@ -1,4 +1,4 @@
-"""The one rule of what survives a restart.
+"""The one rule for what survives a restart.
 
 incarnation 1:  0  10  20  30 x killed at 34, checkpoint at 25
 incarnation 2:            (25)  30  40 ...        the first 30 is lost, the second takes its place
@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 
 NEVER_ENDED = 10**18
-"""The last surviving step of an incarnation that nothing cut short."""
+"""The last surviving step of an incarnation that was never cut off."""
 
 
 class Made(Protocol):
-    """What an incarnation made at a step."""
+    """Something that an incarnation made at a step."""
 
     @property
     def incarnation(self) -> int: ...
@@ -28,14 +28,14 @@ Item = TypeVar("Item", bound=Made)
 
 
 def surviving(items: Iterable[Item], starts: Mapping[int, int] | None = None) -> list[Item]:
-    """Those that the newest weights descend from, by step.
+    """The items that the newest weights descend from, by step.
 
-    A trainer that was killed between its checkpoint and the answers to the evaluation of that very step asks again:
-    both readings are of surviving weights, and the newest incarnation's counts. Of two of one incarnation and step the
-    first stands.
+    A trainer that was killed between its checkpoint and the answers to the evaluation of that step asks again. Both
+    readings are of surviving weights; that of the newest incarnation counts. If one incarnation has two items of one
+    step, the first counts.
 
-    `starts`: incarnation -> the step from which it continued, where that is known. One that is `NEVER_ENDED` ended
-    nothing: its steps are no repetitions of others.
+    `starts`: incarnation -> the step from which it continued, if known. `NEVER_ENDED` means that it did not cut off its
+    predecessor: its steps do not repeat earlier ones.
     """
     starts = starts or {}
     ordered = sorted(items, key=lambda item: item.incarnation)
@@ -59,8 +59,8 @@ def surviving(items: Iterable[Item], starts: Mapping[int, int] | None = None) ->
 def last_surviving_steps(first: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, int]:
     """Incarnation -> the last of its steps that the newest weights descend from.
 
-    A newer incarnation ends an older one at the step it continued from (`starts`); where that step is not known, before
-    the first step of which it is known to have made something (`first`).
+    A newer incarnation ends an older one at the step it continued from (`starts`). If that step is unknown, the older
+    one ends before the first known step of the newer one (`first`).
     """
     last: dict[int, int] = {}
     bound = NEVER_ENDED

@@ -21,7 +21,7 @@ class TriedCompletion:
     status: str
     """ok, wrong, timeout or error, as for a rollout."""
     failure: str = ""
-    """Why there is no verdict, where there is none."""
+    """The reason if there is no verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class TrialRecord:
     start_seconds: Amount
     """Until the engine was ready, weights included."""
     sampling_seconds: Amount
-    """For all completions, which were sampled side by side, without their grading."""
+    """For all completions, which were sampled in parallel, without their grading."""
     grading_seconds: Amount
-    """Of all gradings together."""
+    """Sum over all gradings."""
     completions: tuple[TriedCompletion, ...]
 
 
@@ -48,4 +48,4 @@ class UpdateTrialRecord:
     rest_seconds: Amount
     """Clipping and the optimizer itself; the same for a batch of any size."""
     num_devices: Count
-    """Of all ranks: GPUs, or CPU cores."""
+    """Devices of all ranks: GPUs, or CPU cores."""

@@ -1,4 +1,4 @@
-"""What each generator's verifiers failed at: one small file for each generator under `failures/` in the run folder."""
+"""Failures of each generator's verifiers: one small file for each generator under `failures/` in the run folder."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ MAX_FILE_BYTES = 1 << 20
 class VerifierFailure:
     verifier: str
     sentence: str
-    """What the first of them was, with file and line where there is one."""
+    """The first failure, with file and line if they are known."""
     count: int
     """Gradings without a verdict so far, up to the last time that their number had doubled."""
 
 
 def failures_file(folder: Path, generator: str) -> Path:
-    """Where a generator of the run writes."""
+    """The file that a generator of the run writes."""
     return folder / FAILURES / f"{generator}.json"
 
 
 def write_failures(file: Path, failures: Sequence[VerifierFailure]) -> None:
-    """Raises UserError where the disk refuses it."""
+    """Raises UserError if the disk refuses."""
     make_folder(file.parent)
     replace_json(file, {"failures": [asdict(failure) for failure in failures]})
 
 
 def read_failures(folder: Path) -> list[VerifierFailure]:
-    """Of all generators of the run, one for each verifier. A file that is none is passed over."""
+    """The failures of all generators, one for each verifier. Files of another form are skipped."""
     found: dict[str, VerifierFailure] = {}
     for file in sorted((folder / FAILURES).glob("*.json")):
         for one in _read(file):

@@ -1,4 +1,4 @@
-"""Writing to the run folder: what the disk refuses is told as one sentence."""
+"""Writing to the run folder. An error of the disk becomes one sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rollcast.config.errors import UserError, refused_by_the_world
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder and its parents where they are missing. Raises UserError where the disk refuses it."""
+    """Make the folder and its parents if they are missing. Raises UserError if the disk refuses."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -20,9 +20,9 @@ def make_folder(path: Path) -> None:
 
 
 def append_line(path: Path, record: dict[str, Any]) -> None:
-    """Append one JSON line, whole or not at all. Raises UserError where the disk refuses it.
+    """Append one JSON line, whole or not at all. Raises UserError if the disk refuses.
 
-    A last line that a kill tore is ended first, so that it spoils no other; readers leave it out and count it.
+    A last line that a killed process left unfinished is ended first, so that only it is lost; readers count it.
     """
     line = json.dumps(record).encode() + b"\n"
     try:
@@ -42,15 +42,15 @@ def _append(file: BinaryIO, line: bytes) -> None:
         while line:
             line = line[os.write(file.fileno(), line) :]
     except OSError:
-        with suppress(OSError):  # what stays then is ended by the next call
+        with suppress(OSError):  # the next call ends what then remains
             file.truncate(size)
         raise
 
 
 def replace_json(path: Path, record: dict[str, Any] | list[Any], *, go_on: str = "--resume") -> None:
-    """Write the whole file, or leave the old one as it is. `go_on`: the option that continues what it belongs to.
+    """Write the whole file, or leave the old one as it is. `go_on`: the option that continues the run or the set.
 
-    Raises UserError where the disk refuses it.
+    Raises UserError if the disk refuses.
     """
     temporary = path.with_suffix(".tmp")
     try:
@@ -63,6 +63,6 @@ def replace_json(path: Path, record: dict[str, Any] | list[Any], *, go_on: str =
 def _cannot_write(path: Path, error: OSError, go_on: str = "--resume") -> UserError:
     return refused_by_the_world(
         error,
-        f"folder: {path} cannot be written ({error.strerror}); free space or mend the permissions, then go on with "
+        f"folder: {path} cannot be written ({error.strerror}); free space or fix the permissions, then go on with "
         f"{go_on}",
     )

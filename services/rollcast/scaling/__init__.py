@@ -1,20 +1,33 @@
-"""The scaling curve of a run: fit, forecast, verdict, comparison and the decisions that follow (numpy and scipy only).
+"""The scaling curve of a run: law, posterior, and the decisions that follow (numpy and scipy only).
 
-The law and its fit
-    curve.py         points of a run, the law
-    prior.py         what is believed before the points are seen; learning.py: learned from finished runs
-    observations.py  points merged and rotated
-    departure.py     first phases and breaks: ways to leave the law
-    grid.py          posterior over the grid; draws.py: settings drawn from it
-    posterior.py     fit(curve, options) -> Forecast
-    forecast.py      the questions a forecast answers
-    verdict.py       what kind of curve it is
-    baselines.py     power law, last value, log-linear, the paper's own grid
+Later rooms import earlier ones, never the reverse.
 
-Decisions
-    stopping.py      is the rest of the budget worth it
-    allocation.py    which of several runs to stop
-    compare.py       which run is better; leave_one_out.py: what each part of a recipe is worth
-    model_size.py    the power law across model sizes
-    backtest.py      what would have been said earlier
+law/        the law, and points of runs
+    curve.py             points of a run, the sigmoid
+    observations.py      points merged and rotated
+    baselines.py         power law, last value, log-linear, the paper's own grid
+    model_size.py        the power law across model sizes
+    evaluation_error.py  how well an evaluation can measure
+
+posterior/  the law given the points
+    prior.py, options.py     beliefs, and how to fit; prior_file.py: a prior as a JSON file
+    departure.py             first phases, tails and breaks: ways to leave the law
+    grid.py                  the posterior at the nodes of a grid; normal_equations.py: its linear part
+    placement.py             where the nodes are placed
+    draws.py                 equally likely settings, drawn from the grid
+    fitting.py               from a curve to its posterior
+    turns.py                 jumps that no window foretells
+
+decisions/  verdict, forecast and decisions
+    fit.py                   fit(curve, options) -> Forecast
+    forecast.py              the questions that a forecast answers; digits.py: how differences are printed
+    verdict.py               what kind of curve it is; falls.py, breaks.py, misfit.py: why no law describes it
+    evidence.py              what a verdict is based on, in one sentence; smoothing.py: running means
+    backtest.py              what would have been forecast earlier
+    learning.py              a prior learned from finished runs
+    advice.py                stop, continue or wait; waiting.py: for how many evaluations
+    stopping.py              the opt-in rule that stops a run
+    allocation.py            which of several runs to stop
+    compare.py               which run is better; leave_one_out.py, repeats.py: what each part of a recipe is worth
+    size_choice.py           at which budget the best model size changes
 """

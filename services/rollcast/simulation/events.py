@@ -26,10 +26,10 @@ class Events:
 
     @property
     def next_time(self) -> float | None:
-        """When the next event is due; None if there is none."""
+        """Time of the next event; None without one."""
         return self._heap[0][0] if self._heap else None
 
     def step(self) -> None:
-        """Go to the next event and let it happen."""
+        """Advance to the next event and run it."""
         self.now, _, action = heapq.heappop(self._heap)
         action()

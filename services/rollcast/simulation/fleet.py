@@ -1,4 +1,4 @@
-"""The generators together: the queue they claim from, the weights they are sent, who belongs.
+"""The generators together: their queue, the weights they receive, and their membership.
 
     join --> waits for its snapshot and for the end of a publish --> member --> drain: hands back, gone
                                                                           +--> kill: silent until fenced
@@ -22,11 +22,12 @@ class Delays:
     """How long the fleet's changes take, in seconds."""
 
     publish: float = 0.05
-    """From the start of a publish until the quickest generator samples with the weights; the slowest takes twice."""
+    """Time from the start of a publish until the quickest generator samples with the weights; the slowest takes
+    twice."""
     join: float = 0.1
     """A joiner's first snapshot."""
     detect: float = 2.0
-    """From a generator's death until it is fenced."""
+    """Time from a generator's death until it is fenced."""
 
 
 class SimulatedFleet:
@@ -43,7 +44,7 @@ class SimulatedFleet:
         lost: Callable[[list[Attempt]], None],
         changed: Callable[[], None],
     ) -> None:
-        """`finished`, `lost` and `changed` (weights or membership) tell the trainer.
+        """`finished`, `lost` and `changed` (weights or membership) are the trainer's callbacks.
 
         With `claims_seen_late` the trainer learns of a claim only by the generator's next acknowledgement.
         """
@@ -53,14 +54,18 @@ class SimulatedFleet:
         self._delays = delays
         self._rng = random.Random(seed)
         self._claims_seen_late = claims_seen_late
-        self._finished, self._lost, self._changed = finished, lost, changed
-        self._published = self._publishing = self._newest = 0
+        self._finished = finished
+        self._lost = lost
+        self._changed = changed
+        self._published = 0
+        self._publishing = 0
+        self._newest = 0
         self._receiving: set[SimulatedGenerator] = set()
         self._joiners: list[SimulatedGenerator] = []
         self._epoch = 0
 
     def members(self) -> list[SimulatedGenerator]:
-        """Return who belongs, the silent dead that are not yet fenced included."""
+        """Return the members, including dead ones that are not yet fenced."""
         return [generator for generator in self.generators.values() if generator.member]
 
     def acknowledged(self) -> int | None:
@@ -85,10 +90,10 @@ class SimulatedFleet:
             self.queue.appendleft(attempt)
         generator.alive = False
         self._remove(generator)
-        self._tell()
+        self._claim_and_report()
 
     def kill(self, name: int) -> None:
-        """Kill a generator: nothing is known of it until it is fenced."""
+        """Kill a generator: it stays a member until it is fenced."""
         generator = self.generators[name]
         if generator.alive:
             generator.advance(self._events.now)
@@ -104,7 +109,8 @@ class SimulatedFleet:
     def restart(self, step: int) -> None:
         """A new incarnation starts at `step`: every generator has to join it."""
         self._epoch += 1
-        self._published = self._newest = step
+        self._published = step
+        self._newest = step
         self._receiving.clear()
         self._joiners.clear()
         for generator in self.generators.values():
@@ -135,7 +141,8 @@ class SimulatedFleet:
             self._watch(generator)
 
     def _watch(self, generator: SimulatedGenerator) -> None:
-        end, changes = generator.next_end(), generator.changes
+        end = generator.next_end()
+        changes = generator.changes
         if end is not None:
             self._events.at(end, lambda: self._rollout_ends(generator, changes))
 
@@ -145,7 +152,8 @@ class SimulatedFleet:
         attempt = generator.finish_next(self._events.now)
         self._watch(generator)
         if attempt is not None:
-            attempt.ready, attempt.recorded = True, attempt.oldest
+            attempt.ready = True
+            attempt.recorded = attempt.oldest
             self._finished(attempt)
         self.claim()
 
@@ -172,11 +180,11 @@ class SimulatedFleet:
                 self._joiners.append(generator)
                 if not self._receiving:
                     self._admit()
-                self._tell()
+                self._claim_and_report()
 
         self._events.after(self._delays.join, snapshot_arrived)
 
-    def _tell(self) -> None:
+    def _claim_and_report(self) -> None:
         self.claim()
         self._changed()
 
@@ -187,7 +195,8 @@ class SimulatedFleet:
         self._joiners.clear()
 
     def _send(self) -> None:
-        step, epoch = self._newest, self._epoch
+        step = self._newest
+        epoch = self._epoch
         self._receiving = set(self.members())
         for generator in self.members():
             delay = self._delays.publish * self._rng.uniform(1.0, 2.0)
@@ -203,10 +212,10 @@ class SimulatedFleet:
             attempt.recorded = attempt.oldest
         self._receiving.discard(generator)
         self._publish_ends()
-        self._tell()
+        self._claim_and_report()
 
     def _publish_ends(self) -> None:
-        """If nobody is left to receive, let joiners in and send what is newer by now."""
+        """If no member is still receiving, admit the joiners and send newer weights if there are any."""
         if not self._receiving:
             self._published = self._publishing
             self._admit()

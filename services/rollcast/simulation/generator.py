@@ -23,9 +23,9 @@ class EngineSpeed:
     seconds_per_token: float
     """Duration of an engine step with one rollout running."""
     seconds_per_token_per_rollout: float = 0.0
-    """What each further running rollout adds to it."""
+    """Added by each further running rollout."""
     seconds_per_context_token: float = 0.0
-    """What each token of context adds to it: attention reads the KV entries of all running rollouts. A rollout counts
+    """Added by each token of context: attention reads the KV entries of all running rollouts. A rollout counts
     with the mean of its context over the time it runs."""
 
     def step_seconds(self, running: int, context: float = 0.0) -> float:
@@ -57,10 +57,11 @@ class Attempt:
     _group: Group | None = None
 
     def group(self) -> Group:
-        """Return what the trainer knows of it."""
+        """Return the record of it that the trainer has."""
         known = self._group
         if known is None or known.first_step != self.recorded or known.ready != self.ready:
-            known = self._group = Group(self.sequence, self.recorded, self.ready)
+            known = Group(self.sequence, self.recorded, self.ready)
+            self._group = known
         return known
 
 
@@ -122,7 +123,7 @@ class SimulatedGenerator:
         self._updated_at = now
 
     def start(self, attempt: Attempt, now: float) -> None:
-        """Sample what remains of `attempt` from `now` on."""
+        """Sample the remaining tokens of `attempt` from `now` on."""
         self.advance(now)
         self.changes += 1
         attempt.owner = self
@@ -155,7 +156,7 @@ class SimulatedGenerator:
         return attempt
 
     def stop(self, attempt: Attempt, now: float) -> None:
-        """Stop sampling `attempt`; its unfinished rollouts keep what they have."""
+        """Stop sampling `attempt`; its unfinished rollouts keep their tokens."""
         self.advance(now)
         self.changes += 1
         mine = [end for end, sequence, _ in self._ends if sequence == attempt.sequence]

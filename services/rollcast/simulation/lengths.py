@@ -8,10 +8,13 @@ from statistics import NormalDist
 
 from rollcast.simulation.workload import Lengths, constant, lognormal
 
-NODES = 512
-WIDEST = 3.0
-"""Largest spread that is looked for, in ln tokens."""
-_UNIFORM = [(node + 0.5) / NODES for node in range(NODES)]
+NUM_QUANTILES = 512
+"""Quantiles from which the mean of a maximum is computed. Chosen: the error is far below that of a measured mean."""
+MAX_LOG_LENGTH_SPREAD = 3.0
+"""ln tokens: upper limit of the search for a spread; nine in ten lengths then differ by up to a factor of 19,000."""
+NUM_BISECTIONS = 60
+"""Halvings of an interval: more than the 53 bits of a double."""
+_UNIFORM = [(node + 0.5) / NUM_QUANTILES for node in range(NUM_QUANTILES)]
 
 
 def lognormal_with_mean(mean: float, sigma: float, budget: float = math.inf) -> Lengths:
@@ -22,10 +25,10 @@ def lognormal_with_mean(mean: float, sigma: float, budget: float = math.inf) -> 
 
 
 def spread_of(mean: float, longest: float, rollouts_per_group: int, budget: float = math.inf) -> float:
-    """The lognormal spread (of ln tokens) at which groups of G rollouts of that mean have that mean longest rollout.
+    """The lognormal spread (of ln tokens) that gives groups of G rollouts this mean and this mean longest rollout.
 
-    `mean` and `longest` in tokens. Rollouts of a group are taken as independent. 0 where the longest is no longer than
-    the mean, at most 3.
+    `mean` and `longest` in tokens. Rollouts of a group count as independent. 0 if the longest is not longer than the
+    mean, and at most 3.
     """
     if rollouts_per_group < 2 or longest <= mean or mean >= budget:
         return 0.0
@@ -33,19 +36,20 @@ def spread_of(mean: float, longest: float, rollouts_per_group: int, budget: floa
     def longest_at(sigma: float) -> float:
         return _mean_of_longest(_median(mean, sigma, budget), sigma, budget, rollouts_per_group)
 
-    return _bisect(longest_at, longest, 0.0, WIDEST)
+    return _bisect(longest_at, longest, 0.0, MAX_LOG_LENGTH_SPREAD)
 
 
 def _mean_of_longest(median: float, sigma: float, budget: float, count: int) -> float:
     """Mean of the longest of `count` rollouts, by the quantiles of a maximum."""
     normal = NormalDist()
     total = sum(min(median * math.exp(sigma * normal.inv_cdf(u ** (1 / count))), budget) for u in _UNIFORM)
-    return total / NODES
+    return total / NUM_QUANTILES
 
 
 def _median(mean: float, sigma: float, budget: float) -> float:
     """The median at which the mean of the cut lengths is `mean`."""
-    location, normal = math.log(mean), NormalDist()
+    location = math.log(mean)
+    normal = NormalDist()
 
     def mean_at(log_median: float) -> float:
         if math.isinf(budget):
@@ -59,7 +63,7 @@ def _median(mean: float, sigma: float, budget: float) -> float:
 
 
 def _bisect(rising: Callable[[float], float], value: float, low: float, high: float) -> float:
-    for _ in range(60):
+    for _ in range(NUM_BISECTIONS):
         middle = (low + high) / 2
         if rising(middle) < value:
             low = middle

@@ -25,7 +25,7 @@ from rollcast.simulation.report import Report
 from rollcast.simulation.workload import Workload
 
 RECENT_STEPS = 16
-"""So many steps' groups tell what keeps the trainer fed."""
+"""Newest steps whose groups determine how many groups keep the trainer busy. Chosen, not measured."""
 
 
 class DeadlockError(RuntimeError):
@@ -39,7 +39,7 @@ class SimulatedTrainer:
     step: float = 1.0
     """One optimizer step."""
     per_token: float = 0.0
-    """What each token that it trains on adds to it."""
+    """Added by each token that it trains on."""
     spread: float = 0.0
     """Relative spread of it, uniform in [1 - spread, 1 + spread]."""
 
@@ -59,9 +59,10 @@ class Pipeline:
         fresh: bool = False,
         seed: int = 0,
     ) -> None:
-        """`fresh`: dispatch no more than keeps the trainer fed, as the trainer does (`staleness.enough_groups`).
+        """`fresh`: dispatch no more than keeps the trainer busy, as the trainer does (`staleness.enough_groups`).
 
-        `seed` draws what is not the workload's: delays and step durations. `claims_seen_late`: see SimulatedFleet.
+        `seed` draws delays and step durations; the workload has a seed of its own. `claims_seen_late`: see
+        SimulatedFleet.
         """
         self.step = 0
         """t."""
@@ -134,7 +135,7 @@ class Pipeline:
         return self.report
 
     def _decide(self) -> None:
-        """Do what the schedule says: dispatch, then make the next step or wait."""
+        """Follow the schedule: dispatch, then make the next step or wait."""
         self._book()
         while True:
             state = self._state()
@@ -174,13 +175,16 @@ class Pipeline:
         recent = self.report.lifetimes[-RECENT_STEPS * self._schedule.groups_per_step :]
         typical = median(self._durations) if self._durations else self._trainer.step
         lifetimes = [seconds / typical for _, seconds in recent]
-        return enough_groups(lifetimes, lag=self._schedule.lag, groups_per_step=self._schedule.groups_per_step)
+        return enough_groups(
+            lifetimes, max_staleness=self._schedule.max_staleness, groups_per_step=self._schedule.groups_per_step
+        )
 
     def _dispatch(self) -> None:
         if self._redo:
             number = self._redo.popleft()
         else:
-            number, self._num_tasks = self._num_tasks, self._num_tasks + 1
+            number = self._num_tasks
+            self._num_tasks += 1
         task = self._workload.task(number)
         attempt = Attempt(sequence=self.report.dispatched, task=task, remaining=list(task.lengths))
         self._outstanding[attempt.sequence] = attempt
@@ -189,7 +193,8 @@ class Pipeline:
         self.report.most_outstanding = max(self.report.most_outstanding, len(self._outstanding))
 
     def _train(self, batch: list[Attempt]) -> None:
-        self._training, self._waiting = batch, None
+        self._training = batch
+        self._waiting = None
         for attempt in batch:
             assert attempt.oldest is not None
             self.report.staleness[self.step - attempt.oldest] += 1
@@ -245,8 +250,9 @@ class Pipeline:
         self._decide()
 
     def _book(self) -> None:
-        """Book the time since the last call under what the trainer did in it."""
-        elapsed, self._booked_until = self.now - self._booked_until, self.now
+        """Count the time since the last call as training, or as waiting for the present reason."""
+        elapsed = self.now - self._booked_until
+        self._booked_until = self.now
         if self._waiting is None:
             self.report.train_seconds += elapsed
         else:

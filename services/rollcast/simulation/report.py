@@ -1,4 +1,4 @@
-"""What a simulated run did."""
+"""Totals of a simulated run."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Report:
     """Optimizer steps made, those lost by restarts included."""
     train_seconds: float = 0.0
     wait_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """What the trainer waited for: a `WaitReason`, or "restart"."""
+    """By the reason of the wait: a `WaitReason`, or "restart"."""
     lifetimes: list[tuple[float, float]] = field(default_factory=list)
-    """Of every finished group: tokens of its longest rollout, seconds from its first token to its end."""
+    """(tokens of its longest rollout, seconds from its first token to its end) of every finished group."""
     consumed_tokens: float = 0.0
     """Tokens of the used and filtered groups."""
     mean_tokens: float | None = None

@@ -6,9 +6,10 @@ A split is n generators of d devices each and one trainer on T devices. It makes
         n x tokens a second / tokens of one step,      every slot of every generator is always taken
         W / P / (longest rollout + step(T)))           W, the staleness window, is always full (Little's law)
 
-steps a second. With equally long rollouts and a wide window that is what comes: a step takes max(training, generation).
-Stragglers and weights on their way take from it; the simulation around the real gate and schedule says how much. It
-never gives more, so a split whose bound lies below a rate that was simulated need not be simulated.
+steps a second. With equally long rollouts and a wide window this bound is reached: a step takes max(training,
+generation). Stragglers and the time to send weights reduce it; the simulation around the real gate and schedule shows
+by how much. The simulated rate never exceeds the bound, so a split whose bound is below a simulated rate is not
+simulated.
 """
 
 from __future__ import annotations
@@ -28,27 +29,32 @@ from rollcast.simulation.pipeline import Pipeline, SimulatedTrainer
 from rollcast.simulation.workload import Lengths, Workload
 
 SECONDS_PER_HOUR = 3600.0
-MARGIN = 0.03
-"""Splits whose rates differ by less are called as good as one another."""
-UNSURE = 0.10
-"""So are those that differ by less than their standard errors, up to this share. All are simulated with the same tasks:
-the error of a difference is smaller than those of the rates tell."""
-FEW = 24
-"""Up to this many simulations every split that could be the best is simulated; beyond, the search closes in on it."""
-SPREAD = 9
-"""Splits that are simulated in any case, evenly chosen."""
-LEAST_STEPS, LEAST_ROLLOUTS = 48, 1500
-"""So many are measured at least, for the mean length of what is sampled to be that of the run."""
-WARM_UP_ROUNDS = 3
-BLOCKS = 6
-"""The steps are cut into so many blocks to tell the error of their rate."""
-EVENTS_PER_ROLLOUT = 50
+EQUAL_RATE_SHARE = 0.03
+"""Relative difference of rates up to which two splits are equally good. Chosen, not measured."""
+MAX_UNCERTAIN_SHARE = 0.10
+"""Largest relative difference at which two splits are also equally good, if their standard errors are larger. All
+splits are simulated with the same tasks, so the error of a difference is smaller than the errors of the rates suggest.
+Chosen, not measured."""
+MAX_SIMULATIONS = 24
+"""Up to this many simulations every split that could be the best is simulated; with more the search narrows down.
+Chosen, not measured."""
+NUM_FIRST_SPLITS = 9
+"""Evenly spaced splits that are simulated first. Chosen, not measured."""
+MIN_MEASURED_STEPS = 48
+"""Optimizer steps that are measured at least, so that six blocks of them give an error of the rate."""
+MIN_MEASURED_ROLLOUTS = 1500
+"""Rollouts that are measured at least, so that their mean length is that of the run."""
+NUM_WARM_UP_ROUNDS = 3
+"""Rounds of k + 1 steps before the measurement, in which the staleness window fills and settles."""
+NUM_ERROR_BLOCKS = 6
+"""Blocks of successive steps from whose scatter the error of the rate is computed."""
+MAX_EVENTS_PER_ROLLOUT = 50
 """More events than this for each rollout mean that the run cannot finish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What was measured of one run."""
+    """Measured rates of one run."""
 
     schedule: Schedule
     lengths: Lengths
@@ -66,7 +72,7 @@ class Rates:
     publish_seconds: float = Delays().publish
 
     def step_seconds_on(self, devices: int) -> float:
-        """Seconds of an optimizer step on so many devices."""
+        """Seconds of an optimizer step on this number of devices."""
         return self.step_seconds * math.pow(self.trainer_devices / devices, self.trainer_scaling)
 
     def tokens_per_second(self) -> float:
@@ -77,7 +83,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Who gets how many devices."""
+    """Numbers of devices of each side."""
 
     generators: int
     devices_per_generator: int
@@ -92,18 +98,18 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class SplitOutcome:
-    """What one split does after its start. Shares are of the measured time."""
+    """Rates and waits of one split after its start. Shares are of the measured time."""
 
     split: Split
     bound: float
-    """No more steps an hour than this, see above."""
+    """Upper bound of the steps an hour, see the module."""
     steps_per_hour: float
     standard_error: float
-    """Of `steps_per_hour`, from blocks of successive steps."""
+    """Standard error of `steps_per_hour`, from blocks of successive steps."""
     waits: dict[str, float]
     """Share of the time that the trainer waited, by reason (`WaitReason`)."""
     staleness_mean: float
-    """Of the oldest token of each trained group, in steps."""
+    """Mean staleness of the oldest token of each trained group, in steps."""
     staleness_max: int
     generator_load: float
     """Tokens sampled over what the generators could sample with every slot taken."""
@@ -123,11 +129,11 @@ class SplitSearch:
     as_good: tuple[SplitOutcome, ...]
     """Within the margin of the best, or within the standard error of the difference, itself included."""
     frugal: SplitOutcome
-    """Of those that are as good the one with the fewest trainer devices: more of them would only wait."""
+    """The split of `as_good` with the fewest trainer devices: more of them would only wait."""
     beaten: int
-    """Splits that were not simulated because their bound lies below the best rate."""
+    """Splits that were not simulated because their bound is below the best rate."""
     passed_over: int
-    """Splits that were not simulated though their bound does not exclude them: they lie between simulated ones that
+    """Splits that were not simulated although their bound does not exclude them: they are between simulated ones that
     are worse than the best."""
 
 
@@ -146,13 +152,13 @@ class SplitSimulator:
     """Simulates splits on the same tasks."""
 
     def __init__(self, rates: Rates, *, seed: int = 0) -> None:
-        """Whole rounds of lag + 1 steps are measured, after as many as the window needs to fill and settle."""
+        """Whole rounds of k + 1 steps are measured, after as many as the window needs to fill and settle."""
         self._rates = rates
-        round_steps = rates.schedule.lag + 1
+        round_steps = rates.schedule.max_staleness + 1
         rollouts = rates.schedule.groups_per_step * rates.rollouts_per_group
-        steps = max(LEAST_STEPS, math.ceil(LEAST_ROLLOUTS / rollouts))
+        steps = max(MIN_MEASURED_STEPS, math.ceil(MIN_MEASURED_ROLLOUTS / rollouts))
         self._steps = math.ceil(steps / round_steps) * round_steps
-        self._warm_up = WARM_UP_ROUNDS * round_steps
+        self._warm_up = NUM_WARM_UP_ROUNDS * round_steps
         self._seed = seed
         self._workload = Workload(lengths=rates.lengths, rollouts_per_group=rates.rollouts_per_group, seed=seed)
         groups = rates.schedule.groups_per_step
@@ -162,7 +168,7 @@ class SplitSimulator:
         self._longest_seconds = fmean(max(task.lengths) for task in tasks) * rates.engine.step_seconds(1)
 
     def bound(self, split: Split) -> float:
-        """No more steps an hour than this."""
+        """Upper bound of the steps an hour."""
         generation = self.tokens_per_step / (split.generators * self._rates.tokens_per_second())
         training = self._rates.step_seconds_on(split.trainer_devices)
         window = (self._longest_seconds + training) / self._window_steps()
@@ -172,12 +178,14 @@ class SplitSimulator:
         """The staleness window at its widest, in batches."""
         schedule = self._rates.schedule
         return max(
-            staleness.window(floor=schedule.floor(step), lag=schedule.lag, step=step, groups_per_step=1)
-            for step in range(schedule.lag + 1)
+            staleness.window(
+                floor=schedule.floor(step), max_staleness=schedule.max_staleness, step=step, groups_per_step=1
+            )
+            for step in range(schedule.max_staleness + 1)
         )
 
     def simulate(self, split: Split) -> SplitOutcome:
-        """Raises DeadlockError where the run cannot finish."""
+        """Simulate one split. Raises DeadlockError if the run cannot finish."""
         rates = self._rates
         pipeline = Pipeline(
             schedule=rates.schedule,
@@ -188,15 +196,22 @@ class SplitSimulator:
             fresh=True,
             seed=self._seed,
         )
-        events = EVENTS_PER_ROLLOUT * rates.schedule.groups_per_step * rates.rollouts_per_group
+        events = MAX_EVENTS_PER_ROLLOUT * rates.schedule.groups_per_step * rates.rollouts_per_group
         last = self._warm_up + self._steps
         report = pipeline.run(steps=self._warm_up, max_events=events * last)
-        start, tokens = pipeline.now, _tokens(pipeline)
-        waits, before = dict(report.wait_seconds), Counter(report.staleness)
+        start = pipeline.now
+        tokens = _tokens(pipeline)
+        waits_before = dict(report.wait_seconds)
+        staleness_before = Counter(report.staleness)
         pipeline.run(steps=last, max_events=events * last)
         seconds = pipeline.now - start
         times = report.step_times[self._warm_up - 1 :]
-        trained = report.staleness - before
+        trained = report.staleness - staleness_before
+        waits: dict[str, float] = {}
+        for reason, total in report.wait_seconds.items():
+            waited = total - waits_before.get(reason, 0.0)
+            if waited > 0:
+                waits[str(reason)] = waited / seconds
         capacity = split.generators * rates.tokens_per_second() * seconds
         rate = SECONDS_PER_HOUR * self._steps / seconds
         return SplitOutcome(
@@ -204,18 +219,14 @@ class SplitSimulator:
             bound=self.bound(split),
             steps_per_hour=rate,
             standard_error=rate * _relative_error(times),
-            waits={
-                str(reason): (total - waits.get(reason, 0.0)) / seconds
-                for reason, total in report.wait_seconds.items()
-                if total > waits.get(reason, 0.0)
-            },
+            waits=waits,
             staleness_mean=sum(steps * count for steps, count in trained.items()) / trained.total(),
             staleness_max=max(trained),
             generator_load=(_tokens(pipeline) - tokens) / capacity,
         )
 
     def search(self, splits: list[Split], progress: Callable[[int], None] | None = None) -> SplitSearch:
-        """The best of `splits`, which are in order of trainer devices. `progress` is told how many are simulated.
+        """The best of `splits`, which are in order of trainer devices. `progress` gets the number simulated so far.
 
         Raises:
             DeadlockError: a run cannot finish.
@@ -242,23 +253,23 @@ class SplitSimulator:
 
 
 def _is_as_good(one: SplitOutcome, best: SplitOutcome) -> bool:
-    """Whether it comes within the margin, or within what the two rates are known to."""
+    """Whether the rate is equal to the best within `EQUAL_RATE_SHARE`, or within the errors of both."""
     error = math.hypot(one.standard_error, best.standard_error)
-    least = MARGIN * best.steps_per_hour
-    return best.steps_per_hour - one.steps_per_hour <= max(least, min(error, UNSURE * best.steps_per_hour))
+    least = EQUAL_RATE_SHARE * best.steps_per_hour
+    return best.steps_per_hour - one.steps_per_hour <= max(least, min(error, MAX_UNCERTAIN_SHARE * best.steps_per_hour))
 
 
 def _next_place(bounds: list[float], outcomes: dict[int, SplitOutcome]) -> int | None:
-    """The place to simulate next; None where the best is found."""
+    """The place to simulate next; None if the best is found."""
     last = len(bounds) - 1
-    for number in range(SPREAD):
-        if (place := round(number * last / (SPREAD - 1))) not in outcomes:
+    for number in range(NUM_FIRST_SPLITS):
+        if (place := round(number * last / (NUM_FIRST_SPLITS - 1))) not in outcomes:
             return place
     best = max(outcomes, key=lambda place: outcomes[place].steps_per_hour)
     able = [
         place for place, bound in enumerate(bounds) if place not in outcomes and bound > outcomes[best].steps_per_hour
     ]
-    if len(outcomes) + len(able) <= FEW:
+    if len(outcomes) + len(able) <= MAX_SIMULATIONS:
         return max(able, key=lambda place: bounds[place], default=None)
     below = max((place for place in outcomes if place < best), default=-1)
     above = min((place for place in outcomes if place > best), default=last + 1)
@@ -274,8 +285,8 @@ def _tokens(pipeline: Pipeline) -> float:
 
 
 def _relative_error(times: list[float]) -> float:
-    """Standard error of the mean time between steps, over that mean, from the scatter of blocks of steps."""
+    """Standard error of the mean time between steps, relative to that mean, from the scatter of blocks of steps."""
     steps = len(times) - 1
-    edges = [block * steps // BLOCKS for block in range(BLOCKS + 1)]
+    edges = [block * steps // NUM_ERROR_BLOCKS for block in range(NUM_ERROR_BLOCKS + 1)]
     means = [(times[end] - times[start]) / (end - start) for start, end in pairwise(edges)]
-    return stdev(means) / math.sqrt(BLOCKS) / fmean(means)
+    return stdev(means) / math.sqrt(NUM_ERROR_BLOCKS) / fmean(means)

@@ -1,4 +1,4 @@
-"""What is sampled: how long rollouts are and how many groups are filtered."""
+"""The tasks of a simulated run: lengths of rollouts, and the share of filtered groups."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Workload:
     filtered: float = 0.0
     """Probability that a group has no variance and is filtered."""
     scale: Callable[[int], float] | None = None
-    """What the lengths of the task with a number are multiplied by: answers grow while a model learns. None = by 1."""
+    """Factor of the lengths of the task with a number: answers grow while a model learns. None = 1."""
     prompt_tokens: float = 0.0
-    """Context before the first token of a rollout."""
+    """Tokens of context before the first token of a rollout."""
     seed: int = 0
 
     def task(self, number: int) -> Task:

@@ -36,8 +36,11 @@ def prompt_text(a: int, b: int) -> str:
 
 def worked_answer(a: int, b: int, rng: random.Random, noise: float) -> str:
     """The steps and the answer they lead to; each step's sum is replaced by a random one with probability `noise`."""
-    left, right = str(a)[::-1], str(b)[::-1]
-    carry, steps, answer = 0, "", ""
+    left = str(a)[::-1]
+    right = str(b)[::-1]
+    carry = 0
+    steps = ""
+    answer = ""
     for i in range(max(len(left), len(right))):
         x = int(left[i]) if i < len(left) else 0
         y = int(right[i]) if i < len(right) else 0
@@ -55,7 +58,7 @@ def worked_answer(a: int, b: int, rng: random.Random, noise: float) -> str:
 def distinct_additions(dataset: ArithmeticDataset, count: int) -> list[tuple[int, int]]:
     """`count` different pairs of operands, the same ones for the same seed.
 
-    Raises UserError where operands of so few digits do not give that many.
+    Raises UserError if operands of that few digits do not give that many pairs.
     """
     rng = random.Random(f"arithmetic/{dataset.seed}")
     pairs: dict[tuple[int, int], None] = {}

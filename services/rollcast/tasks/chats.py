@@ -52,12 +52,12 @@ def _message(item: Any, where: str) -> Message:
     if isinstance(content, list):
         content = "".join(_part(part, where) for part in content)
     if not isinstance(content, str) or not content:
-        raise RowError(f"{where} has no text as its content; mend or remove the row")
+        raise RowError(f"{where} has no text as its content; fix or remove the row")
     return Message(cast(Role, role), checked_text(content, where))
 
 
 def _part(part: Any, where: str) -> str:
-    """Of a message in parts, as models that see have them."""
+    """Text of a message in parts, as vision models have them."""
     if isinstance(part, dict) and part.get("type", "text") == "text" and isinstance(part.get("text"), str):
         return cast(str, part["text"])
     kind = part.get("type") if isinstance(part, dict) else type(part).__name__

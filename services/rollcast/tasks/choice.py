@@ -28,7 +28,7 @@ class Verifiers:
         return cls(tasks.verifiers, verifier_names(tasks))
 
     def find(self, name: str) -> Verifier:
-        """The verifier of that name. Raises UserError where the run file names none, and none is installed."""
+        """The verifier of that name. Raises UserError if the run file names no such verifier and none is installed."""
         settings = self.declared.get(name)
         if isinstance(settings, FunctionVerifier):
             return replace(find_verifier(settings.code), place="process" if settings.trusted else "sandbox")

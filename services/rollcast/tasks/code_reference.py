@@ -1,4 +1,4 @@
-"""The reference of a programming task: what the verifier `code` runs against the program in the answer.
+"""The reference of a programming task: the tests that the verifier `code` runs on the program in the answer.
 
 One JSON object, made by the mappings and read by the verifier:
 
@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NotRequired, Required, TypedDict
 
 _OUTPUT_KEY = '"output": '
-"""Of every case, as `json.dumps` writes it."""
+"""Keys of every case, as `json.dumps` writes it."""
 
 
 class StdinCase(TypedDict):
@@ -40,7 +40,7 @@ class Call(TypedDict):
 
 
 class Tolerance(TypedDict):
-    """Of a number x: absolute + relative * |x|."""
+    """Tolerance of a number x: absolute + relative * |x|."""
 
     relative: float
     absolute: float
@@ -72,7 +72,7 @@ class CodeReference(Comparing):
 
 
 def num_tests(reference: str) -> float:
-    """How many cases a reference, as JSON text, holds; infinity for one of kind `tests`, whose calls nobody can count.
+    """The number of cases in a reference, as JSON text; infinity for kind `tests`, whose calls cannot be counted.
 
     Keys are counted rather than the text decoded, which may be some megabytes long: inside a text their quotation
     marks are escaped. Arguments that hold such a key themselves count too much, which costs nothing but patience.

@@ -59,10 +59,12 @@ def mbpp_plus(row: Row) -> CodeReference:
 def deepcoder(row: Row) -> CodeReference:
     found = _json(text(row, "tests"), "tests")
     if isinstance(found, dict):
-        inputs, outputs = found.get("inputs"), found.get("outputs")
+        inputs = found.get("inputs")
+        outputs = found.get("outputs")
         if not (isinstance(inputs, list) and isinstance(outputs, list) and len(inputs) == len(outputs)):
             raise RowError("field 'tests' holds no inputs and outputs of one length")
-        pairs, name = list(zip(inputs, outputs, strict=True)), found.get("fn_name")
+        pairs = list(zip(inputs, outputs, strict=True))
+        name = found.get("fn_name")
         return _reference(pairs, name, AS_TACO, wrapped=True)
     cases = _cases(found, "tests")
     pairs = [(case.get("input"), case.get("output")) for case in cases]
@@ -83,7 +85,7 @@ def livecodebench(row: Row) -> CodeReference:
 def unpack(packed: str) -> Any:
     """Plain JSON, or JSON in a pickled string, zlib-compressed, in base64.
 
-    Only a pickle that is nothing but one string is read, without unpickling it: a pickle is a program.
+    Only a pickle of exactly one string is read, without unpickling it: a pickle is a program.
     """
     if packed.lstrip().startswith("["):
         return _json(packed, "private_test_cases")

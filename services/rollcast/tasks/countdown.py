@@ -22,11 +22,11 @@ TEMPLATE = (
     "{target}. Give the expression alone on the last line."
 )
 _FRUITLESS_DRAWS = 5_000
-"""In a row: there is hardly a puzzle left that was not drawn."""
+"""Draws in a row without a new puzzle: nearly all were drawn already."""
 _SIGNS = {"\\times": "*", "\\cdot": "*", "\\div": "/", "\\left": "", "\\right": "", "[": "(", "]": ")"}
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([0-9+* -]{1,80})\}\s*\{([0-9+* -]{1,80})\}")
 MAX_LINE_CHARACTERS = 400
-"""Of the answer's line that are looked at."""
+"""Characters of the answer's line that are looked at."""
 _EXPRESSION = re.compile(r"[0-9+*/() -]{1,200}")
 """Six numbers, five signs and brackets need far fewer characters."""
 
@@ -34,7 +34,7 @@ _EXPRESSION = re.compile(r"[0-9+*/() -]{1,200}")
 def distinct_puzzles(dataset: CountdownDataset, count: int) -> list[tuple[tuple[int, ...], int]]:
     """`count` different (numbers, target), the same ones for the same seed; each has a solution.
 
-    Raises UserError where the settings do not give that many.
+    Raises UserError if the settings do not give that many.
     """
     rng = random.Random(f"countdown/{dataset.seed}")
     puzzles: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
@@ -46,7 +46,8 @@ def distinct_puzzles(dataset: CountdownDataset, count: int) -> list[tuple[tuple[
         if target.denominator == 1 and 1 <= target <= dataset.max_target:
             puzzle = (tuple(sorted(numbers)), int(target))
             if puzzle not in puzzles:
-                puzzles[puzzle], fruitless = numbers, 0
+                puzzles[puzzle] = numbers
+                fruitless = 0
     if len(puzzles) < count:
         raise UserError(
             f"tasks.dataset.size = {dataset.size}: only {len(puzzles)} different countdown puzzles with evaluation "
@@ -79,9 +80,9 @@ def prompt_text(numbers: tuple[int, ...], target: int) -> str:
 
 
 def countdown(answer: str, reference: Any) -> float:
-    """1 where the expression uses exactly the given numbers and its exact value is the target.
+    """1 if the expression uses exactly the given numbers and its exact value is the target.
 
-    `answer`: what stands after the think block; `reference`: {"numbers": [...], "target": n}.
+    `answer`: the text after the think block; `reference`: {"numbers": [...], "target": n}.
     """
     expression = _expression(answer)
     if expression is None:
@@ -107,13 +108,14 @@ def _expression(answer: str) -> ast.expr | None:
 
 
 def _value(node: ast.expr, used: Counter[int]) -> Fraction | None:
-    """The exact value; None where it is no such expression or divides by zero. Counts the numbers in `used`."""
+    """The exact value; None if it is not such an expression or divides by zero. Counts the numbers in `used`."""
     match node:
         case ast.Constant(value=int(number)) if type(number) is int:
             used[number] += 1
             return Fraction(number)
         case ast.BinOp(left=left, op=operator, right=right):
-            a, b = _value(left, used), _value(right, used)
+            a = _value(left, used)
+            b = _value(right, used)
             if a is None or b is None:
                 return None
             match operator:

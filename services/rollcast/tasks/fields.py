@@ -13,11 +13,11 @@ Row = dict[str, Any]
 
 
 class RowError(ValueError):
-    """What is wrong with a row; the reader adds which row it is."""
+    """A mistake in a row; the reader adds which row it is."""
 
 
 def value(row: Row, name: str) -> Any:
-    """The field `name`, or for `a.b` field b of field a. Raises RowError where it is missing, null or empty."""
+    """The field `name`, or for `a.b` field b of field a. Raises RowError if it is missing, null or empty."""
     found: Any = row.get(name)
     if name not in row and "." in name:
         found = row
@@ -42,7 +42,7 @@ def text(row: Row, name: str) -> str:
 def checked_text(written: str, where: str) -> str:
     """Raises RowError for what no tokenizer reads."""
     if any("\ud800" <= character <= "\udfff" for character in written):
-        raise RowError(f"{where} holds half of a surrogate pair, which no tokenizer reads; mend or remove the row")
+        raise RowError(f"{where} holds half of a surrogate pair, which no tokenizer reads; fix or remove the row")
     return written
 
 

@@ -36,7 +36,7 @@ def grade(
 
     deadline_seconds: None = the sandbox's setting. sandbox: None = one with the default settings, shared. verifiers:
     None = those that are built in or installed. A service is not asked here (`rollcast.tasks.remote`).
-    Raises UserError where there is no such verifier, or where this machine cannot contain what it runs. Whatever goes
+    Raises UserError if there is no such verifier, or if this machine cannot contain what it runs. Whatever goes
     wrong inside a verifier is a status.
     """
     found = verifiers.find(verifier) if verifiers is not None else find_verifier(verifier)

@@ -37,7 +37,7 @@ KNIGHTS_TEMPLATE = "{prompt}\n\nEnd with one line for each person, such as `Zoey
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """Where a set is published on the Hugging Face hub."""
+    """The place of a data set on the Hugging Face hub."""
 
     path: str
     config: str | None = None
@@ -46,7 +46,7 @@ class Hub:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """One kind of row. Both functions raise RowError where the row is not of that kind."""
+    """One kind of row. Both functions raise RowError if the row is not of that kind."""
 
     prompt: Callable[[Row], Chat]
     reference: Callable[[Row], Any]
@@ -110,7 +110,8 @@ def _humaneval_prompt(row: Row) -> Chat:
 
 
 def _knights(row: Row) -> dict[str, str]:
-    names, solution = value(row, "names"), value(row, "solution")
+    names = value(row, "names")
+    solution = value(row, "solution")
     if not (isinstance(names, list) and isinstance(solution, list) and len(names) == len(solution)):
         raise RowError("fields 'names' and 'solution' are not two lists of one length")
     return {str(name): "knight" if knight else "knave" for name, knight in zip(names, solution, strict=True)}
@@ -149,4 +150,4 @@ MAPPINGS: dict[MappingName, Mapping] = {
         Hub("K-and-K/knights-and-knaves", "train", "3ppl"),
     ),
 }
-"""All but `plain`, which takes the field names from the run file."""
+"""All except `plain`, which takes the field names from the run file."""

@@ -35,7 +35,7 @@ class FinalBoxes:
     listed: tuple[str, ...]
     """Boxes joined by commas, `and` or `or`, the last one included: together they are the answer."""
     adjacent: tuple[str, ...]
-    """Boxes with nothing but such words or white space between them, the last one included."""
+    """Boxes with only such words or white space between them, the last one included."""
     after: str
     """The text behind them."""
 
@@ -62,7 +62,7 @@ def _run(text: str, boxes: list[Box], joins: Callable[[str], bool]) -> tuple[str
 
 
 def _gap(text: str, left: Box, right: Box) -> str:
-    """The words between two boxes; a long text stays what it is, so that it joins nothing."""
+    """The words between two boxes; a long text is not changed, so that it joins nothing."""
     between = text[left.end : right.start]
     return _MARKUP.sub(" ", between) if len(between) <= _LONGEST_GAP else "too long"
 

@@ -35,7 +35,7 @@ class RealSet:
     latex: str
     """Intervals and points, joined by `\\cup`."""
     variable: str | None
-    """What is said to be in it; None = the set alone is written."""
+    """The variable said to be in it; None = the set alone is written."""
 
     def may_equal(self, other: RealSet) -> bool:
         """Whether both can mean one answer: `x < 3` is not `y < 3`."""
@@ -90,11 +90,14 @@ def _chain(text: str) -> tuple[str, list[tuple[str, str]]] | None:
     signs = [_SIGNS.get(sign, sign) for sign in _RELATION.findall(text)]
     terms = [term.strip() for term in _RELATION.split(text)]
     if len(signs) == 1 and _VARIABLE.fullmatch(terms[0]) and terms[1]:
-        variable, relations = terms[0], [(signs[0], terms[1])]
+        variable = terms[0]
+        relations = [(signs[0], terms[1])]
     elif len(signs) == 1 and _VARIABLE.fullmatch(terms[1]) and terms[0] and signs[0] in _FLIPPED:
-        variable, relations = terms[1], [(_FLIPPED[signs[0]], terms[0])]
+        variable = terms[1]
+        relations = [(_FLIPPED[signs[0]], terms[0])]
     elif len(signs) == 2 and _VARIABLE.fullmatch(terms[1]) and terms[0] and terms[2] and _one_way(signs):
-        variable, relations = terms[1], [(_FLIPPED[signs[0]], terms[0]), (signs[1], terms[2])]
+        variable = terms[1]
+        relations = [(_FLIPPED[signs[0]], terms[0]), (signs[1], terms[2])]
     else:
         return None
     bare = re.sub(r"\\[A-Za-z]+", "", " ".join(term for _, term in relations))

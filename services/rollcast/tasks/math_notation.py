@@ -12,7 +12,7 @@ import unicodedata
 from fractions import Fraction
 
 MAX_EXPONENT = 400
-"""Of a number such as 1e400; larger ones stay as they are written."""
+"""Largest exponent of a number such as 1e400; larger ones stay as they are written."""
 MAX_PERIOD_DIGITS = 60
 _SIGNS = {
     "−": "-", "‐": "-", "‑": "-", "‒": "-", "–": "-", "﹣": "-", "×": r"\times ", "⋅": r"\cdot ", "·": r"\cdot ",
@@ -91,7 +91,7 @@ def plain_signs(text: str) -> str:
 
 
 def formula(text: str) -> str:
-    """One formula, the content of a box or a reference: without what is only style, spacing or punctuation."""
+    """One formula, the content of a box or a reference: without style, spacing and punctuation."""
     text = _STYLE.sub("", _COLOUR.sub("", plain_signs(text)))
     text = _trimmed(text)
     while text.startswith("**") and text.endswith("**") and len(text) > 4:

@@ -30,7 +30,7 @@ class _Formula:
     values: list[Any]
     set: RealSet | None = None
     base: str | None = None
-    """Of a number such as 101_2, whose base math-verify does not read."""
+    """Base of a number such as 101_2, whose base math-verify does not read."""
 
 
 def math(completion: str, reference: Any) -> float:
@@ -86,7 +86,7 @@ def _read(text: str) -> _Formula:
 def _parse(text: str) -> list[Any]:
     import math_verify
 
-    # Its own time limits use SIGALRM; the sandbox's stand in for them.
+    # Its own time limits use SIGALRM; the sandbox's limits replace them.
     return list(math_verify.parse(text, parsing_timeout=None))
 
 

@@ -1,7 +1,8 @@
-"""Functions of one's own as verifiers: found by file or by import path, and told with file and line where they fail.
+"""Functions of one's own as verifiers: found by file or by import path, and their failures are reported with file and
+line.
 
-./reward.py:grade        the function `grade` of a file; what lies beside the file can be imported
-my_package.rewards:grade of a module that is installed, or lies where the command was started
+./reward.py:grade        the function `grade` of a file; modules next to the file can be imported
+my_package.rewards:grade of a module that is installed, or is in the folder in which the command was started
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def is_function(name: str) -> bool:
-    """Whether a verifier's name says where a function is."""
+    """Whether a verifier's name is the place of a function."""
     return ":" in name
 
 
 def absolute(source: str) -> str:
-    """The same function, named for a process that works in another folder."""
+    """The name of the same function for a process that works in another folder."""
     place, _, function = source.rpartition(":")
     return f"{Path(place).expanduser().absolute()}:{function}" if place.endswith(".py") else source
 
 
 def check_file(source: str) -> None:
-    """Raises UserError where the file that a function is in is not there."""
+    """Raises UserError if the file that a function is in is not there."""
     place = source.rpartition(":")[0]
     if place.endswith(".py") and not Path(place).expanduser().is_file():
         raise UserError(
-            f"verifier {source}: there is no file {Path(place).expanduser().absolute()}; mend the path, which begins "
-            "where the command is started"
+            f"verifier {source}: there is no file {Path(place).expanduser().absolute()}; correct the path, "
+            "which is relative to the folder in which the command is started"
         )
 
 
@@ -87,16 +88,17 @@ def _is_own_function(value: Any, module: ModuleType) -> bool:
 def failure(
     error: BaseException, function: Callable[..., Any] | None = None, row: Any = None, *, in_sandbox: bool = False
 ) -> str:
-    """What an exception says, and where in the user's own code it was raised: one line.
+    """The message of an exception and its place in the user's own code: one line.
 
     ZeroDivisionError: division by zero (/home/me/reward.py, line 7)
 
-    function: that was called; None = none yet. row: what it was called with.
+    function: that was called; None = none yet. row: its argument.
     """
     if isinstance(error, UserError):
         return str(error)[:MAX_SENTENCE]
     if isinstance(error, SyntaxError) and error.filename:
-        said, place = f"{type(error).__name__}: {error.msg}", f" ({error.filename}, line {error.lineno})"
+        said = f"{type(error).__name__}: {error.msg}"
+        place = f" ({error.filename}, line {error.lineno})"
     else:
         said = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
         place = _place(error.__traceback__)
@@ -110,13 +112,13 @@ def failure(
 
 
 def definition(function: Callable[..., Any] | None) -> str:
-    """Where a function is written, as `failure` says it; empty where Python does not know."""
+    """The place of a function, as `failure` writes it; empty if Python does not know."""
     code = getattr(None if function is None else inspect.unwrap(function), "__code__", None)
     return f" ({code.co_filename}, line {code.co_firstlineno})" if isinstance(code, CodeType) else ""
 
 
 def _place(traceback: TracebackType | None) -> str:
-    """The last line of the user's own code; of a library's where no code of the user's was at work."""
+    """The last line of the user's own code; of a library's if no code of the user was running."""
     frames = list(_frames(traceback))
     libraries = tuple(os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
     own = [frame for frame in frames if not os.path.realpath(frame[0]).startswith(libraries)]

@@ -1,4 +1,4 @@
-"""Data sets as prompts: for training, held out from it, and downstream; no text stands in two of them."""
+"""Data sets as prompts: for training, held out from it, and downstream; no text is in two of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rollcast.tasks.verifiers import CODE, is_built_in
 from rollcast.telemetry.logging import get_logger
 
 MAX_SHOWN_CHARACTERS = 60
-"""Of an answer, in a complaint."""
+"""Longest answer in a message."""
 
 log = get_logger()
 
@@ -33,12 +33,12 @@ class Prompt:
     """Stable across runs: made from the data set's name and the text."""
     dataset: str
     text: str
-    """Of a chat: what its messages hold, one after the other."""
+    """The texts of a chat's messages, one after the other."""
     reference: str
     """JSON text, given to the verifier."""
     verifier: str
     chat: Chat = ()
-    """Its messages, where they are more than one by the user."""
+    """Its messages, unless it is a single one by the user."""
 
     @property
     def messages(self) -> Chat:
@@ -69,11 +69,11 @@ class _Found:
 
 
 def load(tasks: Tasks) -> PromptSplit:
-    """Read every data set, hold out each part's prompts, and keep what is evaluated out of training.
+    """Read every data set, hold out each part's prompts, and keep evaluated prompts out of training.
 
     Which prompts are held out depends on `evaluation.seed` and each prompt's own text, so neither the order of the rows
-    nor added rows move a prompt from one side to the other except at the edge. Prompts count as the same where their
-    texts are equal (`sameness`), whatever template stands around them: the first data set that has one keeps it, and
+    nor added rows move a prompt from one side to the other except at the edge. Prompts count as the same if their
+    texts are equal (`sameness`), regardless of the template around them: the first data set that has one keeps it, and
     what a downstream set asks leaves training. Training prompts keep the order of the data sets.
 
     Raises UserError for a source that cannot be read, a row without a needed field, two rows that give one prompt
@@ -107,7 +107,7 @@ def load(tasks: Tasks) -> PromptSplit:
 
 
 def check_prompts(split: PromptSplit, prompts_per_step: int) -> None:
-    """Raises UserError where a step would hold a prompt twice."""
+    """Raises UserError if a step would hold a prompt twice."""
     if len(split.train) < prompts_per_step:
         raise UserError(
             f"recipe.prompts_per_step = {prompts_per_step}: there are only {len(split.train)} training prompts, and a "
@@ -200,7 +200,8 @@ def _read(dataset: Dataset, evaluated: int, skipped: Counter[str]) -> Iterator[_
 
 
 def _with_own_ids(rows: Iterator[_Found]) -> Iterator[_Found]:
-    """Prompts that differ in what their ids leave out, such as case: all but the first get one of their whole text."""
+    """Prompts that differ only in details that ids ignore, such as case: all except the first get an id of the whole
+    text."""
     keys: dict[str, str] = {}
     for found in rows:
         prompt = found.prompt
@@ -252,7 +253,8 @@ def _answer(dataset: RowsDataset, verifier: str, row: Row, reference: Any) -> An
 
 
 def _whole(row: Row, messages: Chat) -> Row:
-    """What verifiers of a user's own get: every field, and as `prompt`, where the row has no such field, its text."""
+    """The row as a user's own verifier gets it: every field, and the prompt's text as `prompt` if the row has no such
+    field."""
     return {"prompt": flat(messages)} | plain_values(row)
 
 

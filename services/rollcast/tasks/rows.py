@@ -1,7 +1,7 @@
 """Rows of data sets: JSON lines, Parquet files, sets of the Hugging Face hub.
 
-Every reader yields (where, row): `where` names the row in complaints. None of them trusts what it reads: lines and
-tables are bounded, and whatever a reader stumbles on is one sentence for the user.
+Every reader yields (where, row): `where` names the row in complaints. None of them trusts its input: lines and tables
+are bounded, and every failure of a reader becomes one sentence for the user.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MAX_LINE_BYTES = 64 << 20
 """The tests of one programming task may well be some megabytes."""
 MAX_ROWS = 10_000_000
 BATCH_ROWS = 64
-"""Of a Parquet file, decoded at once."""
+"""Rows of a Parquet file that are decoded together."""
 
 
 def read_rows(dataset: RowsDataset, hub: Hub | None, skipped: Counter[str]) -> Iterator[tuple[str, Row]]:
-    """All rows of a data set. `hub`: where the mapping's set is published; `skipped` counts empty lines.
+    """All rows of a data set. `hub`: the place where the mapping's data set is published; `skipped` counts empty lines.
 
     Raises UserError for a source that cannot be read, and for more rows than a run can hold.
     """
@@ -73,9 +73,9 @@ def _parse(line: bytes, where: str) -> Row:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: not a JSON object ({error}); mend or remove it") from error
+        raise UserError(f"{where}: not a JSON object ({error}); fix or remove it") from error
     if not isinstance(row, dict):
-        raise UserError(f"{where}: holds {kind_of(row)}, needs a JSON object; mend or remove it")
+        raise UserError(f"{where}: holds {kind_of(row)}, needs a JSON object; fix or remove it")
     return row
 
 
@@ -103,13 +103,14 @@ def _hub(dataset: HuggingfaceDataset, hub: Hub | None) -> Iterator[tuple[str, Ro
     datasets = _library("datasets", "datasets")
     own = dataset.path is None or (hub is not None and dataset.path == hub.path)
     home = hub if hub is not None and own else Hub(dataset.path or "")
-    config, split = dataset.config or home.config, dataset.split or home.split
+    config = dataset.config or home.config
+    split = dataset.split or home.split
     datasets.disable_progress_bars()
     try:
         rows = datasets.load_dataset(home.path, name=config, split=split, revision=dataset.revision)
         for number, row in enumerate(islice(rows, MAX_ROWS + 1), start=1):
             yield f"data set {home.path}, {split} row {number}", row
-    except Exception as error:  # the hub, its cache and every builder raise what they like
+    except Exception as error:  # the hub, its cache and every builder raise arbitrary exceptions
         sentence = (
             f"tasks.dataset.path = {home.path}: split {split!r} cannot be loaded from the Hugging Face hub "
             f"({' '.join(str(error).split())[:300]}); check name, config and split, and that the hub or its cache is "

@@ -22,8 +22,8 @@ def normalise(text: str) -> str:
 
 
 def spelling(text: str) -> str:
-    """The text without compatibility forms, case and white space: what ids and the choice of held-out prompts are made
-    of, so that they stay what they were in earlier runs. Different prompts may share one."""
+    """The text without compatibility forms, case and white space: the basis of ids and of the choice of held-out
+    prompts, so that both stay the same as in earlier runs. Different prompts may share one."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 

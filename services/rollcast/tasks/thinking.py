@@ -5,7 +5,8 @@ from __future__ import annotations
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, LengthControl
 
-THINK_START, THINK_END = "<think>", "</think>"
+THINK_START = "<think>"
+THINK_END = "</think>"
 
 
 def final_answer(completion: str) -> str:
@@ -32,10 +33,10 @@ def whole_completion(prompt_end: str, completion: str) -> str:
 
 
 def check_thinking(prompt: str, length_control: LengthControl) -> None:
-    """Hold what a rendered prompt asks for against the interruption of thinking.
+    """Check a rendered prompt against the settings of the interruption of thinking.
 
-    Raises UserError where forced interruption would look for another end of thinking than the prompt's, or where the
-    prompt leaves nothing to interrupt.
+    Raises UserError if forced interruption would look for another end of thinking than the prompt's, or if the prompt
+    leaves nothing to interrupt.
     """
     if not isinstance(length_control, Interruption):
         return

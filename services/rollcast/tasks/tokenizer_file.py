@@ -1,6 +1,6 @@
 """A model's tokenizer.json, read without Transformers: quick enough for a check before anything starts.
 
-It knows no chat template, so what it counts of a chat is the bare text's tokens.
+It knows no chat template, so the count of a chat is that of the bare text's tokens.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class TokenizerFile:
 
 
 def _unknown_id(tokenizer: Any) -> int | None:
-    """Id of the token that stands for what the vocabulary lacks; None if there is none."""
+    """Id of the token for unknown text; None if the vocabulary has no such token."""
     for name in _unknown_names(tokenizer):
         if isinstance(name, str) and (found := tokenizer.token_to_id(name)) is not None:
             return int(found)

@@ -1,10 +1,10 @@
 """Prompts as token ids, with the text around them that the run file asks for.
 
-A tokenizer that puts an end-of-text token behind every text puts none behind a prompt.
+A tokenizer that puts an end-of-text token behind every text puts no such token behind a prompt.
 
 layout auto     the tokenizer's chat template: [system], the chat, the start of the assistant's turn
                 a tokenizer without one: the bare text
-layout bare     the bare text: what the messages of a chat hold, a blank line between two
+layout bare     the bare text: the texts of a chat's messages, a blank line between two
 layout think    the system message, then `User: ` and the prompt, then `Assistant:`
 a chat with a system message of its own keeps that one
 open_thinking   ... and `<think>` behind it, unless it stands there already
@@ -47,7 +47,7 @@ class TokenizedPrompt:
 
 
 def load_tokenizer(model: Model) -> Tokenizer:
-    """The tokenizer of the model's folder or hub name. Raises UserError where it cannot be read."""
+    """The tokenizer of the model's folder or hub name. Raises UserError if it cannot be read."""
     from transformers import AutoTokenizer
 
     try:
@@ -63,14 +63,17 @@ def load_tokenizer(model: Model) -> Tokenizer:
 def render(tokenizer: Tokenizer, messages: Chat, prompt_format: PromptFormat) -> tuple[str, bool]:
     """The whole text that the model reads, and whether it holds its special tokens already.
 
-    Raises UserError where the chat template refuses the messages (some know no system message, and some want turns).
+    Raises UserError if the chat template refuses the messages (some know no system message, and some want turns).
     """
     if prompt_format.layout == "think":
-        rendered, complete = _think(messages, prompt_format.system), False
+        rendered = _think(messages, prompt_format.system)
+        complete = False
     elif prompt_format.layout == "auto" and tokenizer.chat_template:
-        rendered, complete = _chat(tokenizer, messages, prompt_format), True
+        rendered = _chat(tokenizer, messages, prompt_format)
+        complete = True
     else:
-        rendered, complete = flat(messages), False
+        rendered = flat(messages)
+        complete = False
     if prompt_format.open_thinking and not opens_thinking(rendered):
         rendered += f"{THINK_START}\n" if rendered.endswith("\n") else f" {THINK_START}\n"
     return rendered, complete
@@ -91,7 +94,7 @@ def _chat(tokenizer: Tokenizer, chat: Chat, prompt_format: PromptFormat) -> str:
     options = {} if prompt_format.enable_thinking is None else {"enable_thinking": prompt_format.enable_thinking}
     try:
         return str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options))
-    except Exception as error:  # a template is a program and raises what it likes
+    except Exception as error:  # a template is a program and raises arbitrary exceptions
         raise UserError(
             f"tasks.prompt_format: the chat template refuses the prompt ({' '.join(str(error).split())[:200]}); "
             "remove the system message, or set layout: think or bare"

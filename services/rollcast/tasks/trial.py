@@ -60,10 +60,12 @@ def try_verifiers(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
     for prompt in prompts:
         if not is_built_in(prompt.verifier) and len(tried := rows.setdefault(prompt.verifier, [])) < TRIED_ROWS:
             tried.append(prompt)
-    verifiers, failed, cautions = Verifiers.of(tasks), list[str](), list[str]()
+    verifiers = Verifiers.of(tasks)
+    failed = list[str]()
+    cautions = list[str]()
     with grader(tasks) as grade_one:
         for name, tried in rows.items():
-            once = verifiers.find(name).place == "remote"  # each costs somebody something, and the first one tells
+            once = verifiers.find(name).place == "remote"  # each of them may cost money, and the first one suffices
             gradings = [(prompt, answer) for prompt in tried for answer in ([_WRONG] if once else _answers(prompt))]
             rewards: list[float] = []
             for prompt, answer in gradings[:1] if once else gradings:
@@ -91,13 +93,13 @@ def _constant(name: str, rewards: list[float], *, with_right_ones: bool) -> list
 
 
 def _answers(prompt: Prompt) -> list[str]:
-    """Completions that any verifier must have a verdict on; the row's own answer is among them, where it names one."""
+    """Completions that any verifier must have a verdict on; including the row's own answer, if it names one."""
     answer = reference_answer(prompt)
     return [*_ANSWERS, *([] if answer is None else [answer])]
 
 
 def reference_answer(prompt: Prompt) -> str | None:
-    """The text that the row gives as its answer; None where it gives none under a usual name."""
+    """The text that the row gives as its answer; None if no usual field holds one."""
     found: Any = json.loads(prompt.reference)
     if isinstance(found, dict):
         own = found.get("reward_model")

@@ -31,10 +31,11 @@ _SHORT.maxstring = _SHORT.maxother = 60
 
 GradeStatus = Literal["ok", "wrong", "timeout", "error"]
 VerifierFunction = Callable[[str, Any], float]
-"""(completion text, decoded reference) -> reward in [0, 1]: 1 = right, 0 = wrong; what is between counts as that part
-of a right answer. Of a user's own: (completion text, row)."""
+"""(completion text, decoded reference) -> reward in [0, 1]: 1 = right, 0 = wrong; a value in between counts as that
+part of a right answer. A user's own gets (completion text, row)."""
 Place = Literal["here", "sandbox", "process", "remote"]
-"""Where a verifier works: in the process that asks, in processes that can only compute, in plain ones, as a service."""
+"""The place where a verifier works: in the process that asks, in processes that can only compute, in plain ones, as a
+service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +49,21 @@ class Grade:
     reward: float
     status: GradeStatus
     reason: str = field(default="", compare=False)
-    """What the sandbox stopped (`rollcast.tasks.sandbox.verdict.Reason`); empty where it stopped nothing."""
+    """The action that the sandbox stopped (`rollcast.tasks.sandbox.verdict.Reason`); empty if it stopped nothing."""
     failure: str = field(default="", compare=False)
-    """Of a status that is no verdict: what went wrong, in a sentence with file and line where there is one."""
+    """The reason of a status that is not a verdict: a sentence, with file and line if they are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
     load: Callable[[], VerifierFunction]
-    """Imports it: what a user adds is imported only where it works."""
+    """Imports it: code of a user is imported only in the process that runs it."""
     place: Place
     source: str
     """The name under which a process of its own finds it again."""
     ordinary_answer: str | None = None
-    """Of a verifier that parses what the model wrote: an answer that it always has a verdict on, unless the reference
-    itself is too much for it. Tells whose fault it is if another answer takes all the CPU time or ends the process."""
+    """For a verifier that parses text of the model: an answer on which it always has a verdict, unless the reference
+    itself is too much for it. Decides who is at fault if another answer takes all the CPU time or ends the process."""
 
     @property
     def sandboxed(self) -> bool:
@@ -70,12 +71,12 @@ class Verifier:
 
 
 def exact(completion: str, reference: Any) -> float:
-    """1 where the answer is the reference, apart from white space around it."""
+    """1 if the answer is the reference, apart from white space around it."""
     return float(final_answer(completion).strip() == str(reference).strip())
 
 
 def arithmetic(completion: str, reference: Any) -> float:
-    """1 where what stands after the last `|` is the number, written without anything around it."""
+    """1 if the text after the last `|` is the number, written without anything around it."""
     _, marker, answer = completion.rpartition("|")
     return float(bool(marker) and answer == str(reference))
 
@@ -142,8 +143,10 @@ def _installed(name: str) -> Verifier:
 
 
 def run_verifier(verifier: Verifier, completion: str, reference: str) -> Grade:
-    """Call the function here; an exception of it, or anything but a reward in [0, 1], is status error and told."""
-    function, given = None, None
+    """Call the function here; an exception of it, or any result except a reward in [0, 1], gives status error with
+    its reason."""
+    function = None
+    given = None
     try:
         function = verifier.load()
         given = json.loads(reference)

@@ -279,11 +279,18 @@ GRADER_REFUSED = Metric(
 )
 
 # Forecaster: the compute grid is fixed per run (40 values), else every refit would mint new series.
-FORECAST_ASYMPTOTE = Metric("rollcast_forecast_asymptote", "A, by quantile", "gauge", ("quantile",))
+FORECAST_ASYMPTOTE = Metric(
+    "rollcast_forecast_asymptote", "A, by quantile; absent if no law describes the curve", "gauge", ("quantile",)
+)
 FORECAST_PASS_RATE = Metric(
     "rollcast_forecast_pass_rate", "Predicted pass rate by compute and quantile", "gauge", ("compute", "quantile")
 )
-FORECAST_HEADROOM = Metric("rollcast_forecast_headroom", "A - R(C_now), by quantile", "gauge", ("quantile",))
+FORECAST_HEADROOM = Metric(
+    "rollcast_forecast_headroom",
+    "A - R(C_now), by quantile; absent if no law describes the curve",
+    "gauge",
+    ("quantile",),
+)
 FORECAST_END = Metric(
     "rollcast_forecast_end_pass_rate", "Predicted reading at the end of the budget, by quantile", "gauge", ("quantile",)
 )

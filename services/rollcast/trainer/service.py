@@ -80,7 +80,7 @@ def _lead(config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *
         lambda: build_controller(
             config,
             learners=learners,
-            make_publisher=publisher_maker(config, learners, exporter),
+            make_publisher=publisher_maker(config.weights, config.rpc, config.recipe, folder, learners, exporter),
             queue=RedisTrainerQueue(config.redis, config.run),
             books=books,
             encode=lambda text: list(tokenizer(text, add_special_tokens=False)["input_ids"]),

@@ -17,8 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from rollcast.config.errors import UserError
+from rollcast.config.model import Model
 from rollcast.config.out_of_memory import told_what_did_not_fit
-from rollcast.config.run import RunConfig, load_run_config
+from rollcast.config.recipe import Recipe
+from rollcast.config.run import load_run_config
+from rollcast.config.services import Trainer
 from rollcast.runfolder.records import read_record
 from rollcast.runfolder.trial import TrialRecord, TriedCompletion, UpdateTrialRecord
 from rollcast.runfolder.writing import replace_json
@@ -32,16 +35,16 @@ with uncollected():
     from rollcast.trainer.learner.ranks import Ranks, join_ranks
 
 
-def time_update(config: RunConfig, ranks: Ranks, tried: Sequence[TriedCompletion]) -> UpdateTrialRecord:
+def time_update(
+    model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, tried: Sequence[TriedCompletion]
+) -> UpdateTrialRecord:
     """Collective: all ranks pass the same. Raises UserError if the model cannot be read, or does not fit."""
-    learner = build_learner(config, ranks)
+    learner = build_learner(model, recipe, trainer, ranks)
     sequences = _made_up(tried, learner.policy.vocab_size)
-    planned = plan_micro_batches(
-        sequences, world_size=ranks.world_size, max_tokens=config.trainer.tokens_per_micro_batch
-    )
+    planned = plan_micro_batches(sequences, world_size=ranks.world_size, max_tokens=trainer.tokens_per_micro_batch)
     micro_batches = planned[ranks.rank]
     total = denominator(sequences)
-    remedy = f"lower trainer.tokens_per_micro_batch (now {config.trainer.tokens_per_micro_batch}), or give more ranks"
+    remedy = f"lower trainer.tokens_per_micro_batch (now {trainer.tokens_per_micro_batch}), or give more ranks"
     with told_what_did_not_fit("an update", remedy):
         learner.update(micro_batches, total)  # makes the optimizer's state, and warms caches up
     began = passed = time.perf_counter()
@@ -88,7 +91,8 @@ def main() -> int:
             os.sched_setaffinity(0, {config.trainer.cpu + int(os.environ.get("RANK", "0"))})
         ranks = join_ranks(timeout_seconds=config.trainer.collective_timeout_seconds, threads=config.trainer.threads)
         try:
-            found = time_update(config, ranks, read_record(arguments.trial, TrialRecord).completions)
+            tried = read_record(arguments.trial, TrialRecord).completions
+            found = time_update(config.model, config.recipe, config.trainer, ranks, tried)
         finally:
             ranks.leave()
         if ranks.rank == 0:

@@ -154,14 +154,12 @@ class Join(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., backend: _Optional[str] = ..., store_host: _Optional[str] = ..., store_port: _Optional[int] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., timeout_seconds: _Optional[float] = ..., store_prefix: _Optional[str] = ..., lanes: _Optional[int] = ...) -> None: ...
 
 class Publish(_message.Message):
-    __slots__ = ("epoch", "manifest", "base")
+    __slots__ = ("epoch", "manifest")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
-    BASE_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     manifest: Manifest
-    base: _rollout_pb2.PolicyVersion
-    def __init__(self, epoch: _Optional[int] = ..., manifest: _Optional[_Union[Manifest, _Mapping]] = ..., base: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., manifest: _Optional[_Union[Manifest, _Mapping]] = ...) -> None: ...
 
 class Leave(_message.Message):
     __slots__ = ("reason",)

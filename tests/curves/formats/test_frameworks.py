@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.cli.curve_source import read_history
 from rollcast.config.errors import UserError
-from rollcast.curves.table import Columns
+from rollcast.curves.columns import Columns
+from rollcast.curves.curve_source import read_history
 from testkit.formats import generate
 from testkit.formats.curve import HELD_OUT, STEPS
 

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.cli.curve_source import read_curves, read_history
 from rollcast.config.errors import UserError
-from rollcast.curves.measures import rank_of
-from rollcast.curves.table import Columns
-from rollcast.curves.units import unit_of
+from rollcast.curves.columns import Columns, rank_of, unit_of
+from rollcast.curves.curve_source import read_curves, read_history
 
 
 def _store(path: Path, *extra: tuple[object, ...]) -> Path:
@@ -82,5 +80,5 @@ def test_what_stands_before_the_header_is_skipped(head: str, tmp_path: Path) -> 
 def test_one_endless_field_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "bundle.csv"
     path.write_text("x" * 200_000 + "\n1\n")
-    with pytest.raises(UserError, match="is no CSV"):
+    with pytest.raises(UserError, match="is not CSV"):
         read_history(str(path), Columns(), None)

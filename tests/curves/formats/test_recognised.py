@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from rollcast.cli.curve_source import read_curves, read_history
 from rollcast.config.errors import UserError
-from rollcast.curves.table import Columns
+from rollcast.curves.columns import Columns
+from rollcast.curves.curve_source import read_curves, read_history
 
 STEPS = (10, 20, 30, 40)
 RATES = (0.2, 0.31, 0.37, 0.4)
@@ -131,7 +131,7 @@ def test_latin_1_is_read_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[
     path = tmp_path / "log.csv"
     path.write_bytes(GERMAN.encode("latin-1"))
     assert len(read_history(str(path), Columns(), None).evaluations) == 4
-    assert f"{path}: is no UTF-8, read as Latin-1\n" in capsys.readouterr().err
+    assert f"{path}: is not UTF-8, read as Latin-1\n" in capsys.readouterr().err
 
 
 def test_a_panel_of_two_runs_is_two_curves(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_panel_of_two_runs_is_two_curves(tmp_path: Path) -> None:
         ("step,gsm8k,math\n1,0.2,0.3\n2,0.3,0.2\n", "name one of step, gsm8k, math with --pass-rate"),
         ("a,b\n1,0.2\n", "name one of a, b with --pass-rate"),
         ("a,accuracy\n1,0.2\n", "name one of a, accuracy with --compute"),
-        ("\x00\x01\x02\x03step,accuracy\n", "is no text file"),
+        ("\x00\x01\x02\x03step,accuracy\n", "is not a text file"),
         ("[" * 100_000, "holds no JSON object"),
         ('{"a":' * 50_000 + "1" + "}" * 50_000, "holds no JSON object"),
         ("", "is empty"),
@@ -228,10 +228,10 @@ def test_a_store_that_is_none_of_mlflows_is_one_sentence(tmp_path: Path) -> None
     with sqlite3.connect(path) as other:
         other.execute("CREATE TABLE a (b)")
     other.close()
-    with pytest.raises(UserError, match=r"is no SQLite store of MLflow \(no such table: runs\)"):
+    with pytest.raises(UserError, match=r"is not a SQLite store of MLflow \(no such table: runs\)"):
         read_history(str(path), Columns(), None)
 
 
 def test_a_run_of_wandb_is_named_by_its_address() -> None:
-    with pytest.raises(UserError, match="is no run of W&B; write wandb:ENTITY/PROJECT/RUN"):
+    with pytest.raises(UserError, match="is not a run of W&B; write wandb:ENTITY/PROJECT/RUN"):
         read_history("wandb:here", Columns(), None)

@@ -17,20 +17,15 @@ if TYPE_CHECKING:
     from rollcast.curves.run_forecast import RunForecast
 
 
+@options.with_column_options
 def budget(
     source: Annotated[str, typer.Argument(metavar="CURVE", help=options.CURVE_HELP)],
+    *,
     budget: Annotated[
-        float | None, typer.Option(help="compute of the whole run in the unit of the curve, what is spent included")
+        float | None, typer.Option(help="compute of the whole run in the unit of the curve, spent compute included")
     ] = None,
     target: Annotated[float | None, typer.Option(help="pass rate to reach")] = None,
-    compute: options.Compute = None,
-    seconds: options.Seconds = None,
-    devices: options.Devices = None,
-    pass_rate: options.PassRate = None,
-    standard_error: options.StandardError = None,
-    truncation_ratio: options.TruncationRatio = None,
-    where: options.Where = None,
-    scale: options.Scale = 1.0,
+    columns: options.ColumnOptions,
     run: options.Run = None,
     initial: options.Initial = None,
     exclude_before: options.ExcludeBefore = None,
@@ -44,16 +39,14 @@ def budget(
     rollcast plan budget runs/demo/evaluations.jsonl --target 0.8 --json
     rollcast plan budget curve.csv --budget 5000 --target 0.7 --plot plan.svg
     """
-    from rollcast.cli.curve_source import forecast_source
-    from rollcast.curves.table import Columns
+    from rollcast.curves.curve_source import forecast_source
 
     report.check_plot(plot)
     if budget is None and target is None:
         raise UserError("--budget, --target: neither is given; give the compute to spend or the pass rate to reach")
     if target is not None and not 0 <= target <= 1:
         raise UserError(f"--target {target:g}: is no pass rate; give a value in [0, 1]")
-    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
-    forecast = forecast_source(source, columns, run, initial, exclude_before)
+    forecast = forecast_source(source, columns.chosen(), run, initial, exclude_before)
     now = forecast.newest.compute
     if budget is not None and not now <= budget <= MOST_COMPUTE:
         raise UserError(
@@ -65,66 +58,77 @@ def budget(
     else:
         _show(answer)
     if plot is not None:
-        from rollcast.cli.plots.forecast import draw_forecast
+        from rollcast.plots.forecast import draw_forecast
 
-        reached = answer["target"]["compute"]["q50"] if target is not None else None
+        wanted = answer["target"]["compute"] if target is not None else None
+        reached = wanted["q50"] if wanted is not None else None
         until = max(budget or 2 * now, min(reached or now, MOST_COMPUTE))
         draw_forecast(forecast, until, plot, budget=budget, target=target)
 
 
 def expectations(run: RunForecast, budget: float | None, target: float | None) -> dict[str, Any]:
-    """Everything that is said, as JSON. `budget`: compute of the whole run, `target` a pass rate."""
+    """The whole answer as JSON. `budget`: compute of the whole run, `target` a pass rate."""
+    from rollcast.curves.answer import law_as_json, law_of_run, verdict_as_json
+
     forecast, curve, draws = run.forecast, run.forecast.curve, run.forecast.draws
+    law = law_as_json(law_of_run(run, report.MEDIAN_AND_90))
+    is_described = forecast.verdict.kind.is_described
+    of_law: dict[str, Any]
     answer: dict[str, Any] = {
         "curve": curve.name,
         "num_points": len(curve),
         "dropped": curve.dropped,
         "excluded": forecast.excluded,
-        "verdict": str(forecast.verdict.kind),
-        "reason": forecast.verdict.reason,
-        "for_decisions": str(forecast.verdict.kind) in report.FOR_DECISIONS,
+        **verdict_as_json(forecast.verdict),
+        "for_decisions": forecast.verdict.kind.is_decidable,
         "compute": run.newest.compute,
         "unit": run.unit,
         "source": vars(run.origin),
         "fitted_on": run.fitted_on,
         "start_up": run.axis.start_up,
         "pass_rate": float(curve.pass_rate[-1]),
-        "asymptote": report.interval_of_law(forecast.verdict.kind, forecast.asymptote(report.QUANTILES)),
-        "headroom": report.interval_of_law(forecast.verdict.kind, forecast.headroom(report.QUANTILES)),
+        "asymptote": law["asymptote"],
+        "headroom": law["headroom"],
     }
     if budget is not None:
         mean, low, high = run.expected_gain(budget)
+        of_law = {
+            "law": report.interval(run.law([budget], report.MEDIAN_AND_90)[:, 0]),
+            "gain": {"mean": mean, "q05": low, "q95": high},
+        }
         answer["budget"] = {
             "compute": budget,
-            "reading": report.interval(run.reading([budget], report.QUANTILES)[:, 0]),
-            "law": report.interval(run.law([budget], report.QUANTILES)[:, 0]),
-            "gain": {"mean": mean, "q05": low, "q95": high},
+            "reading": report.interval(run.reading([budget], report.MEDIAN_AND_90)[:, 0]),
+            **(of_law if is_described else dict.fromkeys(of_law)),
         }
     if target is not None:
         first = draws.compute_to(target)
-        answer["target"] = {
-            "pass_rate": target,
-            "compute": report.interval(run.compute_to_target(target, report.QUANTILES)),
+        of_law = {
+            "compute": report.interval(run.compute_to_target(target, report.MEDIAN_AND_90)),
             "probability_ever": float((first < float("inf")).mean()),
         }
         if budget is not None:
-            answer["target"]["probability_within_budget"] = float((first <= run.to_fitted([budget])[0]).mean())
+            of_law["probability_within_budget"] = float((first <= run.to_fitted([budget])[0]).mean())
+        answer["target"] = {"pass_rate": target, **(of_law if is_described else dict.fromkeys(of_law))}
     return answer
 
 
 def conclusions(answer: dict[str, Any]) -> list[str]:
     """The answer in words."""
-    from rollcast.scaling.advice import chance_in_words
+    from rollcast.scaling.decisions.advice import chance_in_words
 
     sentences = []
     if (spent := answer.get("budget")) is not None:
         left, gain = spent["compute"] - answer["compute"], spent["gain"]
-        sentences.append(
-            f"The remaining {report.amount(left)} {answer['unit']} gain {gain['mean']:.3f} on average "
-            f"(90 % {gain['q05']:.3f} to {gain['q95']:.3f}); an evaluation at the end reads "
-            f"{spent['reading']['q50']:.3f} ({report.span(spent['reading'], '.3f')})."
-        )
-    if (wanted := answer.get("target")) is not None:
+        at_the_end = f"{spent['reading']['q50']:.3f} ({report.span(spent['reading'], '.3f')})"
+        if gain is None:
+            sentences.append(f"An evaluation at the end reads {at_the_end}; no gain can be given.")
+        else:
+            sentences.append(
+                f"The remaining {report.amount(left)} {answer['unit']} gain {gain['mean']:.3f} on average "
+                f"(90 % {gain['q05']:.3f} to {gain['q95']:.3f}); an evaluation at the end reads {at_the_end}."
+            )
+    if (wanted := answer.get("target")) is not None and wanted["compute"] is not None:
         middle = wanted["compute"]["q50"]
         cost = "is more likely never reached" if middle is None else f"takes {report.amount(middle)} {answer['unit']}"
         sentence = (

@@ -16,19 +16,19 @@ import typer
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
 from rollcast.cli.output import say
-from rollcast.cli.plan.rates import HARDLY, Given, calibrate
+from rollcast.cli.plan.rates import MAX_BOTTLENECK_IDLE, Given, calibrate
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
     from rollcast.cli.plan.measured_run import MeasuredRun
     from rollcast.simulation.split import Rates, SplitOutcome, SplitSearch, SplitSimulator
 
-NEARLY_ALL = 0.9
-"""Above this load the generators are the bottleneck."""
-WORTH_A_WORD = 20.0
-"""Seconds of simulation that are announced."""
-TRUE_TO = 0.1
-"""Relative error of the simulated rate of the measured split above which the user is warned."""
+MIN_BOTTLENECK_LOAD = 0.9
+"""Share of their capacity: generators with a larger load are the bottleneck. Chosen, not measured."""
+MIN_ANNOUNCED_SECONDS = 20.0
+"""Seconds: a longer simulation is announced."""
+MAX_MODEL_ERROR = 0.1
+"""Relative error of the simulated rate of the measured split above which the user is warned. Chosen, not measured."""
 
 
 def devices(
@@ -40,7 +40,9 @@ def devices(
     trainer_multiple: Annotated[int, typer.Option(min=1, help="trainers come in multiples of this")] = 1,
     tokens_per_second: Annotated[float | None, typer.Option(help="of one generator with every slot taken")] = None,
     tokens_per_second_alone: Annotated[float | None, typer.Option(help="of one rollout alone on a generator")] = None,
-    slots: Annotated[int | None, typer.Option(min=1, help="rollouts a generator runs at once; default 256")] = None,
+    slots: Annotated[
+        int | None, typer.Option(min=1, help="rollouts a generator runs at the same time; default 256")
+    ] = None,
     devices_per_generator: Annotated[int | None, typer.Option(min=1, help="default 1")] = None,
     mean_tokens: Annotated[float | None, typer.Option(help="mean length of a completion")] = None,
     longest_tokens: Annotated[float | None, typer.Option(help="mean of the longest completion of each group")] = None,
@@ -61,7 +63,7 @@ def devices(
     rollcast plan devices --devices 64 --run-folder runs/my-run --trainer-multiple 8 --plot split.svg
     """
     from rollcast.simulation.pipeline import DeadlockError
-    from rollcast.simulation.split import FEW, SplitSimulator, splits_of
+    from rollcast.simulation.split import MAX_SIMULATIONS, SplitSimulator, splits_of
 
     report.check_plot(plot)
     given = Given(
@@ -93,7 +95,7 @@ def devices(
         raise UserError(f"--devices {devices}: one generator and one trainer need {need}; give as many or more")
     simulator = SplitSimulator(rates)
     try:
-        with _progress("simulating splits", min(len(splits), FEW)) as show:
+        with _progress("simulating splits", min(len(splits), MAX_SIMULATIONS)) as show:
             found = simulator.search(splits, show)
         check = None if run is None else measured_against_model(run, simulator)
     except DeadlockError as error:
@@ -110,7 +112,7 @@ def devices(
 
 
 def measured_against_model(run: MeasuredRun, simulator: SplitSimulator) -> dict[str, Any]:
-    """What the model says of the split that was measured."""
+    """The measured split in the model."""
     from rollcast.simulation.split import SECONDS_PER_HOUR, Split
 
     outcome = simulator.simulate(Split(run.generators, run.config.generator.tensor_parallel, run.trainer_devices))
@@ -130,10 +132,10 @@ def measured_against_model(run: MeasuredRun, simulator: SplitSimulator) -> dict[
 def report_of(
     devices: int, found: SplitSearch, rates: Rates, check: dict[str, Any] | None, caveats: list[str]
 ) -> dict[str, Any]:
-    """Everything that is said, as JSON."""
+    """The whole answer as JSON."""
     if check is not None:
         error = check["simulated_steps_per_hour"] / check["steps_per_hour"] - 1
-        if abs(error) > TRUE_TO:
+        if abs(error) > MAX_MODEL_ERROR:
             caveats = [
                 f"The model is {error:+.0%} off the measured rate of the split that was run; compare splits by their "
                 "order, not by their figures.",
@@ -150,7 +152,7 @@ def report_of(
             "slots": rates.engine.slots,
             "groups_per_step": rates.schedule.groups_per_step,
             "rollouts_per_group": rates.rollouts_per_group,
-            "max_staleness": rates.schedule.lag,
+            "max_staleness": rates.schedule.max_staleness,
         },
         "measured": check,
         "splits": [_split(outcome) for outcome in found.outcomes],
@@ -164,10 +166,12 @@ def report_of(
 
 
 def limit(outcome: SplitOutcome) -> str:
-    """What keeps the split from more steps: training, generation or the staleness window."""
-    if outcome.trainer_idle < HARDLY:
+    """The bottleneck of the split: training, generation or the staleness window."""
+    if outcome.trainer_idle < MAX_BOTTLENECK_IDLE:
         return "training"
-    return "generation" if outcome.generator_load > NEARLY_ALL else "window"
+    if outcome.generator_load > MIN_BOTTLENECK_LOAD:
+        return "generation"
+    return "window"
 
 
 def _split(outcome: SplitOutcome) -> dict[str, Any]:
@@ -235,20 +239,18 @@ def _show(answer: dict[str, Any]) -> None:
 
 
 def _rate(steps_per_hour: float) -> str:
-    return (
-        f"{steps_per_hour:,.0f}"
-        if steps_per_hour >= 1000
-        else f"{steps_per_hour:.3g}"
-        if steps_per_hour > 1e-3
-        else "0"
-    )
+    if steps_per_hour >= 1000:
+        return f"{steps_per_hour:,.0f}"
+    if steps_per_hour > 1e-3:
+        return f"{steps_per_hour:.3g}"
+    return "0"
 
 
 @contextmanager
 def _progress(title: str, expected: int) -> Iterator[Callable[[int], None]]:
-    """How many splits are simulated and how long the rest may take, on standard error.
+    """Show on standard error how many splits are simulated and how long the others may take.
 
-    Where that is no terminal, one line says so once the first split took its time, if it matters.
+    If that is not a terminal, one line after the first split announces a simulation of more than 20 seconds.
     """
     begun = time.monotonic()
 
@@ -258,7 +260,7 @@ def _progress(title: str, expected: int) -> Iterator[Callable[[int], None]]:
     if not sys.stderr.isatty():
 
         def say_once(done: int) -> None:
-            if done == 1 and (seconds := left(done)) > WORTH_A_WORD:
+            if done == 1 and (seconds := left(done)) > MIN_ANNOUNCED_SECONDS:
                 typer.echo(f"{title}: about {expected}, up to {_duration(seconds)}", err=True)
 
         yield say_once

@@ -10,15 +10,21 @@ import typer
 
 from rollcast.cli import curve_options as options
 from rollcast.config.errors import UserError
-from rollcast.scaling.evaluation_error import USUAL_SPREAD, EvaluationError, evaluation_error
+from rollcast.scaling.law.evaluation_error import EvaluationError, evaluation_error
+from rollcast.scaling.law.settings import DEFAULT_BETWEEN_PROMPT_SHARE
 
-PROMPTS = (20, 50, 100, 200, 500, 1_000)
-SAMPLES = (1, 4, 16)
+PROMPT_COUNTS = (20, 50, 100, 200, 500, 1_000)
+"""Held-out prompts in the rows of the table."""
+SAMPLE_COUNTS = (1, 4, 16)
+"""Samples of each prompt in the columns of the table."""
 
 
 def evaluation(
     config: Annotated[
-        Path | None, typer.Option(help="run file: what it asks for is shown, and that no prompt is also trained on")
+        Path | None,
+        typer.Option(
+            help="run file: show the error of its evaluation, and check that no held-out prompt is trained on"
+        ),
     ] = None,
     pass_rate: Annotated[float, typer.Option(min=0, max=1, help="about which the interval is wanted")] = 0.5,
     spread: Annotated[
@@ -26,7 +32,7 @@ def evaluation(
         typer.Option(
             min=0, max=1, help="share of the variance between prompts: 0 = all equally hard, 1 = always or never"
         ),
-    ] = USUAL_SPREAD,
+    ] = DEFAULT_BETWEEN_PROMPT_SHARE,
     as_json: options.AsJson = False,
 ) -> None:
     """Say which interval of the pass rate N held-out prompts with k samples each give.
@@ -40,8 +46,8 @@ def evaluation(
     """
     table = [
         {"prompts": prompts, "samples": samples} | evaluation_error(prompts, samples, pass_rate, spread)._asdict()
-        for prompts in PROMPTS
-        for samples in SAMPLES
+        for prompts in PROMPT_COUNTS
+        for samples in SAMPLE_COUNTS
     ]
     if as_json:
         typer.echo(json.dumps(table, indent=1))
@@ -51,14 +57,14 @@ def evaluation(
             typer.echo(line)
         typer.echo("")
     typer.echo(f"90 % interval of a pass rate of {pass_rate:g}, on these prompts | on others of their kind:")
-    typer.echo("prompts" + "".join(f"{f'{samples} samples':>20}" for samples in SAMPLES))
-    for prompts in PROMPTS:
-        cells = (in_words(evaluation_error(prompts, samples, pass_rate, spread)) for samples in SAMPLES)
+    typer.echo("prompts" + "".join(f"{f'{samples} samples':>20}" for samples in SAMPLE_COUNTS))
+    for prompts in PROMPT_COUNTS:
+        cells = (in_words(evaluation_error(prompts, samples, pass_rate, spread)) for samples in SAMPLE_COUNTS)
         typer.echo(f"{prompts:>7}" + "".join(f"{cell:>20}" for cell in cells))
 
 
-def of_run_file(file: Path, pass_rate: float = 0.5, spread: float = USUAL_SPREAD) -> list[str]:
-    """What the run file says is measured, part by part, and that its prompts are held out. Raises UserError."""
+def of_run_file(file: Path, pass_rate: float = 0.5, spread: float = DEFAULT_BETWEEN_PROMPT_SHARE) -> list[str]:
+    """The errors of each part of the run file's evaluation. Raises UserError if a held-out prompt is trained on."""
     from rollcast.local.preflight import load_to_start
     from rollcast.tasks.prompts import load
     from rollcast.tasks.sameness import normalise
@@ -74,7 +80,8 @@ def of_run_file(file: Path, pass_rate: float = 0.5, spread: float = USUAL_SPREAD
         )
     lines = []
     for part in tasks.parts:
-        prompts, samples = tasks.held_out_prompts(part), tasks.evaluation.rollouts_per_prompt
+        prompts = tasks.held_out_prompts(part)
+        samples = tasks.evaluation.rollouts_per_prompt
         error = evaluation_error(prompts, samples, pass_rate, spread)
         lines.append(
             f"{part.dataset.name}: {prompts} held-out prompts, {samples} samples of each: a pass rate of {pass_rate:g} "

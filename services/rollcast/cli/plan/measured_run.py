@@ -7,19 +7,21 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 
-from rollcast.cli.curve_source import tell
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config
+from rollcast.curves.curve_source import tell
 from rollcast.curves.left_out import left_out
 from rollcast.runfolder.files import COMPUTE, RUN_FILE, STEPS, TASKS
 from rollcast.runfolder.format_version import check_format
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import ComputeRecord, Record, StepRecord, TaskMark, read_record
 
-LEAST_STEPS = 12
-MOST_STEPS = 200
-PAUSE = 10.0
-"""An interval of so many median ones is a pause of the run, not a step."""
+MIN_MEASURED_STEPS = 12
+"""Steps from which rates can be measured. Chosen, not measured."""
+MAX_MEASURED_STEPS = 200
+"""Newest steps that are measured: answers grow while a model learns, so older ones count no longer."""
+PAUSE_MEDIAN_INTERVALS = 10.0
+"""Median intervals between steps: a longer interval is a pause of the run, not a step. Chosen, not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +37,17 @@ class MeasuredRun:
     update_seconds: float
     """Mean time of an update."""
     mean_tokens: float
-    """Of a completion."""
+    """Mean tokens of a completion."""
     longest_tokens: float | None
-    """Mean of the longest completion of each group; None where the run did not write it down."""
+    """Mean of the longest completion of each group; None if the run did not record it."""
     staleness_mean: float | None
-    """Of the trained tokens, in steps."""
+    """Mean staleness of the trained tokens, in steps; None if it was not recorded."""
     generators: int
     trainer_devices: int
 
     @property
     def tokens_per_second(self) -> float:
-        """What one generator delivered to training; evaluation's tokens are not in it."""
+        """Tokens a second that one generator delivered to training, without those of evaluations."""
         recipe = self.config.recipe
         tokens = self.mean_tokens * recipe.prompts_per_step * recipe.rollouts_per_prompt
         return tokens / self.interval_seconds / self.generators
@@ -57,21 +59,21 @@ class MeasuredRun:
 
 
 def read_run(folder: Path) -> MeasuredRun:
-    """Raises UserError: what is missing and what would help."""
+    """The rates of the run in `folder`. Raises UserError if something is missing."""
     check_format(folder)
     config = load_run_config(folder / RUN_FILE)
     made = _records(folder / STEPS, StepRecord)
     records = [step for record in made if (step := _step(record)) is not None]
     if unmeasured := len(made) - len(records):
         tell(left_out(folder / STEPS, unmeasured, "step", "without its time, its update's or its tokens"))
-    recent = records[-min(MOST_STEPS, max(len(records) // 2, LEAST_STEPS)) :]
+    recent = records[-min(MAX_MEASURED_STEPS, max(len(records) // 2, MIN_MEASURED_STEPS)) :]
     intervals = [after.at - before.at for before, after in pairwise(recent) if after.step == before.step + 1]
     intervals = [seconds for seconds in intervals if seconds > 0]
-    usual = [seconds for seconds in intervals if seconds <= PAUSE * median(intervals)]
-    if len(usual) < LEAST_STEPS - 1:
+    usual = [seconds for seconds in intervals if seconds <= PAUSE_MEDIAN_INTERVALS * median(intervals)]
+    if len(usual) < MIN_MEASURED_STEPS - 1:
         raise UserError(
             f"--run-folder {folder}: holds {len(records)} optimizer steps, too few to measure rates; "
-            f"give the folder of a run of {2 * LEAST_STEPS} or more, or the rates themselves"
+            f"give the folder of a run of {2 * MIN_MEASURED_STEPS} or more, or the rates themselves"
         )
     generator_devices, trainer_devices = _devices(folder)
     longest = [mark.longest for mark in _records(folder / TASKS, TaskMark) if mark.longest is not None]
@@ -93,7 +95,7 @@ def read_run(folder: Path) -> MeasuredRun:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step of which all is known that rates are measured by."""
+    """A step with everything that rates are measured from."""
 
     step: int
     at: float
@@ -103,18 +105,21 @@ class _Step:
 
 
 def _step(record: StepRecord) -> _Step | None:
-    at, update, tokens = record.at, record.update_seconds, record.completion_tokens_mean
+    at = record.at
+    update = record.update_seconds
+    tokens = record.completion_tokens_mean
     if at is None or update is None or tokens is None or update <= 0 or tokens <= 0:
         return None
     return _Step(record.step, at, update, tokens, record.staleness_tokens)
 
 
 def _devices(folder: Path) -> tuple[int, int]:
-    """Of generators and of the trainer, as last counted."""
+    """Newest counts of devices: of the generators and of the trainer."""
     path = folder / COMPUTE
     try:
         devices = read_record(path, ComputeRecord).devices
-        generator, trainer = devices["generator"], devices["trainer"]
+        generator = devices["generator"]
+        trainer = devices["trainer"]
     except (OSError, ValueError, KeyError):
         raise UserError(f"{path}: does not say how many devices the run had; give the rates themselves") from None
     if generator < 1 or trainer < 1:
@@ -126,7 +131,7 @@ def _devices(folder: Path) -> tuple[int, int]:
 
 
 def _records(path: Path, kind: type[Record]) -> list[Record]:
-    """Every whole line; those that are torn or no such record are counted on standard error."""
+    """Every whole record. Torn lines and other records are counted on standard error."""
     file = RecordFile(path, kind)
     records = list(file.read())
     if file.num_skipped:

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from rollcast.memory.plan import MemoryPlan
 
 EXIT_DOES_NOT_FIT = 1
-GIGA = 10**9
+BYTES_PER_GB = 10**9
+"""Decimal gigabytes, as memory of GPUs is sold."""
 
 
 def memory(
     config: Annotated[Path, typer.Option(help="run file")],
     gpu: memory_options.Gpu = None,
     cpu: Annotated[
-        float | None, typer.Option(min=1, max=memory_options.LARGEST, help="no GPUs: memory of the machine, in GB")
+        float | None, typer.Option(min=1, max=memory_options.MAX_GB, help="no GPUs: memory of the machine, in GB")
     ] = None,
     trainer_ranks: memory_options.TrainerRanks = None,
     model_config: memory_options.ModelConfig = None,
@@ -34,11 +35,11 @@ def memory(
     generator_memory: memory_options.GeneratorMemory = None,
     as_json: curve_options.AsJson = False,
 ) -> None:
-    """Count what every rank and every generator of a run holds, and say which setting to change where it does not fit.
+    """Count the memory of every rank and every generator of a run, and name the setting to change if it does not fit.
 
-    Without --gpu and --cpu it is this machine's: the smallest of its GPUs, else its main memory. Ends with 1 where the
-    run does not fit. The model's config.json is fetched where model.path is a name on the hub that is not here. On
-    GPUs the host memory of a trainer's machine and of a generator is told too, and held against what there is of it.
+    Without --gpu and --cpu the memory is this machine's: the smallest of its GPUs, else its main memory. Ends with 1 if
+    the run does not fit. The model's config.json is fetched if model.path is a name on the hub that is not here. On
+    GPUs the host memory of a trainer's machine and of a generator is shown too, and compared with the available memory.
 
     \b
     rollcast plan memory --config run.yaml --gpu 80
@@ -55,7 +56,8 @@ def memory(
     plan = plan_run(load_run_config(config), device, ranks=trainer_ranks, model_config=model_config, ask_hub=True)
     assert plan is not None, "the hub was asked"
     host = memory_options.host_limits(machine_ranks, trainer_memory, generator_memory)
-    refused, cautions = [*refusals(plan), *host_refusals(plan, host)], warnings(plan)
+    refused = [*refusals(plan), *host_refusals(plan, host)]
+    cautions = warnings(plan)
     if as_json:
         answer = {**plan.as_json(), "host": _host_json(plan, host)}
         typer.echo(json.dumps({**answer, "fits": not refused, "refusals": refused, "cautions": cautions}, indent=1))
@@ -76,8 +78,8 @@ def _device(gpu: float | None, cpu: float | None) -> Device:
     if gpu is not None and cpu is not None:
         raise UserError(f"--gpu {gpu:g}, --cpu {cpu:g}: a run is on GPUs or on none; give one of the two")
     if gpu is not None:
-        return Device("gpu", round(gpu * GIGA))
-    return this_machine() if cpu is None else Device("cpu", round(cpu * GIGA))
+        return Device("gpu", round(gpu * BYTES_PER_GB))
+    return this_machine() if cpu is None else Device("cpu", round(cpu * BYTES_PER_GB))
 
 
 def _show(plan: MemoryPlan) -> None:
@@ -89,11 +91,12 @@ def _show(plan: MemoryPlan) -> None:
     if plan.device.kind == "gpu":
         rows.append(("free", *(_gb(plan.device.num_bytes - total) for _, _, total in columns)))
     report.show_table(("GB", *(title for title, _, _ in columns)), rows)
-    worker, length = plan.worker, plan.config.model.max_length
+    worker = plan.worker
+    length = plan.config.model.max_length
     first = max(plan.trainer, key=lambda rank: rank.fullest.total)
     start = max(rank.start_on_host for rank in plan.trainer)
     typer.echo(
-        f"{first.model.num_parameters / GIGA:.2f} B parameters; a version is {_gb(first.version)} GB; "
+        f"{first.model.num_parameters / BYTES_PER_GB:.2f} B parameters; a version is {_gb(first.version)} GB; "
         f"{plan.device.in_words}."
     )
     typer.echo(
@@ -112,12 +115,13 @@ def _show(plan: MemoryPlan) -> None:
 
 
 def _show_host(plan: MemoryPlan, limits: HostLimits) -> None:
-    """Without GPUs it is what stands above."""
+    """Print host memory; without GPUs the table above is about host memory already."""
     from rollcast.memory.host import generator_on_host, machine_ranks, trainer_machine
 
     if plan.device.kind == "cpu":
         return
-    trainer, generator = trainer_machine(plan, limits), generator_on_host(plan)
+    trainer = trainer_machine(plan, limits)
+    generator = generator_on_host(plan)
     typer.echo(
         f"Host memory: the first trainer machine's {machine_ranks(plan, limits)} ranks {_gb(sum(trainer.values()))} GB "
         f"({_in_words(trainer)}); a generator {_gb(sum(generator.values()))} GB ({_in_words(generator)})."
@@ -125,7 +129,7 @@ def _show_host(plan: MemoryPlan, limits: HostLimits) -> None:
 
 
 def _host_json(plan: MemoryPlan, limits: HostLimits) -> dict[str, Any] | None:
-    """Bytes; None without GPUs."""
+    """Host memory in bytes for JSON; None without GPUs."""
     from rollcast.memory.host import generator_on_host, machine_ranks, rank_on_host, trainer_machine
 
     if plan.device.kind == "cpu":
@@ -160,5 +164,5 @@ def _columns(plan: MemoryPlan) -> list[tuple[str, dict[str, int], int]]:
 
 def _gb(num_bytes: int | None) -> str:
     if num_bytes is None:
-        return report.NOTHING
-    return f"{num_bytes / GIGA:.2f}"
+        return report.NO_NUMBER
+    return f"{num_bytes / BYTES_PER_GB:.2f}"

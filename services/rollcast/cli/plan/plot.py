@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rollcast.cli.plots.figure import COLOURS, GREY, INK, MOST_LABELLED, new_figure, save, write_cautions
 from rollcast.cli.report import amount
-from rollcast.scaling.advice import chance_in_words
+from rollcast.plots.figure import COLOURS, GREY, INK, MOST_LABELLED, new_figure, save, write_cautions
+from rollcast.scaling.decisions.advice import chance_in_words
 
 if TYPE_CHECKING:
-    from rollcast.scaling.forecast import Forecast
-    from rollcast.scaling.model_size import ModelSizeLaw
+    from rollcast.scaling.decisions.forecast import Forecast
+    from rollcast.scaling.law.model_size import ModelSizeLaw
     from rollcast.simulation.split import SplitSearch
 
-TITLE_WIDTH = 140
+TITLE_CHARACTERS = 140
 """Characters in a line above a picture of 11 inches."""
-NAME_WIDTH = 34
-"""Characters that fit beside a bar."""
-SHOWN = 0.0005
-"""Loss that is not rounded to 0."""
+BAR_NAME_CHARACTERS = 34
+"""Characters of a name that fit next to a bar."""
+MIN_SHOWN_LOSS = 0.0005
+"""Pass rate: a smaller loss would be printed as 0.000."""
 
 
 def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: dict[str, Any], path: Path) -> None:
-    """Points of every run, the law of every size with its 90 % band, the budget, where the choice changes, cautions.
+    """Draw points of every run, the law of every size with its 90 % band, the budget, changes of the choice, cautions.
 
-    Raises UserError where the file cannot be written.
+    Raises UserError if the file cannot be written.
     """
     figure = new_figure((8, 4.8))
     axes = figure.add_subplot()
@@ -65,11 +65,9 @@ def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: di
 
 
 def draw_runs(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path) -> None:
-    """Left, every run until now and, if it continues, to its end; right, the expected loss of each choice.
+    """Draw every run until now and, if it continues, to its end, on the left; the expected loss of each choice right.
 
-    `answer`: what the command says of these runs, in their order.
-
-    Raises UserError where the file cannot be written.
+    `answer`: the command's answer about these runs, in their order. Raises UserError if the file cannot be written.
     """
     figure = new_figure(
         (11, 4.8 + 0.2 * max(0, len(answer["choices"]) - 12) + 0.25 * max(0, len(answer["cautions"]) - 3))
@@ -84,7 +82,9 @@ def draw_runs(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path)
     if len(forecasts) <= MOST_LABELLED:
         left.legend(frameon=False, fontsize=8, loc="best")
     _draw_losses(right, answer)
-    figure.suptitle("\n".join(textwrap.wrap(answer["recommendation"], TITLE_WIDTH)), fontsize=10, x=0.01, ha="left")
+    figure.suptitle(
+        "\n".join(textwrap.wrap(answer["recommendation"], TITLE_CHARACTERS)), fontsize=10, x=0.01, ha="left"
+    )
     write_cautions(figure, answer["cautions"])
     save(figure, path)
 
@@ -92,12 +92,13 @@ def draw_runs(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path)
 def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
     choices = answer["choices"]
     for place, choice in enumerate(choices):
-        loss, most = choice["expected_loss"], max(choice["expected_loss"], choice["loss_upper"])
+        loss = choice["expected_loss"]
+        most = max(loss, choice["loss_upper"])
         taken = choice["continued"] == answer["recommended"]["continued"]
         colour = COLOURS[0] if taken else GREY
         axes.barh(place, loss, color=colour, alpha=0.5, height=0.5)
         axes.plot([loss, most], [place, place], color=INK, lw=1)
-        text = f"{loss:.3f}, at most {most:.3f}" if most >= SHOWN else f"{loss:.3f}"
+        text = f"{loss:.3f}, at most {most:.3f}" if most >= MIN_SHOWN_LOSS else f"{loss:.3f}"
         axes.annotate(
             f"{text}, recommended" if taken else text,
             (most, place),
@@ -108,24 +109,35 @@ def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
             color=colour if taken else INK,
         )
     names = [
-        choice["name"] if len(choice["name"]) <= NAME_WIDTH else f"{len(choice['continued'])} of {len(answer['runs'])}"
+        choice["name"]
+        if len(choice["name"]) <= BAR_NAME_CHARACTERS
+        else f"{len(choice['continued'])} of {len(answer['runs'])}"
         for choice in choices
     ]
     axes.set_yticks(range(len(choices)), names, fontsize=8)
     axes.invert_yaxis()
-    widest = max(SHOWN, *(choice["loss_upper"] for choice in choices), *(choice["expected_loss"] for choice in choices))
+    widest = max(
+        MIN_SHOWN_LOSS, *(choice["loss_upper"] for choice in choices), *(choice["expected_loss"] for choice in choices)
+    )
     axes.set_xlim(0, 1.8 * widest)
     axes.set_title("expected loss by who continues (line: 95 %)", fontsize=10)
     axes.set_xlabel("lower end of the best run (pass rate)")
 
 
 def _draw_run(axes: Any, forecast: Forecast, run: dict[str, Any], colour: str) -> None:
-    curve, last = forecast.curve, float(forecast.curve.compute[-1])
-    gets = f"{amount(run['hours'])} {curve.unit}" if run["hours"] else "stopped" if run["has_forecast"] else "set aside"
-    gets = f"{gets} ({run['verdict'].replace('_', ' ')})"
-    axes.plot(curve.compute, curve.pass_rate, "o", ms=3, color=colour, label=f"{run['run']}: {gets}")
+    curve = forecast.curve
+    last = float(curve.compute[-1])
+    if run["hours"]:
+        gets = f"{amount(run['hours'])} {curve.unit}"
+    elif run["has_forecast"]:
+        gets = "stopped"
+    else:
+        gets = "set aside"
+    label = f"{run['run']}: {gets} ({run['verdict'].replace('_', ' ')})"
+    axes.plot(curve.compute, curve.pass_rate, "o", ms=3, color=colour, label=label)
     if run["has_forecast"]:
-        seen, beyond = np.geomspace(curve.compute[0], last, 150), np.geomspace(last, last + run["hours"], 100)
+        seen = np.geomspace(curve.compute[0], last, 150)
+        beyond = np.geomspace(last, last + run["hours"], 100)
         axes.plot(seen, forecast.pass_rate(seen, (0.5,))[0], color=colour, lw=1.2)
         low, middle, high = forecast.pass_rate(beyond)
         axes.fill_between(beyond, low, high, color=colour, alpha=0.15, lw=0)
@@ -135,9 +147,9 @@ def _draw_run(axes: Any, forecast: Forecast, run: dict[str, Any], colour: str) -
 
 
 def draw_splits(found: SplitSearch, cautions: Sequence[str], path: Path) -> None:
-    """Steps an hour with their bound, above; the trainer's waiting and the generators' load, below; by trainer devices.
+    """Draw steps an hour with their bound, above; the trainer's waiting and the generators' load, below.
 
-    Raises UserError where the file cannot be written.
+    Both by trainer devices. Raises UserError if the file cannot be written.
     """
     figure = new_figure((8, 6))
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(3, 2))

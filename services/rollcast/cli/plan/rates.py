@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from rollcast.simulation.generator import EngineSpeed
     from rollcast.simulation.split import Rates
 
-ASSUMED_SPREAD = 0.8
-"""Of ln tokens, where nothing is known: lengths of reasoning models."""
-HARDLY = 0.05
-"""Below this share of waiting the trainer is the bottleneck."""
-LARGEST = 1e12
+DEFAULT_LOG_LENGTH_SPREAD = 0.8
+"""ln tokens: spread of completion lengths, if it was not measured. Typical for reasoning models."""
+MAX_BOTTLENECK_IDLE = 0.05
+"""Share of the time: a trainer that waits for less is the bottleneck. Chosen, not measured."""
+MAX_RATE = 1e12
+"""Largest rate, time or count that an option may have."""
 MAY_BE_ZERO = ("lag", "publish_seconds")
 
 
@@ -43,15 +44,15 @@ class Given:
 
 
 def calibrate(given: Given, run: MeasuredRun | None) -> tuple[Rates, list[str]]:
-    """The rates of the simulation, what was given first, and what they take for granted. Raises UserError."""
+    """The rates of the simulation, options before measurements, and the assumptions in them. Raises UserError."""
     from rollcast.config.recipe import Recipe
     from rollcast.recipe.schedule import PipelineRL, make_schedule
     from rollcast.simulation.lengths import lognormal_with_mean, spread_of
     from rollcast.simulation.split import Rates
 
     for name, value in asdict(given).items():
-        if value is not None and not (0 < value < LARGEST or (value == 0 and name in MAY_BE_ZERO)):
-            raise UserError(f"--{name.replace('_', '-')} {value:g}: must be positive; give what was measured")
+        if value is not None and not (0 < value < MAX_RATE or (value == 0 and name in MAY_BE_ZERO)):
+            raise UserError(f"--{name.replace('_', '-')} {value:g}: must be positive; give the measured value")
     step_seconds = given.step_seconds or (run.update_seconds if run else None)
     tokens_per_second = given.tokens_per_second or (run.tokens_per_second if run else None)
     mean_tokens = given.mean_tokens or (run.mean_tokens if run else None)
@@ -61,20 +62,23 @@ def calibrate(given: Given, run: MeasuredRun | None) -> tuple[Rates, list[str]]:
             "them on with --run-folder"
         )
     recipe = run.config.recipe if run else Recipe()
-    groups, rollouts = given.groups or recipe.prompts_per_step, given.rollouts or recipe.rollouts_per_prompt
+    groups = given.groups or recipe.prompts_per_step
+    rollouts = given.rollouts or recipe.rollouts_per_prompt
     schedule = make_schedule(recipe.schedule, groups_per_step=groups)
     if given.lag is not None:
-        schedule = PipelineRL(lag=given.lag, groups_per_step=groups)
+        schedule = PipelineRL(max_staleness=given.lag, groups_per_step=groups)
     budget = given.max_tokens or recipe.max_completion_tokens
     if mean_tokens > budget:
-        raise UserError(f"--mean-tokens {mean_tokens:g}: is more than the budget of {budget}; mend it or --max-tokens")
+        raise UserError(
+            f"--mean-tokens {mean_tokens:g}: is more than the budget of {budget}; change it or --max-tokens"
+        )
     longest = given.longest_tokens or (run.longest_tokens if run else None)
     if longest is not None and longest < mean_tokens:
         raise UserError(
             f"--longest-tokens {longest:g}: is less than the mean completion of {mean_tokens:g} tokens; give the mean "
-            "of the longest of each group, or mend --mean-tokens"
+            "of the longest of each group, or change --mean-tokens"
         )
-    spread = ASSUMED_SPREAD if longest is None else spread_of(mean_tokens, longest, rollouts, budget)
+    spread = DEFAULT_LOG_LENGTH_SPREAD if longest is None else spread_of(mean_tokens, longest, rollouts, budget)
     slots = given.slots or (run.config.generator.most_slots if run else MOST_DERIVED_SLOTS)
     rates = Rates(
         schedule=schedule,
@@ -88,7 +92,7 @@ def calibrate(given: Given, run: MeasuredRun | None) -> tuple[Rates, list[str]]:
         trainer_multiple=given.trainer_multiple,
         publish_seconds=given.publish_seconds,
     )
-    return rates, _taken_for_granted(given, run, rates, longest)
+    return rates, _assumptions(given, run, rates, longest)
 
 
 def _engine(slots: int, tokens_per_second: float, alone: float | None) -> EngineSpeed:
@@ -100,37 +104,38 @@ def _engine(slots: int, tokens_per_second: float, alone: float | None) -> Engine
     if 1 / alone > full:
         raise UserError(
             f"--tokens-per-second-alone {alone:g}: is less than a rollout has among {slots}, {1 / full:.4g}; "
-            "give the rate of one rollout by itself"
+            "give the rate of a single rollout"
         )
     return EngineSpeed(
         slots=slots, seconds_per_token=1 / alone, seconds_per_token_per_rollout=(full - 1 / alone) / (slots - 1)
     )
 
 
-def _taken_for_granted(given: Given, run: MeasuredRun | None, rates: Rates, longest: float | None) -> list[str]:
-    e = rates.trainer_scaling
+def _assumptions(given: Given, run: MeasuredRun | None, rates: Rates, longest: float | None) -> list[str]:
+    exponent = rates.trainer_scaling
     caveats = [
-        f"A trainer on T devices is taken to be (T / {rates.trainer_devices})^{e:g} times as fast as the one measured "
-        f"on {rates.trainer_devices}; measure a second count and set --trainer-scaling."
+        f"A trainer on T devices is taken to be (T / {rates.trainer_devices})^{exponent:g} times as fast as the one "
+        f"measured on {rates.trainer_devices}; measure a second count and set --trainer-scaling."
     ]
     if given.tokens_per_second_alone is None:
         caveats.append(
-            "Rollouts are taken to be decoded equally fast at any load; set --tokens-per-second-alone where few are "
+            "Rollouts are taken to be decoded equally fast at any load; set --tokens-per-second-alone if few are "
             "decoded faster."
         )
     if longest is None:
         caveats.append(
-            f"The spread of lengths was not measured: {ASSUMED_SPREAD} in ln tokens is assumed; set --longest-tokens."
+            f"The spread of lengths was not measured: {DEFAULT_LOG_LENGTH_SPREAD} in ln tokens is assumed; "
+            "set --longest-tokens."
         )
     if run is not None and given.tokens_per_second is None:
-        if run.waited < HARDLY:
+        if run.waited < MAX_BOTTLENECK_IDLE:
             caveats.append(
                 "The trainer hardly waited, so the generators could deliver more than was measured, and fewer may do; "
                 "set --tokens-per-second from a test at full load."
             )
         else:
             caveats.append(
-                f"The trainer was out of updates for {run.waited:.0%} of the time; all of it is put down to "
-                "waiting for rollouts, so its own overheads count against the generators."
+                f"The trainer was not in an update for {run.waited:.0%} of the time; all of it is counted as waiting "
+                "for rollouts, so its own overheads count against the generators."
             )
     return caveats

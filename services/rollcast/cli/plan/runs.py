@@ -18,61 +18,54 @@ from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from rollcast.scaling.allocation import Allocation, Choice, Outlook, Spread
-    from rollcast.scaling.curve import Curve
-    from rollcast.scaling.forecast import Forecast
+    from rollcast.scaling.decisions.allocation import Allocation, Choice, Outlook, Spread
+    from rollcast.scaling.decisions.forecast import Forecast
+    from rollcast.scaling.law.curve import Curve
 
-FAR = 3.0
-"""Times the compute of a run so far beyond which its end is called an extrapolation far out."""
-OTHER_UNITS = 100.0
-"""Times that one run's compute is another's from which they may not be in one unit."""
+FAR_COMPUTE_FACTOR = 3.0
+"""Times the compute of a run so far: an end beyond that is called an extrapolation far out."""
+MAX_COMPUTE_RATIO = 100.0
+"""Ratio of the computes of two runs from which they may count in different units."""
+MAX_NAMED_RUNS = 6
+"""Runs that a sentence names; of more it names five and the number of the others."""
 
-MOST_NAMED = 6
 
-
+@options.with_column_options
 def runs(
     sources: Annotated[list[str], typer.Argument(metavar="CURVE...", help=options.CURVE_HELP)],
+    *,
     budget: Annotated[float, typer.Option(help="further compute of all runs together, in the unit of the curves")],
-    least_gain: Annotated[float, typer.Option(help="stop all where the budget gains less (95 %)")] = 0.01,
+    least_gain: Annotated[float, typer.Option(help="stop all if the budget gains less (95 %)")] = 0.01,
     unit: Annotated[
         list[str] | None,
         typer.Option(metavar="RUN=HOURS", help="device-hours in a unit of its compute, as a=8; repeatable"),
     ] = None,
-    compute: options.Compute = None,
-    seconds: options.Seconds = None,
-    devices: options.Devices = None,
-    pass_rate: options.PassRate = None,
-    standard_error: options.StandardError = None,
-    truncation_ratio: options.TruncationRatio = None,
-    where: options.Where = None,
-    scale: options.Scale = 1.0,
+    columns: options.ColumnOptions,
     initial: options.Initial = None,
     exclude_before: options.ExcludeBefore = None,
     as_json: options.AsJson = False,
     plot: report.Plot = None,
 ) -> None:
-    """Share a budget among runs: whom to stop, whom to continue, with the expected loss of each choice.
+    """Share a budget among runs: which to stop, which to continue, with the expected loss of each choice.
 
-    What counts is the best run at the end. Runs that continue get equal parts of the budget; a stopped one stays where
-    it is. A file with several runs, told by its column `run`, and a Prometheus with several give one curve for each.
+    Only the best run at the end counts. Runs that continue get equal parts of the budget; a stopped run keeps its pass
+    rate. A file with several runs, by its column `run`, and a Prometheus with several give one curve for each.
 
     \b
     rollcast plan runs a.csv b.csv c.csv --budget 5000
     rollcast plan runs runs.csv --compute gpu_hours --pass-rate reward --budget 5000 --plot runs.svg
     rollcast plan runs a.csv b.csv --budget 800 --unit b=0.5 --json
     """
-    from rollcast.cli.curve_source import fit_options, read_curves
-    from rollcast.curves.table import Columns
-    from rollcast.scaling.allocation import allocate
-    from rollcast.scaling.posterior import fit
+    from rollcast.curves.curve_source import fit_options, read_curves
+    from rollcast.scaling.decisions.allocation import allocate
+    from rollcast.scaling.decisions.fit import fit
 
     report.check_plot(plot)
     if not 0 < budget <= MOST_COMPUTE:
-        raise UserError(f"--budget {budget:g}: further compute to share must lie in {COMPUTES}")
+        raise UserError(f"--budget {budget:g}: further compute to share must be in {COMPUTES}")
     if not 0 <= least_gain <= 1:
         raise UserError(f"--least-gain {least_gain:g}: is no pass rate; give a value in [0, 1]")
-    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
-    found = [(source, curve) for source in sources for _, curve in read_curves(source, columns, all_runs=True)]
+    found = [(source, curve) for source in sources for _, curve in read_curves(source, columns.chosen(), all_runs=True)]
     refuse_twice(found, beginnings=True)
     curves = in_device_hours(with_distinct_names(found), unit or [])
     refuse_two_units([(curve.name, curve) for curve in curves])
@@ -94,7 +87,7 @@ def runs(
 
 def in_device_hours(curves: Sequence[Curve], units: Sequence[str]) -> list[Curve]:
     """`units`: RUN=HOURS, by name. Raises UserError."""
-    from rollcast.scaling.curve import DEVICE_HOURS
+    from rollcast.scaling.law.curve import DEVICE_HOURS
 
     factors: dict[str, float] = {}
     names = [curve.name for curve in curves]
@@ -105,20 +98,20 @@ def in_device_hours(curves: Sequence[Curve], units: Sequence[str]) -> list[Curve
         except ValueError:
             factor = math.nan
         if name not in names:
-            raise UserError(f"--unit {text}: names none of the runs; give one of {', '.join(names)} as RUN=HOURS")
+            raise UserError(f"--unit {text}: no run has this name; give one of {', '.join(names)} as RUN=HOURS")
         if name in factors or not 1e-6 <= factor <= 1e6:
             raise UserError(f"--unit {text}: give each run's device-hours in one unit once, from 1e-6 to 1e6")
         factors[name] = factor
-    return [
-        replace(curve, compute=curve.compute * factors[curve.name], unit=DEVICE_HOURS)
-        if curve.name in factors
-        else curve
-        for curve in curves
-    ]
+    converted = []
+    for curve in curves:
+        if curve.name in factors:
+            curve = replace(curve, compute=curve.compute * factors[curve.name], unit=DEVICE_HOURS)
+        converted.append(curve)
+    return converted
 
 
 def answer_of(forecasts: Sequence[Forecast], allocation: Allocation) -> dict[str, Any]:
-    """Everything that is said, as JSON."""
+    """The whole answer as JSON."""
     names = [forecast.curve.name for forecast in forecasts]
     unit = forecasts[0].curve.unit
     rows = [_run(*pair) for pair in zip(forecasts, allocation.runs, strict=True)]
@@ -137,7 +130,10 @@ def answer_of(forecasts: Sequence[Forecast], allocation: Allocation) -> dict[str
 
 
 def _run(forecast: Forecast, outlook: Outlook) -> dict[str, Any]:
+    from rollcast.curves.answer import law_as_json, law_of_curve
+
     curve = forecast.curve
+    law = law_as_json(law_of_curve(forecast, report.MEDIAN_AND_90))
     return {
         "run": curve.name,
         "num_points": len(curve),
@@ -145,12 +141,12 @@ def _run(forecast: Forecast, outlook: Outlook) -> dict[str, Any]:
         "excluded": forecast.excluded,
         "verdict": str(outlook.verdict),
         "reason": forecast.verdict.reason,
-        "for_decisions": str(outlook.verdict) in report.FOR_DECISIONS,
+        "for_decisions": outlook.verdict.is_decidable,
         "has_forecast": outlook.has_forecast,
         "compute": float(curve.compute[-1]),
         "pass_rate": float(curve.pass_rate[-1]),
         "now": _spread(outlook.now),
-        "asymptote": report.interval_of_law(forecast.verdict.kind, forecast.asymptote()),
+        "asymptote": law["asymptote"],
         "hours": outlook.hours,
         "gain": _spread(outlook.gain),
         "gain_alone": _spread(outlook.gain_alone),
@@ -178,20 +174,20 @@ def _spread(of: Spread) -> dict[str, float]:
 
 
 def name_of(choice: Choice, names: Sequence[str]) -> str:
-    """Who continues, in as few words as say it."""
+    """The runs that continue, in the fewest words."""
     if not choice.continued:
         return "none"
     if not choice.stopped:
         return "all" if len(names) > 1 else names[0]
     if len(choice.stopped) < len(choice.continued):
-        return f"all but {listed([names[run] for run in choice.stopped])}"
+        return f"all except {listed([names[run] for run in choice.stopped])}"
     return listed([names[run] for run in choice.continued])
 
 
 def listed(names: Sequence[str]) -> str:
     """a, b and c; of many the first ones and how many more."""
-    if len(names) > MOST_NAMED:
-        names = [*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} others"]
+    if len(names) > MAX_NAMED_RUNS:
+        names = [*names[: MAX_NAMED_RUNS - 1], f"{len(names) - MAX_NAMED_RUNS + 1} others"]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
@@ -202,9 +198,11 @@ def recommendation(
     least_gain: float,
     unit: str,
 ) -> str:
-    """In one sentence, what to do and what it brings."""
-    nothing, best = choices[-1], taken["best"]
-    hours, now = report.amount(nothing["saved"]), nothing["best"]["mean"]
+    """The recommended choice and its expected gain, in one sentence."""
+    nothing = choices[-1]
+    best = taken["best"]
+    hours = report.amount(nothing["saved"])
+    now = nothing["best"]["mean"]
     able = [row["run"] for row in rows if row["has_forecast"]]
     broken = [row["run"] for row in rows if not row["has_forecast"]]
     if not able:
@@ -219,7 +217,8 @@ def recommendation(
     count = len(taken["continued"])
     each = f"{report.amount(taken['hours'])} {unit} each" if count > 1 else f"all {hours} {unit}"
     left = [name for name in able if name not in taken["continued"]]
-    sentence = f"Continue {listed(taken['continued'])} with {each}{f', stop {listed(left)}' if left else ''}{aside}"
+    stop = f", stop {listed(left)}" if left else ""
+    sentence = f"Continue {listed(taken['continued'])} with {each}{stop}{aside}"
     sentence += (
         f": the best run is expected to end at {best['mean']:.3f} (90 % {best['q05']:.3f} to {best['q95']:.3f}), "
         f"{best['mean'] - now:.3f} above the best now"
@@ -234,7 +233,7 @@ def recommendation(
 
 
 def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
-    """What the figures do not hold."""
+    """What the figures do not account for."""
     found = []
     early = [row for row in rows if row["verdict"] == "too_early"]
     for some, remedy in (
@@ -242,7 +241,7 @@ def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
         ([row["run"] for row in early if not row["hours"]], "stop nothing for good before its curve has bent"),
     ):
         if some:
-            found.append(f"{listed(some)}: verdict too early, so the gain rests on what other runs do; {remedy}.")
+            found.append(f"{listed(some)}: verdict too early, so the gain depends mostly on the prior; {remedy}.")
     for row in rows:
         if not row["has_forecast"]:
             remedy = (
@@ -254,11 +253,12 @@ def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
                 f"{row['run']}: verdict {row['verdict'].replace('_', ' ')}. {row['reason']} It counts with its last "
                 f"readings ({row['now']['mean']:.3f}) and gets nothing; {remedy}."
             )
-        elif row["hours"] > (FAR - 1) * row["compute"]:
+        elif row["hours"] > (FAR_COMPUTE_FACTOR - 1) * row["compute"]:
             times = (row["compute"] + row["hours"]) / row["compute"]
             found.append(f"{row['run']}: ends at {times:.3g} times its compute so far, an extrapolation far out.")
-    least, most = (of(rows, key=lambda row: float(row["compute"])) for of in (min, max))
-    if most["compute"] > OTHER_UNITS * least["compute"]:
+    least = min(rows, key=lambda row: float(row["compute"]))
+    most = max(rows, key=lambda row: float(row["compute"]))
+    if most["compute"] > MAX_COMPUTE_RATIO * least["compute"]:
         found.append(
             f"{most['run']} is at {report.amount(most['compute'])} {unit} and {least['run']} at "
             f"{report.amount(least['compute'])}; if one counts in another unit, say so with --unit RUN=HOURS."
@@ -269,15 +269,14 @@ def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
 
 
 def _show(answer: dict[str, Any]) -> None:
-    hours = report.amount(answer["budget"])
-    alone = f"gain of {hours} alone"
+    alone = f"gain of {report.amount(answer['budget'])} alone"
     report.show_table(
         ("run", "now", "A (90 %)", "verdict", "gets", "gain", alone, "loss if stopped", "loss if alone"),
         [
             (
                 row["run"],
                 f"{row['now']['mean']:.3f}",
-                report.with_span(row["asymptote"], ".3f") if row["has_forecast"] else "-",
+                report.with_span(row["asymptote"], ".3f") if row["asymptote"] else report.NO_NUMBER,
                 row["verdict"].replace("_", " "),
                 report.amount(row["hours"]),
                 f"{row['gain']['mean']:.3f}",

@@ -1,4 +1,4 @@
-"""`rollcast plan sizes SIZE=CURVE ...`: which model size for a budget, and where the choice changes."""
+"""`rollcast plan sizes SIZE=CURVE ...`: which model size for a budget, and at which budget the choice changes."""
 
 from __future__ import annotations
 
@@ -16,33 +16,28 @@ from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from rollcast.scaling.forecast import Forecast
-    from rollcast.scaling.model_size import ModelSizeLaw
+    from rollcast.scaling.decisions.forecast import Forecast
+    from rollcast.scaling.law.model_size import ModelSizeLaw
 
-UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
-IDENTIFIED_FROM = 3
-"""Sizes from which the law says something about sizes that were not trained."""
-FAR = 3.0
-"""Times beyond the largest compute seen at which the answer is called an extrapolation far out."""
-MUCH_SCATTER = 0.1
-"""Scatter of ln L about the law beyond which it does not describe the runs."""
-SURE = 0.9
-MISLEADING = ("not_sigmoid", "regime_change")
-"""Verdicts on runs whose points are no part of a law across sizes."""
+PARAMETERS_PER_UNIT = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+MIN_IDENTIFYING_SIZES = 3
+"""Trained sizes from which the law extends to other sizes: with two the law is known at these
+two only."""
+FAR_COMPUTE_FACTOR = 3.0
+"""Times the largest compute seen: a budget beyond that is called an extrapolation far out. Chosen, not measured."""
+MAX_LOG_LOSS_SCATTER = 0.1
+"""ln L: a law with more scatter does not describe the runs. Chosen, not measured."""
+CLEAR_PROBABILITY = 0.9
+"""Probability to be the best from which a size is recommended without reserve."""
 
 
+@options.with_column_options
 def sizes(
     sources: Annotated[list[str], typer.Argument(metavar="SIZE=CURVE...", help="as 1.7B=curve.csv; a size may recur")],
+    *,
     budget: Annotated[float, typer.Option(help="compute of one run, in the unit of the curves")],
     candidate: Annotated[list[str] | None, typer.Option(help="further size to choose from; repeatable")] = None,
-    compute: options.Compute = None,
-    seconds: options.Seconds = None,
-    devices: options.Devices = None,
-    pass_rate: options.PassRate = None,
-    standard_error: options.StandardError = None,
-    truncation_ratio: options.TruncationRatio = None,
-    where: options.Where = None,
-    scale: options.Scale = 1.0,
+    columns: options.ColumnOptions,
     exclude_before: options.ExcludeBefore = None,
     as_json: options.AsJson = False,
     plot: report.Plot = None,
@@ -54,20 +49,18 @@ def sizes(
     rollcast plan sizes 0.6B=a.csv 1.7B=b.csv 4B=c.csv --candidate 8B --budget 2e4 --plot sizes.svg
     rollcast plan sizes 1.7B=a.csv 1.7B=b.csv 8B=c.csv --budget 5000 --json
     """
-    from rollcast.cli.curve_source import fit_options, read_curve
-    from rollcast.curves.table import Columns
-    from rollcast.scaling.posterior import fit
+    from rollcast.curves.curve_source import fit_options, read_curve
+    from rollcast.scaling.decisions.fit import fit
 
     report.check_plot(plot)
     if not 0 < budget <= MOST_COMPUTE:
-        raise UserError(f"--budget {budget:g}: compute must lie in {COMPUTES}")
+        raise UserError(f"--budget {budget:g}: compute must be in {COMPUTES}")
     parts = [_pair(source) for source in sources]
     wanted = {parse_size(text, f"--candidate {text}") for text in candidate or []}
     if len({size for size, _ in parts}) < 2:
         raise UserError("SIZE=CURVE: one size is given; give the curves of two sizes or more")
-    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
     runs: list[tuple[float, Forecast]] = []
-    found = [(path, read_curve(path, columns, None)) for _, path in parts]
+    found = [(path, read_curve(path, columns.chosen(), None)) for _, path in parts]
     refuse_two_units(found)
     for (size, path), (_, curve) in zip(parts, found, strict=True):
         try:
@@ -90,7 +83,7 @@ def sizes(
 def parse_size(text: str, source: str) -> float:
     """Parameters from 1.7B, 600M, 8e9. Raises UserError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*([KMBT]?)", text.strip(), re.IGNORECASE)
-    size = float(found[1]) * UNITS[found[2].upper()] if found else 0.0
+    size = float(found[1]) * PARAMETERS_PER_UNIT[found[2].upper()] if found else 0.0
     if not 0 < size <= 1e18:
         raise UserError(f"{source}: {text!r} is no model size; write parameters as 1.7B, 600M or 8e9")
     return size
@@ -98,8 +91,8 @@ def parse_size(text: str, source: str) -> float:
 
 def size_name(size: float) -> str:
     """1700000000 -> 1.7B."""
-    unit = next((unit for unit in ("T", "B", "M", "K") if size >= UNITS[unit]), "")
-    return f"{size / UNITS[unit]:.4g}{unit}"
+    unit = next((unit for unit in ("T", "B", "M", "K") if size >= PARAMETERS_PER_UNIT[unit]), "")
+    return f"{size / PARAMETERS_PER_UNIT[unit]:.4g}{unit}"
 
 
 def _pair(source: str) -> tuple[float, str]:
@@ -110,32 +103,35 @@ def _pair(source: str) -> tuple[float, str]:
 
 
 def described(runs: list[tuple[float, Forecast]]) -> list[tuple[float, Forecast]]:
-    """The runs without those that broke or fell, whose points would mislead the law; all, where too few were left."""
-    kept = [pair for pair in runs if pair[1].verdict.kind not in MISLEADING]
+    """The runs without those that broke or fell, whose points would mislead the law; all, if too few are left."""
+    kept = [pair for pair in runs if pair[1].verdict.kind.is_described]
     return kept if len({size for size, _ in kept}) > 1 else runs
 
 
 def unfit(runs: list[tuple[float, Forecast]], law: ModelSizeLaw) -> str | None:
     """Why no size can be recommended by the law, or None."""
-    if len({size for size, one in runs if one.verdict.kind not in MISLEADING}) < 2:
+    if len({size for size, one in runs if one.verdict.kind.is_described}) < 2:
         return "fewer than two sizes have a run that neither broke nor fell"
-    if (scatter := float(_quantiles(law.noise)[1])) > MUCH_SCATTER:
+    if (scatter := float(_quantiles(law.noise)[1])) > MAX_LOG_LOSS_SCATTER:
         return f"the points scatter by {scatter:.0%} of the loss about the law, which does not describe these runs"
     return None
 
 
 def fit_law(runs: list[tuple[float, Forecast]]) -> ModelSizeLaw:
     """The law across sizes from the points of all runs, without each run's first phase. Raises UserError."""
-    from rollcast.scaling.model_size import fit_model_size
+    from rollcast.scaling.law.model_size import fit_model_size
 
-    size, x, y = [], [], []
+    size: list[float] = []
+    compute: list[float] = []
+    pass_rate: list[float] = []
     for number, forecast in runs:
-        curve, first = forecast.curve, forecast.excluded
+        curve = forecast.curve
+        first = forecast.excluded
         size += [number] * (len(curve) - first)
-        x += curve.compute[first:].tolist()
-        y += curve.pass_rate[first:].tolist()
+        compute += curve.compute[first:].tolist()
+        pass_rate += curve.pass_rate[first:].tolist()
     try:
-        return fit_model_size(size, x, y)
+        return fit_model_size(size, compute, pass_rate)
     except ValueError as error:
         raise UserError(f"SIZE=CURVE: {error}") from None
 
@@ -143,33 +139,20 @@ def fit_law(runs: list[tuple[float, Forecast]]) -> ModelSizeLaw:
 def choice(
     runs: list[tuple[float, Forecast]], law: ModelSizeLaw, candidates: list[float], budget: float
 ) -> dict[str, Any]:
-    """The recommended size, the others, and where the choice changes, as JSON. `runs` and `candidates` ascend."""
-    from rollcast.scaling.size_choice import size_changes
+    """The recommended size, the others, and the budgets at which the choice changes, as JSON.
+
+    `runs` and `candidates` ascend.
+    """
+    from rollcast.scaling.decisions.size_choice import size_changes
 
     seen = [float(forecast.curve.compute[place]) for _, forecast in runs for place in (0, -1)]
     best, wins = law.best_size(candidates, budget)
-    low, high = min(*seen, budget), 10 * max(*seen, budget)
+    low = min(*seen, budget)
+    high = 10 * max(*seen, budget)
     rows = []
-    for place, size in enumerate(candidates):
+    for size, best_with in zip(candidates, wins.tolist(), strict=True):
         own = [forecast for number, forecast in runs if number == size]
-        rows.append(
-            {
-                "size": size,
-                "name": size_name(size),
-                "trained": bool(own),
-                "num_points": sum(len(forecast.curve) - forecast.excluded for forecast in own),
-                "pass_rate": report.interval(law.pass_rate(size, [budget], report.QUANTILES)[:, 0]),
-                "own_curves": [
-                    {
-                        "curve": forecast.curve.name,
-                        "verdict": str(forecast.verdict.kind),
-                        **report.interval(forecast.predictive([budget], report.QUANTILES)[:, 0]),
-                    }
-                    for forecast in own
-                ],
-                "best_with": float(wins[place]),
-            }
-        )
+        rows.append(_size(size, own, law, budget, best_with))
     changes = [
         {
             "from": size_name(candidates[change.smaller]),
@@ -195,18 +178,38 @@ def choice(
             "size_slope": report.interval(_quantiles(law.size_slope)),
             "scatter": report.interval(_quantiles(law.noise)),
         },
-        "identified": len({size for size, _ in runs}) >= IDENTIFIED_FROM,
+        "identified": len({size for size, _ in runs}) >= MIN_IDENTIFYING_SIZES,
         "caveats": caveats(runs, law, rows, budget),
+    }
+
+
+def _size(size: float, own: list[Forecast], law: ModelSizeLaw, budget: float, best_with: float) -> dict[str, Any]:
+    """One size: by the law, and by the curves of its own runs."""
+    own_curves: list[dict[str, Any]] = []
+    for forecast in own:
+        reading = report.interval(forecast.predictive([budget], report.MEDIAN_AND_90)[:, 0])
+        kind = forecast.verdict.kind
+        own_curves.append(
+            {"curve": forecast.curve.name, "verdict": str(kind), "is_described": kind.is_described, **reading}
+        )
+    return {
+        "size": size,
+        "name": size_name(size),
+        "trained": bool(own),
+        "num_points": sum(len(forecast.curve) - forecast.excluded for forecast in own),
+        "pass_rate": report.interval(law.pass_rate(size, [budget], report.MEDIAN_AND_90)[:, 0]),
+        "own_curves": own_curves,
+        "best_with": best_with,
     }
 
 
 def caveats(
     runs: list[tuple[float, Forecast]], law: ModelSizeLaw, rows: list[dict[str, Any]], budget: float
 ) -> list[str]:
-    """What the intervals do not hold."""
+    """What the intervals do not account for."""
     trained = sorted({size for size, _ in runs})
     found = []
-    if len(trained) < IDENTIFIED_FROM:
+    if len(trained) < MIN_IDENTIFYING_SIZES:
         found.append(
             f"The law is not identified by {len(trained)} sizes: it holds at these only, others are guessed; "
             "train a third size."
@@ -215,16 +218,16 @@ def caveats(
     if outside:
         found.append(f"{', '.join(outside)}: outside of the sizes trained, an extrapolation of the law.")
     longest = max(float(forecast.curve.compute[-1]) for _, forecast in runs)
-    if budget > FAR * longest:
+    if budget > FAR_COMPUTE_FACTOR * longest:
         found.append(
             f"The budget is {budget / longest:.1f} times the longest curve; the loss of a run stops falling as a power "
             "near its asymptote."
         )
-    if (scatter := float(_quantiles(law.noise)[1])) > MUCH_SCATTER:
+    if (scatter := float(_quantiles(law.noise)[1])) > MAX_LOG_LOSS_SCATTER:
         found.append(f"The points scatter by {scatter:.0%} of the loss about the law: it does not describe these runs.")
     for row in rows:
         for own in row["own_curves"]:
-            if own["verdict"] in MISLEADING:
+            if not own["is_described"]:
                 found.append(
                     f"{own['curve']} ({row['name']}): verdict {own['verdict'].replace('_', ' ')}; "
                     "its points would mislead the law and are left out of it."
@@ -242,11 +245,11 @@ def caveats(
 def _quantiles(values: Any) -> Any:
     import numpy as np
 
-    return np.quantile(values, report.QUANTILES)
+    return np.quantile(values, report.MEDIAN_AND_90)
 
 
 def _show(answer: dict[str, Any]) -> None:
-    from rollcast.scaling.advice import chance_in_words
+    from rollcast.scaling.decisions.advice import chance_in_words
 
     at = report.amount(answer["budget"])
     rows = []
@@ -262,17 +265,19 @@ def _show(answer: dict[str, Any]) -> None:
 
 
 def _show_choice(answer: dict[str, Any]) -> None:
-    from rollcast.scaling.advice import chance_in_words
+    from rollcast.scaling.decisions.advice import chance_in_words
 
-    unit, at = answer["unit"], report.amount(answer["budget"])
+    unit = answer["unit"]
+    at = report.amount(answer["budget"])
     if answer["recommended"] is None:
         say(f"At {at} {unit}: no size is recommended, since {answer['unfit']}.")
         return
-    name, chance = answer["recommended"], answer["probability"]
-    sure = "." if chance >= SURE else "; the sizes cannot be told apart there."
+    name = answer["recommended"]
+    chance = answer["probability"]
+    sure = "." if chance >= CLEAR_PROBABILITY else "; the runs do not separate the sizes there."
     say(f"At {at} {unit}: {name}, the best with probability {chance_in_words(chance)}{sure}")
     for change in answer["changes"]:
-        beyond = ", beyond what was seen" if change["beyond_what_was_seen"] else ""
+        beyond = ", beyond the compute seen" if change["beyond_what_was_seen"] else ""
         say(
             f"From {report.amount(change['compute']['q50'])} {unit} on (90 % {report.span(change['compute'])}"
             f"{beyond}): {change['to']} instead of {change['from']}."

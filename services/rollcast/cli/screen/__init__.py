@@ -1,1 +1,1 @@
-"""A run on a terminal: what is said of it (`figures`), its curve (`curve`), and how both fill a screen (`panel`)."""
+"""A run on a terminal: its figures in words (`figures`), its curve (`curve`), and how both fill a screen (`panel`)."""

@@ -10,11 +10,13 @@ import rich.text
 from rollcast.local.forecast_reading import ForecastReading
 from rollcast.runfolder.records import EvaluationRecord
 
-LEAST_SPAN = 0.05
-"""Of the scale, in pass rate: what a single evaluation's noise spans must not look like a climb."""
+MIN_SCALE_RANGE = 0.05
+"""Smallest range of the scale, in pass rate: the noise of a single evaluation must not look like a climb."""
 LABEL_COLUMNS = 7
 """Pass rate and edge."""
-_POINT, _MIDDLE, _BAND = "●", "─", "░"
+_POINT = "●"
+_MIDDLE = "─"
+_BAND = "░"
 _STYLE = {_POINT: "bold green", _MIDDLE: "yellow", _BAND: "dim yellow"}
 Band = Sequence[tuple[float, float, float, float]]
 
@@ -24,9 +26,10 @@ def draw_curve(
 ) -> list[rich.text.Text]:
     """`height` lines of at most `width` columns: points ●, the forecast's median ─ and its 90 % interval ░.
 
-    Compute from 0 to the end of the budget, or to half as much again as was spent; the scale is that of what is shown.
+    Compute from 0 to the end of the budget, or to 1.5 times the compute so far; the scale fits the shown values.
     """
-    columns, rows = width - LABEL_COLUMNS, height - 2
+    columns = width - LABEL_COLUMNS
+    rows = height - 2
     if columns < 10 or rows < 3 or not points:
         return []
     now = points[-1].compute_device_hours
@@ -71,15 +74,17 @@ def _scale(points: Sequence[EvaluationRecord], band: dict[int, tuple[float, floa
     values = [point.pass_rate for point in points]
     for bottom, _, top in band.values():
         values += [bottom, top]
-    low, high = max(0.0, min(values)), min(1.0, max(values))
-    if high - low < LEAST_SPAN:
-        low = max(0.0, (low + high - LEAST_SPAN) / 2)
-        high = low + LEAST_SPAN
+    low = max(0.0, min(values))
+    high = min(1.0, max(values))
+    if high - low < MIN_SCALE_RANGE:
+        low = max(0.0, (low + high - MIN_SCALE_RANGE) / 2)
+        high = low + MIN_SCALE_RANGE
     return low, high
 
 
 def _with_scale(cells: list[list[str]], low: float, high: float) -> list[rich.text.Text]:
-    lines, middle = [], (len(cells) - 1) // 2
+    lines = []
+    middle = (len(cells) - 1) // 2
     for place, row in enumerate(cells):
         told = {0: high, middle: high - (high - low) * middle / (len(cells) - 1), len(cells) - 1: low}.get(place)
         line = rich.text.Text("     │ " if told is None else f"{told:.3f}┤ ")
@@ -91,10 +96,11 @@ def _with_scale(cells: list[list[str]], low: float, high: float) -> list[rich.te
 
 
 def _feet(columns: int, last: float, now: float, *, is_budget: bool) -> list[rich.text.Text]:
-    """The axis, with a mark at what was spent, and what stands below it."""
+    """The axis with a mark at the compute so far, and its labels."""
     mark = min(columns - 1, round(now / last * (columns - 1)))
     axis = "─" * mark + "┴" + "─" * (columns - 1 - mark)
-    here, end = f"now {now:.3g}", ", the end" if is_budget else ""
+    here = f"now {now:.3g}"
+    end = ", the end" if is_budget else ""
     for right in (f"{last:.3g} device-hours{end}", f"{last:.3g}{end}", f"{last:.3g}"):
         feet = "0".ljust(columns - len(right)) + right
         free = columns - len(right) - 2

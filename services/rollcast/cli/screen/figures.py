@@ -1,4 +1,4 @@
-"""What is said of a run in words: where it stands, how long the rest takes, what its forecast says."""
+"""A run in words: its progress, the remaining time, its forecast."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from rollcast.local.start_up import Phase
 from rollcast.local.status import RunStatus
 from rollcast.recipe.group_signal import came_back_in_words
 
-MINUTE, HOUR, DAY = 60, 3600, 86_400
+MINUTE = 60
+HOUR = 3600
+DAY = 86_400
 LEAST_DUE_SECONDS = 0.5
-"""What is due sooner is due now."""
+"""An event that is due sooner is shown as due now."""
 LATE_SECONDS = 10.0
 """A step that takes this much longer than those before it, and as long again as one of them, is late."""
 
@@ -55,7 +57,7 @@ def came_back(status: RunStatus) -> list[str]:
 
 
 def coming(status: RunStatus, now: float) -> list[str]:
-    """When what comes next is due: step, evaluation, end. Nothing is due while the next step is late."""
+    """When the next step, the next evaluation and the end are due. Nothing is due while the next step is late."""
     pace = status.pace
     if pace is None:
         since = now - (status.stepped_at or now)
@@ -115,7 +117,7 @@ def measured(status: RunStatus) -> list[str]:
 
 
 def law_of(status: RunStatus) -> ForecastReading | None:
-    """The forecast, where it is one: a posterior of fewer than five evaluations is the prior's, and is not shown."""
+    """The forecast, or None below five evaluations: the posterior is then mostly the prior, and is not shown."""
     return status.forecast if has_law(status) else None
 
 
@@ -130,7 +132,9 @@ def forecast_words(status: RunStatus) -> list[str]:
     told = [forecast.verdict_in_words]
     if forecast.end is not None:
         told.append(f"end {interval(forecast.end)}")
-    return [*told, f"ceiling {interval(forecast.asymptote)}"]
+    if forecast.asymptote is not None:
+        told.append(f"ceiling {interval(forecast.asymptote)}")
+    return told
 
 
 def advice_words(status: RunStatus) -> str | None:

@@ -19,13 +19,13 @@ from rollcast.local.status import RunStatus
 LEAST_CURVE_LINES = 7
 MOST_CURVE_LINES = 20
 EVENT_SHARE = 5
-"""One line in so many is kept for events, however large the curve could be."""
+"""One line in this many is kept for events, however large the curve could be."""
 LEAST_EVENT_LINES = 4
-"""Where there is a curve."""
+"""Lines for events next to a curve."""
 FEWEST_EVENT_LINES = 2
 """On the smallest of screens: an error is seen whatever else is not."""
 MOST_TROUBLES = 3
-"""The newest of them stand above the other events."""
+"""The newest of them are shown above the other events."""
 BAR_COLUMNS = 20
 GAP = " · "
 
@@ -47,7 +47,7 @@ class Screen:
 
 
 def panel(screen: Screen, width: int, height: int) -> Text:
-    """At most `height` lines of at most `width` columns."""
+    """The screen as at most `height` lines of at most `width` columns."""
     events = _events(screen.events, width)
     least = min(len(events), FEWEST_EVENT_LINES)
     head = [*_head(screen, width), *_body(screen, width)][: max(1, height - least)]
@@ -71,7 +71,8 @@ def _head(screen: Screen, width: int) -> list[Text]:
 
 
 def _body(screen: Screen, width: int) -> list[Text]:
-    config, status = screen.config, screen.status
+    config = screen.config
+    status = screen.status
     if status.phases and not status.is_started and screen.state.startswith("starting"):
         lines = [*_phases(screen, width), *map(Text, flow(figures.came_back(status), width))]
     else:
@@ -89,7 +90,11 @@ def _phases(screen: Screen, width: int) -> list[Text]:
     """Done, under way, to come: in three ways that need no colour."""
     marks = []
     for phase in screen.status.phases:
-        mark = "✓" if phase.done_at is not None else "▸" if phase.started_at is not None else "·"
+        mark = "·"
+        if phase.done_at is not None:
+            mark = "✓"
+        elif phase.started_at is not None:
+            mark = "▸"
         marks.append(f"{mark} {figures.phase_words(phase, screen.now)}")
     return [Text(line) for line in flow(marks, width, gap="   ")]
 
@@ -104,7 +109,7 @@ def _progress(config: RunConfig, status: RunStatus, width: int) -> list[str]:
 
 
 def _events(events: Sequence[RunEvent], width: int) -> list[Text]:
-    """The newest first of each kind, troubles before the rest: what has no room is what one would miss least."""
+    """The newest first of each kind, troubles before the rest, so that the least important ones are cut off."""
     events = newest_of_each(events)
     troubles = [event for event in events if event.trouble][-MOST_TROUBLES:]
     others = [event for event in events if event not in troubles]

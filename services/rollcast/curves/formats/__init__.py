@@ -1,1 +1,1 @@
-"""Files of other frameworks: one file for each format, and one rule that tells them apart (`recognise.py`)."""
+"""Files of other frameworks: one module for each format, and one rule that recognises them (`recognise.py`)."""

@@ -3,45 +3,67 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 from rollcast.config.errors import UserError
-from rollcast.curves.bounds import refuse_json
-from rollcast.curves.curve_row import Row
+from rollcast.curves.bounds import MAX_NAME_CHARS, refuse_json
 from rollcast.curves.formats import trl, verl_file
-from rollcast.curves.formats.content import NO_TEXT
-from rollcast.curves.formats.found import Found, flat
-from rollcast.curves.formats.number_table import table_of_numbers
-from rollcast.curves.left_out import Tell, left_out
-from rollcast.curves.sheet import Sheet, in_chunks
+from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.left_out import left_out
+from rollcast.curves.sheet import Row, Sheet, in_chunks
 
+NAME = "JSON"
+LINES_NAME = "JSONL"
+MAX_DEPTH = 8
+"""Levels of nested objects."""
+MAX_FIELDS = 2_000
+"""Fields of one row. A trainer logs a hundred."""
+_PLAIN_TYPES = frozenset({int, float, str, bool, type(None)})
 Objects = list[Mapping[str, Any]]
-_NUMBER = r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?"
 
 
-def looks_like_json(text: str) -> bool:
-    """Whether the text begins as an object or a list does; JSON never writes a name between single quotes."""
-    begin = text.lstrip()[:2]
-    return begin[:1] in ("{", "[") and begin != "{'"
+def recognises(log: LogFile) -> bool:
+    return log.is_json
 
 
-def found(text: str, path: Path, tell: Tell) -> Found:
-    """The rows of a document or of lines. Raises UserError where none of it is an object."""
+def read(log: LogFile) -> Sheet:
+    """The rows of a document or of lines. Raises UserError: none of it is an object."""
     try:
-        document = _document(text)
+        document = _document(log.text)
     except (ValueError, RecursionError):
-        return _of_numbers(text, path, tell) or _of(_lines(text, path, tell), "JSONL", path)
-    if isinstance(document, dict) and (log := trl.log_of(document)) is not None:
-        return Found.of_rows(trl.NAME, (flat(entry) for entry in log if isinstance(entry, dict)))
-    return _of(_objects(document), "JSON", path)
+        return _sheet_of(LINES_NAME, _lines(log), log)
+    if isinstance(document, dict) and (entries := trl.log_of(document)) is not None:
+        return Sheet.of_rows(trl.NAME, (flat(entry) for entry in entries if isinstance(entry, dict)))
+    return _sheet_of(NAME, _objects(document), log)
+
+
+def flat(nested: Mapping[str, Any]) -> Row:
+    """Numbers and texts of nested mappings, by the path to them: {"a": {"b": 1}} -> {"a/b": 1}.
+
+    Lists are left out, and so is what is deeper than 8 levels or comes after the 2,000th field. Long names are cut.
+    """
+    if len(nested) <= MAX_FIELDS and _PLAIN_TYPES.issuperset(map(type, nested.values())):
+        return dict(nested)
+    row: Row = {}
+    waiting = [("", nested, 0)]
+    while waiting and len(row) < MAX_FIELDS:
+        prefix, mapping, depth = waiting.pop()
+        for key, value in mapping.items():
+            if len(row) >= MAX_FIELDS:
+                break
+            name = f"{prefix}{key[:MAX_NAME_CHARS]}"
+            if isinstance(value, Mapping):
+                if depth < MAX_DEPTH:
+                    waiting.append((f"{name}/", value, depth + 1))
+            elif not isinstance(value, list):
+                row[name] = value
+    return row
 
 
 def _document(text: str) -> Any:
-    """What the whole text spells. Raises ValueError where it is of several lines that are one object each."""
+    """The value of the whole text. Raises ValueError if it has several lines that are one object each."""
     first, _, others = text.lstrip().partition("\n")
     if others.strip() and _object_of(first) is not None:
         raise ValueError("one object a line")
@@ -49,77 +71,45 @@ def _document(text: str) -> Any:
     return json.loads(text)
 
 
-def _of_numbers(text: str, path: Path, tell: Tell) -> Found | None:
-    """Of lines that hold numbers alone, under the same names and with the same spaces, as most long logs do; else None.
+def _sheet_of(format: str, objects: Iterable[Mapping[str, Any]], log: LogFile) -> Sheet:
+    """Objects are read one after another, and only their fields are kept: a file may hold a million."""
+    trl_mark = trl.TrlMark()
+    verl_mark = verl_file.VerlMark()
 
-    What stands between two numbers becomes one character that no text has; what is left is a table of numbers.
-    """
-    first, line_end, _ = text.partition("\n")
-    row = _object_of(first)
-    if not isinstance(row, dict) or not 0 < len(row) <= len(NO_TEXT) or {*map(type, row.values())} - {int, float}:
-        return None
-    names = (rf"\s*{re.escape(json.dumps(name, ensure_ascii=False))}\s*:\s*" for name in row)
-    found = re.fullmatch(r"(\{" + rf"){_NUMBER}(\s*,".join(names) + rf"){_NUMBER}(\s*\}})", first)
-    if found is None:
-        return None
-    begin, *between, end = found.groups()
-    row_end = f"{end}{line_end}{begin}"
-    numbers = text.removesuffix(line_end).removeprefix(begin) + f"{line_end}{begin}"
-    marks = NO_TEXT[: len(row)]
-    for mark, piece in zip(marks, (row_end, *between), strict=True):
-        numbers = numbers.replace(piece, mark)
-    table = table_of_numbers(numbers, "".join(marks[1:] + marks[:1]))
-    if table is None:
-        return None
-    log = trl.TrlMark()
-    log.see(row)
-
-    def as_written() -> dict[str, Sequence[Any]]:
-        sheet = Sheet.of_rows(map(flat, _lines(text, path, tell)))
-        return {name: list(sheet.cells(name)) for name in sheet.names}
-
-    return Found(
-        trl.LOG_NAME if log.is_one else "JSONL", Sheet.of_numbers(dict(zip(row, table.T, strict=True)), as_written)
-    )
-
-
-def _of(objects: Iterable[Mapping[str, Any]], name: str, path: Path) -> Found:
-    """Objects are taken one after another and kept as their fields alone: a file may hold a million."""
-    logs: dict[str, trl.TrlMark | verl_file.VerlMark] = {
-        trl.LOG_NAME: trl.TrlMark(),
-        verl_file.NAME: verl_file.VerlMark(),
-    }
-
-    def seen() -> Iterator[Row]:
+    def rows() -> Iterator[Row]:
         for item in objects:
-            for log in logs.values():
-                log.see(item)
+            trl_mark.see(item)
+            verl_mark.see(item)
             yield flat(item)
 
-    sheet = Sheet.of_rows(seen())
+    sheet = Sheet.of_rows(format, rows())
     if not len(sheet):
-        raise UserError(f"{path}: holds no JSON object; write one for each evaluation, as a list or one a line")
-    name = next((log_name for log_name, log in logs.items() if log.is_one), name)
-    return Found(name, verl_file.unwrapped(sheet) if name == verl_file.NAME else sheet)
+        raise UserError(f"{log.path}: holds no JSON object; write one for each evaluation, as a list or one a line")
+    if trl_mark.is_one:
+        return sheet.renamed(trl.LOG_NAME, str)
+    if verl_mark.is_one:
+        return sheet.renamed(verl_file.NAME, verl_file.metric_name)
+    return sheet
 
 
-def _lines(text: str, path: Path, tell: Tell) -> Iterator[Mapping[str, Any]]:
+def _lines(log: LogFile) -> Iterator[Mapping[str, Any]]:
     count = first = number = 0
     # splitlines would also split where JSON writes U+2028.
-    for chunk in in_chunks(StringIO(text, newline="\n")):
+    for chunk in in_chunks(StringIO(log.text, newline="\n")):
         for line, item in zip(chunk, _objects_of(chunk), strict=True):
             number += 1
             if isinstance(item, dict):
                 yield item
             elif line.strip():
-                count, first = count + 1, first or number
+                count += 1
+                first = first or number
     if count:
         others = ", nor are the others" if count > 1 else ""
-        tell(left_out(path, count, "line", f"line {first} is no JSON object{others}"))
+        log.tell(left_out(log.path, count, "line", f"line {first} is not a JSON object{others}"))
 
 
 def _objects_of(lines: list[str]) -> list[Any]:
-    """What stands in each line, None where that is no JSON. Read as one list they take half the time."""
+    """The value of each line, None if it is not JSON. Parsing many lines as one list takes half the time."""
     if all(line.startswith("{") and line.rstrip().endswith("}") for line in lines):
         refuse_json("".join(lines))
         try:

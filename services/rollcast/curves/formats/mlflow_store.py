@@ -16,19 +16,19 @@ from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.curves.bounds import MAX_ROWS, TooMuch
-from rollcast.curves.curve_row import Row
-from rollcast.curves.formats.content import MAX_FILE_BYTES
-from rollcast.curves.formats.mlflow_files import distinct, merged
+from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile
+from rollcast.curves.formats.mlflow_folder import distinct, merged
+from rollcast.curves.sheet import Row, Sheet
 
 NAME = "MLflow store"
-MARK = b"SQLite format 3\x00"
+FIRST_BYTES = b"SQLite format 3\x00"
 MAX_QUERY_SECONDS = 20.0
-"""In which the whole store is read."""
+"""Time limit for reading the whole store."""
 MAX_VALUE_BYTES = 1 << 20
-"""Of one field, computed or stored."""
+"""Upper limit of one field, computed or stored."""
 LEAST_ROW_BYTES = 8
-"""Of a row with a run, a name, a step, a time and a value, in the file."""
-OPERATIONS = 1_000
+"""Least bytes that a row with a run, a name, a step, a time and a value takes in the file."""
+STEPS_BETWEEN_CHECKS = 1_000
 """SQLite's own steps between two looks at the clock."""
 _READ = frozenset({"runs", "metrics", "sqlite_master"})
 _FUNCTIONS = frozenset({"typeof"})
@@ -40,12 +40,16 @@ _METRICS = (
 )
 
 
-def recognises(content: bytes) -> bool:
-    return content.startswith(MARK)
+def recognises(log: LogFile) -> bool:
+    return log.content.startswith(FIRST_BYTES)
 
 
-def rows(path: Path) -> list[Row]:
-    """Of every run in a SQLite store. Raises UserError where it is none of MLflow's, TooMuch."""
+def read(log: LogFile) -> Sheet:
+    """Every run in a SQLite store. Raises UserError: MLflow did not make it. Raises TooMuch."""
+    return Sheet.of_rows(NAME, _rows(log.path))
+
+
+def _rows(path: Path) -> list[Row]:
     # Quoted: after a # the address would end, and with it that the file is only read.
     address = f"file:{urllib.parse.quote(path.resolve().as_posix())}?mode=ro"
     try:
@@ -59,7 +63,7 @@ def rows(path: Path) -> list[Row]:
             values = list(store.rows(_METRICS))
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise UserError(
-            f"{path}: is no SQLite store of MLflow ({' '.join(str(error).split())[:200]}); give its mlflow.db"
+            f"{path}: is not a SQLite store of MLflow ({' '.join(str(error).split())[:200]}); give its mlflow.db"
         ) from None
     values.sort(key=lambda item: item[3])
     called = distinct({run: names.get(run) or run for run, *_ in values})
@@ -71,7 +75,7 @@ def _restrict(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA cell_size_check = ON")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     deadline = time.monotonic() + MAX_QUERY_SECONDS
-    connection.set_progress_handler(lambda: time.monotonic() > deadline, OPERATIONS)
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_CHECKS)
 
 
 def _check_is_plain(connection: sqlite3.Connection, table: str) -> None:
@@ -97,7 +101,7 @@ class _Store:
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
-        log = path.with_name(f"{path.name}-wal")  # of what was written last, where a server runs
+        log = path.with_name(f"{path.name}-wal")  # a running server keeps the newest rows there
         num_bytes = path.stat().st_size + (log.stat().st_size if log.is_file() else 0)
         self._num_left = min(MAX_ROWS, num_bytes // LEAST_ROW_BYTES)
         self._chars_left = MAX_FILE_BYTES

@@ -1,14 +1,13 @@
-"""NeMo-RL's console: under `==== Step 12/1000 ====` the results of a step, `Avg Reward: 0.43`, and where it was
-validated those too, `Accuracy: 0.41`. A validation before the first step is of step 0.
+"""NeMo-RL's console: under `==== Step 12/1000 ====` the results of a step, `Avg Reward: 0.43`, and those of its
+validation if there was one, `Accuracy: 0.41`. A validation before the first step is of step 0.
 """
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-from rollcast.curves.curve_row import Row
-from rollcast.curves.left_out import Tell
+from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.sheet import Row, Sheet
 
 NAME = "console log of NeMo-RL"
 _STEP = re.compile(r"(?<!=)={5,} Step (\d{1,12})/\d+ =====+")
@@ -17,11 +16,16 @@ _ITEM = re.compile(r"•\s*([A-Z][\w ]{0,60}): (-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
 _PREFIX = {"Training": "train/", "Validation": "validation/"}
 
 
-def recognises(text: str) -> bool:
+def recognises(log: LogFile) -> bool:
+    text = log.ended_text
     return "Results:" in text and _RESULTS.search(text) is not None and _STEP.search(text) is not None
 
 
-def rows(text: str, path: Path, tell: Tell) -> list[Row]:
+def read(log: LogFile) -> Sheet:
+    return Sheet.of_rows(NAME, _rows(log.ended_text))
+
+
+def _rows(text: str) -> list[Row]:
     """One row for each block of results."""
     found: list[Row] = []
     step = 0
@@ -29,9 +33,11 @@ def rows(text: str, path: Path, tell: Tell) -> list[Row]:
     prefix = ""
     for line in text.split("\n"):
         if began := _STEP.search(line):
-            step, row = int(began[1]), None
+            step = int(began[1])
+            row = None
         elif block := _RESULTS.search(line):
-            prefix, row = _PREFIX[block[1]], {"step": step}
+            prefix = _PREFIX[block[1]]
+            row = {"step": step}
             found.append(row)
         elif row is not None:
             for name, value in _ITEM.findall(line):

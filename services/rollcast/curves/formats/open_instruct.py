@@ -4,16 +4,15 @@
     | other      episode: 512 | training_step: 4 | ..          |
 
 Rich breaks lines at the width of the terminal, also between a name and its value.
-`val/` is what it logs of values while it trains; its evaluations stand under `eval`.
+`val/` are statistics of training; its evaluations are under `eval`.
 """
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-from rollcast.curves.curve_row import Row
-from rollcast.curves.left_out import Tell
+from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.sheet import Row, Sheet
 
 NAME = "console log of open-instruct"
 _CORNER = re.compile(r"[╭┌]")
@@ -23,22 +22,28 @@ _SIDE = re.compile(r"[│|]")
 _GROUP = re.compile(r"^([\w.-]{1,60})\s{2,}(?=\S)")
 _ITEM = re.compile(r"(?<![^\s|:])([^\s|:]{1,120}): (-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=\s|$)")
 _BROKEN = re.compile(r"(?<![^\s|:])([^\s|:]{1,120}:)$")
-"""The name of a value that stands in the next line."""
+"""The name of a value that is in the next line."""
 _TRAINING_GROUPS = ("val",)
 
 
-def recognises(text: str) -> bool:
+def recognises(log: LogFile) -> bool:
+    text = log.ended_text
     return "training_step: " in text and any(map(_begins, text.split("\n")))
 
 
-def rows(text: str, path: Path, tell: Tell) -> list[Row]:
+def read(log: LogFile) -> Sheet:
+    return Sheet.of_rows(NAME, _rows(log.ended_text))
+
+
+def _rows(text: str) -> list[Row]:
     """One row for each table."""
     found: list[Row] = []
     row: Row | None = None
     group = unfinished = ""
     for line in text.split("\n"):
         if _begins(line):
-            row, group, unfinished = {}, "", ""
+            row = {}
+            group = unfinished = ""
         elif row is not None and _END.search(line):
             found.append(row)
             row = None
@@ -62,7 +67,7 @@ def _begins(line: str) -> bool:
 
 
 def _inside(line: str) -> str | None:
-    """What stands between the left and the right edge; None where there are none."""
+    """The text between the left and the right edge; None if the line has no edges."""
     line = line.rstrip()
     begin = _SIDE.search(line)
     if begin is None or line[-1] not in "│|" or begin.end() == len(line):

@@ -5,20 +5,24 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-from rollcast.curves.curve_row import Row
-from rollcast.curves.left_out import Tell
+from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.sheet import Row, Sheet
 
 NAME = "console log of OpenRLHF"
 _LINE = re.compile(r"\b(?:[Gg]lobal step|global_step) (\d{1,12})(?:, eval_metrics)?: (\{.*)")
 _ITEM = re.compile(r"'([^']{1,300})': (?:np\.\w+\(|tensor\()?(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?)\)?(?=[,}])")
 
 
-def recognises(text: str) -> bool:
+def recognises(log: LogFile) -> bool:
+    text = log.ended_text
     return "lobal" in text and _LINE.search(text) is not None
 
 
-def rows(text: str, path: Path, tell: Tell) -> list[Row]:
+def read(log: LogFile) -> Sheet:
+    return Sheet.of_rows(NAME, _rows(log.ended_text))
+
+
+def _rows(text: str) -> list[Row]:
     """One row for each line; its mapping is read as text, never evaluated."""
     return [{"step": int(found[1]), **dict(_ITEM.findall(found[2]))} for found in _LINE.finditer(text)]

@@ -1,15 +1,14 @@
 """prime-rl's console: `SUCCESS Step 12 | Time: 3.1s | Reward: 0.4312 | Val. Reward: 0.4 | ..` of the orchestrator, and
-`Evaluated aime2024 in 12.3s (Avg@8=0.1234, Pass@8: 0.3, ..)` of its evaluations. Those run beside the training, several
-steps long; `Running evals for checkpoint step 12` before them says of which weights they are.
+`Evaluated aime2024 in 12.3s (Avg@8=0.1234, Pass@8: 0.3, ..)` of its evaluations. Those run during the training,
+over several steps; a line `Running evals for checkpoint step 12` before them names their weights.
 """
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-from rollcast.curves.curve_row import Row
-from rollcast.curves.left_out import Tell
+from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.sheet import Row, Sheet
 
 NAME = "console log of prime-rl"
 _STEP = re.compile(r"\bStep (\d{1,12}) \| ")
@@ -20,12 +19,17 @@ _AT_STEP = re.compile(r"\b(?:step|ckpt)[= ](\d{1,12})\b", re.IGNORECASE)
 _BEGUN = re.compile(r"\bRunning (?:evals for (?:checkpoint|interval) step (\d{1,12})|final evals\b)")
 
 
-def recognises(text: str) -> bool:
+def recognises(log: LogFile) -> bool:
+    text = log.ended_text
     return "Step " in text and any(_made(line) for line in text.split("\n") if "Step " in line)
 
 
-def rows(text: str, path: Path, tell: Tell) -> list[Row]:
-    """A row for each step and each evaluation; one whose step no line names is of the step that stands before it."""
+def read(log: LogFile) -> Sheet:
+    return Sheet.of_rows(NAME, _rows(log.ended_text))
+
+
+def _rows(text: str) -> list[Row]:
+    """A row for each step and each evaluation. An evaluation whose step no line names belongs to the step before it."""
     found: list[Row] = []
     step = 0
     evaluated: int | None = None
@@ -36,15 +40,16 @@ def rows(text: str, path: Path, tell: Tell) -> list[Row]:
         elif begun := _BEGUN.search(line):
             evaluated = int(begun[1]) if begun[1] else step
         elif (made := _EVALUATED.search(line)) and (end := line.rfind(")")) >= made.end():
-            told = _AT_STEP.search(line)
-            at = int(told[1]) if told else step if evaluated is None else evaluated
+            at = step if evaluated is None else evaluated
+            if told := _AT_STEP.search(line):
+                at = int(told[1])
             values = {f"eval/{made[1]}/{_name(key)}": value for key, value in _PART.findall(line[made.end() : end])}
             found.append({"step": at, **values})
     return found
 
 
 def _made(line: str) -> re.Match[str] | None:
-    """Of a line on a step: its beginning, up to the first value."""
+    """The beginning of a line on a step, up to the first value; None for other lines."""
     began = _STEP.search(line)
     return began if began and _REWARD.search(line, began.end()) else None
 

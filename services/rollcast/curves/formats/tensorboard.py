@@ -1,8 +1,8 @@
 """TensorBoard's event files: scalars of one run, by step.
 
 A record is its length (8 bytes), a checksum of the length, the bytes of an Event, a checksum of these. The checksum of
-the length is held against it, so that a torn end is noticed. TensorFlow 2 writes a scalar as a tensor, others as a
-plain number.
+the length is compared with it, so that an unfinished end is noticed. TensorFlow 2 writes a scalar as a tensor, others
+as a plain number.
 
 Source: tensorboard/compat/proto/{event,summary,tensor}.proto; the record format is TensorFlow's TFRecord.
 """
@@ -13,30 +13,55 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from rollcast.config.errors import UserError
 from rollcast.curves.bounds import MAX_NAME_CHARS, MAX_ROWS, refuse_above
-from rollcast.curves.curve_row import Row
-from rollcast.curves.formats.found import MAX_FIELDS
-from rollcast.curves.formats.wire_format import BYTES, FIXED32, FIXED64, VARINT, fields, signed
-from rollcast.curves.left_out import Tell
+from rollcast.curves.formats.json_rows import MAX_FIELDS
+from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile, read_bytes
+from rollcast.curves.formats.wire_format import WIRE_BYTES, WIRE_FIXED32, WIRE_FIXED64, WIRE_VARINT, fields, signed
+from rollcast.curves.sheet import Row, Sheet
 
 NAME = "TensorBoard event file"
 FILE_MARK = "tfevents"
+MAX_EVENT_FILES = 200
 HEADER = struct.Struct("<QI")
 FOOTER_BYTES = 4
 WALL_TIME = "wall_time"
-_FLOAT, _DOUBLE = 1, 2
-"""DataType of a tensor."""
+_TYPE_FLOAT = 1
+_TYPE_DOUBLE = 2
+"""These two are values of a tensor's DataType."""
 
 
-def recognises(content: bytes) -> bool:
-    """Whether the first record's length has the checksum that stands beside it."""
-    if len(content) < HEADER.size:
+def recognises(log: LogFile) -> bool:
+    """Whether the first record's length has the checksum that follows it. Of a folder: whether it holds event files."""
+    if log.path.is_dir():
+        return bool(event_files(log.path))
+    if len(log.content) < HEADER.size:
         return False
-    length, checksum = HEADER.unpack_from(content)
-    return bool(length < 1 << 20 and masked_crc32c(content[:8]) == checksum)
+    length, checksum = HEADER.unpack_from(log.content)
+    return bool(length < 1 << 20 and masked_crc32c(log.content[:8]) == checksum)
 
 
-def rows(contents: list[bytes], path: Path, tell: Tell) -> Iterator[Row]:
+def read(log: LogFile) -> Sheet:
+    """The scalars of one run. Raises UserError: a folder holds too many files, or they are too large."""
+    if not log.path.is_dir():
+        return Sheet.of_rows(NAME, _rows([log.content], log))
+    files = event_files(log.path)
+    if len(files) > MAX_EVENT_FILES:
+        raise UserError(f"{log.path}: holds {len(files)} event files; give the folder of one run, or one file")
+    num_left = MAX_FILE_BYTES
+    contents = []
+    for path in files:
+        contents.append(read_bytes(path, num_left))
+        num_left -= len(contents[-1])
+    return Sheet.of_rows(NAME, _rows(contents, log))
+
+
+def event_files(folder: Path) -> list[Path]:
+    """The event files of one run, in the order in which they were begun."""
+    return sorted(path for path in folder.iterdir() if FILE_MARK in path.name and path.is_file())
+
+
+def _rows(contents: list[bytes], log: LogFile) -> Iterator[Row]:
     """Scalars of the files of one run, in the order of the files: a row for each stretch of events of one step."""
     num_events = num_bad = 0
     for content in contents:
@@ -44,7 +69,7 @@ def rows(contents: list[bytes], path: Path, tell: Tell) -> Iterator[Row]:
         view = memoryview(content)
         for start, end in _records(view):
             if end < 0:
-                tell(f"{path}: ends within a record, as one that is still written does; read up to there")
+                log.tell(f"{log.path}: ends within a record, as one that is still written does; read up to there")
                 break
             num_events += 1
             refuse_above(num_events, MAX_ROWS, "events")
@@ -63,11 +88,11 @@ def rows(contents: list[bytes], path: Path, tell: Tell) -> Iterator[Row]:
         if row:
             yield row
     if num_bad:
-        tell(f"{path}: {num_bad} events left out, malformed")
+        log.tell(f"{log.path}: {num_bad} events left out, malformed")
 
 
 def _records(content: memoryview) -> Iterator[tuple[int, int]]:
-    """Where each record begins and ends; the end is -1 where the file is torn."""
+    """The beginning and end of each record; the end is -1 if the record is unfinished."""
     at = 0
     while at < len(content):
         if len(content) - at < HEADER.size:
@@ -85,15 +110,16 @@ def _records(content: memoryview) -> Iterator[tuple[int, int]]:
 def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:
     """Step, Unix seconds, scalars by tag."""
     scalars: dict[str, float] = {}
-    step, at = 0, 0.0
+    step = 0
+    at = 0.0
     for number, kind, part, value in fields(message):
-        if (number, kind) == (1, FIXED64):
+        if (number, kind) == (1, WIRE_FIXED64):
             (at,) = struct.unpack("<d", part)
-        elif (number, kind) == (2, VARINT):
+        elif (number, kind) == (2, WIRE_VARINT):
             step = signed(value)
-        elif (number, kind) == (5, BYTES):
+        elif (number, kind) == (5, WIRE_BYTES):
             for summary_number, summary_kind, summary, _ in fields(part):
-                if (summary_number, summary_kind) == (1, BYTES) and len(scalars) < MAX_FIELDS:
+                if (summary_number, summary_kind) == (1, WIRE_BYTES) and len(scalars) < MAX_FIELDS:
                     tag, scalar = _scalar(summary)
                     if scalar is not None:
                         scalars[tag] = scalar
@@ -101,28 +127,30 @@ def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:
 
 
 def _scalar(message: memoryview) -> tuple[str, float | None]:
-    tag, scalar = "", None
+    tag = ""
+    scalar = None
     for number, kind, part, _ in fields(message):
-        if (number, kind) == (1, BYTES):
+        if (number, kind) == (1, WIRE_BYTES):
             tag = bytes(part[: 4 * MAX_NAME_CHARS]).decode(errors="replace")[:MAX_NAME_CHARS]
-        elif (number, kind) == (2, FIXED32):
+        elif (number, kind) == (2, WIRE_FIXED32):
             (scalar,) = struct.unpack("<f", part)
-        elif (number, kind) == (8, BYTES):
+        elif (number, kind) == (8, WIRE_BYTES):
             scalar = _of_tensor(part)
     return tag, scalar
 
 
 def _of_tensor(message: memoryview) -> float | None:
     """The one number of a tensor; None for more, or for another type than float and double."""
-    data_type, raw = 0, b""
+    data_type = 0
+    raw = b""
     for number, kind, part, value in fields(message):
-        if (number, kind) == (1, VARINT):
+        if (number, kind) == (1, WIRE_VARINT):
             data_type = value
-        elif number in (4, 5, 6) and kind != VARINT:
+        elif number in (4, 5, 6) and kind != WIRE_VARINT:
             raw = bytes(part)
-    if (data_type, len(raw)) == (_FLOAT, 4):
+    if (data_type, len(raw)) == (_TYPE_FLOAT, 4):
         return float(struct.unpack("<f", raw)[0])
-    if (data_type, len(raw)) == (_DOUBLE, 8):
+    if (data_type, len(raw)) == (_TYPE_DOUBLE, 8):
         return float(struct.unpack("<d", raw)[0])
     return None
 

@@ -16,13 +16,13 @@ MARKS = frozenset({"loss", "reward", "eval_loss", "eval_reward", "train_runtime"
 
 
 def log_of(document: Mapping[str, Any]) -> list[Any] | None:
-    """The log of a trainer's state; None where the document is none."""
+    """The log of a trainer's state; None if the document is not one."""
     log = document.get("log_history")
     return log if isinstance(log, list) else None
 
 
 class TrlMark:
-    """Whether every entry tells an epoch and a step, and one a loss, a reward or its run's time."""
+    """Whether every entry has an epoch and a step, and one has a loss, a reward or the run's time."""
 
     def __init__(self) -> None:
         self._all_timed = True
@@ -35,5 +35,5 @@ class TrlMark:
 
     @property
     def is_one(self) -> bool:
-        """Of the entries seen."""
+        """Whether the entries seen are such a log."""
         return self._all_timed and self._any_marked

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-from rollcast.curves.curve_row import Row
-from rollcast.curves.left_out import Tell
+from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.sheet import Row, Sheet
 
 NAME = "console log of TRL or transformers"
 _LINE = re.compile(r"\{'[^'\n{}]{1,300}': [^{}\n]*\}")
@@ -18,15 +17,20 @@ _EPOCH = re.compile(r"'epoch': '?[\d.]")
 _ITEM = re.compile(r"'([^']{1,300})': (?:np\.\w+\(|tensor\()?'?(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?)'?\)?(?=[,}])")
 
 
-def recognises(text: str) -> bool:
+def recognises(log: LogFile) -> bool:
+    text = log.ended_text
     return "'epoch': " in text and next(_entries(text), None) is not None
 
 
-def rows(text: str, path: Path, tell: Tell) -> list[Row]:
+def read(log: LogFile) -> Sheet:
+    return Sheet.of_rows(NAME, _rows(log.ended_text))
+
+
+def _rows(text: str) -> list[Row]:
     """One row for each entry; it is read as text, never evaluated."""
     return [dict(_ITEM.findall(entry)) for entry in _entries(text)]
 
 
 def _entries(text: str) -> Iterator[str]:
-    """The mappings that tell an epoch."""
+    """The mappings with an epoch."""
     return (found[0] for found in _LINE.finditer(text) if _EPOCH.search(found[0]))

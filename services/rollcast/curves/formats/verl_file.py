@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rollcast.curves.sheet import Sheet
-
 NAME = "file log of verl"
 _DATA = "data/"
 
@@ -22,6 +20,6 @@ class VerlMark:
         self.is_one = self.is_one and "step" in entry and isinstance(entry.get("data"), dict)
 
 
-def unwrapped(sheet: Sheet) -> Sheet:
-    """The metrics beside the step."""
-    return sheet.renamed(lambda name: name.removeprefix(_DATA))
+def metric_name(column: str) -> str:
+    """The name of a metric next to the step."""
+    return column.removeprefix(_DATA)

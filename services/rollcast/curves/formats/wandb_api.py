@@ -1,4 +1,4 @@
-"""A run of W&B by its address, wandb:ENTITY/PROJECT/RUN, through W&B's own client where that is installed."""
+"""A run of W&B by its address, wandb:ENTITY/PROJECT/RUN, through W&B's own client if that is installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from itertools import islice
 
 from rollcast.config.errors import UserError
 from rollcast.curves.bounds import MAX_ROWS
-from rollcast.curves.formats.found import Found, flat
+from rollcast.curves.formats.json_rows import flat
+from rollcast.curves.sheet import Sheet
 
 NAME = "run of W&B"
 PREFIX = "wandb:"
@@ -16,11 +17,11 @@ _ADDRESS = re.compile(r"[\w.-]+/[\w.-]+/[\w.-]+")
 TIMEOUT_SECONDS = 30
 
 
-def found(source: str) -> Found:
+def read(source: str) -> Sheet:
     """The run's whole history. Raises UserError: no address, no client, or what W&B answers."""
     address = source.removeprefix(PREFIX).removeprefix("//").replace("/runs/", "/")
     if not _ADDRESS.fullmatch(address):
-        raise UserError(f"{source}: is no run of W&B; write {PREFIX}ENTITY/PROJECT/RUN, as in the address of its page")
+        raise UserError(f"{source}: is not a run of W&B; write {PREFIX}ENTITY/PROJECT/RUN, as in its address")
     if find_spec("wandb") is None:
         raise UserError(f"{source}: the package wandb is not installed; install it: pip install wandb")
     import wandb
@@ -28,9 +29,9 @@ def found(source: str) -> Found:
     try:
         history = wandb.Api(timeout=TIMEOUT_SECONDS).run(address).scan_history()
         rows = [flat(row) for row in islice(history, MAX_ROWS)]
-    except Exception as error:  # its client raises what it likes
+    except Exception as error:  # the client raises errors of any type
         told = " ".join(str(error).split())[:200]
         raise UserError(f"{source}: W&B does not answer ({told}); check the address, or run `wandb login`") from None
     if not rows:
         raise UserError(f"{source}: has no history yet")
-    return Found.of_rows(NAME, rows)
+    return Sheet.of_rows(NAME, rows)

@@ -1,27 +1,26 @@
 """Tables that W&B exports.
 
-Of a panel: "Step","RUN - metric","RUN - metric__MIN","RUN - metric__MAX", for each run; the columns of one run become
-rows of that run. Of a run's history: _step, _runtime and _timestamp beside the metrics.
+The table of a panel has "Step" and, for each run, "RUN - metric","RUN - metric__MIN","RUN - metric__MAX"; the columns
+of one run become rows of that run. The table of a run's history has _step, _runtime and _timestamp next to the metrics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rollcast.curves.formats.found import RUN
-from rollcast.curves.sheet import Sheet
+from rollcast.curves.sheet import RUN, Row, Sheet
 
 PANEL_NAME = "W&B panel export"
 HISTORY_NAME = "W&B run export"
 BOUNDS = ("__MIN", "__MAX")
-"""Endings of the columns that tell the least and the largest value where the panel was smoothed or sampled."""
+"""Endings of the columns with the least and the largest value, if the panel was smoothed or sampled."""
 SEPARATOR = " - "
 STEP_COUNTER = "_step"
 HISTORY_MARKS = ("_step", "_runtime", "_timestamp")
 
 
 def is_panel(header: Sequence[str]) -> bool:
-    """Whether every column behind the first is one of a run, and its bounds stand beside it."""
+    """Whether every column after the first belongs to a run, and one has columns of its bounds."""
     names = set(header)
     metrics = [name for name in header[1:] if not name.endswith(BOUNDS)]
     return (
@@ -44,9 +43,9 @@ def by_run(sheet: Sheet) -> Sheet:
         run, _, metric = name.rpartition(SEPARATOR)
         if not name.endswith(BOUNDS) and metric != STEP_COUNTER:
             columns.setdefault(run, {})[metric] = name
-    return Sheet.of_rows(
-        {RUN: run, axis: at, **dict(zip(metrics, values, strict=True))}
-        for run, metrics in columns.items()
-        for at, *values in zip(sheet.cells(axis), *map(sheet.cells, metrics.values()), strict=True)
-        if any(values)
-    )
+    rows: list[Row] = []
+    for run, metrics in columns.items():
+        for at, *values in zip(sheet.cells(axis), *map(sheet.cells, metrics.values()), strict=True):
+            if any(values):
+                rows.append({RUN: run, axis: at, **dict(zip(metrics, values, strict=True))})
+    return Sheet.of_rows(PANEL_NAME, rows)

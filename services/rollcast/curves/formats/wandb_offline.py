@@ -1,4 +1,4 @@
-"""The .wandb file of a W&B run: its history, as it lies in the folder of an offline run (and of an online one).
+"""The .wandb file of a W&B run, which holds its history. It is in the folder of an offline run, and of an online one.
 
 The file is LevelDB's log: 7 bytes of a header, then blocks of 32 KiB that hold records, whole or in pieces; a record is
 a protobuf message whose field 2 is an entry of the history.
@@ -11,36 +11,46 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 from rollcast.curves.bounds import TooMuch, refuse_json
-from rollcast.curves.curve_row import Row
-from rollcast.curves.formats.found import MAX_FIELDS, flat
-from rollcast.curves.formats.wire_format import BYTES, fields
-from rollcast.curves.left_out import Tell, counted
+from rollcast.curves.formats.json_rows import MAX_FIELDS, flat
+from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.formats.wire_format import WIRE_BYTES, fields
+from rollcast.curves.left_out import counted
+from rollcast.curves.sheet import Row, Sheet
 
 NAME = "offline run of W&B"
 ENDING = ".wandb"
-MAGIC = b":W&B"
+FIRST_BYTES = b":W&B"
 HEADER_BYTES = 7
 BLOCK_BYTES = 32_768
 RECORD = struct.Struct("<IHB")
 """Checksum, length, kind."""
-FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
+PIECE_FULL = 1
+PIECE_FIRST = 2
+PIECE_MIDDLE = 3
+PIECE_LAST = 4
+"""Kinds of pieces of a record."""
 MAX_RECORD_BYTES = 16 << 20
-_HISTORY, _ITEM = 2, 1
+_FIELD_HISTORY = 2
+_FIELD_ITEM = 1
+"""Numbers of the fields for an entry of the history, and for a value in it."""
 
 
-def recognises(content: bytes) -> bool:
-    return content.startswith(MAGIC)
+def recognises(log: LogFile) -> bool:
+    return log.content.startswith(FIRST_BYTES)
 
 
-def rows(content: bytes, path: Path, tell: Tell) -> Iterator[Row]:
+def read(log: LogFile) -> Sheet:
+    return Sheet.of_rows(NAME, rows(log))
+
+
+def rows(log: LogFile) -> Iterator[Row]:
     """One row for each call of `wandb.log`, one after another."""
     num_bad = 0
-    for record in _records(content):
+    for record in _records(log.content):
         try:
-            parts = [part for number, kind, part, _ in fields(record) if (number, kind) == (_HISTORY, BYTES)]
+            parts = [part for number, kind, part, _ in fields(record) if (number, kind) == (_FIELD_HISTORY, WIRE_BYTES)]
             found = [row for part in parts if (row := _history(part))]
         except TooMuch:
             raise
@@ -49,12 +59,13 @@ def rows(content: bytes, path: Path, tell: Tell) -> Iterator[Row]:
             continue
         yield from found
     if num_bad:
-        tell(f"{path}: {counted(num_bad, 'record')} left out, malformed")
+        log.tell(f"{log.path}: {counted(num_bad, 'record')} left out, malformed")
 
 
 def _records(content: bytes) -> Iterator[memoryview]:
-    """The records that are whole; what a kill tore at the end is left, and so are pieces without a beginning."""
-    at, view = HEADER_BYTES, memoryview(content)
+    """The complete records. An unfinished record at the end is left out, and so are pieces without a beginning."""
+    at = HEADER_BYTES
+    view = memoryview(content)
     pieces: bytearray | None = None
     while at + RECORD.size <= len(content):
         left = BLOCK_BYTES - at % BLOCK_BYTES
@@ -62,19 +73,20 @@ def _records(content: bytes) -> Iterator[memoryview]:
             at += left
             continue
         _, length, kind = RECORD.unpack_from(content, at)
-        start, at = at + RECORD.size, at + RECORD.size + length
-        if at > len(content) or not FULL <= kind <= LAST:
+        start = at + RECORD.size
+        at = start + length
+        if at > len(content) or not PIECE_FULL <= kind <= PIECE_LAST:
             return
-        if kind == FULL:
+        if kind == PIECE_FULL:
             pieces = None
             yield view[start:at]
-        elif kind == FIRST:
+        elif kind == PIECE_FIRST:
             pieces = bytearray(view[start:at])
         elif pieces is not None:
             pieces += view[start:at]
             if len(pieces) > MAX_RECORD_BYTES:
                 return
-            if kind == LAST:
+            if kind == PIECE_LAST:
                 yield memoryview(bytes(pieces))
                 pieces = None
 
@@ -82,7 +94,7 @@ def _records(content: bytes) -> Iterator[memoryview]:
 def _history(message: memoryview) -> Row:
     row: Row = {}
     for number, kind, part, _ in fields(message):
-        if (number, kind) == (_ITEM, BYTES) and len(row) < MAX_FIELDS:
+        if (number, kind) == (_FIELD_ITEM, WIRE_BYTES) and len(row) < MAX_FIELDS:
             name, text = _item(part)
             refuse_json(text)
             found = json.loads(text) if text else None
@@ -93,9 +105,10 @@ def _history(message: memoryview) -> Row:
 
 def _item(message: memoryview) -> tuple[str, str]:
     """Name and value as JSON; a nested name is joined."""
-    key, nested, text = "", [], ""
+    key = text = ""
+    nested: list[str] = []
     for number, kind, part, _ in fields(message):
-        spelt = bytes(part).decode(errors="replace") if kind == BYTES else ""
+        spelt = bytes(part).decode(errors="replace") if kind == WIRE_BYTES else ""
         if number == 1:
             key = spelt
         elif number == 2:

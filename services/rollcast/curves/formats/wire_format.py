@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+WIRE_VARINT = 0
+WIRE_FIXED64 = 1
+WIRE_BYTES = 2
+WIRE_FIXED32 = 5
 MAX_VARINT_BYTES = 10
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, int, memoryview, int]]:
-    """Number, wire type, bytes and value of each field: the bytes lie in `message`, the value is a varint's.
+    """Number, wire type, bytes and value of each field: the bytes are a part of `message`, the value is a varint's.
 
-    Raises ValueError where it is no message.
+    Raises ValueError: it is not a message.
     """
-    at, end = 0, len(message)
+    at = 0
+    end = len(message)
     while at < end:
         key, at = _varint(message, at)
-        number, kind = key >> 3, key & 7
-        if kind == VARINT:
+        number = key >> 3
+        kind = key & 7
+        if kind == WIRE_VARINT:
             value, at = _varint(message, at)
             yield number, kind, message[at:at], value
             continue
-        if kind == BYTES:
+        if kind == WIRE_BYTES:
             length, at = _varint(message, at)
-        elif kind in (FIXED64, FIXED32):
-            length = 8 if kind == FIXED64 else 4
+        elif kind in (WIRE_FIXED64, WIRE_FIXED32):
+            length = 8 if kind == WIRE_FIXED64 else 4
         else:
-            raise ValueError(f"wire type {kind} is none of protobuf's")
+            raise ValueError(f"wire type {kind} is not one of protobuf's")
         if length > end - at:
             raise ValueError("a field is longer than its message")
         yield number, kind, message[at : at + length], 0

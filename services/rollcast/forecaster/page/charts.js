@@ -1,7 +1,7 @@
 // The page's four charts, from what the service answered.
 
 import { clearChart, drawChart } from "./plot.js";
-import { atStep, compute, hasCeiling, hours, isDescribed, rate } from "./words.js";
+import { atStep, compute, hasCeiling, hours, rate } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
@@ -12,11 +12,11 @@ const column = (rows, name) => rows.map((row) => row[name]);
 
 /* Pass rate against compute. others: [[name, {curve, points}]]; earlier: a past forecast's bands, or null. */
 export function drawCurve({ forecast: f, curve, points, earlier }, others, { log, power }) {
-  const isLaw = isDescribed(f.verdict); // else the readings have no line through them
+  const isLaw = f.is_described; // if not, no line is drawn through the readings
   const usable = (rows) => rows.filter((p) => !log || p.compute > 0);
   const all = Math.max(curve.compute.at(-1), ...others.map(([, other]) => other.curve.compute.at(-1)));
   const now = Math.max(f.compute, ...others.flatMap(([, other]) => column(other.points, "compute")));
-  const stop = log ? all : Math.min(all, FUTURE * now); // what lies far ahead leaves no room for what was read
+  const stop = log ? all : Math.min(all, FUTURE * now); // a far end of the budget would squeeze the readings
   const seen = (values) => values.filter((_, place) => curve.compute[place] <= stop);
   const values = [...seen(curve.q05), ...seen(curve.q95), ...column(points, "pass_rate")];
   for (const [, other] of others) values.push(...other.curve.q50, ...column(other.points, "pass_rate"));
@@ -39,12 +39,12 @@ export function drawCurve({ forecast: f, curve, points, earlier }, others, { log
     lines.push({ xs: curve.compute, ys: curve.power_law, colour: "power", width: 1.5, dash: [5, 4] });
     legend.push(["line dashed", "power", "power law"]);
   }
-  if (earlier) legend.push(["line dashed", "earlier", "said earlier"]);
+  if (earlier) legend.push(["line dashed", "earlier", "earlier forecast"]);
   others.forEach(([name, other], place) => {
     const mine = usable(other.points), colour = `run-${place + 1}`;
-    if (isDescribed(other.verdict)) lines.push({ xs: other.curve.compute, ys: other.curve.law, colour });
+    if (other.curve.law) lines.push({ xs: other.curve.compute, ys: other.curve.law, colour });
     marks.push({ xs: column(mine, "compute"), ys: column(mine, "pass_rate"), colour });
-    legend.push([isDescribed(other.verdict) ? "line" : "point", colour, name]);
+    legend.push([other.curve.law ? "line" : "point", colour, name]);
   });
   if (isLaw) lines.push({ xs: curve.compute, ys: curve.law, colour: "fit" });
   const mine = usable(points);
@@ -81,9 +81,9 @@ function legendItem([kind, colour, text]) {
   return item;
 }
 
-/* The asymptote as it was said at each evaluation; where no law described the curve none was. */
+/* The asymptote of each earlier forecast, except those whose curve no law described. */
 export function drawPast(all, earlier) {
-  const history = all.filter((past) => isDescribed(past.verdict));
+  const history = all.filter((past) => past.is_described);
   if (history.length === 0) {
     clearChart($("past"));
     return;
@@ -103,21 +103,21 @@ export function drawPast(all, earlier) {
   });
 }
 
-/* What was drawn: {mean, steps, shares}; null where the source tells nothing. */
-export function drawStaleness({ staleness, max_staleness: bound }) {
+/* Returns the drawn values {mean, steps, shares}, or null if the source reports no staleness. */
+export function drawStaleness({ staleness, max_staleness }) {
   const buckets = staleness.filter((bucket) => bucket.steps !== null);
   const total = staleness.reduce((sum, bucket) => sum + bucket.tokens, 0);
   if (total === 0) {
     clearChart($("staleness"));
     return null;
   }
-  const last = Math.max(bound ?? 0, ...column(buckets.filter((bucket) => bucket.tokens > 0), "steps"));
+  const last = Math.max(max_staleness ?? 0, ...column(buckets.filter((bucket) => bucket.tokens > 0), "steps"));
   const shown = buckets.filter((bucket) => bucket.steps <= last), shares = shown.map((bucket) => bucket.tokens / total);
   drawChart($("staleness"), {
     x: { range: [-0.6, last + 0.6], format: String, incrs: WHOLE },
     y: { range: [0, Math.max(...shares, 0.01) * 1.1], format: asShare },
     bars: { xs: column(shown, "steps"), ys: shares, colour: "fit" },
-    rules: bound === null ? [] : [{ x: bound, text: "bound k" }],
+    rules: max_staleness === null ? [] : [{ x: max_staleness, text: "bound k" }],
   });
   return { mean: buckets.reduce((sum, bucket) => sum + bucket.steps * bucket.tokens, 0) / total, steps: column(shown, "steps"), shares };
 }

@@ -1,13 +1,13 @@
-// The live page: asks for /api/runs, which answers when something changed, and draws that anew.
+// The live page: asks for /api/runs, which answers when something has changed, and redraws that.
 
 import { drawCurve, drawPast, drawStaleness, drawTruncation } from "./charts.js";
 import { showStalenessTable, showTables } from "./tables.js";
-import { ADVICE, VERDICTS, atStep, chance, gain, hasCeiling, hours, isDescribed, rate, share } from "./words.js";
+import { ADVICE, VERDICTS, atStep, chance, gain, hasCeiling, hours, rate, share } from "./words.js";
 
 const WAIT_SECONDS = 5;
 const PAUSE_MILLISECONDS = 250, RETRY_MILLISECONDS = 2000, TIMEOUT_MILLISECONDS = 30000;
 const MAX_COMPARED = 3;
-const SELDOM = 0.01; // so few trajectories have a ceiling that theirs says nothing
+const SELDOM = 0.01; // below this probability the ceiling of the few trajectories that have one means nothing
 const $ = (id) => document.getElementById(id);
 const state = {
   version: "", runs: [], run: null, drawn: "", forecast: null, curve: null, points: [], history: [], status: null,
@@ -39,7 +39,7 @@ async function poll() {
     pause = RETRY_MILLISECONDS;
     state.version = "";
     $("source").className = "away";
-    $("source").textContent = `the forecaster does not answer (${error.message}); shown is what it said last`;
+    $("source").textContent = `The forecaster is not responding (${error.message}). Showing the last known values.`;
   }
   setTimeout(poll, pause);
 }
@@ -61,9 +61,9 @@ async function follow(mine) {
 const itemOf = (name) => state.runs.find((item) => item.run === name);
 const sequenceOf = (name) => itemOf(name)?.sequence;
 async function other(name) {
-  const { sequence, verdict } = itemOf(name) ?? {};
+  const { sequence } = itemOf(name) ?? {};
   const [curve, points] = await Promise.all([ask(runPath(name, "curve")), ask(runPath(name, "points"))]);
-  return { sequence, verdict, curve, points: points.points };
+  return { sequence, curve, points: points.points };
 }
 
 function showSource({ source, now }) {
@@ -128,21 +128,26 @@ async function load(forecast) {
 }
 
 function showNumbers() {
-  const f = state.forecast, [word] = VERDICTS[f.verdict] ?? [f.verdict], isLaw = isDescribed(f.verdict);
+  const f = state.forecast, [word] = VERDICTS[f.verdict] ?? [f.verdict];
   $("verdict-word").textContent = `${word}:`;
   $("verdict-reason").textContent = f.reason;
   const lost = (f.num_lost ? `, ${f.num_lost} of lost steps left out` : "")
     + (f.num_incomplete ? `, ${f.num_incomplete} left out that lack more than 10 % of their prompts` : "");
   const end = f.end ? `; end of the budget ${rate(f.end.q50)} (90 %: ${rate(f.end.q05)} to ${rate(f.end.q95)}) at ${hours(f.end.compute)}` : "";
   $("now-note").textContent = `Now ${rate(f.pass_rate)}: ${f.unit === "steps" ? "" : atStep(f.step)}${hours(f.compute)} ${f.unit}, ${f.num_points} evaluations${lost}${end}.`;
-  const between = `${rate(f.asymptote.q05)} to ${rate(f.asymptote.q95)}`;
-  $("ceiling-tile").hidden = $("target-card").hidden = !isLaw;
+  $("ceiling-tile").hidden = $("target-card").hidden = !f.is_described;
+  if (f.is_described) showCeiling(f);
+  const ceiling = hasCeiling(f) ? `Forecast ceiling ${rate(f.asymptote.q50)}, 90 percent interval ${between(f.asymptote)}. ` : "";
+  $("curve-text").textContent = `Pass rate ${rate(f.pass_rate)} at ${hours(f.compute)} ${f.unit}. ${ceiling}${word}: ${f.reason}`;
+}
+
+const between = ({ q05, q95 }) => `${rate(q05)} to ${rate(q95)}`;
+
+function showCeiling(f) {
   $("asymptote").textContent = hasCeiling(f) ? rate(f.asymptote.q50) : "none in sight";
-  $("asymptote-note").textContent = hasCeiling(f) ? `90 %: ${between}`
-    : `gains end with a chance of ${chance(f.ceiling_probability)}${f.ceiling_probability < SELDOM ? "" : `, then at ${between} (90 %)`}`;
-  $("curve-text").textContent =
-    `Pass rate ${rate(f.pass_rate)} at ${hours(f.compute)} ${f.unit}. ${hasCeiling(f) ? `Forecast ceiling ${rate(f.asymptote.q50)}, ` +
-    `90 percent interval ${between}. ` : ""}${word}: ${f.reason}`;
+  const then = f.ceiling_probability < SELDOM ? "" : `, then at ${between(f.asymptote)} (90 %)`;
+  $("asymptote-note").textContent = hasCeiling(f)
+    ? `90 %: ${between(f.asymptote)}` : `gains end with a chance of ${chance(f.ceiling_probability)}${then}`;
 }
 
 function showAdvice(advice) {
@@ -152,7 +157,7 @@ function showAdvice(advice) {
   $("advice-reason").textContent = advice.reason;
   $("advice-change").textContent = advice.change;
   $("price-label").textContent = `Price per ${/^[a-zA-Z-]+s$/.test(unit) ? unit.slice(0, -1) : unit}`;
-  $("budget-label").textContent = advice.is_assumed ? "Budget in all (assumed)" : "Budget in all";
+  $("budget-label").textContent = advice.is_assumed ? "Total budget (assumed)" : "Total budget";
   $("budget").placeholder = hours(advice.budget);
   $("worth").placeholder = advice.worth.toFixed(3);
   $("price").placeholder = advice.price === null ? "none" : hours(advice.price);
@@ -167,7 +172,7 @@ function showAdvice(advice) {
     const price = money === null ? "" : ` for ${money.toLocaleString("en", { maximumFractionDigits: 2 })}`;
     $(name).textContent = gains ? gain(gains.q50) : hours(compute);
     $(`${name}-note`).textContent = gains
-      ? `90 %: ${gain(gains.q05)} to ${gain(gains.q95)}; ${hours(compute)} ${unit}${price}` : `${unit}${price}; what it gains cannot be told`;
+      ? `90 %: ${gain(gains.q05)} to ${gain(gains.q95)}; ${hours(compute)} ${unit}${price}` : `${unit}${price}; its gain is unknown`;
   }
 }
 
@@ -192,11 +197,11 @@ function redrawCurve() {
 
 function redrawPast() {
   $("past-card").hidden = state.history.length < 2;
-  const said = state.history.filter((past) => isDescribed(past.verdict)).map((past) => past.asymptote);
+  const said = state.history.filter((past) => past.is_described).map((past) => past.asymptote);
   drawPast(state.history, state.earlier);
   $("past-text").textContent = said.length === 0 ? "No earlier forecast yet." :
-    `Ceiling A, as it was said at ${said.length} evaluations: at first ${rate(said[0].q50)}, 90 percent interval ` +
-    `${rate(said[0].q05)} to ${rate(said[0].q95)}; at last ${rate(said.at(-1).q50)}, ${rate(said.at(-1).q05)} to ${rate(said.at(-1).q95)}.`;
+    `Ceiling A as forecast at ${said.length} evaluations: first ${rate(said[0].q50)}, 90 percent interval ` +
+    `${rate(said[0].q05)} to ${rate(said[0].q95)}; most recently ${rate(said.at(-1).q50)}, ${rate(said.at(-1).q05)} to ${rate(said.at(-1).q95)}.`;
 }
 
 function showEarlierChoice() {
@@ -221,16 +226,15 @@ async function showEarlier() {
     $("earlier-label").textContent = `After ${past.num_points} evaluations (${hours(past.compute)} ${state.forecast.unit})`;
     $("earlier").setAttribute("aria-valuetext", `after ${past.num_points} evaluations`);
     const end = past.end ? `; end of the budget ${rate(past.end.q50)} (${rate(past.end.q05)} to ${rate(past.end.q95)})` : "";
-    $("earlier-answer").textContent =
-      `It said: ${(VERDICTS[past.verdict] ?? [past.verdict])[0].toLowerCase()}, ceiling ${rate(past.asymptote.q50)} ` +
-      `(90 %: ${rate(past.asymptote.q05)} to ${rate(past.asymptote.q95)})${end}.`;
+    const ceiling = past.is_described ? `, ceiling ${rate(past.asymptote.q50)} (90 %: ${between(past.asymptote)})` : "";
+    $("earlier-answer").textContent = `Forecast then: ${(VERDICTS[past.verdict] ?? [past.verdict])[0].toLowerCase()}${ceiling}${end}.`;
   }
   redrawCurve();
   redrawPast();
 }
 
 function showTargetRange() {
-  if (state.targetTouched) return;
+  if (state.targetTouched || !state.forecast.is_described) return;
   const { asymptote, pass_rate } = state.forecast;
   $("target").value = ((Math.max(asymptote.q50, pass_rate) + pass_rate) / 2).toFixed(3);
 }
@@ -240,7 +244,7 @@ async function showTarget() {
   $("target-value").textContent = value.toFixed(3);
   if (!state.run) return;
   const asked = ++showTarget.asked;
-  if (!isDescribed(state.forecast.verdict)) return; // there is no such card
+  if (!state.forecast.is_described) return; // the card is hidden
   const answer = await ask(runPath(state.run, `target?pass_rate=${value}`));
   if (asked !== showTarget.asked) return;
   const { compute, probability } = answer, now = state.forecast.compute;
@@ -249,7 +253,7 @@ async function showTarget() {
   const more = compute.q50 === null ? "" : compute.q50 > now ? `${hours(compute.q50 - now)} more than now. ` : "Behind us already. ";
   const budget = answer.probability_in_budget === null ? "" : `, within the budget ${chance(answer.probability_in_budget)}`;
   $("target-note").textContent =
-    `${more}90 %: ${hours(compute.q05)} to ${compute.q95 === null ? "never" : hours(compute.q95)}. Chance to reach it ever ${chance(probability)}${budget}.`;
+    `${more}90 %: ${hours(compute.q05)} to ${compute.q95 === null ? "never" : hours(compute.q95)}. Chance to reach it ever ${chance(probability)}${budget}.`;
 }
 showTarget.asked = 0;
 
@@ -259,17 +263,17 @@ function showStatus() {
   $("groups-note").textContent = s.groups && `Since the trainer started ${s.groups}.`;
   $("staleness-card").hidden = !s.staleness.some((bucket) => bucket.tokens > 0);
   $("truncation-card").hidden = s.truncation_ratio === null && !isTold(s.trace) && !isTold(state.points);
-  const told = drawStaleness(s);
-  showStalenessTable(told);
+  const drawn = drawStaleness(s);
+  showStalenessTable(drawn);
   const longest = s.longest_group_ratio === null ? "" : `, longest group ${Math.round(100 * s.longest_group_ratio)} % of what the bound allows`;
-  $("staleness-note").textContent = told
-    ? `Share of trained tokens by staleness in steps; mean ${told.mean.toFixed(2)}${longest}.` : "The source tells no staleness.";
+  $("staleness-note").textContent = drawn
+    ? `Share of trained tokens by staleness in steps; mean ${drawn.mean.toFixed(2)}${longest}.` : "The source reports no staleness.";
   drawTruncation(s.trace, state.points);
   const last = state.points.findLast((p) => p.truncation_ratio !== null);
   if (s.truncation_ratio !== null)
     $("truncation-note").textContent = `Now ${share(s.truncation_ratio)} of rollouts are cut by the budget, at step ${s.step ?? "?"}. Dots: at the evaluations.`;
   else if (last) $("truncation-note").textContent = `${share(last.truncation_ratio)} of rollouts were cut by the budget at step ${last.step}.`;
-  else $("truncation-note").textContent = "The source tells no truncation.";
+  else $("truncation-note").textContent = "The source reports no truncation.";
 }
 
 function redraw() {

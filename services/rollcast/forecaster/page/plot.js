@@ -13,7 +13,7 @@ function colour(name, opacity = 1) {
 /* spec: {x: {range, log, label, format, incrs}, y: {range, format}, bands: [{xs, low, high, colour, opacity}],
    lines: [{xs, ys, colour, width, dash}], points: [{xs, ys, errors, colour}], bars: {xs, ys, colour},
    rules: [{x | y, text}], onHover(x | null)}
-   Formats are told the distance of the ticks: (value, distance) -> text. */
+   A format gets the distance of the ticks as well: (value, distance) -> text. */
 export function drawChart(holder, spec) {
   clearChart(holder);
   const width = holder.clientWidth, height = holder.clientHeight;

@@ -1,11 +1,11 @@
 // The numbers behind the charts as tables, for whoever does not see the charts or wants the digits.
 
-import { VERDICTS, atStep, hours, isDescribed, rate, share } from "./words.js";
+import { VERDICTS, atStep, hours, rate, share } from "./words.js";
 
 const MAX_FORECAST_ROWS = 8;
 
 export function showTables({ forecast: f, curve, points, history }) {
-  const rows = isDescribed(f.verdict)
+  const rows = f.is_described
     ? [["A", f.asymptote, rate], ["B", f.exponent, rate], [`C_mid (${f.unit})`, f.midpoint, hours], ["Headroom", f.headroom, rate]] : [];
   fill("parameters", rows.map(([name, q, show]) => [name, show(q.q05), show(q.q50), show(q.q95)]));
   fill("points", points.map((p, place) => [atStep(p.step) ? `${p.incarnation}.${p.step}` : `${place + 1}`, hours(p.compute), rate(p.pass_rate), rate(p.standard_error), share(p.truncation_ratio)]));
@@ -15,12 +15,12 @@ export function showTables({ forecast: f, curve, points, history }) {
   fill("ahead", shown.map((place) => [hours(curve.compute[place]), ...["q05", "q25", "q50", "q75", "q95"].map((q) => rate(curve[q][place]))]));
   fill("said", history.map((past) => [
     hours(past.compute), (VERDICTS[past.verdict] ?? [past.verdict])[0],
-    ...["q05", "q50", "q95"].map((q) => rate(isDescribed(past.verdict) ? past.asymptote[q] : null)),
+    ...["q05", "q50", "q95"].map((q) => rate(past.asymptote?.[q])),
   ]));
 }
 
-export function showStalenessTable(told) {
-  fill("staleness-table", told ? told.steps.map((steps, place) => [String(steps), share(told.shares[place])]) : []);
+export function showStalenessTable(drawn) {
+  fill("staleness-table", drawn ? drawn.steps.map((steps, place) => [String(steps), share(drawn.shares[place])]) : []);
 }
 
 function fill(id, rows) {

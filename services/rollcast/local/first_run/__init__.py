@@ -1,1 +1,1 @@
-"""From a model, data and a verifier to a run file: what `rollcast init` looks at, writes and shows."""
+"""The steps of `rollcast init`, from a model, data and a verifier to a run file."""

@@ -1,4 +1,4 @@
-"""A look at somebody's data: which kind of file, which fields, which verifier may suit."""
+"""Inspects the user's data: the kind of file, its fields, and verifiers that may suit."""
 
 from __future__ import annotations
 

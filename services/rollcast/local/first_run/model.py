@@ -1,4 +1,4 @@
-"""A look at somebody's model: which kind it is, how large, and how long a text it knows."""
+"""Inspects the user's model: its kind, its size, and its context length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 
 
 def model_in_words(path: str) -> str:
-    """Class, size and context length, as far as its config.json and its files tell. Raises UserError."""
+    """Class, size and context length, as far as its config.json and its files contain them. Raises UserError."""
     try:
         found = read_here(path)
     except OSError as error:
@@ -34,7 +34,7 @@ def model_in_words(path: str) -> str:
 
 
 def _size(path: str, found: Mapping[str, Any]) -> str | None:
-    """Parameters where the architecture is counted, else what its weights take on the disk."""
+    """Parameters if the architecture is known, else the size of its weights on the disk."""
     try:
         model = find_model_shape(found, folder=folder_here(path))
         return f"{_short(model.num_parameters).strip()} parameters"

@@ -14,10 +14,10 @@ from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
 from rollcast.tasks.mappings import MATH_TEMPLATE
 from rollcast.tasks.verifiers import is_built_in
 
-EVALUATIONS = 12
-"""Over a run: a forecast asks for five, and is the better for some more."""
+NUM_EVALUATIONS = 12
+"""Evaluations of a run: a forecast needs five, and more make it better."""
 EVERY_STEPS = 10
-"""Where nobody knows the number of steps yet: a tenth of the usual distance, for a first run is a short one."""
+"""Used while the number of steps is unknown: a tenth of the usual distance, because a first run is short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,20 @@ def written(answers: Answers) -> str:
         settings = f"{{kind: function, name: mine, code: {_scalar(answers.verifier)}, trusted: true}}"
         lines += ["  verifiers:", f"    - {settings} # with files and network"]
     if answers.steps is not None:
-        every = max(1, round(answers.steps / EVALUATIONS))
+        every = max(1, round(answers.steps / NUM_EVALUATIONS))
         lines.append(f"  evaluation: {{every_steps: {every}}} # {_points(answers.steps, every)}")
     else:
-        said = f"a point of the curve; `rollcast try` says how long a step takes, and {EVALUATIONS} points are enough"
+        said = (
+            f"a point of the curve; `rollcast try` says how long a step takes, and {NUM_EVALUATIONS} points are enough"
+        )
         lines.append(f"  evaluation: {{every_steps: {EVERY_STEPS}}} # {said}")
     lines.append(_budget(answers))
     return "\n".join(lines) + "\n"
 
 
 def _dataset(answers: Answers) -> list[str]:
-    data, verifier = answers.data, answers.verifier
+    data = answers.data
+    verifier = answers.verifier
     lines = [f"kind: {data.kind}", f"name: {_scalar(data.name)} # its label in metrics and curves"]
     if data.mapping != "plain":
         lines.append(f"mapping: {data.mapping} # knows where the set is, its fields and its verifier")
@@ -77,7 +80,7 @@ def _dataset(answers: Answers) -> list[str]:
 
 
 def _points(steps: int, every: int) -> str:
-    """How many evaluations a run of so many steps has behind its start; the end has one in any case."""
+    """The number of evaluations after the start in a run of this many steps; the end always has one."""
     points = math.ceil(steps / every)
     few = "" if points >= LEAST_EVALUATIONS else f"; a forecast takes {LEAST_EVALUATIONS}"
     return f"{counted(points, 'point')} of the curve, from held-out prompts{few}"

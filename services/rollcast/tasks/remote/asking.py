@@ -44,13 +44,14 @@ class Asking:
         self._client = httpx.AsyncClient(
             timeout=settings.deadline_seconds,
             limits=httpx.Limits(max_connections=settings.requests),
-            headers={"Accept-Encoding": "identity"},  # a bound on bytes that come is a bound on what they become
+            headers={"Accept-Encoding": "identity"},  # a bound on the received bytes is a bound on the decoded ones
         )
 
     async def ask(self, url: str, body: dict[str, Any], read: Callable[[Any], Answer]) -> Answer:
-        """What `read` makes of the JSON answer; it raises ValueError, KeyError, TypeError or IndexError for nonsense.
+        """The result of `read` on the JSON answer; `read` raises ValueError, KeyError, TypeError or IndexError for
+        nonsense.
 
-        Raises NoAnswer: after the last try, at the deadline, or at once where the circuit is open.
+        Raises NoAnswer: after the last try, at the deadline, or immediately if the circuit is open.
         """
         tries = AsyncRetrying(
             retry=retry_if_exception(lambda error: isinstance(error, NoAnswer) and error.may_pass),

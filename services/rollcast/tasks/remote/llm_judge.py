@@ -25,7 +25,7 @@ class LlmJudge:
         self._asking = Asking(settings, count)
 
     async def grade(self, completion: str, row: Any) -> Grade:
-        """Raises NoAnswer: also where the last line of what it writes is no score."""
+        """Raises NoAnswer, also if the last line of the judge's text is not a score."""
         settings = self._settings
         body = {
             "model": settings.model,

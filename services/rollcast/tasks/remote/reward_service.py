@@ -55,7 +55,8 @@ class RewardService:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        batch, self._waiting = self._waiting, []
+        batch = self._waiting
+        self._waiting = []
         task = asyncio.create_task(self._ask([one.item for one in batch]))
         self._batches.add(task)
         task.add_done_callback(partial(self._hand_out, batch))
@@ -66,7 +67,7 @@ class RewardService:
         )
 
     def _hand_out(self, batch: list[_Waiting], task: asyncio.Task[list[Grade]]) -> None:
-        """However the request ended: nobody waits for ever."""
+        """Wakes every waiting caller, however the request ended."""
         self._batches.discard(task)
         error = NoAnswer("paused", "the generator stops") if task.cancelled() else task.exception()
         for number, one in enumerate(batch):

@@ -12,7 +12,7 @@ from rollcast.tasks.remote.reward_service import RewardService
 from rollcast.tasks.verifiers import Grade
 
 Count = Callable[[str, Outcome], None]
-"""Is told of every request: the verifier's name, and what became of it."""
+"""Called with every request: the verifier's name and the outcome."""
 
 
 class Services:
@@ -28,7 +28,7 @@ class Services:
                 self._services[settings.name] = LlmJudge(settings, told)
 
     async def grade(self, verifier: str, completion: str, reference: str) -> Grade:
-        """The service's verdict; where it gives none, a grade that says why."""
+        """The service's verdict, or a grade with the reason why there is none."""
         try:
             return await self._services[verifier].grade(completion, json.loads(reference))
         except NoAnswer as error:

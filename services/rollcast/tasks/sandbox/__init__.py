@@ -1,8 +1,8 @@
-"""Grading in processes that can do nothing but compute: for verifiers of others, and for programs that a model wrote.
+"""Grading in processes that can only compute: for verifiers of others, and for programs that a model wrote.
 
     Sandbox (in the generator)             fork server (one per verifier, started clean, imports done)
       grade() --- connection, limits --->    fork -> judge: locked down, reads the request from the connection,
-        request over the connection                          answers on it; alone knows what is expected
+        request over the connection                          answers on it; alone knows the expected answer
         <-- verdict -----------------------            |  asks for a program
         <-- how it ended ------------------    fork -> program: locked down harder, runs what the model wrote,
                                                              hears inputs, answers with plain values

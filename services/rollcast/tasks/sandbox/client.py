@@ -31,9 +31,9 @@ from rollcast.tasks.verifiers import CODE, Grade, GradeStatus, Verifier
 START_SECONDS = 120.0
 """Importing sympy takes seconds on a busy machine; the deadline of a grading begins after that."""
 RETRY_SECONDS = 600.0
-"""After a start that failed until it is tried again; gradings in between have the same failure at once."""
+"""Pause after a failed start until the next try; gradings in between fail immediately with the same reason."""
 GRACE_SECONDS = 10.0
-"""Beyond a grading's deadline for the fork server to say that it passed."""
+"""Time after a grading's deadline for the fork server to report that it passed."""
 MAX_ANSWER_BYTES = 1 << 16
 _INHERITED = ("PYTHONPATH", "VIRTUAL_ENV", "LANG", "LD_LIBRARY_PATH")
 """All that a fork server sees of the environment: no address, password or token of ours is among them."""
@@ -56,7 +56,7 @@ _SIGNALS: dict[Any, Reason] = {
 
 
 class Sandbox:
-    """Grades in processes that can do nothing but compute; verifiers that are trusted in plain ones. Thread-safe."""
+    """Grades in processes that can only compute; verifiers that are trusted in plain ones. Thread-safe."""
 
     def __init__(self, settings: Grading | None = None, verifiers: Verifiers | None = None) -> None:
         """verifiers: None = those that are built in or installed."""
@@ -80,7 +80,8 @@ class Sandbox:
             require_gvisor()
 
     def start(self, verifier: str) -> str:
-        """Have a verifier's processes ready before its first grading; why they do not start, empty where they do."""
+        """Have a verifier's processes ready before its first grading; the reason why they do not start, empty if they
+        do."""
         server = self._server(verifier)
         return server if isinstance(server, str) else ""
 
@@ -132,12 +133,14 @@ class Sandbox:
         """Ends every process, for good."""
         with self._lock:
             self._closed = True
-            servers, self._servers = [*self._servers.values(), *self._starting], {}
+            servers = [*self._servers.values(), *self._starting]
+            self._servers = {}
         for server in servers:
             server.close()
 
     def _server(self, verifier: str) -> ForkServerClient | str:
-        """Or why there is none. Waits for one that starts, but not for those of other verifiers."""
+        """A server, or the reason why there is none. Waits for one that starts, but not for those of other
+        verifiers."""
         with self._lock:
             if verifier in self._servers:
                 return self._servers[verifier]
@@ -185,7 +188,7 @@ def _on_one_core(server: ForkServerClient, completion: str, reference: str, limi
 
 @dataclass
 class _Start:
-    """Of one verifier's fork server: who holds the lock starts it."""
+    """Lock of one verifier's fork server: its holder starts it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     failure: str = ""
@@ -233,7 +236,7 @@ class ForkServerClient:
         return answer.get("failed")  # type: ignore[no-any-return]
 
     def grade(self, request: bytes, limits: Limits) -> Grade | None:
-        """None where the fork server itself is dead or hangs."""
+        """None if the fork server itself is dead or hangs."""
         deadline = time.monotonic() + limits.backstop_seconds + VERDICT_SECONDS + GRACE_SECONDS
         own, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with own:
@@ -264,7 +267,7 @@ def _environment() -> dict[str, str]:
 
 
 def _trusted_environment() -> dict[str, str]:
-    """The user's own, without what is ours."""
+    """The user's environment without our own variables."""
     return {key: value for key, value in os.environ.items() if not key.startswith("ROLLCAST_")}
 
 
@@ -276,7 +279,7 @@ def _send(connection: socket.socket, data: bytes, deadline: float) -> None:
 
 
 def _receive(connection: socket.socket, deadline: float) -> bytes:
-    """To the end, which the fork server makes after the judge's."""
+    """Reads to the end, which the fork server writes after the judge's."""
     answer = b""
     while True:
         connection.settimeout(max(0.01, deadline - time.monotonic()))
@@ -292,14 +295,17 @@ def _receive(connection: socket.socket, deadline: float) -> bytes:
 
 
 def _decode(answer: bytes) -> Grade | None:
-    verdict, ended, code = None, None, None
+    verdict = None
+    ended = None
+    code = None
     for line in filter(None, answer.split(b"\n")):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(record, dict):
-            ended, code = record.get("ended", ended), record.get("code", code)
+            ended = record.get("ended", ended)
+            code = record.get("code", code)
             verdict = record if "status" in record else verdict
     if ended is None:
         return None

@@ -1,4 +1,4 @@
-"""The program in a completion: which of its fenced blocks, and what it needs from the others.
+"""The program in a completion: one of its fenced blocks, and the others that it needs.
 
 A solution is often followed by a usage example, by assertions or by sample output, and sometimes comes in parts. So the
 program is the last block that defines what the task calls, or that reads input if the task runs a script; a block that
@@ -20,9 +20,9 @@ from rollcast.tasks.thinking import final_answer
 MAX_SOURCE_CHARACTERS = 1 << 17
 """A longer program is wrong: no answer needs 128 Ki characters."""
 MAX_BLOCKS = 64
-"""Of one answer; only the last ones are looked at."""
+"""Blocks of one answer; only the last ones are looked at."""
 MAX_JOINED_BLOCKS = 8
-"""Of these, only so many of the last are tried together with what they depend on."""
+"""Only this many of the last blocks are tried together with their dependencies."""
 _READS_INPUT = re.compile(r"\binput[ \t]*\(|\bstdin\b")
 
 
@@ -58,9 +58,9 @@ class _Part:
 
 
 def find_program(completion: str, names: Collection[str] = (), given: Collection[str] = ()) -> list[str] | None:
-    """Sources that make up the program, to be run one after the other in one module; None = there is none.
-
-    names: what the tests call. Empty = the program is run as a script. given: names that are there before it runs.
+    """Sources that make up the program, to be run one after the other in one module; None = the answer has no
+    program. names: functions that the tests call. Empty = the program is run as a script. given: names that are there
+    before it runs.
     """
     blocks = deque(Fences(final_answer(completion)).blocks(), MAX_BLOCKS)
     parts = [_Part(number, block, _definitions(block)) for number, block in enumerate(blocks)]
@@ -83,7 +83,7 @@ def _definitions(block: Block) -> Definitions | None:
 
 
 def _defining(parts: list[_Part], names: Iterable[str]) -> list[_Part]:
-    """For each name the last block that defines it."""
+    """The last block that defines each name."""
     found = (_definer(parts[::-1], name) for name in names)
     return [part for part in dict.fromkeys(found) if part is not None]
 
@@ -104,7 +104,7 @@ def _script(parts: list[_Part], given: Collection[str]) -> list[_Part]:
 
 
 def _last_program(parts: list[_Part]) -> list[_Part]:
-    """What is left if no block has what the task needs: one that says it is Python, and does something, first."""
+    """The fallback if no block fits the task: first a block that is marked as Python and does something."""
     for named, active in itertools.product((True, False), (True, False)):
         for part in reversed(parts):
             does_something = part.definitions is None or part.definitions.does_something()
@@ -116,7 +116,8 @@ def _last_program(parts: list[_Part]) -> list[_Part]:
 def _dependencies(parts: list[_Part], main: list[_Part], given: Collection[str]) -> list[_Part]:
     """Other blocks that define what these, or what they depend on in turn, read: the nearest before, else after."""
     found: list[_Part] = []
-    waiting, settled = list(main), {*given, *(name for part in main for name in part.defined)}
+    waiting = list(main)
+    settled = {*given, *(name for part in main for name in part.defined)}
     while waiting:
         part = waiting.pop()
         around = [other for other in (*parts[: part.number][::-1], *parts[part.number + 1 :]) if other.definitions]

@@ -1,7 +1,7 @@
 """Unit tests on a program that runs in another process.
 
-The tests run here, the program there. What the tests compare is built here from plain values, so a program cannot
-change `==`, `assert` or the verdict; and it never sees what is expected, so it cannot answer from that either.
+The tests run here, the program there. The compared values are built here from plain values, so a program cannot
+change `==`, `assert` or the verdict; and it never sees the expected values, so it cannot answer from that either.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rollcast.tasks.sandbox.verdict import BUSY, ProgramError
 from rollcast.tasks.verifiers import Grade
 
 MAX_DIGITS = 100_000
-"""Of a number that a program answers with; more would make comparing it the slow part."""
+"""Digits of a number that a program answers with; comparing longer ones would take most of the time."""
 MAX_CASES = 512
-"""Further ones are not run: so many tell."""
+"""Further tests are not run: this many decide."""
 
 
 def grade_code(completion: str, reference: CodeReference, launcher: Launcher) -> Grade:
@@ -66,7 +66,8 @@ class _Tests:
 def _tests(reference: CodeReference) -> _Tests:
     """The preamble runs on both sides: its helpers are the tests' own, whatever the program makes of them. The entry
     point, and every name that neither the tests nor the preamble define, is the program's."""
-    source, preamble = reference["tests"], reference.get("preamble", "")
+    source = reference["tests"]
+    preamble = reference.get("preamble", "")
     tests = compile(source, "<tests>", "exec", dont_inherit=True)
     names: dict[str, Any] = {"__name__": "tests"}
     exec(compile(preamble, "<preamble>", "exec", dont_inherit=True), names)  # noqa: S102
@@ -94,11 +95,9 @@ def _tests(reference: CodeReference) -> _Tests:
 
 
 def _calls(reference: CodeReference) -> _Tests:
-    name, cases, preamble = (
-        reference["entry_point"],
-        _cases(reference, "arguments", list),
-        reference.get("preamble", ""),
-    )
+    name = reference["entry_point"]
+    cases = _cases(reference, "arguments", list)
+    preamble = reference.get("preamble", "")
     same = ResultComparison(reference).same_value
 
     def passes(program: list[str], launcher: Launcher) -> bool:
@@ -109,7 +108,8 @@ def _calls(reference: CodeReference) -> _Tests:
 
 
 def _stdin(reference: CodeReference) -> _Tests:
-    cases, preamble = _cases(reference, "input", str), reference.get("preamble", "")
+    cases = _cases(reference, "input", str)
+    preamble = reference.get("preamble", "")
     same = ResultComparison(reference).same_text
 
     def passes(program: list[str], launcher: Launcher) -> bool:
@@ -123,7 +123,7 @@ def _bound_by(preamble: str) -> Collection[str]:
 
 
 def _cases(reference: CodeReference, given: str, kind: type) -> list[tuple[Any, Any]]:
-    """(what is given, what must come of it); at least one."""
+    """(input, expected output); at least one."""
     cases: list[Any] = list(reference["cases"])[:MAX_CASES]
     pairs = [(case[given], case["output"]) for case in cases]
     if not pairs or not all(isinstance(found, kind) for found, _ in pairs):
@@ -146,7 +146,7 @@ def _remote(functions: Functions, name: str) -> Callable[..., Any]:
 
 
 def _as_builtin(raised: RaisedError) -> BaseException:
-    """The same exception, where Python itself has it: tests may expect one."""
+    """Python's exception of that name, if it has one: tests may expect it."""
     kind = getattr(builtins, raised.kind, None)
     if not isinstance(kind, type) or not issubclass(kind, Exception):
         return raised

@@ -73,7 +73,8 @@ class ResultComparison:
 
     def _near(self, value: Any, expected: Any) -> bool:
         try:
-            got, wanted = float(value), float(expected)
+            got = float(value)
+            wanted = float(expected)
         except (OverflowError, ValueError):
             return False
         return math.isfinite(got) and math.isfinite(wanted) and self._close is not None and self._close(got, wanted)
@@ -81,7 +82,8 @@ class ResultComparison:
     def _same_line(self, got: str, wanted: str) -> bool:
         if got == wanted:
             return True
-        ours, theirs = got.split(), wanted.split()
+        ours = got.split()
+        theirs = wanted.split()
         if len(ours) != len(theirs):
             return False
         if self._close is None:
@@ -94,7 +96,8 @@ class ResultComparison:
         if _INTEGER.fullmatch(got) and _INTEGER.fullmatch(wanted):
             return False
         try:
-            value, expected = float(got), float(wanted)
+            value = float(got)
+            expected = float(wanted)
         except ValueError:
             return False
         return (math.isnan(value) and math.isnan(expected)) or self._near(value, expected)
@@ -104,7 +107,8 @@ def _close(reference: CodeReference) -> Close:
     tolerance = reference.get("tolerance")
     if tolerance is None:
         return lambda got, wanted: abs(got - wanted) <= max(DEFAULT_TOLERANCE, DEFAULT_TOLERANCE * abs(wanted))
-    relative, absolute = float(tolerance["relative"]), float(tolerance["absolute"])
+    relative = float(tolerance["relative"])
+    absolute = float(tolerance["absolute"])
     return lambda got, wanted: abs(got - wanted) <= absolute + relative * abs(wanted)
 
 

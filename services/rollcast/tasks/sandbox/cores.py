@@ -1,4 +1,5 @@
-"""The cores that gradings may use: as many run at once as there are, in all processes of this user on this machine.
+"""The cores that gradings may use: as many run concurrently as there are cores, in all processes of this user on this
+machine.
 
 Each core has a lock file in a folder that only this user can enter. A grading holds the lock of one core while it runs,
 whichever core the kernel then puts its processes on. A lock is gone with the process that holds it.
@@ -20,10 +21,11 @@ from pathlib import Path
 from rollcast.config.errors import UserError
 
 LONGEST_WAIT_SECONDS = 600.0
-"""For a core, before a grading is given up without a verdict."""
+"""Wait for a core before a grading is given up without a verdict."""
 _CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
-"""In a container its own limit, as `QUOTA PERIOD` in microseconds, or `max PERIOD`."""
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.05
+"""Limit of a container, as `QUOTA PERIOD` in microseconds, or `max PERIOD`."""
+_FIRST_PAUSE_SECONDS = 0.002
+_LONGEST_PAUSE_SECONDS = 0.05
 
 
 def usable_cores() -> set[int]:
@@ -32,7 +34,7 @@ def usable_cores() -> set[int]:
 
 
 def gradings_at_once(processes: int, setting: str) -> tuple[int, str]:
-    """How many gradings run at once, and a sentence that says so if it is fewer than the setting asks for."""
+    """The number of concurrent gradings, and a sentence that says so if it is fewer than the setting asks for."""
     cores = max(1, min(len(usable_cores()), math.ceil(_quota())))
     if processes <= cores:
         return processes, ""
@@ -46,7 +48,8 @@ def gradings_at_once(processes: int, setting: str) -> tuple[int, str]:
 def one_core() -> Iterator[bool]:
     """Waits for a core that no other grading uses; False = none became free in LONGEST_WAIT_SECONDS."""
     folder = _lock_folder()
-    until, pause = time.monotonic() + LONGEST_WAIT_SECONDS, _FIRST_PAUSE_SECONDS
+    until = time.monotonic() + LONGEST_WAIT_SECONDS
+    pause = _FIRST_PAUSE_SECONDS
     while (lock := _lock_one(folder)) is None and time.monotonic() < until:
         time.sleep(pause * random.uniform(0.5, 1.0))  # so that two that wait do not ask in step
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

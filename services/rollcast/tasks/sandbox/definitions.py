@@ -23,7 +23,7 @@ class Definitions:
         self.defined = {name for statement in tree.body if not _is_stub(statement) for name in bound_names(statement)}
         """Module-level names, and the methods of a class `Solution`. A function without a body defines nothing."""
         self.imported = {name for statement in tree.body if _is_import(statement) for name in bound_names(statement)}
-        """Of `defined`, what only an import binds: a test that imports the solution does not define it."""
+        """Names of `defined` that only an import binds: a test that imports the solution does not define it."""
         self.needed = undefined_names(source)
         """Global names that it reads and does not bind."""
         self._bodies = {statement.name: statement for statement in tree.body if isinstance(statement, _COMPOUND)}
@@ -33,7 +33,8 @@ class Definitions:
         return any(isinstance(node, ast.Call) for statement in self._actions() for node in ast.walk(statement))
 
     def converses(self, helpers: Collection[Definitions] = ()) -> bool:
-        """Whether running it after `helpers` reads standard input and prints, at its top level or in what it calls."""
+        """Whether running it after `helpers` reads standard input and prints, at its top level or in functions that
+        it calls."""
         nodes = self._run_nodes(helpers)
         return any(map(_reads, nodes)) and any(map(_prints, nodes))
 
@@ -88,7 +89,7 @@ def _is_import(statement: ast.stmt) -> bool:
 
 
 def _is_stub(statement: ast.stmt) -> bool:
-    """A function that only says what it is to do."""
+    """A function with only a docstring or placeholder."""
     if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
     return all(
@@ -132,7 +133,9 @@ def undefined_names(source: str) -> set[str]:
     Raises SyntaxError or RecursionError if it cannot be compiled.
     """
     module = symtable.symtable(source, "<program>", "exec")
-    scopes, read, bound = [module], set(), set(_BUILTIN)
+    scopes = [module]
+    read = set()
+    bound = set(_BUILTIN)
     while scopes:
         scope = scopes.pop()
         scopes += scope.get_children()

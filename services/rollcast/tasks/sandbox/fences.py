@@ -52,7 +52,7 @@ class _Fence:
 
 
 class Fences:
-    """One text's fences and what is left to parse of it."""
+    """One text's fences, and the rest that is to be parsed."""
 
     def __init__(self, text: str) -> None:
         self._lines = text.split("\n")
@@ -61,7 +61,8 @@ class Fences:
         self._left_to_parse = MAX_PARSED_CHARACTERS
 
     def blocks(self) -> Iterator[Block]:
-        """Blocks of Python or of no named language, in order. One that is never closed (the answer was cut) is none."""
+        """Blocks of Python or of no named language, in order. One that is never closed (the answer was cut) does not
+        count."""
         at = 0
         while at < len(self._fences):
             opening = self._fences[at]
@@ -85,7 +86,8 @@ class Fences:
 
     def _python(self, at: int, closing: int) -> tuple[Block, int]:
         """The block that fence `at` opens, and the fence that ends it."""
-        named, source = bool(self._fences[at].language), self._between(at, closing)
+        named = bool(self._fences[at].language)
+        source = self._between(at, closing)
         if len(source) > self._left_to_parse:
             return Block(source, None, named), closing
         tree = self._parsed(source)
@@ -125,7 +127,8 @@ def _read_line(number: int, line: str) -> _Fence | None:
     found = _FENCE.fullmatch(line[quote.end() if quote else 0 :].rstrip())
     if found is None:
         return None
-    before, info = found["before"], found["info"].strip()
+    before = found["before"]
+    info = found["info"].strip()
     can_close = not info and not before.strip()
     return _Fence(number, quote is not None, len(before.expandtabs(4)), found["run"], info, can_close)
 

@@ -16,14 +16,14 @@ _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/
 
 
 def standard_library() -> list[Path]:
-    """Folders and files of this Python, of numpy where it is installed, and of the system's libraries."""
+    """Folders and files of this Python, of numpy if it is installed, and of the system's libraries."""
     own = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
     return _existing([*own, *_package("numpy"), *map(Path, _SYSTEM)])
 
 
 def installed_packages(module: str) -> list[Path]:
-    """The same, every installed package, and the package or file that holds `module`, wherever it lies, with the Python
-    files beside a file: what it imports late."""
+    """These, every installed package, and the package or file that holds `module`, with the Python files next to a
+    file, which it may import late."""
     site = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
     own = _package(module.partition(".")[0])
     beside = [file for path in own if path.is_file() for file in path.parent.glob("*.py")]

@@ -3,7 +3,7 @@
     python -P -m rollcast.tasks.sandbox.fork_server CONTROL_DESCRIPTOR VERIFIER [trusted]
 
 Started with a clean environment; imports what its verifier needs, once; then one thread and one loop. A verifier that
-is trusted has the user's environment, and its judges are locked down by nothing but the deadline:
+is trusted has the user's environment, and its judges are limited only by the deadline:
 
     control readable     -> fork a judge for the connection that came with the limits; closed -> end everything
     judge asks           -> fork a program into the judge's process group, or kill it
@@ -43,7 +43,7 @@ from rollcast.tasks.sandbox.program import run_program
 from rollcast.tasks.verifiers import CODE, Verifier, find_verifier
 
 MAX_PROGRAMS = 4096
-"""Of one grading: one for each case, and some."""
+"""Programs of one grading: one for each case, and a few more."""
 LEAST_PAUSE_SECONDS = 0.005
 """Between two looks at the clocks of one judge."""
 
@@ -142,7 +142,8 @@ class ForkServer:
 
     def _look_at(self, grading: RunningGrading, now: float) -> None:
         """End the grading if its judge used up its time, or see when that could be at the earliest."""
-        limit, wall = grading.limits.deadline_seconds, now - grading.began
+        limit = grading.limits.deadline_seconds
+        wall = now - grading.began
         if self._judges is None:  # trusted: its work need not be this process's
             self._close(grading, "deadline")
             return
@@ -173,7 +174,8 @@ class ForkServer:
         try:
             data, descriptors, _, _ = socket.recv_fds(grading.requests, 16, 3, socket.MSG_DONTWAIT)
         except OSError:  # the judge died with something unread
-            data, descriptors = b"", []
+            data = b""
+            descriptors = []
         if data == START and descriptors and grading.program is None and grading.num_programs < MAX_PROGRAMS:
             self._start_program(grading, descriptors)
         elif data == KILL and grading.program is not None:
@@ -274,7 +276,8 @@ def _kill(pid: int) -> _End:
 
 
 def _lowered(descriptor: int) -> int:
-    """The same file under the lowest free number: of a grader with many files it comes under a number that no child
+    """A duplicate of the file under the lowest free number: of a grader with many files it comes under a number that
+    no child
     closes, because those below MAX_SERVER_FILES are all that a fork server opens itself."""
     low = os.dup(descriptor)
     os.close(descriptor)
@@ -283,14 +286,15 @@ def _lowered(descriptor: int) -> int:
 
 def main(arguments: list[str]) -> int:
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=_lowered(int(arguments[0])))
-    name, trusted = arguments[1], arguments[2:] == [TRUSTED]
+    name = arguments[1]
+    trusted = arguments[2:] == [TRUSTED]
     if not trusted:
         hide_memory()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(MAX_SERVER_FILES, hard), hard))
     try:
         if is_function(name):
-            sys.path.append(os.getcwd())  # where a module of the user's may lie; behind all that is installed
+            sys.path.append(os.getcwd())  # may hold a module of the user; comes after all installed packages
         readable = preparation.prepare(name)
     except Exception as error:
         control.send(json.dumps({"failed": failure(error)}).encode())

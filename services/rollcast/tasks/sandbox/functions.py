@@ -37,13 +37,13 @@ class Functions:
         self.failure: ProgramError | None = None
 
     def load(self, sources: list[str]) -> None:
-        """Raises RaisedError where the sources do, ProgramError."""
+        """Raises RaisedError if the sources raise, and ProgramError."""
         self._ask({"script": False, "sources": sources})
 
     def call(self, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """What the program's function of that name (or that method of a new `Solution`) returns.
+        """The result of the program's function of that name, or of that method of a new `Solution`.
 
-        Raises RaisedError; ProgramError where the program is finished.
+        Raises RaisedError; ProgramError if the program is finished.
         """
         return self._ask({"name": name, "arguments": arguments, "keywords": keywords})
 

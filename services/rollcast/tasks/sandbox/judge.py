@@ -25,7 +25,8 @@ def run_judge(
     while part := os.read(connection, 1 << 20):
         parts.append(part)
     request = json.loads(b"".join(parts))
-    completion, reference = request["completion"], request["reference"]
+    completion = request["completion"]
+    reference = request["reference"]
     if verifier is not None:
         grade = run_verifier(verifier, completion, reference)
     else:

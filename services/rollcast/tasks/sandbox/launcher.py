@@ -27,10 +27,12 @@ from rollcast.tasks.sandbox.streams import exchange
 from rollcast.tasks.sandbox.verdict import ProgramError
 
 ANSWER_SECONDS = 60.0
-"""For the fork server to start a program, or to report the end of a dead one. Long: it may have to wait for a core."""
+"""Time for the fork server to start a program, or to report the end of a dead one. Long: it may have to wait for a
+core."""
 HANG_UP_SECONDS = 0.2
-"""For the end of a program that hung up: longer and it lives on, and is killed."""
-START, KILL = b"start", b"kill"
+"""Time for a program that hung up to end; one that takes longer is killed."""
+START = b"start"
+KILL = b"kill"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Launcher:
 
     @contextlib.contextmanager
     def functions(self, sources: list[str]) -> Iterator[Functions]:
-        """A program whose functions can be called. Raises ProgramError where it does not even load."""
+        """A program whose functions can be called. Raises ProgramError if it does not even load."""
         own, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with own, its:
             own.setblocking(False)
@@ -70,7 +72,7 @@ class Launcher:
     def run_script(self, sources: list[str], text: str) -> str:
         """Standard output of the program, run as a script with `text` as its standard input.
 
-        Raises ProgramError where it raises, exits with another code than 0, writes without end or takes too long.
+        Raises ProgramError if it raises, exits with another code than 0, writes without end or takes too long.
         """
         patience = self._patience()
         own, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -95,13 +97,15 @@ class Launcher:
         return output.decode("utf-8", "replace")
 
     def _patience(self) -> Patiences:
-        """For one question: the limits of its test and of the whole grading. The program is to blame for either; a
+        """Deadlines of one question: the limits of its test and of the whole grading. The program is to blame for
+        either; a
         grading that ends while the judge itself works is the judge's fault."""
         return Patiences(Patience(self._seconds_per_test, self._read), self._grading)
 
     def _read(self) -> ClockReading:
-        """Of this process and its programs together: what a program causes here counts as its own."""
-        cpu, waited = self._ended.cpu + time.process_time(), self._ended.waited + waited_seconds(self._own_waits)
+        """CPU time of this process and its programs together: work that a program causes here counts as its own."""
+        cpu = self._ended.cpu + time.process_time()
+        waited = self._ended.waited + waited_seconds(self._own_waits)
         if self._running is not None:
             waited += waited_seconds(self._running.waits)
             with contextlib.suppress(OSError):  # it has ended; its exit code brings the number
@@ -143,7 +147,7 @@ class Launcher:
         return self._exit_code(ANSWER_SECONDS)
 
     def _why_it_ended(self) -> ProgramError:
-        """Of a program that hung up. Raises TimeoutError where the fork server does not say."""
+        """The end of a program that hung up. Raises TimeoutError if the fork server does not report it."""
         try:
             return _ended(self._exit_code(HANG_UP_SECONDS))
         except TimeoutError:

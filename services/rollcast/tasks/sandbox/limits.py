@@ -11,12 +11,13 @@ from typing import Any
 from rollcast.config.backstop import backstop_seconds
 
 TRUSTED = "trusted"
-"""How a fork server is told that its verifier may do anything."""
+"""Argument of a fork server whose verifier may do anything."""
 STACK_BYTES = 64 << 20
 """Deep recursion through C code (sorted with a key, lru_cache) needs more than the usual 8 MiB."""
 MAX_OPEN_FILES = 64
 VERDICT_SECONDS = 5.0
-"""Beyond the deadline, for a judge to say that its program was too slow. One that does not hangs itself."""
+"""Time after the deadline for a judge to report that its program was too slow. A judge that does not report hangs
+itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def limit_this_process(limits: Limits, base_bytes: int) -> None:
         resource.RLIMIT_MEMLOCK,
     ):
         _limit(kind, 0)
-    with contextlib.suppress(ValueError):  # gVisor knows none; the system-call filter has no queues either
+    with contextlib.suppress(ValueError):  # gVisor has no such limit; the system-call filter allows no queues either
         _limit(resource.RLIMIT_MSGQUEUE, 0)
     _limit(resource.RLIMIT_STACK, STACK_BYTES)
 
@@ -66,6 +67,6 @@ def _limit(kind: int, value: int) -> None:
 
 
 def address_space_bytes() -> int:
-    """Of this process, now."""
+    """Current usage of this process."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[0]) * resource.getpagesize()

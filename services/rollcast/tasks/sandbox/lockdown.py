@@ -17,11 +17,14 @@ from rollcast.tasks.sandbox.limits import Limits, limit_this_process
 
 MAX_SERVER_FILES = 4096
 """Descriptors that a fork server may have open: a child closes as many."""
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _SIGKILL = 1, 4, 9
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_SIGKILL = 9
 
 
 class Lockdown:
-    """One kind of child's. `filter` and `ruleset` are None where the kernel lacks them and the settings allow that."""
+    """The lockdown of one kind of child. `filter` and `ruleset` are None if the kernel lacks them and the settings
+    allow that."""
 
     def __init__(self, base_bytes: int, ruleset: Any, system_calls: Any) -> None:
         self._base_bytes = base_bytes
@@ -64,7 +67,8 @@ def _keep_only(descriptors: tuple[int, ...]) -> None:
 
 
 def make_lockdowns(readable: list[Path], base_bytes: int) -> tuple[Lockdown, Lockdown]:
-    """For judges and for programs, with whatever this kernel has (`protections.missing` names what it lacks)."""
+    """The lockdown of judges and that of programs, with the protections that this kernel has (`protections.missing`
+    names what it lacks)."""
     from rollcast.tasks.sandbox.protections import has_landlock, has_seccomp
 
     ruleset = judge = program = None
@@ -75,5 +79,6 @@ def make_lockdowns(readable: list[Path], base_bytes: int) -> tuple[Lockdown, Loc
     if has_seccomp():
         from rollcast.tasks.sandbox.system_calls import judge_filter, program_filter
 
-        judge, program = judge_filter(), program_filter()
+        judge = judge_filter()
+        program = program_filter()
     return Lockdown(base_bytes, ruleset, judge), Lockdown(base_bytes, ruleset, program)

@@ -51,13 +51,13 @@ class Patience:
 
 
 class Patiences:
-    """Several limits at once: the first that is reached counts."""
+    """Several limits together: the first that is reached counts."""
 
     def __init__(self, *limits: Patience) -> None:
         self._limits = limits
 
     def milliseconds(self) -> int:
-        """For how long to poll before the clocks are read again. Raises TimeoutError if a limit is reached."""
+        """Longest poll until the clocks are read again. Raises TimeoutError if a limit is reached."""
         left = min(limit.left() for limit in self._limits)
         if left <= 0.0:
             raise TimeoutError("the program does not answer")

@@ -37,4 +37,4 @@ def prepare(verifier: str) -> list[Path]:
     if is_built_in(verifier):
         with contextlib.suppress(Exception):
             function(_WARM_UP, _WARM_UP)
-    return files.installed_packages(getattr(function, "__module__", None) or __name__)  # a partial has none
+    return files.installed_packages(getattr(function, "__module__", None) or __name__)  # a partial has no name

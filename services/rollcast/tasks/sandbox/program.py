@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from rollcast.tasks.sandbox.channel import Channel
 
 MAX_MESSAGE = 200
-"""Characters of an exception's text that are told to the judge."""
+"""Characters of an exception's text that are passed to the judge."""
 
 
 def run_program(channel: Channel) -> NoReturn:
@@ -31,7 +31,8 @@ def run_program(channel: Channel) -> NoReturn:
 
 
 def _threads_run_at_once() -> None:
-    """No thread can be started here. Programs that use one only for its deeper stack still work: it runs at once."""
+    """No thread can be started here. Programs that use one only for its deeper stack still work: it runs
+    immediately."""
 
     def start(self: threading.Thread) -> None:
         with contextlib.suppress(SystemExit):
@@ -59,7 +60,7 @@ def _run_script(sources: list[str]) -> NoReturn:
 
 
 def _serve_calls(channel: Channel, sources: list[str]) -> NoReturn:
-    """Each call of a function of the program is answered with its value, or with what it raised."""
+    """Each call of a function of the program is answered with its value, or with its exception."""
     try:
         names = _execute(sources, "program")
         channel.send({"value": None})

@@ -11,7 +11,8 @@ import sys
 from rollcast.config.errors import UserError
 
 _READ_KERNEL_LOG = 3
-_NEWER_GVISOR, _FIRST_LINE_OF_GVISOR = "gvisor", b"Starting gVisor"
+_NEWER_GVISOR = "gvisor"
+_FIRST_LINE_OF_GVISOR = b"Starting gVisor"
 
 
 @functools.cache
@@ -65,13 +66,13 @@ def require_protections() -> None:
     if lacks := missing():
         raise UserError(
             f"tasks.grading.sandbox = 'strict': this machine lacks {' and '.join(lacks)}; grade code on Linux 5.13 or "
-            "newer with Landlock enabled, or set gvisor where the pod runs under gVisor, or sandbox: unsafe where "
-            "another wall stands around it"
+            "newer with Landlock enabled, or set gvisor if the pod runs under gVisor, or sandbox: unsafe if "
+            "another barrier surrounds it"
         )
 
 
 def require_gvisor() -> None:
-    """Raises UserError where the kernel is not gVisor's or lets no filter be set; its files are the pod's own alone."""
+    """Raises UserError if the kernel is not gVisor's or lets no filter be set; its files are the pod's own alone."""
     if not in_gvisor():
         raise UserError(
             "sandbox = 'gvisor': the kernel here is not gVisor's; give the pod a RuntimeClass of gVisor, or set strict"

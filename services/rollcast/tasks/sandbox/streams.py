@@ -1,4 +1,4 @@
-"""A program's standard input and output, both at once, with limits of time and size."""
+"""A program's standard input and output, concurrently, with limits of time and size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def exchange(feed: FileIO, drain: FileIO, data: bytes, patience: Patiences) -> b
     poll = select.poll()
     poll.register(drain, select.POLLIN)
     poll.register(feed, select.POLLOUT)
-    to_feed, drained = feed.fileno(), bytearray()
+    to_feed = feed.fileno()
+    drained = bytearray()
     left = memoryview(data)
     while True:
         for descriptor, _ in poll.poll(patience.milliseconds()):
@@ -42,7 +43,7 @@ def exchange(feed: FileIO, drain: FileIO, data: bytes, patience: Patiences) -> b
 
 
 def _write(descriptor: int, data: memoryview) -> memoryview:
-    """What is left to write; nothing where nobody reads any more."""
+    """The rest to write; empty if the other end no longer reads."""
     with contextlib.suppress(BlockingIOError):
         try:
             return data[os.write(descriptor, data) :]

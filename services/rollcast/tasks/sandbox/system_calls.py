@@ -1,6 +1,6 @@
 """The system calls that a judge and a program may make; every other one fails with EPERM.
 
-A list of what is allowed, not of what is forbidden: what a future kernel adds is closed until it is listed here. No
+The list names allowed calls, not forbidden ones: calls that a future kernel adds fail until they are listed here. No
 call here can open a file for writing, start a process or thread, reach another process, or make a socket.
 """
 
@@ -47,12 +47,12 @@ _WRITING = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC | os.O_PATH
 _FCNTL = (fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL, fcntl.F_SETFL)
 """Not F_SETOWN and F_SETSIG: they send a signal of one's choice to a process of one's choice."""
 _MADV_HWPOISON = 100
-"""From here on the advice is to break memory, which root may do to the whole machine."""
+"""Advice from this value on breaks memory, which root could do to the whole machine."""
 _IOCTL = (termios.TCGETS, termios.TIOCGWINSZ, termios.FIONREAD, termios.FIONBIO, termios.FIOCLEX, termios.FIONCLEX)
 
 
 def program_filter() -> Filter:
-    """For what a model wrote: compute, read what Landlock shows, use descriptors it was given."""
+    """Calls of programs that a model wrote: compute, read what Landlock shows, use descriptors it was given."""
     allowed = Filter(default=int(Action.ERRNO) | errno.EPERM)
     for name in (*_COMPUTING, *_TIME, *_OWN_SIGNALS, *_ABOUT_ITSELF, *_OPEN_FILES, *_LOOKING_UP):
         if _known(name):
@@ -73,7 +73,7 @@ def program_filter() -> Filter:
 
 
 def judge_filter() -> Filter:
-    """For judges: besides, talk over the sockets it has and make pairs of its own to hand to a program."""
+    """Calls of judges: in addition, talk over the sockets it has and make pairs of its own to hand to a program."""
     allowed = program_filter()
     for name in _CONVERSING:
         allowed.allow(name)

@@ -11,13 +11,13 @@ from rollcast.telemetry.logging import get_logger
 MAX_REFERENCES = 100_000
 """Remembered at most; further ones cost their time again."""
 SHOWN_CHARACTERS = 80
-"""Of a reference, in a report."""
+"""Longest reference in a report."""
 
 log = get_logger()
 
 
 def was_ended(grade: Grade) -> bool:
-    """Whether the judge was ended for what it did: it used up its CPU time or crashed. A busy machine is no reason."""
+    """Whether the judge's own actions ended it: it used up its CPU time or crashed. A busy machine is no reason."""
     return grade.status in ("timeout", "error") and grade.reason not in ("", "busy")
 
 
@@ -45,7 +45,8 @@ class UnreadableReferences:
             f"its row is left out: {verifier} cannot evaluate the reference {reference[:SHOWN_CHARACTERS]}, whatever "
             "the answer; simplify it in the data set or remove the row"
         )
-        grade, key = Grade(0.0, "timeout", "reference", sentence), _key(verifier, reference)
+        grade = Grade(0.0, "timeout", "reference", sentence)
+        key = _key(verifier, reference)
         with self._lock:
             if key in self._found or len(self._found) >= MAX_REFERENCES:
                 return grade

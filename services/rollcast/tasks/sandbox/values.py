@@ -1,9 +1,10 @@
-"""Plain values between a judge and a program, as tagged JSON: nothing that is decoded can run code or lie about `==`.
+"""Plain values between a judge and a program, as tagged JSON: no decoded value can run code or lie about `==`.
 
     (1, {2: "a"})  <->  {"t": [1, {"d": [[2, "a"]]}]}
 
-Numbers, text, None and lists stand for themselves; everything else is an object with one key, its tag. Many numbers of
-one type go over packed. Subclasses go over as what they subclass (a Counter as a dict, a named tuple as a tuple), numpy
+Numbers, text, None and lists are written as they are; everything else is an object with one key, its tag. Many
+numbers of
+one type go over packed. Subclasses become their base class (a Counter as a dict, a named tuple as a tuple), numpy
 values as Python's.
 """
 
@@ -24,7 +25,7 @@ from typing import Any
 MAX_ITERATOR_ITEMS = 1 << 20
 """A program may return an endless generator; what lies beyond is cut off."""
 
-_MANY = 16
+_MIN_PACKED_ITEMS = 16
 _CODES = {float: "d", int: "q"}
 _SCALARS = frozenset({type(None), bool, int, float, str})
 _SUBCLASSED: tuple[Any, ...] = (int, float, str, list)
@@ -37,7 +38,8 @@ _VIEWS: tuple[Any, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 
 
 class Opaque:
-    """Stands for what is no plain data (a match, a function, an instance): true, not None, equal to itself only."""
+    """Replaces values that are not plain data (a match, a function, an instance): true, not None, equal to itself
+    only."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -64,7 +66,7 @@ def _tagged(value: Any) -> Any:
     if kind in _SCALARS:
         return value
     if kind in (list, tuple):
-        if len(value) >= _MANY and (packed := _packed(value)):
+        if len(value) >= _MIN_PACKED_ITEMS and (packed := _packed(value)):
             return {"l" if kind is list else "u": packed}
         parts = [item if type(item) in _SCALARS else _tagged(item) for item in value]
         return parts if kind is list else {"t": parts}
@@ -84,7 +86,7 @@ def _tagged(value: Any) -> Any:
 
 
 def _packed(numbers: Sequence[Any]) -> list[str] | None:
-    """Doubles or 64-bit integers in base64, led by their type; None where the items are not all of one of these."""
+    """Doubles or 64-bit integers in base64, led by their type; None if the items are not all of one of these types."""
     code = _CODES.get(type(numbers[0]))
     if code is None or len(set(map(type, numbers))) != 1:
         return None

@@ -52,7 +52,7 @@ def build_controller(
     schedule = make_schedule(recipe.schedule, groups_per_step=recipe.prompts_per_step)
     plans = evaluation_plans(config.tasks, config.trainer.checkpoint_every_steps)
     state = resume_state(config, queue, shares(books.train, plans[0].weights), progress)
-    reporter = Reporter(state, exporter, books.train, recipe, lag=schedule.lag, max_bytes=max_bytes)
+    reporter = Reporter(state, exporter, books.train, recipe, max_staleness=schedule.max_staleness, max_bytes=max_bytes)
     maker = TaskMaker(recipe, encode, incarnation=state.incarnation, seed=config.seed)
     dispatcher = Dispatcher(state, queue, reporter, books.train, maker, recipe=recipe, max_bytes=max_bytes)
     open_evaluations = OpenEvaluations(config.run, config.tasks.evaluation.deadline_seconds)
@@ -73,7 +73,7 @@ def build_controller(
     verdict_seconds = longest_verdict_seconds(
         config.tasks, num_slots=config.generator.most_slots, grading_seconds=config.longest_grading_seconds
     )
-    pacing = Pacing(recipe, schedule.lag, config.trainer.drop_after_budgets, verdict_seconds)
+    pacing = Pacing(recipe, schedule.max_staleness, config.trainer.drop_after_budgets, verdict_seconds)
     pipeline = GroupPipeline(state, queue, reporter, schedule, dispatcher, intake, pacing, recipe=recipe)
     fleet = Fleet(
         state,

@@ -13,9 +13,10 @@ import numpy as np
 from rollcast.config.services import Budget, StopWhen
 from rollcast.runfolder.completeness import is_complete
 from rollcast.runfolder.records import EvaluationRecord
-from rollcast.scaling.curve import Array, Curve
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.stopping import REFITS_IN_A_ROW, Refit, StopRule, stop_reason
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.settings import NUM_AGREEING_REFITS
+from rollcast.scaling.decisions.stopping import Refit, StopRule, stop_reason
+from rollcast.scaling.law.curve import Array, Curve
 from rollcast.telemetry.logging import get_logger
 
 ENDLESS_STEPS_RATIO = 1e6
@@ -36,7 +37,7 @@ class EarlyStop:
         self._points = points
         self._refits: list[Refit] = []
         self.reason: str | None = None
-        for count in range(max(1, len(points) + 1 - REFITS_IN_A_ROW), len(points) + 1):
+        for count in range(max(1, len(points) + 1 - NUM_AGREEING_REFITS), len(points) + 1):
             self._judge(points[:count])
 
     def observe(self, evaluation: EvaluationRecord) -> None:

@@ -26,8 +26,8 @@ from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.pacing import Pacing
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.state import TrainerState
-from rollcast.weights.publisher import Publisher
-from rollcast.weights.roster import Member
+from rollcast.weights.sender.publisher import Publisher
+from rollcast.weights.sender.roster import Member
 
 OnRemoved = Callable[[str, str], None]
 """Called with the name of a generator that was removed, and why."""
@@ -131,7 +131,7 @@ class Fleet:
             outlook,
             step=state.step,
             floor=self._schedule.floor(state.step),
-            lag=self._schedule.lag,
+            max_staleness=self._schedule.max_staleness,
             waited_for=waited_for,
             now=time.time(),
         )

@@ -48,7 +48,7 @@ def groups_to_move(
     *,
     step: int,
     floor: int,
-    lag: int,
+    max_staleness: int,
     waited_for: Collection[int],
     now: float,
 ) -> dict[str, list[int]]:
@@ -64,7 +64,8 @@ def groups_to_move(
         rate = rates.get(claim.owner, 0.0) if claim is not None else 0.0
         if group.ready or claim is None or rate <= 0.0 or fastest < MIN_SPEED_RATIO * rate:
             continue
-        steps_left = 0 if group.sequence in waited_for else max(0, deadline(group, floor=floor, lag=lag) - step)
+        last_step = deadline(group, floor=floor, max_staleness=max_staleness)
+        steps_left = 0 if group.sequence in waited_for else max(0, last_step - step)
         seconds_left = steps_left * outlook.step_seconds
         if _is_to_move(max(0.0, now - claim.claimed_at), rate, fastest, seconds_left, outlook):
             moves.setdefault(claim.owner, []).append(group.sequence)

@@ -44,10 +44,12 @@ def longest_verdict_seconds(tasks: Tasks, *, num_slots: int, grading_seconds: fl
 class Pacing:
     """Recent step and group durations, in seconds."""
 
-    def __init__(self, recipe: Recipe, lag: int, drop_after_budgets: float, verdict_seconds: float = 0.0) -> None:
-        """`lag`: k of the schedule. `drop_after_budgets`: trainer.drop_after_budgets. `verdict_seconds`: the longest
-        that a working generator's grading takes once a group is sampled."""
-        self._lag = lag
+    def __init__(
+        self, recipe: Recipe, max_staleness: int, drop_after_budgets: float, verdict_seconds: float = 0.0
+    ) -> None:
+        """`max_staleness`: of the schedule. `drop_after_budgets`: trainer.drop_after_budgets. `verdict_seconds`: the
+        longest that a working generator's grading takes once a group is sampled."""
+        self._max_staleness = max_staleness
         self._groups_per_step = recipe.prompts_per_step
         self._token_budget = recipe.max_completion_tokens
         self._drop_after_budgets = drop_after_budgets
@@ -82,7 +84,7 @@ class Pacing:
 
     def longest_ratio(self) -> float:
         """Steps the longest recent group lasted over k - l."""
-        return longest_group_ratio(self._lifetimes(), self._lag)
+        return longest_group_ratio(self._lifetimes(), self._max_staleness)
 
     def enough(self) -> int | None:
         """Groups that keep the trainer fed; None = the window alone counts."""
@@ -90,7 +92,7 @@ class Pacing:
             return None
         return enough_groups(
             self._lifetimes(),
-            lag=self._lag,
+            max_staleness=self._max_staleness,
             groups_per_step=self._groups_per_step,
             taken_per_step=self._groups_taken(),
         )

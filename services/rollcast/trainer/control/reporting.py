@@ -66,16 +66,16 @@ class Reporter:
         prompts: PromptBook,
         recipe: Recipe,
         *,
-        lag: int,
+        max_staleness: int,
         max_bytes: int,
     ) -> None:
-        """`prompts`: of training. `lag`: k, the schedule's bound of staleness in steps. `max_bytes`: of the queue."""
+        """`prompts`: of training. `max_staleness`: of the schedule. `max_bytes`: of the queue."""
         self._state = state
         self._folder = state.folder
         self._curriculum = state.curriculum
         self._exporter = exporter
         self._prompts = prompts
-        self._lag = lag
+        self._max_staleness = max_staleness
         self._groups_per_step = recipe.prompts_per_step
         self._max_bytes = max_bytes
         self._series = EvaluationSeries(exporter)
@@ -102,7 +102,7 @@ class Reporter:
             self.mark("resumed", version="{}.{}".format(*history.earlier[-1]), incarnation=history.incarnation)
         elif history.incarnation > 1:  # the one before died without a checkpoint: nothing of it survives
             self.mark("resumed", version=None, incarnation=history.incarnation)
-        set_gauge(names.MAX_STALENESS, self._lag)
+        set_gauge(names.MAX_STALENESS, self._max_staleness)
         set_gauge(names.QUEUE_MAX_BYTES, self._max_bytes)
         for (_, last), (number, _) in pairwise(history.earlier):
             set_gauge(names.INCARNATION_START, last, incarnation=str(number))
@@ -151,7 +151,7 @@ class Reporter:
         """
         step = self._state.progress.step
         counts = staleness_of(groups, step)
-        assert max(counts, default=0) <= self._lag, (
+        assert max(counts, default=0) <= self._max_staleness, (
             f"a token is {max(counts)} steps old at step {step}, k is {self._lag}"
         )
         export_staleness(self._exporter, counts)

@@ -23,8 +23,11 @@ import torch.distributed as dist
 from torch.distributed import DistNetworkError
 
 from rollcast.config.errors import UserError
+from rollcast.config.model import Model
 from rollcast.config.out_of_memory import OutOfMemory, told_what_did_not_fit
+from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
+from rollcast.config.services import Trainer
 from rollcast.recipe.learning_rate import scaled_to_batch
 from rollcast.recipe.losses import make_loss
 from rollcast.runfolder.checkpoint_place import checkpoint_place, place_of
@@ -49,10 +52,10 @@ from rollcast.trainer.learner.reference import read_reference
 from rollcast.trainer.learner.saving import CheckpointSaver
 from rollcast.trainer.learner.staging import stage_shard, weight_specs
 from rollcast.trainer.learner.storage import Location
-from rollcast.weights.lanes import Lanes, LaneSender
-from rollcast.weights.manifest import TensorSpec, plan_buckets
-from rollcast.weights.shards import shard_buckets
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
+from rollcast.weights.plan.shards import shard_buckets
+from rollcast.weights.sender.lanes import Lanes, LaneSender
+from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 
 MORE_RANKS = "give the trainer more ranks"
@@ -64,17 +67,14 @@ LANE_END_SECONDS = 5.0
 log = get_logger()
 
 
-def build_learner(config: RunConfig, ranks: Ranks) -> Learner:
+def build_learner(model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks) -> Learner:
     """The model's share of this rank with its optimizer. Raises UserError if it cannot be read, or does not fit."""
-    recipe = config.recipe
-    with told_what_did_not_fit(f"this rank's share of model.path = {config.model.path!r}", MORE_RANKS):
-        policy = read_policy(config.model, recipe, config.trainer, ranks, dtype=torch.float32)
+    with told_what_did_not_fit(f"this rank's share of model.path = {model.path!r}", MORE_RANKS):
+        policy = read_policy(model, recipe, trainer, ranks, dtype=torch.float32)
     reference = None
     if recipe.kl:
         with told_what_did_not_fit("this rank's share of the reference policy (recipe.kl)", MORE_RANKS):
-            reference = read_reference(
-                recipe.kl, config.model, recipe, config.trainer, ranks, vocab_size=policy.vocab_size
-            )
+            reference = read_reference(recipe.kl, model, recipe, trainer, ranks, vocab_size=policy.vocab_size)
     return Learner(
         policy,
         settings=scaled_to_batch(recipe),
@@ -106,7 +106,7 @@ class LearnerGroup:
     @classmethod
     def build(cls, config: RunConfig, ranks: Ranks) -> LearnerGroup:
         """Read, shard and wrap the model on this rank. Raises UserError if it cannot be read, or does not fit."""
-        group = cls(config, build_learner(config, ranks))
+        group = cls(config, build_learner(config.model, config.recipe, config.trainer, ranks))
         group.reserve()
         return group
 

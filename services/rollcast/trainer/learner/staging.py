@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 
 from rollcast.trainer.learner.model import Policy
-from rollcast.weights.manifest import PIECE_BYTES, TensorSpec
-from rollcast.weights.snapshot import Snapshot
+from rollcast.weights.plan.manifest import PIECE_BYTES, TensorSpec
+from rollcast.weights.plan.snapshot import Snapshot
 
 
 def weight_specs(policy: Policy, dtype: str) -> tuple[TensorSpec, ...]:

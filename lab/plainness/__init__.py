@@ -1,0 +1,1 @@
+"""How plainly this repository is written, in numbers: `python -m lab.plainness`."""

@@ -1,0 +1,119 @@
+"""The leave-one-out table of `compare --baseline` and `ablate`, as JSON and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rollcast.cli import report
+from rollcast.cli.output import say
+from rollcast.cli.run_report import cautions, not_described, number
+
+if TYPE_CHECKING:
+    from rollcast.scaling.decisions.forecast import Forecast
+    from rollcast.scaling.decisions.leave_one_out import LeaveOneOut, Row
+
+NOT_COMPARED = "not compared: no law describes it, or the whole recipe"
+"""Shown in the column for the kind of part."""
+
+
+def table_report(table: LeaveOneOut, forecasts: Sequence[Forecast]) -> dict[str, Any]:
+    """The leave-one-out table as JSON; the whole recipe is the first row and has no losses.
+
+    `forecasts`: of the rows. A row that no law describes has no numbers. If that row is the whole recipe, there is
+    nothing to compare the others with, and they have no losses.
+    """
+    from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
+
+    described = [forecast.verdict.kind.is_described for forecast in forecasts]
+    rows = [
+        _row_report(row, is_described=own, is_compared=own and described[0])
+        for row, own in zip(table.rows, described, strict=True)
+    ]
+    far = [row.name for row in table.rows if abs(row.asymptote[1] - table.common_asymptote) > ASYMPTOTE_MARGIN]
+    broken = not_described(forecasts)
+    return {
+        "baseline": table.rows[0].name,
+        "common_asymptote": table.common_asymptote if described[0] else None,
+        "half_way": table.half_way if described[0] else None,
+        "far_from_common": [name for name in far if name not in broken] if described[0] else [],
+        "not_described": broken,
+        "margin": ASYMPTOTE_MARGIN,
+        "rows": rows,
+    }
+
+
+def _row_report(row: Row, *, is_described: bool, is_compared: bool) -> dict[str, Any]:
+    law = {"asymptote": row.asymptote, "exponent": row.exponent, "midpoint": row.midpoint}
+    comparison = {
+        "exponent_at_common": row.exponent_at_common,
+        "asymptote_loss": row.asymptote_loss,
+        "exponent_loss": row.exponent_loss,
+        "compute_ratio": row.compute_ratio,
+    }
+    kind = None if row.kind is None else str(row.kind)
+    return {
+        "curve": row.name,
+        "num_runs": row.num_runs,
+        **{name: report.interval(values) if is_described else None for name, values in law.items()},
+        **{
+            name: report.interval(values) if is_compared and values is not None else None
+            for name, values in comparison.items()
+        },
+        "kind": kind if is_compared or kind is None else NOT_COMPARED,
+    }
+
+
+def show_leave_one_out(answer: dict[str, Any]) -> None:
+    """The table, the losses in words, and which rows not to decide on."""
+    table = answer["leave_one_out"]
+    is_compared = table["common_asymptote"] is not None
+    header = (
+        "run",
+        "A (90 %)",
+        "B (90 %)",
+        f"B at A = {table['common_asymptote']:.3f}" if is_compared else "B at a common A",
+        f"compute to {table['half_way']:.3f}" if is_compared else "compute",
+        "part left out",
+    )
+    rows = [
+        (
+            row["curve"],
+            number(row["asymptote"], ".3f"),
+            number(row["exponent"], ".2f"),
+            number(row["exponent_at_common"], ".2f"),
+            _compute(row),
+            row["kind"] or "(the whole recipe)",
+        )
+        for row in table["rows"]
+    ]
+    report.show_table(header, rows, left=header[-1:])
+    if table["not_described"]:
+        say(f"No law describes {' and '.join(table['not_described'])}: no A, no B and no comparison is given.")
+    for row in table["rows"][1:]:
+        if row["asymptote_loss"] is None:
+            continue
+        say(
+            f"{row['curve']} against {table['baseline']}: A {_loss(row['asymptote_loss'], '.3f')}, "
+            f"B at the common A {_loss(row['exponent_loss'], '.2f')}."
+        )
+    for sentence in cautions(answer["runs"], "its row"):
+        say(f"caution: {sentence}")
+    if far := table["far_from_common"]:
+        say(
+            f"caution: the common A of {table['common_asymptote']:.3f} is more than {table['margin']:g} off that of "
+            f"{', '.join(far)}; B there is bent by it."
+        )
+
+
+def _compute(row: dict[str, Any]) -> str:
+    """Times that of the whole recipe; empty if the two recipes have different ceilings or are not compared."""
+    if row["compute_ratio"] is None:
+        return "1" if row["kind"] is None else ""
+    return report.with_span(row["compute_ratio"], ".2f")
+
+
+def _loss(of: report.Interval, form: str) -> str:
+    """The loss as a change: a loss lowers the value."""
+    low, middle, high = (-float(of[name] or 0.0) for name in ("q95", "q50", "q05"))
+    return f"{middle:+{form}} ({low:+{form}} to {high:+{form}})"

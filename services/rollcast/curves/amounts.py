@@ -1,0 +1,45 @@
+"""Numbers as people read them: quantiles by name, amounts of compute, differences of pass rates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rollcast.scaling.decisions.digits import difference
+
+MEDIAN_AND_90 = (0.05, 0.5, 0.95)
+"""Levels of the median and the 90 % interval."""
+Interval = dict[str, float | None]
+"""Quantiles by name, as q05, q50 and q95; None = never."""
+DIFFERENCE = "difference"
+"""The form of a difference of pass rates."""
+
+
+def interval(values: Iterable[Any], levels: Sequence[float] = MEDIAN_AND_90) -> Interval:
+    """`values`: one for each level, in the order of the levels."""
+    return {
+        f"q{round(100 * level):02}": float(value) if math.isfinite(value) else None
+        for level, value in zip(levels, values, strict=True)
+    }
+
+
+def amount(value: float | None, form: str = ".4g") -> str:
+    """A number, or `never`; no exponent below a million. `form`: as `format` takes it, or DIFFERENCE."""
+    if value is None:
+        return "never"
+    if form == DIFFERENCE:
+        return difference(value)
+    if form.endswith("g") and 1e4 <= abs(value) < 1e6:
+        return f"{value:,.0f}"
+    return format(value, form)
+
+
+def span(of: Interval, form: str = ".4g") -> str:
+    """The 90 % interval in words."""
+    return f"{amount(of['q05'], form)} to {amount(of['q95'], form)}"
+
+
+def with_span(of: Interval, form: str = ".4g") -> str:
+    """The median, and the 90 % interval in brackets; for tables whose numbers are never negative."""
+    return f"{amount(of['q50'], form)} ({amount(of['q05'], form)}–{amount(of['q95'], form)})"

@@ -1,0 +1,119 @@
+"""The answer: what Rollcast states about the forecast of one run, wherever it states it.
+
+The commands, Python, HTTP, the metrics, the push answer, the forecast log and the page take verdict, flags and law from
+here. The numbers of the law (A, B, C_mid, R_0, the headroom, the compute to a pass rate) exist only if the law
+describes the curve. Otherwise the fields are None: the numbers would belong to a law that the curve does not follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from rollcast.curves.amounts import Interval, interval
+from rollcast.curves.run_forecast import QUANTILES, RunForecast
+from rollcast.scaling.decisions.forecast import Forecast, Verdict
+from rollcast.scaling.law.curve import Array, SigmoidParameters
+
+
+@dataclass(frozen=True)
+class LawAnswer:
+    """The constants of the law, each as quantiles by name.
+
+    Attributes:
+        ceiling_probability: that gains end within sight; the constants are those of such trajectories.
+        midpoint: C_mid in the unit of the curve.
+        best: the law of maximum posterior, on the axis of the fit.
+    """
+
+    asymptote: Interval
+    ceiling_probability: float
+    headroom: Interval
+    exponent: Interval
+    midpoint: Interval
+    initial: Interval
+    best: SigmoidParameters
+
+
+def law_of_run(run: RunForecast, levels: tuple[float, ...] = QUANTILES) -> LawAnswer | None:
+    """The law of a run, or None if no law describes its curve."""
+    return _law(run.forecast, run.midpoint(levels), levels)
+
+
+def law_of_curve(forecast: Forecast, levels: tuple[float, ...] = QUANTILES) -> LawAnswer | None:
+    """The law of a curve that was fitted on its own compute, or None if no law describes it."""
+    return _law(forecast, forecast.midpoint(levels), levels)
+
+
+def _law(forecast: Forecast, midpoint: Array, levels: tuple[float, ...]) -> LawAnswer | None:
+    if not forecast.verdict.kind.is_described:
+        return None
+    return LawAnswer(
+        asymptote=interval(forecast.asymptote(levels), levels),
+        ceiling_probability=forecast.ceiling_probability,
+        headroom=interval(forecast.headroom(levels), levels),
+        exponent=interval(forecast.exponent(levels), levels),
+        midpoint=interval(midpoint, levels),
+        initial=interval(forecast.initial(levels), levels),
+        best=forecast.best,
+    )
+
+
+def law_as_json(law: LawAnswer | None) -> dict[str, Any]:
+    """Every field of the law by name, with the value None if no law describes the curve."""
+    if law is None:
+        return {field.name: None for field in fields(LawAnswer)}
+    return {**vars(law), "best": vars(law.best)}
+
+
+def verdict_as_json(verdict: Verdict) -> dict[str, Any]:
+    """The verdict with its reason, and what follows from it."""
+    return {
+        "verdict": str(verdict.kind),
+        "is_described": verdict.kind.is_described,
+        "is_decidable": verdict.kind.is_decidable,
+        "reason": verdict.reason,
+    }
+
+
+def compute_to_target(run: RunForecast, target: float) -> Interval | None:
+    """Compute at which the law reaches `target`; None if no law describes the curve.
+
+    Raises ValueError: the target is not a pass rate.
+    """
+    reached = run.compute_to_target(target, QUANTILES)
+    return interval(reached, QUANTILES) if run.forecast.verdict.kind.is_described else None
+
+
+def answer_as_json(run: RunForecast, computes: Sequence[float], targets: Sequence[float]) -> dict[str, Any]:
+    """What `rollcast fit --json` prints, without the advice.
+
+    Args:
+        computes: computes at which a reading is predicted.
+        targets: pass rates to reach.
+
+    Raises ValueError: a target is not a pass rate.
+    """
+    forecast = run.forecast
+    curve = run.forecast.curve
+    readings = run.reading(computes, QUANTILES)
+    return {
+        "curve": curve.name,
+        "num_points": len(run.evaluations),
+        "dropped": curve.dropped,
+        "incomplete": run.num_incomplete,
+        "excluded": forecast.excluded,
+        **verdict_as_json(forecast.verdict),
+        "compute": run.newest.compute,
+        "unit": run.unit,
+        "source": vars(run.origin),
+        "fitted_on": run.fitted_on,
+        "start_up": run.axis.start_up,
+        "pass_rate": float(curve.pass_rate[-1]),
+        **law_as_json(law_of_run(run)),
+        "predictions": [
+            {"compute": compute, **interval(readings[:, place], QUANTILES)} for place, compute in enumerate(computes)
+        ],
+        "targets": [{"pass_rate": target, "compute": compute_to_target(run, target)} for target in targets],
+    }

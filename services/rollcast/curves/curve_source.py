@@ -1,0 +1,279 @@
+"""Histories of runs from a file or folder of any framework, from a run's folder, or from a Prometheus server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rollcast.config.errors import UserError
+from rollcast.curves.columns import Columns, some
+from rollcast.curves.curve_sheet import curve_sheet
+from rollcast.curves.evaluations import evaluations_of
+from rollcast.curves.formats.recognise import read_sheet
+from rollcast.curves.left_out import incomplete_points, left_out
+from rollcast.curves.natural_order import natural
+from rollcast.curves.run_history import history_of
+from rollcast.runfolder.files import EVALUATIONS
+from rollcast.telemetry.names import is_own_curve
+
+if TYPE_CHECKING:
+    from rollcast.config.services import CurveQueries
+    from rollcast.curves.evaluations import EvaluationLog
+    from rollcast.curves.origin import Origin
+    from rollcast.curves.run_forecast import RunForecast
+    from rollcast.curves.run_history import RunHistory
+    from rollcast.curves.sheet import Sheet
+    from rollcast.scaling.law.curve import Curve
+    from rollcast.scaling.posterior.options import FitOptions
+
+
+def read_history(source: str, columns: Columns, run: str | None) -> RunHistory:
+    """The history of the one run of a file, of a folder, of a run of W&B or of a Prometheus address.
+
+    The origin is printed on standard error. Raises UserError: one sentence on what cannot be read, or that
+    there are several runs, and what would help.
+    """
+    if source.startswith(("http://", "https://")):
+        found = _evaluations(source, columns, run)
+        runs = sorted(found, key=natural)
+        name = runs[0] if run is None and len(runs) == 1 else run
+        if name not in found:
+            raise UserError(f"{source}: holds evaluations of {', '.join(runs) or 'no run'}; name one with --run")
+        history = _history(name, found[name], columns)
+    elif (Path(source) / EVALUATIONS).is_file():
+        history = _history_of_folder(Path(source), columns, run)
+    else:
+        [history] = histories_of_sheet(read_sheet(source, tell), source, columns, _name(source), run, is_one=True)
+    _tell_origin(source, [history])
+    return history
+
+
+def read_histories(source: str, columns: Columns) -> list[RunHistory]:
+    """The history of every run in a source; a file names them in its column `run`. Raises as `read_history`."""
+    if source.startswith(("http://", "https://")):
+        found = _evaluations(source, columns, None)
+        if not found:
+            raise UserError(f"{source}: holds evaluations of no run; check the address")
+        histories = [_history(run, found[run], columns) for run in sorted(found, key=natural)]
+    elif (Path(source) / EVALUATIONS).is_file():
+        histories = [_history_of_folder(Path(source), columns, None)]
+    else:
+        histories = histories_of_sheet(read_sheet(source, tell), source, columns, _name(source))
+    _tell_origin(source, histories)
+    return histories
+
+
+def histories_of_sheet(
+    sheet: Sheet, source: str, columns: Columns, name: str, run: str | None = None, *, is_one: bool = False
+) -> list[RunHistory]:
+    """The history of every run in a sheet.
+
+    Args:
+        source: what the sheet was read from, in sentences.
+        name: of a run that no column names.
+        run: the only one to be read, and its name.
+        is_one: refuse a sheet of several runs.
+
+    Raises:
+        UserError: as `read_history`.
+    """
+
+    def say(sentence: str) -> None:
+        tell(f"{source}: {sentence}")
+
+    try:
+        whole = curve_sheet(sheet, columns, run, say)
+        runs = whole.runs()
+        if len(runs) == 1:
+            name = name if run is None else run
+            return [history_of(evaluations_of(whole, name), name, whole.origin, say)]
+        if is_one:
+            raise UserError(f"holds {len(runs)} runs; choose one of {some(runs)} with --where run=NAME")
+        return [
+            history_of(evaluations_of(whole.of_run(each), each or name), each or name, whole.origin, say)
+            for each in runs
+        ]
+    except (UserError, ValueError) as error:
+        raise UserError(f"{source}: {error}") from None
+
+
+def _tell_origin(source: str, histories: Sequence[RunHistory]) -> None:
+    tell(f"{source}: {histories[0].origin.sentence()}")
+    if count := sum(history.num_incomplete for history in histories):
+        tell(f"{source}: {incomplete_points(count)} left out")
+
+
+def _name(source: str) -> str:
+    """The name of a run that no column names: that of its file or folder."""
+    path = Path(source)
+    return (path.resolve().name if path.is_dir() else path.stem) or source
+
+
+def forecast_source(
+    source: str,
+    columns: Columns,
+    run: str | None,
+    initial: float | None,
+    exclude_before: float | None,
+    law_alone: bool = False,
+    prior: Path | None = None,
+) -> RunForecast:
+    """The forecast of a source's one run, as the service makes it. `exclude_before`: device-hours since the start.
+
+    Raises UserError as `read_history`, or if nothing can be fitted.
+    """
+    from rollcast.curves.run_forecast import forecast_history
+
+    history = read_history(source, columns, run)
+    try:
+        return forecast_history(history, fit_options(initial, exclude_before, law_alone, prior))
+    except ValueError as error:
+        raise UserError(f"{source}: {error}") from None
+
+
+def read_curve(source: str, columns: Columns, run: str | None) -> Curve:
+    """The run's curve over compute without its start-ups, which standard error reports. Raises as `read_history`."""
+    return read_curves(source, columns, run)[0][1]
+
+
+def read_curves(
+    source: str, columns: Columns, run: str | None = None, *, all_runs: bool = False
+) -> list[tuple[Origin, Curve]]:
+    """What each run was read as, and its curve over compute without its start-ups, so that they share an axis.
+
+    `all_runs`: as `read_histories`, else the one of `read_history`.
+    """
+    histories = read_histories(source, columns) if all_runs else [read_history(source, columns, run)]
+    return [(history.origin, _curve(source, history)) for history in histories]
+
+
+def _curve(source: str, history: RunHistory) -> Curve:
+    try:
+        axis, curve = history.in_device_hours()
+    except ValueError as error:
+        raise UserError(f"{source}: {error}") from None
+    if axis.start_up > 0:
+        tell(f"{source}: {history.name} is counted without the {axis.start_up:.3g} {curve.unit} of its start-up")
+    return curve
+
+
+def tell(sentence: str) -> None:
+    """One line on standard error."""
+    print(sentence, file=sys.stderr)
+
+
+def fit_options(
+    initial: float | None,
+    exclude_before: float | None,
+    law_alone: bool = False,
+    prior: Path | None = None,
+) -> FitOptions:
+    """`law_alone`: the paper's law and no other shape. Raises ValueError if a value is out of bounds."""
+    from rollcast.scaling.posterior.options import FitOptions
+    from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR
+    from rollcast.scaling.posterior.prior_file import read_prior
+
+    chosen = LAW_PRIOR if law_alone else DEFAULT_PRIOR
+    if prior is not None:
+        chosen = read_prior(prior)
+    return FitOptions(
+        prior=chosen,
+        initial="measured" if initial is None else initial,
+        exclude_before="auto" if exclude_before is None else exclude_before,
+    )
+
+
+def _queries(columns: Columns, run: str | None) -> tuple[CurveQueries, ...]:
+    """The expressions of a run of another framework; empty for one of Rollcast's own."""
+    from pydantic import ValidationError
+
+    from rollcast.config.services import CurveQueries
+
+    if columns.where:
+        raise UserError(
+            f"--where {columns.where[0]}: selects rows of a file; put matchers into the expressions instead"
+        )
+    if columns.scale != 1:
+        raise UserError(f"--scale {columns.scale:g}: is for files; multiply in the expression --pass-rate instead")
+    if columns.pass_rate is None or columns.compute is None:
+        if columns != Columns():
+            raise UserError("--compute, --pass-rate: of a Prometheus give both, each an expression of one series")
+        return ()
+    try:
+        return (
+            CurveQueries(
+                run=run or "curve",
+                pass_rate=columns.pass_rate,
+                compute=columns.compute,
+                standard_error=columns.standard_error,
+                truncation_ratio=columns.truncation_ratio,
+            ),
+        )
+    except ValidationError:
+        raise UserError(f"--run {run}: not a name for a run; leave '/' out, and write 200 characters at most") from None
+
+
+def _evaluations(url: str, columns: Columns, run: str | None) -> dict[str, EvaluationLog]:
+    """The evaluations that a Prometheus server has, by run. Raises UserError."""
+    from rollcast.curves.evaluations import MAX_EVALUATIONS, EvaluationLog
+    from rollcast.curves.sources.prometheus import PrometheusQueries
+    from rollcast.telemetry.prometheus_reader import SourceAway
+
+    foreign = _queries(columns, run)
+    queries = PrometheusQueries(url, curves=foreign)
+    try:
+        reading = queries.read()
+    except SourceAway as error:
+        remedy = "give the address of a Prometheus server" + (
+            ", and expressions that it understands" if foreign else ""
+        )
+        raise UserError(f"{url}: {error}; {remedy}") from None
+    finally:
+        queries.close()
+    wanted = {curve.run for curve in foreign}
+    found: dict[str, EvaluationLog] = {}
+    refused = 0
+    for item in reading.evaluations:
+        if (wanted and item.run not in wanted) or not is_own_curve(item.dataset):
+            continue
+        log = found.setdefault(item.run, EvaluationLog(starts=reading.starts.get(item.run, {})))
+        try:
+            log.add(item)
+        except OverflowError:
+            refused += 1
+    if wanted and not found:
+        raise UserError(f"{url}: --pass-rate and --compute select no evaluation; check the expressions")
+    if refused:
+        tell(left_out(url, refused, "evaluation", f"beyond {MAX_EVALUATIONS:,} of a run"))
+    if malformed := reading.skipped["out_of_bounds"]:
+        tell(left_out(url, malformed, "evaluation", "a value of which is out of bounds"))
+    return found
+
+
+def _history(run: str, log: EvaluationLog, columns: Columns) -> RunHistory:
+    from rollcast.curves.origin import Origin
+    from rollcast.curves.run_history import RunHistory
+    from rollcast.scaling.law.curve import DEVICE_HOURS
+
+    compute = columns.compute or "evaluated compute"
+    pass_rate = columns.pass_rate or "evaluations of Rollcast"
+    origin = Origin("Prometheus", compute, pass_rate, DEVICE_HOURS)
+
+    found = log.sorted_out()
+    return RunHistory(run, found.kept, origin=origin, num_incomplete=found.num_incomplete)
+
+
+def _history_of_folder(folder: Path, columns: Columns, run: str | None) -> RunHistory:
+    """Raises UserError, also for options on the columns of a file."""
+    from rollcast.curves.sources.run_folder import history_of_folder
+
+    if columns != Columns():
+        raise UserError(f"{folder}: is a run's folder, which takes no columns, --where or --scale; leave them out")
+    history, malformed, lost = history_of_folder(folder, run)
+    if malformed:
+        tell(left_out(folder, malformed, "line", "of evaluations.jsonl, malformed"))
+    if lost:
+        tell(left_out(folder, lost, "evaluation", "of steps that were made again after a restart"))
+    return history

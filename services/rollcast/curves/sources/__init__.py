@@ -1,0 +1,1 @@
+"""Sources of evaluations: one module for each kind."""

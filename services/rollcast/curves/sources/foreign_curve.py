@@ -1,0 +1,148 @@
+"""Runs of other frameworks: single evaluations, from series that keep their value from one to the next.
+
+pass rate   .2 .2 .2 .3 .3 .3 .3 .4 ...      one evaluation when the step (or else the pass rate) changes
+compute     10 10 10 25 25 25 25 40 ...      read at the same moment
+
+The first look finds coarsely when the run began, and reads finely from there on. Later looks read newer values only.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from dataclasses import dataclass, replace
+
+from rollcast.config.services import CurveQueries
+from rollcast.curves.evaluations import CurvePoint, checked
+from rollcast.curves.reading import Reading
+from rollcast.telemetry.prometheus_reader import MAX_INSTANTS, Prometheus, Series, SourceAway
+
+MAX_INSTANTS_IN_ALL = 200_000
+"""Instants in the whole look-back: a month at every 15 seconds."""
+FINEST_SECONDS = 15
+COARSE_SECONDS = 240
+"""Closer than the 5 minutes for which Prometheus takes a value to last: every run of as long shows at one instant."""
+SETTLED_SECONDS = 2.0
+"""Younger than this, a scrape may not be stored yet: another look would see another value at the same instant."""
+MOST_BY_AGE = 700
+"""Evaluations closer together than this part of the run's age are left out, so that a series that changes at every
+scrape does not fill the log in a day; none is that comes less often than `MAX_INSTANTS` times in the look-back."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """How far a curve was read; a look from the beginning leads to the same one."""
+
+    until: float
+    """The last instant, Unix seconds."""
+    began: float | None = None
+    """The first instant at which the run showed a pass rate."""
+    mark: float | None = None
+    """The step, or else the pass rate, of the newest evaluation."""
+    taken: float = -math.inf
+    """The instant of that evaluation."""
+
+
+class ForeignCurve:
+    """One run. Each look continues where the last one ended."""
+
+    def __init__(self, prometheus: Prometheus, queries: CurveQueries) -> None:
+        self._prometheus = prometheus
+        self._queries = queries
+        self._look_back = queries.look_back_hours * 3600
+        self._resolution = max(FINEST_SECONDS, math.ceil(self._look_back / MAX_INSTANTS_IN_ALL))
+        self._place: _Place | None = None
+        """None before the run began."""
+        self._looked_until = -math.inf
+
+    def read(self, now: float) -> Reading:
+        """The evaluations since the last look; the first look returns all in the look-back. `now`: Unix seconds.
+
+        Instants are whole multiples of the resolution, so that each look, of another process too, sees the same ones.
+
+        Raises SourceAway if Prometheus cannot be read, or an expression selects several series. The next look then
+        starts where this one did.
+        """
+        reading = Reading()
+        end = (now - SETTLED_SECONDS) // self._resolution * self._resolution
+        if end <= self._looked_until:
+            return reading
+        place = self._place or self._beginning(end)
+        while place is not None and place.until < end:
+            part_end = min(end, place.until + MAX_INSTANTS * self._resolution)
+            place = self._read_part(place, part_end, reading)
+        self._place = place
+        self._looked_until = end
+        return reading
+
+    def _beginning(self, end: float) -> _Place | None:
+        """The place before the first value in the look-back; None if it has no value."""
+        coarse = self._resolution * max(1, COARSE_SECONDS // self._resolution)
+        start = end - self._look_back // coarse * coarse
+        part = start
+        while part <= end:
+            part_end = min(end, part + (MAX_INSTANTS - 1) * coarse)
+            found = self._ask(self._queries.pass_rate, part, part_end, coarse)
+            if found is not None and found.times:
+                first = found.times[0]
+                if first > start:
+                    return _Place(until=first - coarse)
+                # The time of a value that is older than the look-back is unknown.
+                return _Place(until=start, began=start, mark=None if self._queries.step else found.values[0])
+            part = part_end + coarse
+        return None
+
+    def _read_part(self, place: _Place, end: float, reading: Reading) -> _Place:
+        queries = self._queries
+        start = place.until + self._resolution
+
+        def ask(expression: str | None) -> Series | None:
+            return None if expression is None else self._ask(expression, start, end, self._resolution)
+
+        pass_rate = ask(queries.pass_rate)
+        compute = ask(queries.compute)
+        steps = ask(queries.step)
+        errors = ask(queries.standard_error)
+        truncation = ask(queries.truncation_ratio)
+        place = replace(place, until=end)
+        if pass_rate is None:
+            return place
+        if place.began is None and pass_rate.times:
+            place = replace(place, began=pass_rate.times[0])
+        for at, value in zip(pass_rate.times, pass_rate.values, strict=True):
+            hours = _value_at(compute, at)
+            mark = value if queries.step is None else _value_at(steps, at)
+            if hours is None or mark is None or mark == place.mark or at - place.taken < self._spacing(place, at):
+                continue
+            place = replace(place, mark=mark, taken=at)
+            try:
+                # Without steps, evaluations are identified by their times. One before any compute is of step 0.
+                step = int(at) if hours > 0 else 0
+                if queries.step is not None:
+                    step = int(mark)
+                error = _value_at(errors, at)
+                cut_off = _value_at(truncation, at)
+                evaluation = CurvePoint(queries.run, "", 1, step, value, hours, error, None, None, at, cut_off)
+                reading.evaluations.append(checked(evaluation))
+            except (ValueError, OverflowError):
+                reading.skipped["out_of_bounds"] += 1
+        return place
+
+    def _spacing(self, place: _Place, at: float) -> float:
+        """Least seconds between two evaluations."""
+        age = at - (place.began if place.began is not None else at)
+        return min(age / MOST_BY_AGE, self._look_back / MAX_INSTANTS)
+
+    def _ask(self, expression: str, start: float, end: float, resolution: float) -> Series | None:
+        found = self._prometheus.query_range(expression, start, end, resolution)
+        if len(found) > 1:
+            raise SourceAway(f"run {self._queries.run!r}: {expression} selects {len(found)} series, needs one")
+        return found[0] if found else None
+
+
+def _value_at(series: Series | None, at: float) -> float | None:
+    """The value at that very instant."""
+    if series is None:
+        return None
+    place = bisect.bisect_left(series.times, at)
+    return series.values[place] if place < len(series.times) and series.times[place] == at else None

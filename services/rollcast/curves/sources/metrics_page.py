@@ -1,0 +1,147 @@
+"""Metrics pages that a trainer serves: the gauges of its evaluations and of its own state."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from rollcast.config.services import Http
+from rollcast.connections.http import local_url
+from rollcast.connections.port_files import read_port
+from rollcast.curves.evaluations import CurvePoint, checked
+from rollcast.curves.reading import Reading, TrainerStatus
+from rollcast.runfolder.completeness import graded_share
+from rollcast.telemetry import names
+from rollcast.telemetry.prometheus_reader import MetricsPage, Sample, SourceAway
+
+_EVALUATION_FIELDS = {
+    names.EVAL_PASS_RATE.name: "pass_rate",
+    names.EVAL_STANDARD_ERROR.name: "standard_error",
+    names.EVAL_COMPUTE.name: "compute",
+    names.EVAL_TRAINED_TOKENS.name: "trained_tokens",
+    names.EVAL_SAMPLES.name: "samples",
+    names.EVAL_START_UP.name: "start_up",
+    names.EVAL_DEVICES.name: "devices",
+    names.EVAL_TRUNCATION.name: "truncation_ratio",
+    names.EVAL_PROMPTS.name: "num_prompts",
+    names.EVAL_ASKED_PROMPTS.name: "asked_prompts",
+}
+_STATUS_FIELDS = {
+    names.TRAINER_STEP.name: "step",
+    names.INCARNATION.name: "incarnation",
+    names.MAX_STALENESS.name: "max_staleness",
+    names.LONGEST_GROUP_RATIO.name: "longest_group_ratio",
+    names.TRUNCATION_RATIO.name: "truncation_ratio",
+    names.INTERRUPTED_RATIO.name: "interrupted_ratio",
+    names.REWARD_MEAN.name: "reward_mean",
+    names.BUDGET_STEPS.name: "budget_steps",
+    names.BUDGET_DEVICE_HOURS.name: "budget_device_hours",
+}
+_STALENESS_BUCKET = f"{names.STALENESS.name}_bucket"
+EVALUATION_NAMES = tuple(_EVALUATION_FIELDS)
+STATUS_NAMES = (*_STATUS_FIELDS, _STALENESS_BUCKET, names.GROUP_SIGNALS.name, names.INCARNATION_START.name)
+
+
+class MetricsPages:
+    """Direct scraping of fixed addresses, or of the port in the run folder's file."""
+
+    def __init__(self, urls: tuple[str, ...], http: Http, port_file: Path) -> None:
+        self._urls = urls
+        self._http = http
+        self._port_file = port_file
+        self._pages: dict[str, MetricsPage] = {}
+
+    def read(self) -> Reading:
+        samples: list[Sample] = []
+        failures = []
+        urls = self._urls or (self._found_url(),)
+        for url in urls:
+            if url not in self._pages:
+                self._pages[url] = MetricsPage(url, self._http)
+            try:
+                samples += self._pages[url].read()
+            except SourceAway as error:
+                failures.append(error)
+        for url in self._pages.keys() - set(urls):
+            self._pages.pop(url).close()
+        if len(failures) == len(urls):
+            raise failures[0]
+        reading = interpret(samples, at=time.time())
+        reading.skipped["page_away"] += len(failures)
+        reading.away += map(str, failures)
+        return reading
+
+    def close(self) -> None:
+        for page in self._pages.values():
+            page.close()
+
+    def _found_url(self) -> str:
+        try:
+            port = read_port(self._port_file)
+        except OSError as error:
+            raise SourceAway(f"no trainer has written {self._port_file} yet") from error
+        except ValueError as error:
+            raise SourceAway(f"{self._port_file} holds no port number") from error
+        return f"{local_url(self._http, port)}/metrics"
+
+
+def interpret(samples: Iterable[Sample], *, at: float) -> Reading:
+    """Evaluations and states of runs in samples. The gauges of one evaluation have the same labels."""
+    reading = Reading()
+    parts: dict[tuple[str, str, str, str], dict[str, float]] = {}
+    for sample in samples:
+        labels = sample.labels
+        run = labels.get("run", "")
+        if not run:
+            continue
+        if sample.name in _EVALUATION_FIELDS:
+            key = (run, labels.get("dataset", ""), labels.get("incarnation", ""), labels.get("step", ""))
+            parts.setdefault(key, {})[_EVALUATION_FIELDS[sample.name]] = sample.value
+        elif math.isfinite(sample.value):
+            _note_status(reading, run, sample.name, labels, sample.value)
+    for (run, dataset, incarnation, step), values in parts.items():
+        if "pass_rate" not in values or "compute" not in values:
+            reading.skipped["incomplete"] += 1
+            continue
+        try:
+            evaluation = CurvePoint(
+                run=run,
+                dataset=dataset,
+                incarnation=int(incarnation),
+                step=int(step),
+                pass_rate=values["pass_rate"],
+                compute=values["compute"],
+                standard_error=values.get("standard_error"),
+                trained_tokens=values.get("trained_tokens"),
+                samples=values.get("samples"),
+                at=at,
+                truncation_ratio=values.get("truncation_ratio"),
+                start_up=values.get("start_up"),
+                devices=values.get("devices"),
+                graded_share=graded_share(values.get("num_prompts"), values.get("asked_prompts")),
+            )
+            reading.evaluations.append(checked(evaluation))
+        except ValueError:
+            reading.skipped["out_of_bounds"] += 1
+    return reading
+
+
+def _note_status(reading: Reading, run: str, name: str, labels: Mapping[str, str], value: float) -> None:
+    if name in _STATUS_FIELDS:
+        setattr(reading.status.setdefault(run, TrainerStatus()), _STATUS_FIELDS[name], value)
+        return
+    try:
+        if name == _STALENESS_BUCKET:
+            buckets = reading.status.setdefault(run, TrainerStatus()).staleness
+            bound = float(labels.get("le", ""))
+            buckets[bound] = buckets.get(bound, 0.0) + value
+        elif name == names.GROUP_SIGNALS.name:
+            signals = reading.status.setdefault(run, TrainerStatus()).group_signals
+            signal = labels.get("signal", "")
+            signals[signal] = signals.get(signal, 0.0) + value
+        elif name == names.INCARNATION_START.name:
+            reading.starts.setdefault(run, {})[int(labels.get("incarnation", ""))] = int(value)
+    except ValueError:
+        reading.skipped["bad_label"] += 1

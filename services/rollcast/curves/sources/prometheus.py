@@ -1,0 +1,105 @@
+"""A Prometheus server that scrapes trainers, or that holds the series of other frameworks."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from pydantic import SecretStr
+
+from rollcast.config.services import CurveQueries
+from rollcast.curves.reading import Reading
+from rollcast.curves.sources.first_scrape import dated
+from rollcast.curves.sources.foreign_curve import ForeignCurve
+from rollcast.curves.sources.metrics_page import EVALUATION_NAMES, STATUS_NAMES, interpret
+from rollcast.telemetry.prometheus_reader import Prometheus, SourceAway
+
+LOOK_BACK_SECONDS = 30 * 86_400.0
+"""How far the first look at a Prometheus goes back."""
+OVERLAP_SECONDS = 300.0
+WHOLE_EVERY_SECONDS = 60.0
+"""Time between two looks at all evaluations, which find those that reached Prometheus late, by remote write."""
+LONGEST_SCRAPE_SECONDS = 60.0
+"""A sample has the time at which its scrape began, but appears when the scrape has ended or was written remotely."""
+_EVALUATION = "run, dataset, incarnation, step"
+"""The labels that identify an evaluation."""
+
+
+class PrometheusQueries:
+    """Instant queries over a window. Labels identify each evaluation, so the last value of each series is enough.
+
+    Most looks ask only for evaluations since the last one: reading every evaluation of a hundred runs takes ten times
+    as long. Once a minute everything is read, back to the last such look that succeeded, to find what was scraped
+    while the forecaster or Prometheus was down.
+    """
+
+    def __init__(
+        self, url: str, token: SecretStr | None = None, curves: tuple[CurveQueries, ...] = (), namespace: str = ""
+    ) -> None:
+        """`namespace`: of the runs that are read; empty = any."""
+        self._namespace = namespace
+        self._prometheus = Prometheus(url, token)
+        self._curves = [ForeignCurve(self._prometheus, curve) for curve in curves]
+        self._untold: list[Reading] = []
+        """Readings of the curves that were not returned yet, because a later query of the same look failed."""
+        self._last = self._last_whole = 0.0
+        self._seen: set[tuple[str, str, int, int]] = set()
+        """Evaluations of the last look at everything and of those since. They are not dated again."""
+
+    def read(self) -> Reading:
+        now = time.time()
+        for curve in self._curves:
+            self._untold.append(curve.read(now))
+        since, since_whole = (max(0.0, now - last) for last in (self._last, self._last_whole))
+        is_whole = since_whole >= WHOLE_EVERY_SECONDS
+        if is_whole:
+            window = min(since_whole + OVERLAP_SECONDS, LOOK_BACK_SECONDS)
+            expression = f"last_over_time({self._any_of(EVALUATION_NAMES)}[{window:.0f}s])"
+        else:
+            window = since + LONGEST_SCRAPE_SECONDS
+            expression = _new_within(self._any_of(EVALUATION_NAMES), math.ceil(window))
+        samples = self._prometheus.query(expression)
+        samples += self._prometheus.query(self._any_of(STATUS_NAMES))
+        reading = interpret(samples, at=now)
+        self._date(reading, window, now, is_whole=is_whole)
+        self._last = now
+        if is_whole:
+            self._last_whole = now
+        for part in self._untold:
+            reading.evaluations += part.evaluations
+            reading.skipped += part.skipped
+        self._untold = []
+        return reading
+
+    def close(self) -> None:
+        self._prometheus.close()
+
+    def _any_of(self, metric_names: tuple[str, ...]) -> str:
+        place = f',namespace="{self._namespace}"' if self._namespace else ""
+        return f'{{__name__=~"{"|".join(metric_names)}"{place}}}'
+
+    def _date(self, reading: Reading, window_seconds: float, now: float, *, is_whole: bool) -> None:
+        """Set the times of new evaluations. If Prometheus cannot answer, they keep the time of this look."""
+        told = {(item.run, *item.key) for item in reading.evaluations}
+        seen = self._seen
+        self._seen = told if is_whole else seen | told
+        new = [place for place, item in enumerate(reading.evaluations) if (item.run, *item.key) not in seen]
+        try:
+            times = dated(
+                self._prometheus, [reading.evaluations[place] for place in new], window_seconds, now, self._namespace
+            )
+        except SourceAway:
+            reading.skipped["undated"] += len(new)
+            return
+        for place, item in zip(new, times, strict=True):
+            reading.evaluations[place] = item
+
+
+def _new_within(evaluations: str, seconds: int) -> str:
+    """An expression for the selected evaluations that have a series younger than `seconds`, with all their series."""
+    series = f"last_over_time({evaluations}[{OVERLAP_SECONDS:.0f}s])"
+    return (
+        f"{series} and on({_EVALUATION}) "
+        f"({series} unless on(__name__, {_EVALUATION}) last_over_time("
+        f"{evaluations}[{OVERLAP_SECONDS:.0f}s] offset {seconds}s))"
+    )

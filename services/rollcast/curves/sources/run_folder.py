@@ -1,0 +1,127 @@
+"""A run's folder: its evaluations, and the step from which each incarnation continued."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rollcast.config.errors import UserError
+from rollcast.curves.evaluations import CurvePoint, EvaluationLog, checked
+from rollcast.curves.left_out import incomplete_points
+from rollcast.curves.reading import Reading
+from rollcast.curves.run_history import RunHistory
+from rollcast.runfolder.files import BEFORE, EVALUATIONS, INCARNATIONS
+from rollcast.runfolder.format_version import check_format
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import BeforeRecord, EvaluationRecord, IncarnationRecord, read_record
+from rollcast.telemetry.names import is_own_curve
+
+
+class RunFolder:
+    """Each look continues where the last one ended."""
+
+    def __init__(self, folder: Path, run: str) -> None:
+        """`run`: the name for evaluations without one. Raises UserError if the folder has another format."""
+        check_format(folder)
+        self._folder = folder
+        self._run = run
+        self._open()
+
+    def _open(self) -> None:
+        self._evaluations = RecordFile(self._folder / EVALUATIONS, EvaluationRecord)
+        self._incarnations = RecordFile(self._folder / INCARNATIONS, IncarnationRecord)
+        self._told = 0
+        self._runs: set[str] = set()
+
+    def read(self) -> Reading:
+        """The records in new complete lines, none without a file. If a file was replaced, all records of all files.
+
+        The files belong together: the steps from which incarnations continued decide which evaluations survive.
+        """
+        reading = self._read()
+        if self._evaluations.was_written_anew or self._incarnations.was_written_anew:
+            void = self._runs
+            self._open()
+            reading = self._read()
+            reading.anew = void
+        return reading
+
+    def _read(self) -> Reading:
+        reading = Reading()
+        now = time.time()
+        for record in self._evaluations.read():
+            run = record.run or self._run
+            if record.started_from is not None:
+                reading.starts.setdefault(run, {})[record.incarnation] = record.started_from
+            try:
+                reading.evaluations.append(point_of(record, run, now))
+            except ValueError:
+                reading.skipped["out_of_bounds"] += 1
+        for began in self._incarnations.read():
+            reading.starts.setdefault(self._run, {})[began.incarnation] = began.started_from
+        if new := self._evaluations.num_skipped - self._told:
+            reading.skipped["bad_line"] += new
+            self._told += new
+        self._runs |= reading.starts.keys() | {item.run for item in reading.evaluations}
+        return reading
+
+
+def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, int]:
+    """The run's own curve, the number of malformed lines, and the number of evaluations that a restart lost.
+
+    `run`: must be the one whose evaluations are there; None = that one. If the run's data set was renamed on the way,
+    the first name counts: evaluations under another name are another curve.
+
+    Raises UserError: there are no evaluations, of another run, or none after the first step; or the folder is of a
+    newer format.
+    """
+    name = folder.resolve().name
+    if not (folder / EVALUATIONS).is_file():
+        raise UserError(f"run folder {folder}: holds no {EVALUATIONS}; give the folder of one run")
+    reading = RunFolder(folder, name).read()
+    points = [item for item in reading.evaluations if is_own_curve(item.dataset)]
+    if points:
+        name = points[0].run
+    if run not in (None, name):
+        raise UserError(f"run folder {folder}: holds the run {name!r}, not {run!r}; leave --run out")
+    log = EvaluationLog(starts=reading.starts.get(name, {}), limit=len(points))
+    for item in points:
+        if (item.run, item.dataset) == (name, points[0].dataset):
+            log.add(item)
+    found = log.sorted_out()
+    if not any(item.step > 0 and item.compute > 0 for item in found.kept):
+        incomplete = f", apart from {incomplete_points(found.num_incomplete)}" if found.num_incomplete else ""
+        raise UserError(
+            f"run folder {folder}: holds no evaluation after the first step{incomplete}; train it for longer"
+        )
+    return RunHistory(name, found.kept, num_incomplete=found.num_incomplete), reading.skipped.total(), found.num_lost
+
+
+def spent_before(folder: Path) -> BeforeRecord | None:
+    """What the run began with; None if it is not recorded."""
+    try:
+        return read_record(folder / BEFORE, BeforeRecord)
+    except (OSError, ValueError):
+        return None
+
+
+def point_of(record: EvaluationRecord, run: str, now: float) -> CurvePoint:
+    """`now`: the time of a record without one. Raises ValueError if a value is out of bounds."""
+    return checked(
+        CurvePoint(
+            run=run,
+            dataset=record.dataset,
+            incarnation=record.incarnation,
+            step=record.step,
+            pass_rate=record.pass_rate,
+            compute=record.compute_device_hours,
+            standard_error=record.standard_error,
+            trained_tokens=record.trained_tokens,
+            samples=record.samples,
+            at=now if record.at is None else record.at,
+            truncation_ratio=record.truncation_ratio,
+            start_up=record.start_up_device_hours,
+            devices=record.devices,
+            graded_share=record.graded_share,
+        )
+    )

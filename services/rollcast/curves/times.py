@@ -1,0 +1,119 @@
+"""Times as people write them, converted into seconds: durations, dates, and what a clock shows."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+
+import numpy as np
+
+from rollcast.config.errors import UserError
+from rollcast.curves.columns import EPOCHS, SAMPLES, SECONDS, STEPS, TOKENS
+from rollcast.curves.left_out import Tell
+from rollcast.curves.sheet import Sheet, not_a_number
+from rollcast.scaling.law.curve import DEVICE_HOURS, Array
+
+FIRST_UNIX_SECONDS = 1.0e9
+"""2001: smaller numbers are durations, not times of a clock."""
+LAST_UNIX_SECONDS = 4.1e9
+"""2099."""
+MAX_RUN_SECONDS = 3.2e8
+"""Ten years: numbers that are farther apart are not times of one run."""
+MILLISECONDS_PER_SECOND = 1000.0
+SECONDS_PER_HOUR = 3600.0
+COUNTS = (STEPS, TOKENS, SAMPLES, EPOCHS)
+"""Numbers of these units may look like those of a clock, but are not."""
+_DURATION = re.compile(r"(?:(\d{1,5}) days?,? )?(\d{1,5}):([0-5]\d):([0-5]\d(?:\.\d+)?)")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*|\d{4}-\d{2}-\d{2}|\d{4}/\d{2}/\d{2} \d{2}:\d{2}.*")
+
+
+def duration(text: str) -> float | None:
+    """Seconds of 1:02:03 or `1 day, 2:03:04`; None if the text is not a duration."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        return None
+    return 86_400.0 * int(found[1] or 0) + 3600.0 * int(found[2]) + 60.0 * int(found[3]) + float(found[4])
+
+
+def moment(text: str) -> float | None:
+    """Unix seconds of an ISO date, in UTC if it names no zone; None if the text is not a date."""
+    if not _DATE.fullmatch(text := text.strip()):
+        return None
+    try:
+        read = datetime.fromisoformat(text.replace("/", "-"))
+    except ValueError:
+        return None
+    return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+
+
+def in_one_unit(sheet: Sheet, column: str, unit: str, devices: float | None, tell: Tell) -> tuple[Sheet, str]:
+    """The sheet with numbers in its column of compute, and their unit.
+
+    Times of a clock are counted from the first one of each run, and `tell` says so. `devices`: convert the seconds into
+    device-hours of that many devices. Raises UserError: the column holds no seconds.
+    """
+    numbers = sheet.numbers(column)
+    seconds: Array | None = None
+    clock = ""
+    if np.any(numbers.odd | numbers.per_cent):
+        seconds, clock = _written_out(sheet.texts(column))
+    elif unit not in COUNTS and (clock_unit := _unit_of_a_clock(numbers.values[numbers.given])) is not None:
+        clock = "Unix times" if clock_unit == 1 else "Unix times in milliseconds"
+        seconds = numbers.values / clock_unit
+    if seconds is None and devices is None:
+        return sheet, unit
+    if seconds is None:
+        seconds = _plain_seconds(sheet, column)
+    if clock:
+        tell(f"{column} holds {clock}; compute is counted in seconds from the first of the run")
+        seconds = _since_first(seconds, sheet.texts("run"))
+    unit = SECONDS
+    if devices is not None:
+        seconds = seconds * devices / SECONDS_PER_HOUR
+        unit = DEVICE_HOURS
+    return sheet.with_column(column, [None if math.isnan(value) else value for value in seconds.tolist()]), unit
+
+
+def _unit_of_a_clock(known: Array) -> float | None:
+    """1 if these are Unix seconds, 1000 if they are Unix milliseconds; None if they are not times of a clock."""
+    for unit in (1.0, MILLISECONDS_PER_SECOND):
+        seconds = known / unit
+        if (
+            seconds.size
+            and seconds.min() >= FIRST_UNIX_SECONDS
+            and seconds.max() <= LAST_UNIX_SECONDS
+            and seconds.max() - seconds.min() < MAX_RUN_SECONDS
+        ):
+            return unit
+    return None
+
+
+def _written_out(texts: list[str]) -> tuple[Array | None, str]:
+    """(n,) seconds of durations or dates, nan for an empty text, and the kind of clock; None: they are neither."""
+    given = [text for text in texts if text.strip()]
+    for read, clock in ((duration, ""), (moment, "dates")):
+        seconds = [read(text) for text in given]
+        if given and None not in seconds:
+            waiting = iter(seconds)
+            return np.array([next(waiting) if text.strip() else math.nan for text in texts], dtype=float), clock
+    return None, ""
+
+
+def _plain_seconds(sheet: Sheet, column: str) -> Array:
+    """(n,) a column of plain numbers. Raises UserError: a field is not a number."""
+    numbers = sheet.numbers(column)
+    texts = sheet.texts(column)
+    for row in np.flatnonzero(numbers.odd):
+        if texts[row].strip():
+            raise UserError(not_a_number(texts[row], column))
+    return numbers.values
+
+
+def _since_first(seconds: Array, runs: list[str]) -> Array:
+    """(n,) seconds since the first one of the same run."""
+    first: dict[str, float] = {}
+    for run, second in zip(runs, seconds.tolist(), strict=True):
+        if not math.isnan(second):
+            first[run] = min(second, first.get(run, second))
+    return np.array([second - first.get(run, second) for run, second in zip(runs, seconds.tolist(), strict=True)])

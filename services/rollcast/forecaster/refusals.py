@@ -1,0 +1,66 @@
+"""How the HTTP API refuses a request: one sentence in `detail`."""
+
+from __future__ import annotations
+
+import math
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from rollcast.forecaster.query_api import PREFIX, refusal
+from rollcast.forecaster.schema import Refusal
+
+MAX_BODY_BYTES = 1 << 20
+MAX_PRINTED_INTEGER = 10**18
+"""A larger one is left out of the sentence: it may have a million digits."""
+_MEANINGS = {
+    400: "A body that cannot be read",
+    404: "No such run, or no forecast of it yet",
+    413: f"A body of more than {MAX_BODY_BYTES} bytes",
+    422: "Not as documented, or points that cannot be fitted",
+    429: "Too many concurrent fits",
+}
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What the OpenAPI document says about these statuses."""
+    return {status: {"model": Refusal, "description": _MEANINGS[status]} for status in statuses}
+
+
+def add_refusals(application: FastAPI) -> None:
+    """Answer a request that is malformed or has no answer."""
+    application.add_exception_handler(RequestValidationError, _refuse_malformed)
+    application.add_exception_handler(StarletteHTTPException, _refuse)
+
+
+async def _refuse_malformed(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"]) or "request"
+    value = first.get("input")
+    is_shown = isinstance(value, str | int | float) and not _is_huge(value)
+    shown = f" = {value!r:.60}" if is_shown else ""
+    return _sentence(422, f"{where:.200}{shown}: {first['msg']}")
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, StarletteHTTPException)
+    if request.url.path.startswith(f"{PREFIX}/") and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        return refusal(f"{request.method} is not answered here; use GET or POST", error.status_code, error.headers)
+    return _sentence(error.status_code, str(error.detail), error.headers)
+
+
+def _sentence(status: int, text: str, headers: Any = None) -> Response:
+    """Lone surrogates, which JSON may carry in and UTF-8 may not carry out, are escaped."""
+    safe = text.encode("utf-8", errors="backslashreplace").decode()
+    return JSONResponse({"detail": safe}, status_code=status, headers=headers)
+
+
+def _is_huge(value: str | float) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return False
+    return abs(value) > MAX_PRINTED_INTEGER or not math.isfinite(value)

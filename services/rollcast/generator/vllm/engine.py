@@ -1,0 +1,348 @@
+"""vLLM's AsyncLLM, reduced to what a rollout and a weight update need.
+
+    no version --update--> serving <--update (pause, load, label, resume)--> serving --withdraw--> no version
+
+Requests wait outside the engine until it holds a version from the trainer: the weights on disk are never sampled from
+(they are not even read). An update pauses between two steps and keeps the KV caches. Requests that are not decoding at
+that moment (no token yet, or their KV is being rebuilt) are aborted under the pause and submitted again. So the KV of a
+prompt is of one version, and every change of version is visible in the spans.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from weakref import WeakValueDictionary
+
+import numpy as np
+import psutil
+
+from rollcast.config.run import RunConfig
+from rollcast.generator.vllm import engine_start
+from rollcast.generator.vllm.engine_failure import explained_failure
+from rollcast.generator.vllm.engine_folder import EngineFolder
+from rollcast.generator.vllm.engine_process import EngineFork
+from rollcast.generator.vllm.no_room import explained_shortage, noted
+from rollcast.generator.vllm.routing_shape import RoutingShape
+from rollcast.generator.vllm.steps import EngineCounts
+from rollcast.memory.staging import StagingPlace, staging_place
+from rollcast.rollouts.records import RoutedExperts, Sampling, VersionSpan
+from rollcast.wire.version import PolicyVersion
+
+Finish = Literal["stop", "length", "abort"]
+WARM_UP_SECONDS = 600.0
+"""Deadline for compiling the sampler on a busy machine."""
+
+SKELETON = PolicyVersion(0, 0)
+"""The version of an engine that has received none from a trainer."""
+
+
+class BadRequestError(ValueError):
+    """The engine refused a request: its task cannot be answered by this model."""
+
+
+@dataclass(eq=False)
+class EngineRequest:
+    """One request to the engine; the salt is chosen when it is submitted, by the version then held."""
+
+    token_ids: list[int]
+    max_tokens: int
+    sampling: Sampling
+    seed: int | None
+    salt: Callable[[PolicyVersion], str]
+    first_version: PolicyVersion | None = None
+    request_id: str = ""
+    """Empty until submitted."""
+    routed_from: int = 0
+    """Number of leading tokens whose expert choices are not returned (MoE models only)."""
+    aborted: bool = False
+    rebuilds: list[tuple[int, int]] = field(default_factory=list)
+    """(output tokens, kept) of each preemption so far, as of the last `Engine.observe`."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The result of one request; `spans` count from its first token."""
+
+    request_id: str
+    token_ids: list[int]
+    logprobs: list[float]
+    spans: list[VersionSpan]
+    finish: Finish
+    num_cached_tokens: int
+    routed_experts: RoutedExperts | None = None
+    """[tokens from `routed_from` on without the last, routing layers, choices]; None = not returned by this engine."""
+
+
+class Engine:
+    """One vLLM engine in a child process."""
+
+    def __init__(self, llm: Any, deadline_seconds: float, folder: EngineFolder) -> None:
+        self._llm = llm
+        self._folder = folder
+        self._deadline_seconds = deadline_seconds
+        self._version: PolicyVersion | None = None
+        self._applied: list[PolicyVersion] = []
+        self._live: dict[str, EngineRequest] = {}
+        self._admission = asyncio.Condition()
+        self._ids = itertools.count()
+        self._aborts: set[asyncio.Task[None]] = set()
+        self._requests_by_id: WeakValueDictionary[str, EngineRequest] = WeakValueDictionary()
+        """Every request that a rollout still references; the preemptions of others are of no use."""
+        self.counts = EngineCounts()
+        self.load_seconds = 0.0
+        """The part of the last update's pause that copied the parameters into the model."""
+        self.stage: StagingPlace = "device"
+        """Where received versions wait to be applied."""
+        self.routing: RoutingShape | None = None
+        """Shape of the expert choices that requests return; None = they return no choices."""
+        self.num_threads = 0
+        """CPU threads of one worker."""
+        self.full_rollouts = 0
+        """Rollouts of model.max_length that fit into the KV cache together."""
+
+    @classmethod
+    async def start(
+        cls, config: RunConfig, name: str, fork: EngineFork | None = None, *, own_weights: bool = False
+    ) -> Engine:
+        """Start the child process and the model's skeleton. Raises UserError if the model cannot be served.
+
+        `name` gives each generator of a run its own random numbers. `fork`: becomes the child; None = spawn one.
+        `own_weights`: sample from the weights in the model's folder, as version 0.0, without a trainer.
+        """
+        await asyncio.to_thread(engine_start.import_vllm)
+        folder = await asyncio.to_thread(EngineFolder)
+        try:
+            arguments = engine_start.engine_arguments(config, name)
+            taken = nullcontext() if fork is None else fork.taken_by_vllm()
+            with (
+                explained_shortage(config.model, config.generator, folder.path),
+                explained_failure(config.model.path, config.generator.engine, folder.path),
+                folder.environment(),
+                taken,
+            ):
+                llm = await asyncio.to_thread(engine_start.start_llm, arguments, "auto" if own_weights else "dummy")
+        except BaseException:
+            folder.close()
+            raise
+        engine = cls(llm, config.weights.acknowledge_timeout_seconds, folder)
+        try:
+            with (
+                explained_shortage(config.model, config.generator, folder.path),
+                explained_failure(config.model.path, config.generator.engine, folder.path),
+            ):
+                await engine._get_ready(config)
+        except BaseException:
+            engine.shutdown()
+            raise
+        if own_weights:
+            await llm.engine_core.set_weight_version_async(str(SKELETON))
+            engine._version = SKELETON
+            engine._applied.append(SKELETON)
+        return engine
+
+    async def _get_ready(self, config: RunConfig) -> None:
+        routing = RoutingShape(*(await self.call("routing_shape"))[0])
+        engine_start.check_routing(
+            config.recipe, config.model.max_length, config.generator.engine.quantization, routing
+        )
+        self.routing = routing if config.recipe.router_replay else None
+        self.num_threads = max(await self.call("num_threads"))
+        self.full_rollouts = min(await self.call("full_rollouts"))
+        await self._warm_up()
+        self.stage = staging_place(config.weights.stage, await self.call("room_for_staging"))
+        await self.call("prepare_for_rollcast", config.generator.cpu, self.stage)
+
+    @property
+    def version(self) -> PolicyVersion | None:
+        """The version that samples now; None = no usable weights."""
+        return self._version
+
+    @property
+    def newest_version(self) -> PolicyVersion | None:
+        """The last version that was applied, withdrawn or not."""
+        return self._applied[-1] if self._applied else None
+
+    @property
+    def num_receivers(self) -> int:
+        """Workers that receive versions."""
+        return 1 if self.stage == "host" else int(self._llm.vllm_config.parallel_config.world_size)
+
+    @property
+    def num_running(self) -> int:
+        return len(self._live)
+
+    @property
+    def failed(self) -> bool:
+        return self._llm is None or bool(self._llm.errored)
+
+    @property
+    def no_room(self) -> str | None:
+        """Error text of the engine process that ran out of memory, or None."""
+        return noted(self._folder.path)
+
+    async def sample(self, request: EngineRequest) -> Sampled:
+        """Run one request to its end; waits for a version first. Raises BadRequestError, or what vLLM raises."""
+        async with self._admission:
+            await self._admission.wait_for(lambda: request.aborted or self._version is not None)
+            if request.aborted:
+                return Sampled("", [], [], [], "abort", 0)
+            assert self._version is not None
+            outputs = await self._submit(request, self._version)
+        try:
+            output = await outputs.get()
+        except asyncio.CancelledError:
+            await self._llm.abort(request.request_id, internal=True)
+            raise
+        finally:
+            self._live.pop(request.request_id, None)
+        completion = output.outputs[0]
+        if completion.finish_reason not in ("stop", "length", "abort"):
+            raise RuntimeError(f"engine ended request {request.request_id} with {completion.finish_reason!r}")
+        return Sampled(
+            request_id=request.request_id,
+            token_ids=list(completion.token_ids),
+            logprobs=list(completion.logprobs.logprobs),
+            spans=[
+                VersionSpan(PolicyVersion.parse(span.version), span.start, span.end)
+                for span in completion.weight_versions or ()
+            ],
+            finish=completion.finish_reason,
+            num_cached_tokens=output.num_cached_tokens or 0,
+            routed_experts=self._experts_of(completion),
+        )
+
+    def _experts_of(self, completion: Any) -> RoutedExperts | None:
+        """vLLM returns a row for every layer, dense ones too; on the wire a choice is one byte."""
+        if self.routing is None or completion.routed_experts is None:
+            return None
+        return np.ascontiguousarray(completion.routed_experts[:, self.routing.layers], dtype=np.uint8)
+
+    def abort(self, request: EngineRequest) -> None:
+        """Make `sample` return soon, with finish "abort" and the tokens so far."""
+        request.aborted = True
+        task = asyncio.create_task(self._abort(request))
+        self._aborts.add(task)
+        task.add_done_callback(self._aborts.discard)
+
+    def versions_since(self, request: EngineRequest) -> set[PolicyVersion]:
+        """Versions that may have sampled tokens of a running request."""
+        if request.first_version is None:
+            return set()
+        return set(self._applied[self._applied.index(request.first_version) :])
+
+    async def update(self, version: PolicyVersion, load: str, *arguments: Any) -> float:
+        """Pause, let every worker `load` (see GeneratorWorker.apply), label, resume.
+
+        Returns the pause in seconds: from the end of the last step, or the request if the engine was idle, until the
+        order to resume. A worker that failed to load holds no version: the error must end the process.
+        """
+        core = self._llm.engine_core
+        async with self._admission, asyncio.timeout(self._deadline_seconds):
+            asked_at = time.monotonic()
+            await core.pause_scheduler_async(mode="keep", clear_cache=False)
+            loaded: tuple[list[str], float, float] = (await self.call(load, *arguments))[0]
+            decoding, last_step_at, self.load_seconds = loaded
+            # Requests without a token, or with KV being rebuilt: they are submitted again under the new version.
+            waiting = self._live.keys() - set(decoding)
+            # They share a socket, so they take effect in this order, and the engine waits for one round trip only.
+            await asyncio.gather(
+                self._llm.abort(waiting, internal=True),
+                core.set_weight_version_async(str(version)),
+                core.resume_scheduler_async(),
+            )
+            self._version = version
+            self._applied.append(version)
+            self._admission.notify_all()
+        return time.monotonic() - max(asked_at, last_step_at)
+
+    async def withdraw(self) -> None:
+        """The weights may not be used any more: nothing new is submitted until the next update."""
+        async with self._admission:
+            self._version = None
+
+    async def call(self, method: str, *arguments: Any) -> list[Any]:
+        """Call a method of the worker extension on every worker, within the deadline."""
+        async with asyncio.timeout(self._deadline_seconds):
+            answers: list[Any] = await self._llm.collective_rpc(method, args=arguments)
+            return answers
+
+    async def observe(self) -> None:
+        """Refresh `counts` and the `rebuilds` of every request."""
+        counts, rebuilds = (await self.call("take_observations"))[0]
+        self.counts = EngineCounts(*counts)
+        for request_id, num_output_tokens, kept in rebuilds:
+            if (request := self._requests_by_id.get(request_id)) is not None:
+                request.rebuilds.append((num_output_tokens, kept))
+
+    def decode(self, token_ids: list[int]) -> str:
+        """Text of a completion. Special tokens stay, because in some vocabularies the end of thinking is one."""
+        return str(self._llm.get_tokenizer().decode(token_ids, skip_special_tokens=False))
+
+    def shutdown(self) -> None:
+        """End the child process. Nothing may be called afterwards."""
+        # vLLM stops killing if a process has ended before its name is asked for; the folder's warden kills the rest.
+        with suppress(psutil.NoSuchProcess):
+            self._llm.shutdown(timeout=2.0)
+        self._llm = None
+        self._folder.close()
+
+    async def _warm_up(self) -> None:
+        """Sample two tokens from the skeleton: first one request, then two together.
+
+        vLLM compiles its sampler at the first request, and again for any number of requests at the second. On a fresh
+        machine this takes many seconds in which the engine does not answer, and a member that is silent that long is
+        fenced. The result is never reused, because of its cache salt, and is not counted. Raises TimeoutError.
+        """
+        async with asyncio.timeout(WARM_UP_SECONDS):
+            for num_requests in (1, 2):
+                requests = [
+                    EngineRequest([0], max_tokens=2, sampling=Sampling(), seed=None, salt=lambda version: "warm-up")
+                    for _ in range(num_requests)
+                ]
+                outputs = [await self._submit(request, SKELETON) for request in requests]
+                for request, output in zip(requests, outputs, strict=True):
+                    await output.get()
+                    del self._live[request.request_id]
+
+    async def _submit(self, request: EngineRequest, version: PolicyVersion) -> Any:
+        from vllm import SamplingParams
+        from vllm.exceptions import VLLMClientError
+        from vllm.inputs.engine import tokens_input
+        from vllm.sampling_params import RequestOutputKind
+
+        try:
+            parameters = SamplingParams(
+                temperature=request.sampling.temperature,
+                top_p=request.sampling.top_p,
+                top_k=request.sampling.top_k,
+                seed=request.seed,
+                max_tokens=request.max_tokens,
+                logprobs=0,
+                flat_logprobs=True,
+                detokenize=False,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+                routed_experts_prompt_start=request.routed_from,
+            )
+            prompt = tokens_input(request.token_ids, cache_salt=request.salt(version))
+            outputs = await self._llm.add_request(str(next(self._ids)), prompt, parameters)
+        except VLLMClientError as error:
+            raise BadRequestError(
+                f"{len(request.token_ids)} prompt tokens: {engine_start.first_sentence(error)}"
+            ) from error
+        request.first_version = version
+        request.request_id = outputs.request_id
+        self._live[outputs.request_id] = request
+        self._requests_by_id[outputs.request_id] = request
+        return outputs
+
+    async def _abort(self, request: EngineRequest) -> None:
+        async with self._admission:
+            self._admission.notify_all()
+            if request.request_id:
+                await self._llm.abort(request.request_id, internal=True)

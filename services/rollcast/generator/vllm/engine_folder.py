@@ -1,0 +1,124 @@
+"""An engine's temporary files, in one folder that is removed with the engine, however the engine ends.
+
+    make -> locked by this process -> close(), or this process dies -> cleared by its warden
+                                      both die together             -> cleared by the engine itself, if it is at work
+                                      all of them die               -> cleared when the next generator starts here
+
+The lock is released when its process ends, however that ends. A process that can take the lock knows that the folder is
+not in use.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import BinaryIO
+
+from rollcast.generator.vllm import engine_warden
+from rollcast.telemetry.logging import get_logger
+
+PREFIX = "rollcast-engine-"
+LOCK = "in-use"
+
+log = get_logger()
+
+
+class EngineFolder:
+    """Made before anything of the engine is; `close` after the engine has ended."""
+
+    def __init__(self) -> None:
+        clear_abandoned()
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        new = self.path / f"{LOCK}.new"
+        self._lock = new.open("wb")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        new.rename(self.path / LOCK)  # from here on another generator may look at it
+        self._warden = subprocess.Popen(  # noqa: S603  # our own program
+            [sys.executable, "-I", "-S", engine_warden.__file__, str(self.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,  # what ends the generator with all its group must not end this one
+        )
+
+    @contextmanager
+    def environment(self) -> Iterator[None]:
+        """The variables that processes of the engine inherit, by which they are recognised."""
+        # It releases the shared memory after the engine has ended, so it must not be killed with the engine.
+        resource_tracker.ensure_running()
+        settings = {
+            engine_warden.FOLDER_VARIABLE: str(self.path),
+            "SPT_NOENV": "1",  # else vLLM's process titles overwrite the environment that is visible in /proc
+        }
+        before = {name: os.environ.get(name) for name in settings}
+        os.environ.update(settings)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name)
+                if value is not None:
+                    os.environ[name] = value
+
+    def close(self) -> None:
+        """End the remaining processes of the engine and remove its files."""
+        assert self._warden.stdin is not None
+        self._warden.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._warden.wait(2 * engine_warden.CLEAR_SECONDS)
+        self._lock.close()
+
+
+def end_with_generator() -> None:
+    """Called in a process of the engine: when the generator ends, it clears the engine and the folder, and ends.
+
+    This is for the case that the warden was killed too. It waits for the lock instead of the parent, because a worker's
+    parent may be the engine, and a process id may be reused before it is read.
+    """
+    folder = Path(os.environ[engine_warden.FOLDER_VARIABLE])
+    lock = (folder / LOCK).open("rb")
+    threading.Thread(target=_clear_and_end, args=(folder, lock), name="end-with-generator", daemon=True).start()
+
+
+def _clear_and_end(folder: Path, lock: BinaryIO) -> None:
+    fcntl.flock(lock, fcntl.LOCK_SH)  # shared: all workers may hold it together, but no other generator
+    engine_warden.clear(str(folder))
+    os._exit(1)
+
+
+def clear_abandoned() -> None:
+    """Remove the folders of generators that have ended, with the processes that use them; logs how many."""
+    folders = 0
+    processes = 0
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        if (lock := _take_over(path)) is not None:
+            with lock:
+                processes += engine_warden.clear(str(path))
+            folders += 1
+    if folders:
+        log.warning("cleared what generators left behind", folders=folders, processes=processes)
+
+
+def _take_over(folder: Path) -> BinaryIO | None:
+    """The folder's lock if we may remove it; None if it is in use, another user's, or being made."""
+    try:
+        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+            return None
+        lock = (folder / LOCK).open("rb")
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock

@@ -1,0 +1,113 @@
+"""The engine's process as a fork of the generator, so that common imports, a third of an engine's start, run once.
+
+    generator: import vLLM -> fork -> ............................... -> vLLM starts its engine: the order -> serves
+    the fork:                  import what the engine alone needs -> wait for the order -> be vLLM's engine core
+
+It is made while the generator has one thread and no open files, because a fork of a process with threads may hang. vLLM
+itself would spawn a Python that imports everything again. The engine core spawns workers of a sharded engine as usual.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+from rollcast.generator.vllm import engine_warden
+from rollcast.telemetry.heavy_imports import uncollected
+
+
+class EngineFork:
+    """A process that waits to become an engine core. It ends if this process ends before that."""
+
+    def __init__(self) -> None:
+        """Imports vLLM. Call it in the main thread, before any other thread is started."""
+        with uncollected():
+            import vllm.v1.engine.async_llm  # noqa: F401
+        context = multiprocessing.get_context("fork")
+        theirs, self._orders = context.Pipe(duplex=False)
+        self.process = context.Process(target=_wait_for_order, args=(theirs, self._orders), name="EngineCore")
+        self.process.start()
+        theirs.close()
+
+    def __enter__(self) -> EngineFork:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._orders.close()  # without an order the fork ends; multiprocessing waits for it at this process's end
+
+    @contextmanager
+    def taken_by_vllm(self) -> Iterator[None]:
+        """Within the context, vLLM uses this process when it starts its engine."""
+        from vllm.v1.engine import utils
+
+        spawning = utils.get_mp_context
+        utils.get_mp_context = lambda: _Context(self, spawning())
+        try:
+            yield
+        finally:
+            utils.get_mp_context = spawning
+
+    def order(self, target: Callable[..., None], keywords: Mapping[str, Any]) -> None:
+        """Let the fork call `target`, with the current environment of this process."""
+        self._orders.send((dict(os.environ), target, keywords))
+        self._orders.close()
+
+
+class _Context:
+    """The multiprocessing context for vLLM: its process is the fork, all else is that of the usual context."""
+
+    def __init__(self, fork: EngineFork, spawning: Any) -> None:
+        self._fork = fork
+        self._spawning = spawning
+
+    def Process(self, *, target: Callable[..., None], name: str, kwargs: Mapping[str, Any]) -> _Ordered:  # noqa: N802
+        return _Ordered(self._fork, target, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spawning, name)
+
+
+class _Ordered:
+    """A multiprocessing process that runs already and gets its target when it is started."""
+
+    def __init__(self, fork: EngineFork, target: Callable[..., None], keywords: Mapping[str, Any]) -> None:
+        self._fork = fork
+        self._target = target
+        self._keywords = keywords
+
+    def start(self) -> None:
+        self._fork.order(self._target, self._keywords)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fork.process, name)
+
+
+def _wait_for_order(orders: Connection, other_end: Connection) -> None:
+    """Runs in the fork. The plug-in turns garbage collection on again after vLLM's imports."""
+    gc.disable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the generator, which ends us
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    other_end.close()  # else `recv` would not end with the generator
+    import vllm.v1.engine.core  # noqa: F401
+
+    try:
+        environment, target, keywords = orders.recv()
+    except EOFError:
+        return  # the generator ended without an engine
+    orders.close()
+    _take_over(environment)
+    with engine_warden.hold(environment[engine_warden.FOLDER_VARIABLE]):
+        target(**keywords)
+
+
+def _take_over(environment: Mapping[str, str]) -> None:
+    """Equal variables are not written again: vLLM finds the memory of the process title by their place."""
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    os.environ.update({name: value for name, value in environment.items() if os.environ.get(name) != value})

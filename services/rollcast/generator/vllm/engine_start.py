@@ -1,0 +1,131 @@
+"""How vLLM's engine is started: its environment and its arguments."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rollcast.config import engine_arguments as passed
+from rollcast.config.errors import UserError
+from rollcast.config.recipe import Recipe
+from rollcast.config.run import RunConfig
+from rollcast.config.services import Generator
+from rollcast.generator.vllm.routing_shape import RoutingShape
+from rollcast.generator.vllm.served_config import served_config
+from rollcast.telemetry.heavy_imports import uncollected
+
+WORKER_EXTENSION = "rollcast.generator.vllm.worker.GeneratorWorker"
+
+
+def has_gpus() -> bool:
+    """Whether the driver reports GPUs. Does not import torch, which would read the environment too early."""
+    return Path("/proc/driver/nvidia/gpus").is_dir()
+
+
+def set_environment(generator: Generator) -> None:
+    """Set the variables that vLLM reads when it is imported; call it before.
+
+    Raises UserError if generator.cpu is not a core of this process.
+    """
+    cores = os.sched_getaffinity(0)
+    if generator.cpu is not None and generator.cpu not in cores:
+        raise UserError(f"generator.cpu = {generator.cpu}: this process may run on {sorted(cores)}; choose one of them")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ["VLLM_NO_USAGE_STATS"] = "1"
+    # A fork of a process with threads may hang, and its environment does not differ from its parent's (EngineFolder).
+    os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
+    os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(generator.cpu_kv_cache_gib)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    if not has_gpus():
+        # One worker has one core, and a second OpenMP thread would compete with the trainer for the next one.
+        os.environ["OMP_NUM_THREADS"] = "1"
+    workers = generator.tensor_parallel
+    if generator.cpu is not None:
+        cpus = range(generator.cpu, generator.cpu + workers)
+        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(map(str, cpus))
+    elif workers > 1:  # vLLM would give each worker a whole NUMA node
+        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(map(str, sorted(cores)[:workers]))
+
+
+def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
+    """Arguments of vLLM's AsyncEngineArgs for this run, on this device."""
+    from vllm.platforms import current_platform
+
+    generator = config.generator
+    arguments: dict[str, Any] = {
+        "model": config.model.path,
+        "dtype": config.model.dtype,
+        "max_model_len": config.model.max_length,
+        "trust_remote_code": config.model.trust_remote_code,
+        "max_num_seqs": generator.most_slots,
+        "tensor_parallel_size": generator.tensor_parallel,
+        "seed": zlib.crc32(f"{config.seed}/{name}".encode()),
+        "enable_prefix_caching": True,
+        # After temperature, top-p and top-k: of the distribution that was sampled from.
+        "logprobs_mode": "processed_logprobs",
+        "worker_extension_cls": WORKER_EXTENSION,
+        "hf_overrides": partial(served_config, wide_head=config.recipe.lm_head == "fp32"),
+        "disable_log_stats": True,
+        "enable_log_requests": False,
+    }
+    if generator.block_size is not None:
+        arguments["block_size"] = generator.block_size
+    if config.recipe.router_replay:
+        arguments["enable_return_routed_experts"] = True
+    if current_platform.is_cpu():
+        # One process less than vLLM's default, and no compilation: tiny models start in half the time.
+        if generator.tensor_parallel == 1:
+            arguments["distributed_executor_backend"] = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+        arguments["enforce_eager"] = True
+    else:
+        arguments["gpu_memory_utilization"] = generator.gpu_memory_utilization
+        # The other kernels reorder the weights of experts: a new version could not be loaded in place.
+        arguments["moe_backend"] = "triton"
+    return arguments | passed_arguments(generator.engine)
+
+
+def passed_arguments(settings: passed.EngineArguments) -> dict[str, Any]:
+    """The settings of generator.engine that differ from their defaults: resolved run files contain the defaults too.
+
+    Raises UserError if this vLLM does not know one of them.
+    """
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    given = settings.model_dump(mode="json", exclude_defaults=True)
+    known = {field.name for field in fields(AsyncEngineArgs)}
+    for name in given:
+        if name not in known:
+            raise UserError(f"{passed.FIELD}.{name}: the installed vLLM has no such engine argument; remove it")
+    return given
+
+
+def check_routing(recipe: Recipe, max_length: int, quantization: str | None, routing: RoutingShape) -> None:
+    """Raise UserError if the run file has settings for experts that this model does not support."""
+    if recipe.router_replay:
+        routing.check(recipe.most_rollouts_per_prompt, max_length)
+    if quantization is not None and routing.layers:
+        raise UserError(
+            f"{passed.FIELD}.quantization = {quantization!r}: updates in flight of quantised experts were never shown; "
+            "leave it out for a mixture of experts"
+        )
+
+
+def import_vllm() -> None:
+    """Not part of `start_llm`: tracebacks of failed optional imports keep its frames, which would keep the engine."""
+    with uncollected():
+        import vllm.v1.engine.async_llm  # noqa: F401
+
+
+def start_llm(arguments: dict[str, Any], load_format: str) -> Any:
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments, load_format=load_format))
+
+
+def first_sentence(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

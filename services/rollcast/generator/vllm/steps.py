@@ -1,0 +1,144 @@
+"""Counts and KV rebuilds of the engine's steps, read from the scheduler's output inside the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rollcast.generator.vllm.kv_blocks import KvBlocks
+
+
+class KvRebuild(NamedTuple):
+    """A preempted request runs again: before its output token `num_output_tokens`, KV from `kept` on is rebuilt, by the
+    request or, since its preemption, by another rollout of the same prompt."""
+
+    request_id: str
+    num_output_tokens: int
+    kept: int
+
+
+class EngineCounts(NamedTuple):
+    """Counts since the engine's start. Read from the workers, so that a hung engine behind a live front end is seen."""
+
+    steps: int = 0
+    preemptions: int = 0
+    decode_steps: int = 0
+    decode_seconds: float = 0.0
+    sampled_tokens: int = 0
+    inflight_tokens: int = 0
+    """Tokens sampled so far by the unfinished requests."""
+
+
+class StepObserver:
+    """Sees every scheduler output before the model runs it.
+
+    waiting -> prefilling (one or more steps) -> decoding -> finished
+                    ^------- preempted <---------'
+    """
+
+    def __init__(self, block_sizes: Sequence[int]) -> None:
+        """`block_sizes`: see KvBlocks."""
+        self.num_steps = 0
+        self.num_preemptions = 0
+        self.num_decode_steps = 0
+        """Steps in which a request continued decoding, and so got one token."""
+        self.decode_seconds = 0.0
+        """Sum over these steps, each from the end of the step before to its own end."""
+        self.num_sampled_tokens = 0
+        self.last_step_at = 0.0
+        """When the model last ran, in monotonic seconds."""
+        self._decodes = False
+        self._num_prompt_tokens: dict[str, int] = {}
+        self._prefilling: dict[str, int] = {}
+        self._decoding: set[str] = set()
+        self._sampled: dict[str, int] = {}
+        self._rebuilds: list[KvRebuild] = []
+        self._blocks = KvBlocks(block_sizes)
+
+    def observe(self, scheduled: Any) -> None:
+        """Take in one vLLM SchedulerOutput."""
+        self.num_steps += scheduled.total_num_scheduled_tokens > 0
+        for request_id in scheduled.finished_req_ids:
+            self._num_prompt_tokens.pop(request_id, None)
+            self._prefilling.pop(request_id, None)
+            self._decoding.discard(request_id)
+            self._sampled.pop(request_id, None)
+            self._blocks.end(request_id)
+        for request_id in scheduled.preempted_req_ids or ():
+            self.num_preemptions += 1
+            self._blocks.preempt(request_id)
+            self._prefilling.pop(request_id, None)
+            self._decoding.discard(request_id)
+        self._decodes = not self._decoding.isdisjoint(scheduled.num_scheduled_tokens)
+        kept = self._observe_blocks(scheduled)
+        for new in scheduled.scheduled_new_reqs:
+            num_prompt_tokens = len(new.prompt_token_ids)
+            num_tokens = len(new.prefill_token_ids or new.prompt_token_ids)
+            if new.req_id in self._num_prompt_tokens:  # vLLM's second model runner gets resumed requests as new ones
+                self._rebuilds.append(KvRebuild(new.req_id, num_tokens - num_prompt_tokens, kept[new.req_id]))
+            self._num_prompt_tokens[new.req_id] = num_prompt_tokens
+            self._advance(scheduled, new.req_id, new.num_computed_tokens, num_tokens)
+        cached = scheduled.scheduled_cached_reqs
+        if cached.resumed_req_ids or self._prefilling:
+            for request_id, computed, outputs in zip(
+                cached.req_ids, cached.num_computed_tokens, cached.num_output_tokens, strict=True
+            ):
+                if request_id in cached.resumed_req_ids:
+                    self._rebuilds.append(KvRebuild(request_id, outputs, kept[request_id]))
+                    self._advance(scheduled, request_id, computed, self._num_prompt_tokens[request_id] + outputs)
+                elif request_id in self._prefilling:
+                    self._advance(scheduled, request_id, computed, self._prefilling[request_id])
+        for request_id in self._decoding & scheduled.num_scheduled_tokens.keys():
+            self._sampled[request_id] = self._sampled.get(request_id, 0) + 1
+            self.num_sampled_tokens += 1
+
+    def _observe_blocks(self, scheduled: Any) -> dict[str, int]:
+        """Returns the result of `KvBlocks.begin` for each request that begins."""
+        cached = scheduled.scheduled_cached_reqs
+        beginning = [(new.num_computed_tokens, new.req_id, new.block_ids) for new in scheduled.scheduled_new_reqs]
+        for request_id, computed, blocks in zip(
+            cached.req_ids, cached.num_computed_tokens, cached.new_block_ids, strict=True
+        ):
+            if request_id in cached.resumed_req_ids:
+                beginning.append((computed, request_id, blocks))
+            elif blocks is not None:
+                self._blocks.grow(request_id, blocks)
+        beginning.sort(key=lambda each: each[0])
+        return {
+            request_id: self._blocks.begin(request_id, blocks, computed) for computed, request_id, blocks in beginning
+        }
+
+    def weights_changed(self) -> None:
+        """New weights were loaded, between two steps."""
+        self._blocks.weights_changed(
+            {name: self._num_prompt_tokens[name] + self._sampled[name] - 1 for name in self._decoding}
+        )
+
+    def step_ended(self, now: float) -> None:
+        """The step last observed has run; `now` in monotonic seconds."""
+        if self._decodes:
+            self.num_decode_steps += 1
+            self.decode_seconds += now - self.last_step_at
+        self.last_step_at = now
+
+    @property
+    def num_inflight_tokens(self) -> int:
+        """Tokens that the unfinished requests have sampled."""
+        return sum(self._sampled.values())
+
+    def decoding(self) -> list[str]:
+        """Requests whose KV is complete: they sampled a token in their last step."""
+        return sorted(self._decoding)
+
+    def take_rebuilds(self) -> list[KvRebuild]:
+        """Rebuilds since the last call."""
+        rebuilds = self._rebuilds
+        self._rebuilds = []
+        return rebuilds
+
+    def _advance(self, scheduled: Any, request_id: str, computed: int, num_tokens: int) -> None:
+        if computed + scheduled.num_scheduled_tokens[request_id] < num_tokens:
+            self._prefilling[request_id] = num_tokens
+        else:
+            self._prefilling.pop(request_id, None)
+            self._decoding.add(request_id)

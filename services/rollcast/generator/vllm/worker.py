@@ -1,0 +1,157 @@
+"""Rollcast's additions to vLLM's worker: reception of weights and observation of the engine's steps.
+
+Called by `collective_rpc` between engine steps. The bytes of a version arrive on the receiver's own threads.
+
+    stage on the device     every worker has a receiver; each loads from its own memory
+    stage on the host       worker 0 has the receiver; all load from the memory that it shares
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from rollcast.generator.vllm import plugin
+from rollcast.generator.vllm.engine_folder import end_with_generator
+from rollcast.generator.vllm.engine_start import has_gpus
+from rollcast.generator.vllm.expert_packing import pack_again
+from rollcast.generator.vllm.routed_experts import routing_shape
+from rollcast.generator.vllm.routing_shape import RoutingShape
+from rollcast.generator.vllm.steps import EngineCounts, KvRebuild, StepObserver
+from rollcast.weights.receiver.host_memory import HostMemory, SharedVersion
+from rollcast.weights.receiver.receive_state import ReceiveState
+from rollcast.weights.receiver.receiver import Receiver
+from rollcast.weights.receiver.weight_engine import ReceiverVerb
+
+plugin.register()
+if not has_gpus():
+    # torch reads the variable only when it is imported, possibly before it was set. `set_num_threads` works here,
+    # because vLLM has not bound its threads yet; afterwards it is ignored.
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+
+class GeneratorWorker:
+    """Mixed into vLLM's worker class (worker_extension_cls)."""
+
+    model_runner: Any
+    device: torch.device
+    rank: int
+
+    def room_for_staging(self) -> tuple[int | None, int]:
+        """Free bytes on this worker's device, None if the device is the host; bytes of the worker's weights."""
+        held = sum(parameter.nbytes for parameter in self.model_runner.model.parameters())
+        return (torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else None), held
+
+    def full_rollouts(self) -> int:
+        """How many rollouts of model.max_length fit into this worker's KV cache together."""
+        from vllm.v1.core.kv_cache_utils import get_max_concurrency_for_kv_cache_config
+
+        cache = self.model_runner.kv_cache_config
+        used = 1 - 1 / cache.num_blocks  # vLLM keeps one block for itself
+        return int(get_max_concurrency_for_kv_cache_config(self.model_runner.vllm_config, cache) * used)
+
+    def num_threads(self) -> int:
+        """CPU threads that torch uses for one operation in this worker."""
+        return torch.get_num_threads()
+
+    def routing_shape(self) -> RoutingShape:
+        return routing_shape(self.model_runner)
+
+    def prepare_for_rollcast(self, cpu: int | None, stage: str) -> None:
+        """Start to count steps, pin the engine to a core, make the receiver.
+
+        Ctrl-C goes to the front end, which drains and then ends us. If it and its warden are killed, we end ourselves.
+        """
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        end_with_generator()
+        if cpu is not None:
+            os.sched_setaffinity(0, {cpu + self.rank})
+        self.receiver: Receiver | None = None
+        if stage == "device":
+            self.receiver = Receiver(device=self.device, worker=self.rank)
+        elif self.rank == 0:
+            self.receiver = Receiver(device=self.device, memory=HostMemory())
+        self.shared = SharedVersion()
+        groups = self.model_runner.kv_cache_config.kv_cache_groups
+        self.step_observer = StepObserver([group.kv_cache_spec.block_size for group in groups])
+        run = self.model_runner.execute_model
+
+        # Before the step the scheduler's output is complete, and the requests' blocks are not filled yet.
+        def observed(scheduled: Any, *arguments: Any, **keywords: Any) -> Any:
+            self.step_observer.observe(scheduled)
+            result = run(scheduled, *arguments, **keywords)
+            self.step_observer.step_ended(time.monotonic())
+            return result
+
+        self.model_runner.execute_model = observed
+
+    def take_observations(self) -> tuple[EngineCounts, list[KvRebuild]]:
+        """Counts since the start, KV rebuilds since the last call."""
+        observer = self.step_observer
+        counts = EngineCounts(
+            observer.num_steps,
+            observer.num_preemptions,
+            observer.num_decode_steps,
+            observer.decode_seconds,
+            observer.num_sampled_tokens,
+            observer.num_inflight_tokens,
+        )
+        return counts, observer.take_rebuilds()
+
+    def call_receiver(self, verb: ReceiverVerb, *message: bytes) -> ReceiveState | None:
+        """Call this method of the worker's receiver.
+
+        Returns the receiver's state after the call; None = another worker receives for this one.
+        """
+        if self.receiver is not None:
+            getattr(self.receiver, verb)(*message)
+            return self.receiver.poll()
+        if verb == "receive":
+            self.shared.announce(*message)
+        return None
+
+    def apply(self, path: str) -> tuple[list[str], float, float]:
+        """Load the staged version, under the engine's pause. `path`: `ReceiveState.path`.
+
+        Returns the requests that are decoding, when the last step ended (monotonic seconds of this machine), and how
+        many seconds copying the parameters into the model took.
+        """
+        started = time.monotonic()
+        if self.receiver is not None:
+            self.receiver.apply(self._load_complete)
+        else:
+            with torch.no_grad():
+                self._load_complete(self.shared.views(path))
+            if self.device.type == "cuda":
+                torch.cuda.current_stream(self.device).synchronize()
+        return self.step_observer.decoding(), self.step_observer.last_step_at, time.monotonic() - started
+
+    def _load_complete(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
+        model = self.model_runner.model
+        loaded = self._load_quantised(tensors) if self._is_quantised else model.load_weights(tensors)
+        pack_again(model)  # on CPU experts compute with packed copies of their weights
+        self.step_observer.weights_changed()
+        missing = {name for name, _ in model.named_parameters()} - set(loaded)
+        if missing:
+            raise RuntimeError(f"the trainer's version lacks weights of this model: {', '.join(sorted(missing)[:5])}")
+
+    @property
+    def _is_quantised(self) -> bool:
+        return self.model_runner.vllm_config.model_config.quantization is not None
+
+    def _load_quantised(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
+        """vLLM quantises each layer of the received weights again, in its place."""
+        from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
+
+        model = self.model_runner.model
+        names = {name for name, _ in model.named_parameters()}
+        initialize_layerwise_reload(model)
+        loaded: set[str] = model.load_weights(tensors)
+        finalize_layerwise_reload(model, self.model_runner.vllm_config.model_config)
+        scales = {name for name, _ in model.named_parameters() if name.endswith("_scale")}
+        return loaded | (scales & names)

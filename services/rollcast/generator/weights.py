@@ -1,0 +1,116 @@
+"""The engine for wire 2: it receives in the background, pauses to apply, and restarts what a new trainer lost."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Sequence
+
+from rollcast.generator.claims import ClaimLoop
+from rollcast.generator.vllm.engine import Engine
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.weights.plan.survival import Surviving, survives
+from rollcast.weights.receiver.receive_state import ReceiveState, merge_states
+from rollcast.weights.receiver.weight_engine import EngineHeartbeat, ReceiverVerb
+from rollcast.wire.version import PolicyVersion
+
+SMOOTHING_SECONDS = 10.0
+MIN_RATE_TOKENS = 8
+"""Fewer tokens give no rate, because the first steps of an engine are slow."""
+
+log = get_logger()
+
+
+def new_owner(name: str) -> str:
+    """A name that no process of this run has had, so that the trainer distinguishes a restarted generator."""
+    return f"{name}-{uuid.uuid4().hex[:8]}"
+
+
+class DecodeRate:
+    """Tokens per second of one rollout while it decodes, exponentially smoothed over SMOOTHING_SECONDS of decoding.
+
+    Time without decoding (idle, prefill alone) does not change it.
+    """
+
+    def __init__(self) -> None:
+        self._decode_steps = 0
+        self._decode_seconds = 0.0
+        self._tokens = 0.0
+        self._seconds = 0.0
+
+    def update(self, decode_steps: int, decode_seconds: float) -> float:
+        """Update with the engine's counts since its start; returns tokens per second, 0 = unknown so far."""
+        tokens = decode_steps - self._decode_steps
+        seconds = decode_seconds - self._decode_seconds
+        self._decode_steps = decode_steps
+        self._decode_seconds = decode_seconds
+        kept = math.exp(-seconds / SMOOTHING_SECONDS)
+        self._tokens = kept * self._tokens + tokens
+        self._seconds = kept * self._seconds + seconds
+        return self._tokens / self._seconds if self._tokens >= MIN_RATE_TOKENS and self._seconds else 0.0
+
+
+class GeneratorWeights:
+    """Implements `rollcast.weights.receiver.weight_engine.WeightEngine`."""
+
+    def __init__(self, name: str, engine: Engine, claims: ClaimLoop, exporter: Exporter) -> None:
+        self._name = name
+        self._engine = engine
+        self._claims = claims
+        self._exporter = exporter
+        self._preemptions = 0
+        self._sampled_tokens = 0
+        self._decode_rate = DecodeRate()
+        self._staged_path = ""
+        """The path under which the engine's workers find the staged version, if they share it."""
+
+    async def call_receivers(self, verb: ReceiverVerb, *message: bytes) -> ReceiveState:
+        answers = await self._engine.call("call_receiver", verb, *message)
+        state = merge_states([ReceiveState(*answer) for answer in answers if answer is not None])
+        self._staged_path = state.path
+        return state
+
+    async def apply(self, version: PolicyVersion) -> float:
+        """Returns once every claim under older weights is recorded, on which the staleness gate relies."""
+        pause_seconds = await self._engine.update(version, "apply", self._staged_path)
+        self._exporter.observe(names.WEIGHT_LOAD_SECONDS, self._engine.load_seconds)
+        await self._claims.recorded()
+        return pause_seconds
+
+    async def heartbeat(self) -> EngineHeartbeat:
+        await self._engine.observe()
+        counts = self._engine.counts
+        self._exporter.add(names.PREEMPTIONS, counts.preemptions - self._preemptions)
+        self._preemptions = counts.preemptions
+        self._exporter.add(names.SAMPLED_TOKENS, counts.sampled_tokens - self._sampled_tokens)
+        self._sampled_tokens = counts.sampled_tokens
+        self._exporter.set(names.INFLIGHT_TOKENS, counts.inflight_tokens)
+        return EngineHeartbeat(
+            engine_steps=counts.steps,
+            running_rollouts=self._engine.num_running,
+            decode_tokens_per_second=self._decode_rate.update(counts.decode_steps, counts.decode_seconds),
+            draining=self._claims.draining,
+        )
+
+    async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
+        """If the engine's weights are lost too, nothing is sampled until the new trainer's first version arrives."""
+
+        def lost(version: PolicyVersion) -> bool:
+            return not survives(version, incarnation, history)
+
+        if self._engine.version is not None and lost(self._engine.version):
+            await self._engine.withdraw()
+        restarted = await self._claims.restart_lost(lost)
+        log.info("trainer's surviving history is known", incarnation=incarnation, restarted_rollouts=restarted)
+
+    async def hand_over(self, sequences: Sequence[int]) -> None:
+        log.info("handing over what a faster generator can finish in time", tasks=len(sequences))
+        self._claims.hand_over(sequences)
+
+    async def fenced(self, reason: str) -> str:
+        owner = new_owner(self._name)
+        log.warning("fenced: coming back under a new name", reason=reason, owner=owner)
+        await self._claims.fenced(owner)
+        return owner

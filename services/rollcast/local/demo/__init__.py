@@ -1,0 +1,1 @@
+"""The demo's own language model, trained from scratch before the first run."""

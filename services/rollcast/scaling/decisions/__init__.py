@@ -1,0 +1,1 @@
+"""Verdict and forecast of a run, and the decisions that follow from them."""

@@ -1,0 +1,15 @@
+"""How differences of pass rates are printed."""
+
+from __future__ import annotations
+
+from rollcast.scaling.decisions.settings import MIN_SHOWN_DIFFERENCE
+
+
+def difference(value: float) -> str:
+    """Three decimals; below 0.001 one significant digit, so that no difference reads 0.000."""
+    if abs(value) >= 0.001:
+        return f"{value:.3f}"
+    if abs(value) < MIN_SHOWN_DIFFERENCE:
+        return "0"
+    one_digit = float(f"{value:.1g}")
+    return f"{one_digit:f}".rstrip("0")

@@ -1,0 +1,117 @@
+"""Whether a run fell, or came to be truncated: verdicts from the readings alone, without the posterior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rollcast.scaling.decisions.settings import (
+    MIN_COLLAPSE,
+    MIN_COLLAPSE_STANDARD_ERRORS,
+    MIN_DECLINES,
+    MIN_LAW_POINTS,
+    MIN_LOST_SHARE,
+    TRUNCATION_RISE_FACTOR,
+    UNSTABLE_TRUNCATION_RATIO,
+)
+from rollcast.scaling.decisions.smoothing import smoothed
+from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
+from rollcast.scaling.law.curve import Array, Curve
+from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
+
+
+def judge_fall(curve: Curve, first_phase: float = 0.0, deepest: float = 0.0) -> Verdict | None:
+    """The verdict that the run fell: a collapse far outside its noise, or a falling trend from its peak on.
+
+    A run that starts above the law falls until its first phase has ended. Such a fall does not count if it comes down
+    from the start itself, ends with the first phase and is no deeper than first phases are.
+
+    Args:
+        curve: the points.
+        first_phase: device-hours at which the likeliest first phase ends; 0 for none.
+        deepest: largest fall within the first phase that is put down to it, in pass rate.
+    """
+    found = _fall(curve)
+    if found is None:
+        return None
+    if curve.compute[-1] <= first_phase:
+        return found.verdict
+    start = curve.pass_rate[0] if curve.initial is None else curve.initial
+    from_the_start = found.peak - start < ASYMPTOTE_MARGIN
+    if not from_the_start or found.at > first_phase or found.depth > deepest:
+        return found.verdict
+    later = _fall(curve.window(first_phase))
+    return None if later is None else later.verdict
+
+
+@dataclass(frozen=True)
+class _Fall:
+    """How deep a run fell, from which pass rate, and the device-hours of that peak."""
+
+    depth: float
+    peak: float
+    at: float
+    verdict: Verdict
+
+
+def _fall(curve: Curve) -> _Fall | None:
+    readings = curve.pass_rate
+    if readings.size < MIN_LAW_POINTS:
+        return None
+    smooth = smoothed(readings)
+    top = int(np.argmax(smooth.mean))
+    peak = float(smooth.mean[top])
+    at = float(curve.compute[min(top + smooth.width // 2, readings.size - 1)])
+    where = f"its peak of {peak:.3f} near {at:.4g} {curve.unit}; the law only rises."
+
+    depth = peak - float(smooth.mean[-1])
+    start = float(smooth.mean[: top + 1].min()) if curve.initial is None else curve.initial
+    error = smooth.difference_error
+    is_deep = depth > max(MIN_COLLAPSE, MIN_COLLAPSE_STANDARD_ERRORS * error)
+    if is_deep and depth > MIN_LOST_SHARE * (peak - start):
+        reason = f"The pass rate fell by {depth:.3f} from {where} That is {depth / error:.0f} standard errors."
+        return _Fall(depth, peak, at, Verdict(VerdictKind.NOT_SIGMOID, reason))
+
+    decline, significance = _decline(readings[top:], smooth.noise)
+    if any(decline > least and significance > errors for least, errors in MIN_DECLINES):
+        reason = (
+            f"The pass rate has declined by {decline:.3f} since {where} That is {significance:.1f} standard errors."
+        )
+        return _Fall(decline, peak, at, Verdict(VerdictKind.NOT_SIGMOID, reason))
+    return None
+
+
+def _decline(readings: Array, noise: float) -> tuple[float, float]:
+    """Decline along the straight line through the readings, and its size in standard errors; 0 for fewer than 5.
+
+    The scatter about the line is at least `noise`: a few points after a lucky peak may fall in line by chance.
+    """
+    if readings.size < MIN_LAW_POINTS:
+        return 0.0, 0.0
+    position = np.arange(readings.size) - (readings.size - 1) / 2.0
+    slope = float(position @ readings) / float(position @ position)
+    residual = readings - readings.mean() - slope * position
+    scatter = max(float(np.sqrt(residual @ residual / (readings.size - 2))), noise)
+    return -slope * (readings.size - 1), -slope * float(np.sqrt(position @ position)) / scatter
+
+
+def judge_truncation(curve: Curve) -> Verdict | None:
+    """The verdict that answers are now truncated: above 10 % such runs turn unstable and do not recover (A.15)."""
+    ratio = curve.truncation_ratio
+    if ratio is None or ratio.size < MIN_LAW_POINTS:
+        return None
+    width = max(3, ratio.size // 20)
+    now = float(np.median(ratio[-width:]))
+    before = float(np.median(ratio[: max(ratio.size // 2, 1)]))
+    if now < UNSTABLE_TRUNCATION_RATIO or now < TRUNCATION_RISE_FACTOR * before:
+        return None
+    stable = np.flatnonzero(ratio < UNSTABLE_TRUNCATION_RATIO)
+    first_unstable = 0 if stable.size == 0 else int(stable[-1]) + 1
+    since = curve.compute[min(first_unstable, ratio.size - 1)]
+    return Verdict(
+        VerdictKind.REGIME_CHANGE,
+        f"{now:.0%} of the answers are truncated, {before:.0%} in the first half "
+        f"(above {UNSTABLE_TRUNCATION_RATIO:.0%} near {since:.4g} {curve.unit}); "
+        "such runs turn unstable and do not recover unaided.",
+    )

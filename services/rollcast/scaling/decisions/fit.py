@@ -1,0 +1,131 @@
+"""`fit(curve)`: the posterior of the law, and the verdict on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from rollcast.scaling.decisions.breaks import judge_break, suspected_breaks
+from rollcast.scaling.decisions.evidence import evidence
+from rollcast.scaling.decisions.falls import judge_fall, judge_truncation
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.misfit import judge_misfit
+from rollcast.scaling.decisions.settings import (
+    MAX_FIRST_PHASE_FALL_SCALES,
+    MIN_LAW_POINTS,
+    MIN_PHASE_END_WEIGHT,
+    NUM_MISFIT_TRAJECTORIES,
+)
+from rollcast.scaling.decisions.verdict import Verdict, judge
+from rollcast.scaling.law.curve import Curve
+from rollcast.scaling.posterior.fitting import Posterior, cut_before, departures_of, fitted_part, posterior_of
+from rollcast.scaling.posterior.grid import Grid
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.placement import outline, solve
+from rollcast.scaling.posterior.prior import LAW_PRIOR
+
+
+def fit(curve: Curve, options: FitOptions | None = None) -> Forecast:
+    """The posterior of the law given `curve`, and the verdict.
+
+    Raises:
+        ValueError: no point is left after `exclude_before`; R_0 is fixed at or above every reading of a run that did
+            not fall.
+    """
+    options = options or FitOptions()
+    check_start(curve, options)
+    return fit_part(curve, options)
+
+
+def check_start(curve: Curve, options: FitOptions) -> None:
+    """Refuse a fixed R_0 that the law, which only rises, can never have left. A run that fell is left to its verdict.
+
+    Raises:
+        ValueError: no point is left after `exclude_before`; R_0 is fixed at or above every reading.
+    """
+    kept = fitted_part(curve, options)
+    highest = float(kept.pass_rate.max())
+    if isinstance(options.initial, float | int) and options.initial >= highest and judge_fall(kept) is None:
+        raise ValueError(
+            f"initial: {options.initial:g} is not below the highest reading of curve {curve.name!r}, {highest:g}, and "
+            "the law only rises; give the pass rate at compute 0, or leave it out."
+        )
+
+
+def fit_part(curve: Curve, options: FitOptions) -> Forecast:
+    """The fit of the beginning of a curve, which may not have risen above its start yet.
+
+    Raises:
+        ValueError: no point is left after `exclude_before`.
+    """
+    posterior = posterior_of(curve, options)
+    first_phase = _end_of_first_phase(posterior.grid)
+    return Forecast(
+        curve=curve,
+        options=options,
+        excluded=int(np.sum(curve.compute < max(cut_before(options), first_phase))),
+        best=posterior.grid.best(),
+        draws=posterior.draws,
+        observations=posterior.problem.observations,
+        verdict=_verdict(posterior, first_phase),
+    )
+
+
+def _verdict(posterior: Posterior, first_phase: float) -> Verdict:
+    """The first verdict that applies; `first_phase`: device-hours until its end."""
+    deepest = MAX_FIRST_PHASE_FALL_SCALES * posterior.problem.prior.transient_scale
+    return (
+        judge_truncation(posterior.curve)
+        or judge_fall(posterior.curve, first_phase, deepest)
+        or _judge_breaks(posterior)
+        or _judge_law(posterior, first_phase)
+    )
+
+
+def _judge_breaks(posterior: Posterior) -> Verdict | None:
+    """The verdict that the run broke, or None.
+
+    A steep rise looks like a break, so breaks are searched next to a law as the paper prints them.
+    """
+    problem = posterior.problem
+    prior = problem.prior
+    usual = replace(
+        problem, prior=replace(prior, log_exponent=LAW_PRIOR.log_exponent, tail_weight=0.0, jump_weight=0.0)
+    )
+    settled = posterior.grid
+    if usual.prior != prior:
+        settled = outline(usual, departures_of(usual, posterior.first_phase_ends))
+    suspects = suspected_breaks(problem.observations, settled, prior)
+    if not suspects:
+        return None
+    if prior.tail_weight < 1.0:
+        # A run that breaks has no tail; the prior must pay for that as it does for a law without a tail.
+        no_tail = float(np.log1p(-prior.tail_weight))
+        suspects = [replace(suspect, log_prior=suspect.log_prior + no_tail) for suspect in suspects]
+    broken = solve(usual, suspects)
+    return judge_break(posterior.grid, broken, problem.observations, posterior.curve.unit)
+
+
+def _judge_law(posterior: Posterior, first_phase: float) -> Verdict:
+    """The verdict on a run that did not break, with the evidence that it rests on."""
+    curve = posterior.curve
+    draws = posterior.draws
+    points = posterior.problem.observations
+    verdict = judge(curve, draws, posterior.problem.prior)
+    if len(curve) < MIN_LAW_POINTS:
+        return verdict
+    some = draws[:: max(1, draws.initial.size // NUM_MISFIT_TRAJECTORIES)]
+    law = some.law(np.exp(points.log_compute))  # (n, d)
+    if verdict.kind.is_decidable:
+        verdict = judge_misfit(some, law, points) or verdict
+    grounds = evidence(curve, draws, points, law.mean(axis=1), first_phase, is_described=verdict.kind.is_described)
+    return replace(verdict, reason=f"{verdict.reason} {grounds}")
+
+
+def _end_of_first_phase(grid: Grid) -> float:
+    """The last end of a first phase that has notable weight, whatever its size and tail; device-hours, 0 for none."""
+    ends = np.array([departure.at for departure in grid.axes.departures])
+    each, place = np.unique(ends, return_inverse=True)
+    weight = np.bincount(place, grid.departure_weight)
+    return float(np.max(each[weight >= MIN_PHASE_END_WEIGHT], initial=0.0))

@@ -1,0 +1,180 @@
+"""The posterior of one curve and every question asked of it.
+
+A forecast is a set of equally likely settings of law and noise. Each answer is a quantile over them, so an interval is
+as wide as the curve leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rollcast.scaling.decisions.settings import DRAWS_PER_BATCH, MIN_LAW_DRAWS, NUM_READING_DRAWS
+from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
+from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
+from rollcast.scaling.law.observations import Observations
+from rollcast.scaling.posterior.departure import transient_shape
+from rollcast.scaling.posterior.draws import Draws
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.turns import drawn_turns
+
+__all__ = ["Forecast", "Verdict", "VerdictKind"]
+
+Quantiles = Sequence[float] | Array
+MEDIAN_AND_90 = (0.05, 0.5, 0.95)
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """Posterior and verdict. Compute is in device-hours, pass rates in [0, 1].
+
+    Attributes:
+        excluded: number of points before the fitted part.
+        best: the law at the node of maximum posterior.
+        draws: the whole grid posterior as settings; the grid itself, a megabyte, is not kept.
+    """
+
+    curve: Curve
+    options: FitOptions
+    excluded: int
+    best: SigmoidParameters
+    draws: Draws
+    observations: Observations
+    verdict: Verdict
+
+    @property
+    def reading_error(self) -> float:
+        """White noise of one evaluation like the last ones: a standard deviation in pass rate, drift left out."""
+        return float(np.median(self.draws.noise) * self.observations.spread[-1])
+
+    @property
+    def ceiling_probability(self) -> float:
+        """Probability that gains end within sight; A, B, C_mid and R_0 are those of the law with a ceiling."""
+        return float(np.mean(self.draws.has_ceiling))
+
+    def initial(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
+        """R_0 (q,)."""
+        return _quantile(self.of_law(self.draws.initial), quantiles)
+
+    def asymptote(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
+        """A (q,)."""
+        return _quantile(self.of_law(self.draws.asymptote), quantiles)
+
+    def exponent(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
+        """B (q,)."""
+        return _quantile(self.of_law(self.draws.exponent), quantiles)
+
+    def midpoint(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
+        """C_mid (q,) in device-hours."""
+        return np.exp(_quantile(self.of_law(self.draws.log_midpoint), quantiles))
+
+    def of_law(self, values: Array) -> Array:
+        """The `values` (d,) of the draws that have no tail -> (e,); all of them if hardly any draw is without one."""
+        without_tail = self.draws.tail == 0.0
+        if without_tail.sum() < MIN_LAW_DRAWS:
+            return values
+        return np.asarray(values[without_tail])
+
+    def pass_rate(self, compute: ArrayLike, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
+        """The law's pass rate at `compute` (m,) -> (q, m)."""
+        return _quantile(self.draws.law(compute), quantiles)
+
+    def predictive(
+        self, compute: ArrayLike, quantiles: Quantiles = MEDIAN_AND_90, standard_error: float | None = None
+    ) -> Array:
+        """What a new evaluation at `compute` (m,) will read -> (q, m).
+
+        Law, first phase, drift (which continues from the last points and fades), turns, white noise. `standard_error`
+        is that of the new reading; None: it is as noisy as the curve's own points; 0: the mean of many readings.
+        """
+        at = np.atleast_1d(np.asarray(compute, dtype=float))
+        ahead = at / self.curve.compute[-1]
+        draws = self.draws[:: max(1, self.draws.initial.size // NUM_READING_DRAWS)]
+        count = draws.initial.size
+        random = np.random.default_rng(0)
+        normal = random.standard_normal((2, count))
+        uniform = random.random((3, count))
+        if standard_error is None:
+            noise = draws.noise * self.observations.spread[-1]
+        else:
+            noise = np.full_like(draws.noise, standard_error)
+        reading = np.empty((at.size, count))
+        for start in range(0, count, DRAWS_PER_BATCH):
+            part = slice(start, start + DRAWS_PER_BATCH)
+            mean, variance = self._off_law(at, draws[part])
+            off_law = mean + np.sqrt(variance) * normal[0, part]
+            turn = drawn_turns(self.options.prior, ahead, uniform[:, part])
+            reading[:, part] = draws[part].law(at) + off_law + turn + noise[part] * normal[1, part]
+        return _quantile(np.clip(reading, 0.0, 1.0), quantiles)
+
+    def compute_to_target(self, target: float, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
+        """Device-hours until the law reaches `target` -> (q,), inf if it never does.
+
+        Raises:
+            ValueError: target is no pass rate.
+        """
+        if not 0 <= target <= 1:
+            raise ValueError(f"target: {target:g} is no pass rate; give a value in [0, 1].")
+        return _quantile(self.draws.compute_to(target), quantiles)
+
+    def expected_gain(self, start: float, stop: float) -> tuple[float, float, float]:
+        """R(stop) - R(start) of the law: mean, 5 % and 95 % quantile."""
+        values = self.draws.law([start, stop])
+        gain = values[1] - values[0]
+        low, high = _quantile(gain, (0.05, 0.95))
+        return float(np.mean(gain)), float(low), float(high)
+
+    def headroom(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
+        """A - R at the last compute of the curve -> (q,). R is the law, not a reading, and without a tail.
+
+        The interval includes the drift, because the likelihood of every draw has it in its covariance. So A and the law
+        now are as uncertain as readings that wander together leave them. How far A is from the next reading is another
+        question: the present drift would have to be subtracted, and it fades.
+        """
+        law_now = self.draws.sigmoid([self.curve.compute[-1]])[0]
+        return _quantile(self.of_law(self.draws.asymptote - law_now), quantiles)
+
+    def _off_law(self, compute: Array, draws: Draws) -> tuple[Array, Array]:
+        """Mean and variance (m, d) of first phase and drift at `compute` (m,), given the points (n,)."""
+        points = self.observations
+        # (n, d) rotated residuals and their precision: the rotated points are independent.
+        residual = points.rotation @ (points.pass_rate[:, None] - draws.law(np.exp(points.log_compute)))
+        precision = 1.0 / (draws.noise**2 * (1.0 + draws.drift**2 * points.eigenvalues[:, None]))
+
+        # The amplitude of each draw's first phase, by regression on its shape; the drift gets the rest of the residual.
+        amplitude = np.zeros(draws.initial.size)
+        information = np.ones(draws.initial.size)
+        shapes = np.zeros((compute.size, len(draws.departures)))  # (m, h)
+        for index, departure in enumerate(draws.departures):
+            mine = draws.departure == index
+            if departure.shape is None or not np.any(mine):
+                continue
+            phi = (points.rotation @ departure.shape)[:, None]
+            weighted = phi * precision[:, mine]
+            information[mine] = 1.0 / departure.scale**2 + np.sum(weighted * phi, axis=0)
+            amplitude[mine] = np.sum(weighted * residual[:, mine], axis=0) / information[mine]
+            residual[:, mine] -= phi * amplitude[mine]
+            shapes[:, index] = transient_shape(compute, departure.at)
+        shape = shapes[:, draws.departure]  # (m, d)
+        mean = shape * amplitude
+        variance = shape**2 / information
+
+        # The drift given the points: the conditional mean and variance of a Gaussian process (kriging).
+        with np.errstate(divide="ignore"):
+            log_compute = np.log(compute)
+        near = points.near(log_compute, self.options.prior.drift_length, float(points.spread[-1]))  # (m, n)
+        drift_variance = (draws.noise * draws.drift) ** 2
+        mean += drift_variance * (near @ (precision * residual))
+        explained = drift_variance**2 * (near**2 @ precision)
+        variance += np.maximum(drift_variance * points.spread[-1] ** 2 - explained, 0.0)
+        return mean, variance
+
+
+def _quantile(values: Array, quantiles: Quantiles) -> Array:
+    """Quantiles over the last axis (..., d) -> (q, ...); an order statistic, so that inf stays inf."""
+    ordered = np.sort(values, axis=-1)
+    index = np.rint(np.asarray(quantiles, dtype=float) * (ordered.shape[-1] - 1)).astype(int)
+    return np.moveaxis(ordered[..., index], -1, 0)

@@ -1,0 +1,243 @@
+"""Leave-one-out tables (Fig 7 of arXiv 2510.13786): what each part of a recipe is worth.
+
+One or more runs of the whole recipe, and as many without each part. The asymptotes are reported as fitted. Efficiency
+is compared with A held at one value for every recipe: the mean of the fitted asymptotes of the whole recipe and of
+those that share its ceiling. Efficiency has two signs. One is B, the paper's. The other is the compute that the law
+takes half-way up. It sees what B cannot: a recipe that learns the same in twice the compute.
+
+    ceiling mover       leaving the part out moves A by more than the paper's margin of 0.02; the 90 % interval excludes
+                        0; and one recipe has already passed the other one's ceiling
+    efficiency shaper   it does not; but at the common A it moves the compute half-way up by more than a tenth, or B,
+                        and the 90 % interval excludes "no change"
+    cannot tell         neither
+    null control        nothing was left out in effect; whatever the row shows is noise
+
+A ceiling must be passed because otherwise slow recipes would be taken for bad ones. No run follows the law exactly, and
+an A that is forecast from the lower part of a curve is often some hundredths too low. At the same compute that is the
+slower recipe's.
+
+Runs of one recipe are fitted together: one law, the prior counted once. Each is also fitted alone, which shows how much
+runs of a recipe differ. That spread is pooled over the recipes of the table (for efficiency: over those that share the
+ceiling) and widens every interval (Student's t). So a difference that two runs of the same recipe may show does not
+count. Null controls are runs of the whole recipe under another name, and count as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from rollcast.scaling.decisions.compare import (
+    Triple,
+    half_way,
+    is_off_zero,
+    log_compute_to,
+    triple,
+)
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.repeats import Repeats, SeedSpread
+from rollcast.scaling.decisions.settings import LOG_COMPUTE_RATIO_MARGIN
+from rollcast.scaling.law.curve import Array
+from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
+
+
+class PartKind(StrEnum):
+    """What a part of the recipe does."""
+
+    CEILING_MOVER = "ceiling mover"
+    EFFICIENCY_SHAPER = "efficiency shaper"
+    CANNOT_TELL = "cannot tell"
+    NULL_CONTROL = "null control: no difference here"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One recipe without a part, or the whole one; triples are (5 %, median, 95 %).
+
+    Attributes:
+        num_runs: of this recipe.
+        asymptote, exponent, midpoint: of the free fit.
+        exponent_at_common: B with A held at the common asymptote.
+        asymptote_loss: A of the whole recipe minus this one's A; what leaving the part out costs. None for the whole.
+        exponent_loss: the same of B at the common asymptote.
+        compute_ratio: compute that this recipe takes half-way up over what the whole one takes; above 1 is slower. None
+            for the whole, and for another ceiling: there is no common way up.
+        kind: of the part that is left out; None for the whole.
+    """
+
+    name: str
+    num_runs: int
+    asymptote: Triple
+    exponent: Triple
+    midpoint: Triple
+    exponent_at_common: Triple
+    asymptote_loss: Triple | None = None
+    exponent_loss: Triple | None = None
+    compute_ratio: Triple | None = None
+    kind: PartKind | None = None
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """The table; the whole recipe is the first row.
+
+    Attributes:
+        half_way: the pass rate at which compute is compared, half-way from the whole recipe's start to the common A.
+        at_common: the fits with A held at `common_asymptote`, in the order of the rows.
+    """
+
+    common_asymptote: float
+    half_way: float
+    rows: list[Row]
+    at_common: list[Forecast]
+
+
+def leave_one_out(
+    whole: Forecast | Repeats,
+    without: Sequence[Forecast | Repeats],
+    common_asymptote: float | None = None,
+    *,
+    null_controls: Collection[str] = (),
+) -> LeaveOneOut:
+    """The table of `whole` and of each recipe of `without`; their curves' names are the rows' names.
+
+    `common_asymptote`: held instead of the mean of the medians. `null_controls`: names of the recipes of `without` that
+    are the whole one in effect.
+
+    Raises:
+        ValueError: no recipe without a part.
+    """
+    if not without:
+        raise ValueError(
+            "without: no run given; leave-one-out needs the whole recipe and at least one run without a part."
+        )
+    recipes = [run if isinstance(run, Repeats) else Repeats(run, (run,)) for run in (whole, *without)]
+    null = [recipe.joint.curve.name in null_controls for recipe in recipes]
+    ceilings = _ceilings(recipes, null)
+    common = common_asymptote or ceilings.common()
+    speeds = _speeds(recipes, null, ceilings, common)
+    rows = [_row(recipes, place, ceilings, speeds) for place in range(len(recipes))]
+    rows = [
+        replace(row, kind=PartKind.NULL_CONTROL) if is_null else row for row, is_null in zip(rows, null, strict=True)
+    ]
+    return LeaveOneOut(common, speeds.level, rows, [recipe.joint for recipe in speeds.held])
+
+
+@dataclass(frozen=True)
+class _Ceilings:
+    """The asymptotes of all recipes, the whole one first.
+
+    Attributes:
+        draws: of A, by recipe.
+        spread: between runs of one recipe.
+        losses: of A by each recipe without a part, so one fewer than recipes.
+        moves: whether the recipe has another ceiling than the whole one.
+    """
+
+    draws: list[Array]
+    spread: SeedSpread
+    losses: list[Triple]
+    moves: list[bool]
+
+    def common(self) -> float:
+        """Mean of the median asymptotes of the recipes that share the ceiling."""
+        shared = [draws for draws, moves in zip(self.draws, self.moves, strict=True) if not moves]
+        return float(np.mean([np.median(draws) for draws in shared]))
+
+
+def _ceilings(recipes: Sequence[Repeats], null: Sequence[bool]) -> _Ceilings:
+    spread = SeedSpread.of([[run.draws.asymptote for run in recipe.alone] for recipe in recipes], null)
+    draws = [recipe.joint.draws.asymptote for recipe in recipes]
+    losses = [spread.loss(draws, place) for place in range(1, len(recipes))]
+    moves = [False]
+    for place, loss in enumerate(losses, start=1):
+        differs = not null[place] and is_off_zero(loss, ASYMPTOTE_MARGIN)
+        moves.append(differs and _is_passed(recipes, place, spread, whole_is_better=loss[1] > 0))
+    return _Ceilings(draws, spread, losses, moves)
+
+
+def _is_passed(recipes: Sequence[Repeats], place: int, asymptotes: SeedSpread, *, whole_is_better: bool) -> bool:
+    """Whether the better one of the whole recipe and the one at `place` has passed the asymptote of the other."""
+    better, worse = (0, place) if whole_is_better else (place, 0)
+    last = recipes[better].joint.curve.compute[-1]
+    reached = recipes[better].joint.draws.law([last])[0]
+    gap = asymptotes.loss({better: reached, worse: recipes[worse].joint.draws.asymptote}, place)
+    if whole_is_better:
+        return gap[0] > 0
+    return gap[2] < 0
+
+
+@dataclass(frozen=True)
+class _Speeds:
+    """The efficiency of all recipes with A held at the common value, the whole one first.
+
+    Attributes:
+        held: the fits.
+        level: the pass rate half-way up.
+        exponents: draws of B, by recipe.
+        exponent_spread: of B between runs of one recipe.
+        log_computes: draws of ln of the compute half-way up, by recipe.
+        log_compute_spread: the spread of these.
+    """
+
+    held: list[Repeats]
+    level: float
+    exponents: list[Array]
+    exponent_spread: SeedSpread
+    log_computes: list[Array]
+    log_compute_spread: SeedSpread
+
+
+def _speeds(recipes: Sequence[Repeats], null: Sequence[bool], ceilings: _Ceilings, common: float) -> _Speeds:
+    held = [recipe.held(common) for recipe in recipes]
+    level = half_way(held[0].joint, common)
+    shares_ceiling = [not moves for moves in ceilings.moves]
+    exponents = [[run.draws.exponent for run in recipe.alone] for recipe in held]
+    log_computes = [[log_compute_to(run, level) for run in recipe.alone] for recipe in held]
+    return _Speeds(
+        held=held,
+        level=level,
+        exponents=[recipe.joint.draws.exponent for recipe in held],
+        exponent_spread=SeedSpread.of(exponents, null, shares_ceiling),
+        log_computes=[log_compute_to(recipe.joint, level) for recipe in held],
+        log_compute_spread=SeedSpread.of(log_computes, null, shares_ceiling),
+    )
+
+
+def _row(recipes: Sequence[Repeats], place: int, ceilings: _Ceilings, speeds: _Speeds) -> Row:
+    recipe = recipes[place]
+    joint = recipe.joint
+    # An asymptote is a pass rate, however far the runs stray.
+    asymptote = ceilings.spread.widened(ceilings.draws[place], place, joint.asymptote())
+    row = Row(
+        name=joint.curve.name,
+        num_runs=len(recipe.alone),
+        asymptote=triple(np.clip(asymptote, 0.0, 1.0)),
+        exponent=triple(joint.exponent()),
+        midpoint=triple(joint.midpoint()),
+        exponent_at_common=speeds.exponent_spread.widened(
+            speeds.exponents[place], place, speeds.held[place].joint.exponent()
+        ),
+    )
+    if place == 0:
+        return row
+    exponent_loss = speeds.exponent_spread.loss(speeds.exponents, place)
+    # ln of the whole recipe's compute half-way up over this one's.
+    delay = speeds.log_compute_spread.loss(speeds.log_computes, place)
+    moves = ceilings.moves[place]
+    if moves:
+        kind = PartKind.CEILING_MOVER
+    elif is_off_zero(delay, LOG_COMPUTE_RATIO_MARGIN) or is_off_zero(exponent_loss):
+        kind = PartKind.EFFICIENCY_SHAPER
+    else:
+        kind = PartKind.CANNOT_TELL
+    return replace(
+        row,
+        asymptote_loss=ceilings.losses[place - 1],
+        exponent_loss=exponent_loss,
+        compute_ratio=None if moves else triple(np.exp(-np.array(delay[::-1]))),
+        kind=kind,
+    )

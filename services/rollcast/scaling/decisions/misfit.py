@@ -1,0 +1,107 @@
+"""Whether the fitted curve could have made the readings: posterior predictive checks that bar decisions.
+
+From each trajectory a set of independent readings is simulated. If hardly one in a thousand of these sets strays from
+its trajectory as far as the real readings do, and these stray far enough to matter, no curve of the family describes
+the run. There are three checks:
+
+    newest     the mean of the newest readings is above the curve, and so above the asymptote that it approaches
+    rising     the later half of the readings climbs out of the curve
+    one side   a row of readings is on one side of the curve
+
+The checks are strict on purpose: on real curves milder ones could not separate runs that went another way from others.
+The simulated readings have no drift: with the drift that the fit allows they would stray as far as any run does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from rollcast.scaling.decisions.settings import MAX_MISFIT_SHARE, MIN_BREAK, MIN_MISFIT, MIN_NEWEST, NEWEST_DIVISOR
+from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
+from rollcast.scaling.law.curve import Array
+from rollcast.scaling.law.observations import Observations
+from rollcast.scaling.posterior.draws import Draws
+
+
+def judge_misfit(draws: Draws, law: Array, observations: Observations) -> Verdict | None:
+    """The verdict that no curve of the family describes the readings, or None.
+
+    `law` (n, d): of the draws at the points; of a thousand draws or more.
+    """
+    on_the_law = _on_the_law(draws, observations)
+    residual = on_the_law * (observations.pass_rate[:, None] - law)  # (n, d)
+    typical = residual.mean(axis=1, keepdims=True)  # (n, 1) from the mean trajectory
+    checks = [check for check in CHECKS if float(check.measure(typical)[0]) >= check.least]
+    if not checks:
+        return None
+    simulated = on_the_law * _simulated(draws, observations)
+    for check in checks:
+        as_far = check.measure(simulated) >= check.measure(residual)  # (d,)
+        if float(np.mean(as_far)) < MAX_MISFIT_SHARE:
+            return Verdict(
+                VerdictKind.NOT_SIGMOID,
+                f"The fitted curve does not describe the run: {check.says}, and of {as_far.size:,} repetitions with "
+                "independent readings at most one strays as far.",
+            )
+    return None
+
+
+def _on_the_law(draws: Draws, observations: Observations) -> Array:
+    """(n, d) 1, but 0 within a first phase and at a measured start, which the law need not pass through."""
+    ends = np.array([departure.at for departure in draws.departures])[draws.departure]
+    compute = np.exp(observations.log_compute)[:, None]
+    return np.asarray((compute >= ends) & (compute > 0.0), dtype=float)
+
+
+def _simulated(draws: Draws, observations: Observations) -> Array:
+    """(n, d) independent errors, each with the white noise of its draw."""
+    normal = np.random.default_rng(0).standard_normal((observations.log_compute.size, draws.initial.size))
+    return np.asarray(draws.noise / np.sqrt(observations.precision)[:, None] * normal)
+
+
+def _newest(residual: Array) -> Array:
+    """(n, d) -> (d,) the mean of the newest readings."""
+    count = max(MIN_NEWEST, residual.shape[0] // NEWEST_DIVISOR)
+    return np.asarray(residual[-count:].mean(axis=0))
+
+
+def _rising(residual: Array) -> Array:
+    """(n, d) -> (d,) climb of the straight line through the later half, from its first point to its last."""
+    later = residual[residual.shape[0] // 2 :]
+    position = np.arange(later.shape[0]) - (later.shape[0] - 1) / 2.0
+    return np.asarray(position @ later * (later.shape[0] - 1) / max(float(position @ position), 1.0))
+
+
+def _one_side(residual: Array) -> Array:
+    """(n, d) -> (d,) the largest sum of neighbours of one sign, divided by the number of points."""
+    area = np.zeros(residual.shape[1])
+    largest = area.copy()
+    for each in residual:
+        # A change of sign begins a new row.
+        area = np.where(area * each > 0, area, 0.0) + each
+        largest = np.maximum(largest, np.abs(area))
+    return np.asarray(largest / residual.shape[0])
+
+
+class Check(NamedTuple):
+    """One way to stray from the curve.
+
+    Attributes:
+        measure: residuals (n, d) -> how far each set strays (d,), in pass rate.
+        least: size from which it matters.
+        says: the reason of the verdict.
+    """
+
+    measure: Callable[[Array], Array]
+    least: float
+    says: str
+
+
+CHECKS = (
+    Check(_newest, MIN_MISFIT, "its newest readings lie above it"),
+    Check(_rising, MIN_BREAK, "its later readings climb out of it"),
+    Check(_one_side, MIN_MISFIT, "a long row of readings is on one side of it"),
+)

@@ -1,0 +1,180 @@
+"""Numeric constants of `scaling/decisions/`: unit, what each bounds, and the evidence for its value.
+
+"Windows of other groups" are 387 windows of 216 curves of 18 repositories (docs/forecasting.md, "How good it is"): the
+rules of the verdicts were chosen with these in sight. "Paper" is arXiv 2510.13786.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
+
+# Verdicts.
+MIN_LAW_POINTS = 5
+"""Points from which there is a verdict: one more than the law has parameters."""
+FORECAST_FACTOR = 2.0
+"""Times the compute so far at which the pass rate must be known to decide on a run."""
+MAX_FORECAST_WIDTH = 0.15
+"""Pass rate: widest 90 % interval there with which a run is forecastable. Stricter rules held no more often on the
+windows of other groups."""
+MIN_MIDPOINT_MULTIPLE = 1.5
+"""Multiples of C_mid that the window must have reached before the bend counts as passed. If the window only touches the
+bend, the prior alone parts it from the first phase and B from C_mid, and A tends to come out too low."""
+MIN_BEND_PROBABILITY = 0.6
+"""Posterior probability from which the bend counts as passed: a run that has not risen yet may rise any day. Surer ones
+held no more often on the windows of other groups."""
+CONFIDENCE = 0.95
+"""Posterior probability that the bend is passed, and of the bound of the remaining gain, from which a run is
+saturated."""
+MIN_SHAPE_WEIGHT = 0.05
+"""Posterior weight from which a shape (law, rising tail, falling tail) counts for *saturated*. Chosen, not
+measured."""
+MAX_GAIN_PROBABILITY = 0.03
+"""Largest probability, turns included, that a saturated run gains the margin after all: people stop runs on that word,
+and one in thirty may be stopped wrongly. Without turns 7 windows of other groups were saturated, and 3 gained more than
+0.03; with them 2 and none. With the default prior turns alone give 6 % until twice the compute, so a run is saturated
+only near a pass rate of 1, which no turn can raise."""
+
+# Breaks.
+MIN_BREAK = 0.03
+"""Pass rate: smaller breaks, and smaller climbs out of the fitted curve, are left to the drift. Two of 150 simulated
+runs with heavy-tailed drift climbed by 0.012 and 0.014 (lab notes, "Misfits that bar a decision")."""
+MIN_BREAK_LOG_ODDS = 4.6
+"""ln of the evidence ratio at which a break is called, a hundred to one: its place was the best of dozens, and twenty
+to one comes about by chance in one healthy run of a hundred."""
+MAX_SHOWN_ODDS = 1e6
+"""Odds above this are not printed: they come from the prior of the noise, not from the readings."""
+MIN_BREAK_IMPROVEMENT = 10.0
+"""Gain in n ln(sum of squares) from which the evidence of a break is computed. Chosen for speed: most curves show
+none."""
+MIN_SUSPECTED_BREAK = 0.5 * ASYMPTOTE_MARGIN
+"""Pass rate: least size of a break whose evidence is computed."""
+MIN_FREE_SQUARES = 1e-9
+"""Floor of the squares of a whitened break shape that the law cannot explain: below it only rounding is left."""
+MIN_RESIDUAL_SQUARES = 1e-12
+"""Floor of the squared whitened residuals, for readings that are on the law to the last digit."""
+MAX_EXPLAINED_SHARE = 1.0 - 1e-9
+"""Largest share of the squares that a break may explain: ln(1 - share) is taken."""
+MIN_EXPLAINING_WEIGHT = 0.1
+"""Posterior weight from which a first phase or tail may explain residuals before a break does. Chosen, not measured."""
+BREAK_LOG_PRIOR = -0.6931471805599453
+"""ln of the prior probability of a jump, and of a slide: 1/2 each."""
+MIN_PEAK_DROP_STANDARD_ERRORS = 2.0
+"""Standard errors below the peak at which a fall from there is tried as a break. Chosen, not measured."""
+
+# Falls.
+MIN_COLLAPSE = 0.05
+"""Pass rate: least fall that counts as a collapse, if noise does not explain it and it undoes much of the rise."""
+MIN_COLLAPSE_STANDARD_ERRORS = 6.0
+"""Standard errors of the difference of two running means that a collapse must exceed. The peak is the best of many
+places, so 2 or 3 would be common by chance. Chosen, not measured."""
+MIN_LOST_SHARE = 0.25
+"""Share of the rise from start to peak that a collapse must undo. Chosen, not measured."""
+MIN_DECLINES = ((MIN_BREAK, 3.0), (MIN_COLLAPSE, 2.5))
+"""A slow decline: its least size in pass rate, and in standard errors of the trend. A deeper one needs fewer."""
+MAX_FIRST_PHASE_FALL_SCALES = 2.0
+"""Prior standard deviations of a first phase's amplitude up to which a fall from the start is put down to it."""
+MIN_PHASE_END_WEIGHT = 0.2
+"""Posterior weight from which the end of a first phase counts. Chosen, not measured."""
+UNSTABLE_TRUNCATION_RATIO = 0.10
+"""Share of truncated answers from which runs of the paper's batch size turned unstable (A.15)."""
+TRUNCATION_RISE_FACTOR = 2.0
+"""Times the truncation of the first half: a run that was always truncated this often has not changed."""
+
+# Misfits.
+NUM_MISFIT_TRAJECTORIES = 1024
+"""Draws that are compared with the readings: enough to see one in a thousand."""
+MAX_MISFIT_SHARE = 1e-3
+"""Share of repetitions that stray as far, below which the curve does not describe the run. Milder checks could not
+separate runs that went another way from others (lab notes, "Misfits that bar a decision")."""
+MIN_MISFIT = 0.5 * ASYMPTOTE_MARGIN
+"""Pass rate: least mean deviation that matters, of the newest readings or of a row on one side of the curve."""
+NEWEST_DIVISOR = 5
+"""The newest readings are a fifth of all, rounded down. Chosen, not measured."""
+MIN_NEWEST = 3
+"""Readings that count as newest at least."""
+
+# Forecasts.
+MIN_LAW_DRAWS = 40
+"""Draws without a tail from which A, B, C_mid and R_0 are reported of these alone: one in a hundred of all."""
+NUM_READING_DRAWS = 2048
+"""Draws from which readings are simulated. The lower end of a 90 % interval is then known to 1 % of its width and the
+upper one, where turns begin, to 3 %. Twice as many would give 1 and 2 %, and take as long as the fit (lab notes, "Drift
+by compute, and a grid with more noises")."""
+DRAWS_PER_BATCH = 512
+"""Draws for which readings are simulated at a time: these and all that is computed from them stay in a processor's
+cache."""
+MIN_BACKTEST_POINTS = 3
+"""Points that a cut must show before the end is forecast from them."""
+CUT_ROUNDING = 1e-9
+"""Relative amount by which a cut of a backtest is moved up, so that a point at the cut is seen whatever the
+rounding."""
+MIN_SHOWN_DIFFERENCE = 1e-6
+"""Pass rate: smaller differences are only rounding and are printed as 0."""
+
+# Advice.
+GAIN_OF_DOUBLING = 0.02
+"""Pass rate that as much compute again as was spent must bring, if the user names no gain; less in proportion if less
+is left. Three runs of one recipe differ by as much (A.5 of the paper), so a smaller gain could not be shown."""
+STOP_BELOW_CHANCE = 0.05
+"""Chance that the rest pays below which the advice is to stop: one run in twenty is stopped wrongly at most."""
+CONTINUE_FROM_CHANCE = 0.5
+"""Chance from which the advice is to continue: it is then more likely than not that the rest pays."""
+SOON_BUDGET_SHARE = 0.1
+"""Share of the budget whose gain is reported separately. Chosen, not measured."""
+NEGLIGIBLE_GAIN = 0.001
+"""Pass rate: no evaluation shows a smaller gain."""
+DEFAULT_BUDGET_FACTOR = 2.0
+"""Times the compute so far, if no budget is known; as far ahead as a verdict looks."""
+NEW_LAW_EVALUATIONS = 5
+"""Evaluations that a law needs after a change of regime: as many as for any verdict."""
+MIN_WAIT_COMPUTE_SHARE = 0.25
+"""Share of the compute so far that a wait for an early verdict adds at least: a bend shows in the logarithm of compute,
+and evaluations that hardly add to that say nothing about it. Chosen, not measured."""
+MAX_PRICE = 1e9
+"""Largest price of one unit of compute that is accepted."""
+
+# Length of a wait.
+CLEAR_PROBABILITY = 0.5
+"""Probability that the advice after the wait is stop or continue. A surer one takes several times as long."""
+WAIT_EVALUATIONS = (1, 2, 3, 5, 8, 13, 20, 30, 50, 80)
+"""Lengths of a wait that are tried, in evaluations."""
+MAX_WAIT_TRAJECTORIES = 512
+"""Draws from which the length of a wait is found; all 4,096 would take ten times as long."""
+MAX_NOISE_READINGS = 16
+"""Newest readings from which the noise about the law is estimated. Chosen, not measured."""
+NUM_READING_NODES = 41
+"""Values of the next readings' mean at which the chance is computed. Chosen, not measured."""
+MIN_RELATIVE_DENSITY = 1e-3
+"""Density, relative to the largest, below which a mean is too unlikely to be named. Chosen, not measured."""
+
+# Stopping by itself.
+NUM_AGREEING_REFITS = 3
+"""Refits in a row that must agree before a run is stopped: a forecast moves with its last points."""
+MIN_STOPPING_EVALUATIONS = 10
+"""Evaluations that a refit needs before its gain counts: with fewer a run that has not taken off looks flat."""
+MAX_FLAT_RISE = 0.02
+"""Pass rate, from the first third of a curve to its last: less is within the spread of equal runs (A.5 of the
+paper)."""
+
+# Comparisons.
+LOG_COMPUTE_RATIO_MARGIN = math.log(1.1)
+"""ln of a ratio of compute below which two runs are equally fast. Chosen, not measured: the paper prints no spread of
+speed between runs of one recipe."""
+FIXED_ASYMPTOTE_STD = 1e-3
+"""Pass rate: prior standard deviation of an asymptote that is held at a value."""
+MIN_GAIN_ODDS = 1e-6
+"""Odds of the gain below which, or above whose inverse, a pass rate counts as never reached."""
+
+# Shares of a budget.
+MAX_ENUMERATED_RUNS = 10
+"""Up to this many runs every subset is tried (1,024 of them); with more, runs are stopped one by one, the cheapest
+first."""
+MIN_RECENT_READINGS = 3
+"""Least number of last readings whose mean is the pass rate of a broken run; otherwise a tenth of all."""
+MAX_TIED_LOSS = 0.001
+"""Pass rate: choices whose expected losses differ by less are equally good; of these the one with the fewest runs is
+taken. No evaluation shows a smaller difference."""
+NUM_BUDGET_NODES = 2000
+"""Budgets at which the best model size is looked up, in equal steps of ln. Chosen, not measured."""

@@ -1,0 +1,87 @@
+"""When the rest of the budget is not worth it: the opt-in `stop_when` of a run, as a pure function.
+
+A run stops when on three refits in a row the verdict is saturated. It also stops when on three in a row the most that
+the rest of its budget may gain is less than the user asks for. One refit is never enough: a forecast moves with its
+last points. The gain is judged whatever the verdict, so that a run that learns nothing ends too, but only once the
+forecast rests on `MIN_STOPPING_EVALUATIONS`: with fewer a run that has not taken off yet looks like one that never
+will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.settings import MAX_FLAT_RISE, MIN_STOPPING_EVALUATIONS, NUM_AGREEING_REFITS
+from rollcast.scaling.decisions.verdict import VerdictKind
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """What the user asks for."""
+
+    least_gain: float = 0.01
+    """Pass rate that the rest of the budget must still be able to gain (upper 90 % bound)."""
+    on_saturated: bool = True
+    """Stop on the verdict saturated as well."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.least_gain <= 1:
+            raise ValueError(f"stop_when.least_gain: {self.least_gain:g} is no pass rate; give a value in [0, 1].")
+
+
+@dataclass(frozen=True)
+class Refit:
+    """What the rule needs to know of one forecast; small enough to be kept for a whole run."""
+
+    compute: float
+    """Compute of the last point, in device-hours or in the unit that the curve was fitted against."""
+    verdict: VerdictKind
+    gain_upper: float
+    """95 % quantile of R(budget) - R(now)."""
+    num_points: int
+    """Evaluations after the start."""
+    rise: float
+    """Mean of the last third of the readings minus that of the first."""
+
+    @classmethod
+    def of(cls, forecast: Forecast, budget: float) -> Refit:
+        """`budget`: compute at which the run would end; nothing is gained beyond it."""
+        curve = forecast.curve
+        now = float(curve.compute[-1])
+        third = max(1, len(curve) // 3)
+        return cls(
+            compute=now,
+            verdict=forecast.verdict.kind,
+            gain_upper=forecast.expected_gain(now, max(budget, now))[2],
+            num_points=len(curve),
+            rise=float(np.mean(curve.pass_rate[-third:]) - np.mean(curve.pass_rate[:third])),
+        )
+
+
+def stop_reason(rule: StopRule, refits: Sequence[Refit]) -> str | None:
+    """Why the run should be checkpointed and stopped now, or None. `refits` in order of compute."""
+    last = list(refits)[-NUM_AGREEING_REFITS:]
+    if len(last) < NUM_AGREEING_REFITS:
+        return None
+    if rule.on_saturated and all(refit.verdict is VerdictKind.SATURATED for refit in last):
+        return f"saturated on {NUM_AGREEING_REFITS} refits in a row"
+    if all(refit.num_points >= MIN_STOPPING_EVALUATIONS and refit.gain_upper < rule.least_gain for refit in last):
+        most = max(refit.gain_upper for refit in last)
+        return (
+            f"the rest of the budget gains at most {most:.4f} (95 % bound on {NUM_AGREEING_REFITS} refits in a row), "
+            f"less than {rule.least_gain:g}{_state(last[-1])}"
+        )
+    return None
+
+
+def _state(refit: Refit) -> str:
+    """The state of a run whose verdict alone would not stop it, for the end of the reason."""
+    if refit.verdict in (VerdictKind.FORECASTABLE, VerdictKind.SATURATED):
+        return ""
+    if abs(refit.rise) < MAX_FLAT_RISE:
+        return f"; the curve is flat: {refit.rise:+.3f} from its first third to its last"
+    return f"; verdict {str(refit.verdict).replace('_', ' ')}"

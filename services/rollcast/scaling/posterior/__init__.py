@@ -1,0 +1,1 @@
+"""What the points of a curve say about the law."""

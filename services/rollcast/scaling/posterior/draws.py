@@ -1,0 +1,240 @@
+"""Draws from the grid posterior: equally likely settings of law and noise.
+
+Deterministic: nodes by systematic resampling, the linear part by a fixed low-discrepancy sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
+
+from rollcast.scaling.law.curve import Array
+from rollcast.scaling.law.observations import Observations
+from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
+from rollcast.scaling.posterior.departure import Departure, Tail, tail_shape
+from rollcast.scaling.posterior.grid import Grid
+from rollcast.scaling.posterior.settings import (
+    CEILING_STRETCH_FACTOR,
+    CERTAIN_DRAW_STD,
+    MAX_LOG_COMPUTE,
+    MIN_BOUNDS_WEIGHT,
+    MIN_CONDITIONAL_VARIANCE,
+    MIN_DRAW_WEIGHT,
+    MIN_TAIL_RISE,
+    NUM_DRAWS,
+    TAIL_SEARCH_LOG_COMPUTE,
+    TAIL_SEARCH_STEP_LOG_COMPUTE,
+    UNIFORM_MARGIN,
+    UNWEIGHTED_BOUNDS_PROBABILITY,
+)
+
+_PLASTIC_NUMBER = 1.324717957244746
+"""The root of x^3 = x + 1: steps of 1/x and 1/x^2 fill the unit square evenly (the R2 sequence)."""
+_GOLDEN_RATIO = 1.618033988749895
+"""Steps of 1/x fill the unit interval evenly, and keep no step with the plastic number's."""
+_STEPS = [1 / _PLASTIC_NUMBER, 1 / _PLASTIC_NUMBER**2, 1 / _GOLDEN_RATIO]
+UNIFORM: Array = np.mod(0.5 + np.outer(_STEPS, np.arange(1, NUM_DRAWS + 1)), 1.0).clip(
+    UNIFORM_MARGIN, 1 - UNIFORM_MARGIN
+)
+"""(3, NUM_DRAWS) in (0, 1), for A, for R_0, for the tail."""
+NORMAL: Array = ndtri(UNIFORM)
+"""(3, NUM_DRAWS) the same numbers as standard normal values."""
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Equally likely settings, each (d,).
+
+    Attributes:
+        initial, asymptote, exponent, log_midpoint: of the law.
+        noise, drift: s and rho.
+        departure: index in `departures`.
+        tail: gain for each e-fold of compute past its onset, 0 for none.
+        log_onset: ln device-hours of the tail's onset.
+        departures: candidates, the same for all.
+    """
+
+    initial: Array
+    asymptote: Array
+    exponent: Array
+    log_midpoint: Array
+    noise: Array
+    drift: Array
+    departure: NDArray[np.intp]
+    tail: Array
+    log_onset: Array
+    departures: tuple[Departure, ...]
+
+    def __getitem__(self, part: slice | NDArray[np.intp]) -> Draws:
+        cut = {field.name: getattr(self, field.name)[part] for field in fields(self) if field.name != "departures"}
+        return Draws(**cut, departures=self.departures)
+
+    def law(self, compute: ArrayLike) -> Array:
+        """What the run approaches at `compute` (m,) device-hours, tail included, within [0, 1] -> (m, d)."""
+        law = self.sigmoid(compute)
+        if self.tail.any():
+            at = np.atleast_1d(np.asarray(compute, dtype=float))
+            law += self.tail * self._tail_shapes(at)[:, self.departure]
+            np.clip(law, 0.0, 1.0, out=law)
+        return law
+
+    def _tail_shapes(self, compute: Array) -> Array:
+        """The tail of every departure at `compute` (m,) -> (m, h), 0 without a tail.
+
+        Per departure and not per draw, because there are many draws and few departures.
+        """
+        shapes = np.zeros((compute.size, len(self.departures)))
+        for place, departure in enumerate(self.departures):
+            if departure.tail is not None:
+                shapes[:, place] = tail_shape(compute, departure.tail.onset)
+        return shapes
+
+    @property
+    def has_ceiling(self) -> NDArray[np.bool_]:
+        """(d,) whether the tail adds less than `ASYMPTOTE_MARGIN` while compute grows by `CEILING_STRETCH_FACTOR`."""
+        return np.asarray(self.tail * np.log(CEILING_STRETCH_FACTOR) < ASYMPTOTE_MARGIN)
+
+    def sigmoid(self, compute: ArrayLike) -> Array:
+        """Eq (1) alone at `compute` (m,) device-hours -> (m, d)."""
+        with np.errstate(divide="ignore"):
+            log_compute = np.log(np.atleast_1d(np.asarray(compute, dtype=float)))[:, None]
+        # tanh is several times as fast as scipy's expit, and most of the time of a forecast is spent here.
+        rise = 0.5 + 0.5 * np.tanh(0.5 * self.exponent * (log_compute - self.log_midpoint))
+        return np.asarray(self.initial + (self.asymptote - self.initial) * rise)
+
+    def compute_to(self, target: float) -> Array:
+        """(d,) device-hours at which each first reaches the pass rate `target`; 0 from the start on, inf never.
+
+        In closed form for the law; with a tail, interpolated between computes a quarter of an e-fold apart.
+        """
+        is_reached = target <= self.initial
+        is_never = target >= self.asymptote
+        is_between = ~(is_reached | is_never)
+        # Eq (1) solved for C. The odds of the other draws are not used; 1 keeps their logarithm finite.
+        gained = np.where(is_between, target - self.initial, 1.0)
+        missing = np.where(is_between, self.asymptote - target, 1.0)
+        log_compute = np.minimum(self.log_midpoint + np.log(gained / missing) / self.exponent, MAX_LOG_COMPUTE)
+        compute = np.where(is_never, np.inf, np.exp(log_compute))
+        compute = np.where(is_reached, 0.0, compute)
+        tailed = np.flatnonzero((self.tail != 0.0) & ~is_reached)
+        if tailed.size:
+            compute[tailed] = self[tailed]._searched(target)
+        return compute
+
+    def _searched(self, target: float) -> Array:
+        """(d,) device-hours at which law and tail together first reach `target`; inf if not within the search."""
+        before_onset, after_onset = TAIL_SEARCH_LOG_COMPUTE
+        reference = float(np.median(self.log_onset))
+        log_compute = reference + np.arange(-before_onset, after_onset, TAIL_SEARCH_STEP_LOG_COMPUTE)
+        law = self.law(np.exp(log_compute))
+        above = law >= target
+        after = np.argmax(above, axis=0)  # (d,) the first place above; 0 also if no place is
+        before = np.maximum(after - 1, 0)
+        each = np.arange(after.size)
+        rise = np.maximum(law[after, each] - law[before, each], MIN_TAIL_RISE)
+        share = np.where(after > 0, np.clip((target - law[before, each]) / rise, 0.0, 1.0), 1.0)
+        found = log_compute[before] + share * (log_compute[after] - log_compute[before])
+        return np.where(above.any(axis=0), np.exp(found), np.inf)
+
+
+def draw(grid: Grid, observations: Observations, tail_falls: float) -> Draws:
+    """Draws with 0 <= R_0 <= A <= 1 exactly. `tail_falls`: prior probability that a tail falls."""
+    node = _resample(grid.weight.ravel())
+    given = grid.conditional(node)
+    mean = given.asymptote
+    spread = np.sqrt(given.asymptote_variance)
+    asymptote, _ = _truncated_normal(0, mean, spread, np.ones(NUM_DRAWS))
+    # R_0 given A: both are jointly Gaussian at a node.
+    gain = given.covariance / spread**2
+    initial_mean = given.initial + gain * (asymptote - mean)
+    initial_variance = given.initial_variance - gain**2 * spread**2
+    initial_spread = np.sqrt(np.maximum(initial_variance, MIN_CONDITIONAL_VARIANCE))
+    initial, inside = _truncated_normal(1, initial_mean, initial_spread, asymptote)
+    # The grid's weights know the bounds of A; those of R_0 given A are corrected here.
+    keep = np.arange(NUM_DRAWS)
+    if np.any(inside < UNWEIGHTED_BOUNDS_PROBABILITY):
+        keep = _resample(inside)
+    departure, noise, exponent, midpoint = np.unravel_index(node[keep], grid.weight.shape)
+    axes = grid.axes
+    draws = Draws(
+        initial=initial[keep],
+        asymptote=asymptote[keep],
+        exponent=np.exp(axes.log_exponent[exponent]),
+        log_midpoint=axes.log_midpoint[exponent, midpoint],
+        noise=np.exp(axes.noises.log_scale[noise]),
+        drift=axes.noises.drift[noise],
+        departure=departure,
+        tail=np.zeros(NUM_DRAWS),
+        log_onset=np.zeros(NUM_DRAWS),
+        departures=axes.departures,
+    )
+    return _with_tails(draws, observations, tail_falls)
+
+
+def _with_tails(draws: Draws, observations: Observations, falls: float) -> Draws:
+    """The draws with a tail's amplitude from its posterior, given everything else except the first phase's."""
+    tail = draws.tail.copy()
+    log_onset = draws.log_onset.copy()
+    for index in np.unique(draws.departure):
+        departure = draws.departures[index]
+        if departure.tail is None:
+            continue
+        mine = np.flatnonzero(draws.departure == index)
+        mean, variance = _amplitude(draws, mine, departure.tail, departure, observations)
+        tail[mine] = mean + np.sqrt(variance) * NORMAL[2, mine]
+        log_onset[mine] = np.log(departure.tail.onset)
+    # On the grid an amplitude falls as often as it rises, which keeps it Gaussian. The prior's odds are applied here.
+    weight = np.full(tail.size, 0.5)
+    weight[tail > 0.0] = 1.0 - falls
+    weight[tail < 0.0] = falls
+    return replace(draws, tail=tail, log_onset=log_onset)[_resample(np.maximum(weight, MIN_DRAW_WEIGHT))]
+
+
+def _amplitude(
+    draws: Draws, mine: NDArray[np.intp], tail: Tail, departure: Departure, observations: Observations
+) -> tuple[Array, Array]:
+    """Mean and variance (k,) of the tail's amplitude in the draws `mine` (k,).
+
+    The regression of the rotated residuals (n, k) on the tail's shape, with its Gaussian prior; before that the first
+    phase is projected out, because its own amplitude is unknown as well.
+    """
+    sigmoid = draws[mine].sigmoid(np.exp(observations.log_compute))
+    residual = observations.rotation @ (observations.pass_rate[:, None] - sigmoid)
+    drift_variance = draws.drift[mine] ** 2 * observations.eigenvalues[:, None]
+    precision = 1.0 / (draws.noise[mine] ** 2 * (1.0 + drift_variance))  # (n, k)
+    weighted = (observations.rotation @ tail.shape)[:, None] * precision
+    if departure.shape is not None:
+        phi = (observations.rotation @ departure.shape)[:, None]
+        along = precision * phi / (1.0 / departure.scale**2 + np.sum(precision * phi * phi, axis=0))
+        weighted = weighted - along * np.sum(weighted * phi, axis=0)
+    information = 1.0 / tail.scale**2 + (observations.rotation @ tail.shape) @ weighted
+    return np.sum(weighted * residual, axis=0) / information, 1.0 / information
+
+
+def _truncated_normal(row: int, mean: Array, spread: Array, upper: Array) -> tuple[Array, Array]:
+    """Normal draws (d,) cut to [0, upper] from a row of the sequence, and the probability of that interval."""
+    values = mean + spread * NORMAL[row]
+    inside = np.ones(mean.size)
+    is_cut = np.minimum(mean, upper - mean) < CERTAIN_DRAW_STD * spread
+    if np.any(is_cut):
+        mean = mean[is_cut]
+        spread = spread[is_cut]
+        upper = upper[is_cut]
+        low = ndtr(-mean / spread)
+        high = ndtr((upper - mean) / spread)
+        # Inverse of the distribution function, restricted to the interval.
+        uniform = low + UNIFORM[row, is_cut] * (high - low)
+        values[is_cut] = np.clip(mean + spread * ndtri(uniform), 0.0, upper)
+        inside[is_cut] = np.maximum(high - low, MIN_BOUNDS_WEIGHT)
+    return values, inside
+
+
+def _resample(weight: Array) -> NDArray[np.intp]:
+    """(NUM_DRAWS,) places of `weight` in order, each as often as its weight says: systematic resampling."""
+    cumulative = np.cumsum(weight)
+    position = (np.arange(NUM_DRAWS) + 0.5) / NUM_DRAWS * cumulative[-1]
+    found: NDArray[np.intp] = np.minimum(np.searchsorted(cumulative, position), weight.size - 1)
+    return found

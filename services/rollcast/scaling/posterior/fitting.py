@@ -1,0 +1,135 @@
+"""The way from a curve to its posterior: choose points, treat noise and outliers, solve the grid, draw settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
+from rollcast.scaling.law.observations import Observations, unit_variance
+from rollcast.scaling.law.settings import STD_PER_MEDIAN_DEVIATION
+from rollcast.scaling.posterior.departure import Departure, candidates
+from rollcast.scaling.posterior.draws import Draws, draw
+from rollcast.scaling.posterior.grid import Grid, LinearPrior, NoisePrior, Problem
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.placement import solve
+from rollcast.scaling.posterior.settings import (
+    FIXED_START_STD,
+    MIN_OUTLIER_SCALE,
+    MIN_ROBUST_POINTS,
+    OUTLIER_STANDARD_DEVIATIONS,
+    OUTLIER_WEIGHT,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The posterior of one curve.
+
+    Attributes:
+        curve: the part of the run that was fitted.
+        first_phase_ends: candidates for the end of the first phase, in device-hours.
+        problem: points and beliefs.
+        grid: the posterior at every node.
+        draws: equally likely settings, from the grid.
+    """
+
+    curve: Curve
+    first_phase_ends: list[float]
+    problem: Problem
+    grid: Grid
+    draws: Draws
+
+
+def posterior_of(curve: Curve, options: FitOptions) -> Posterior:
+    """The posterior of a run, or of its beginning, which may not have risen above its start yet.
+
+    Raises:
+        ValueError: no point is left after `exclude_before`.
+    """
+    kept = fitted_part(curve, options)
+    with_start = options.initial == "measured" and curve.initial is not None
+    ends = _first_phase_ends(kept, options, with_start)
+    problem = _problem(kept, options, with_start, None)
+    grid = solve(problem, departures_of(problem, ends))
+    if options.robust and len(kept) >= MIN_ROBUST_POINTS:
+        weight = _outlier_weight(kept, grid.best())
+        if weight is not None:
+            problem = _problem(kept, options, with_start, weight)
+            grid = solve(problem, departures_of(problem, ends))
+    draws = draw(grid, problem.observations, problem.prior.tail_falls)
+    return Posterior(kept, ends, problem, grid, draws)
+
+
+def departures_of(problem: Problem, ends: list[float]) -> list[Departure]:
+    """The departures that the prior allows, with first phases until each of `ends`."""
+    return candidates(problem.observations, problem.prior, ends)
+
+
+def cut_before(options: FitOptions) -> float:
+    """Device-hours before which the user leaves points out; 0 for none."""
+    if isinstance(options.exclude_before, str):
+        return 0.0
+    return float(options.exclude_before)
+
+
+def fitted_part(curve: Curve, options: FitOptions) -> Curve:
+    """The curve without what the user leaves out. Raises ValueError: nothing is left."""
+    cut = cut_before(options)
+    return curve.window(cut) if cut > 0 else curve
+
+
+def _problem(kept: Curve, options: FitOptions, with_start: bool, weight: Array | None) -> Problem:
+    """`weight` (points,): relative precision of each point, below 1 for outliers; None for 1 everywhere."""
+    prior = options.prior
+    noise_prior = NoisePrior(prior.log_noise, prior.log_noise)
+    if kept.standard_error is not None:
+        # The noise then counts in units of the given errors, which leave the drift less room.
+        noise_prior = NoisePrior(prior.log_error_scale, prior.log_drifting_error_scale)
+        prior = replace(prior, drift_weight=prior.error_drift_weight)
+    points = Observations.of(kept, prior.drift_length, weight, with_start)
+    return Problem(points, prior, _linear_prior(options), noise_prior)
+
+
+def _linear_prior(options: FitOptions) -> LinearPrior:
+    initial, initial_std = options.prior.initial
+    asymptote, asymptote_std = options.prior.asymptote
+    if isinstance(options.initial, float | int):
+        initial = float(options.initial)
+        initial_std = FIXED_START_STD
+    return LinearPrior(mean=np.array([initial, asymptote]), variance=np.array([initial_std**2, asymptote_std**2]))
+
+
+def _first_phase_ends(kept: Curve, options: FitOptions, with_start: bool) -> list[float]:
+    """Candidates for the end of the first phase, ascending, in device-hours."""
+    first = float(kept.compute[0])
+    last = float(kept.compute[-1])
+    ends = []
+    if with_start and options.exclude_before != 0:
+        # A first phase that ends before the first point frees the start alone from the law.
+        ends.append(0.5 * first)
+    if options.exclude_before == "auto":
+        shares = options.prior.start_transient if with_start else options.prior.transient
+        ends.extend(share * last for share in shares if share * last > first)
+    return ends
+
+
+def _outlier_weight(curve: Curve, best: SigmoidParameters) -> Array | None:
+    """(points,) weights below 1 for points far from the law and from their neighbours; None without such points."""
+    residual = curve.pass_rate - best.pass_rate(curve.compute)
+    # The two neighbours on each side.
+    padded = np.pad(residual, 2, mode="reflect")
+    near = [padded[place : place + residual.size] for place in (0, 1, 3, 4)]
+    # The median of four is the mean of the middle two; numpy's own takes four times as long, and rows may be a million.
+    local = 0.5 * (sum(near) - np.minimum.reduce(near) - np.maximum.reduce(near))
+    deviation = (residual - local) / np.sqrt(unit_variance(curve))
+    scale = STD_PER_MEDIAN_DEVIATION * float(np.median(np.abs(deviation)))
+    standardised = np.abs(deviation) / max(scale, MIN_OUTLIER_SCALE)
+    far = standardised > OUTLIER_STANDARD_DEVIATIONS
+    if not np.any(far):
+        return None
+    falling = (
+        OUTLIER_WEIGHT * (OUTLIER_STANDARD_DEVIATIONS / np.maximum(standardised, OUTLIER_STANDARD_DEVIATIONS)) ** 2
+    )
+    return np.where(far, falling, 1.0)

@@ -1,0 +1,219 @@
+"""Placement of the grid's nodes.
+
+The grid is first laid over everything that the prior allows, with few nodes, and then moved to the part that has
+weight, until the posterior of B and C_mid spreads over several nodes. The final grid has more nodes over that part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from rollcast.scaling.law.curve import Array
+from rollcast.scaling.posterior.departure import Departure
+from rollcast.scaling.posterior.grid import Axes, Grid, NoisePrior, Noises, Problem, evaluate, log_student_t
+from rollcast.scaling.posterior.settings import (
+    COARSE_DEPARTURE_STRIDE,
+    COARSE_NODES,
+    DROPPED_DEPARTURE_WEIGHT,
+    FINE_NODES,
+    MAX_FIRST_CELLS,
+    MAX_NOISE_PRIOR_SCALES,
+    MAX_PLACEMENTS,
+    MIN_COMBINED_STANDARD_ERROR,
+    MIN_EFFECTIVE_NODES,
+    MIN_LOG_NOISE_REACH,
+    MIN_NOISE_WEIGHT,
+    MIN_RIDGE_VARIANCE,
+    NEGLIGIBLE_NODE_WEIGHT,
+    NOISE_DEGREES,
+    NUM_PLACED_DEPARTURES,
+    PRIOR_REACH_SCALES,
+)
+
+
+def solve(problem: Problem, departures: list[Departure]) -> Grid:
+    """The posterior on a grid that resolves it; noises and departures that turn out unlikely are dropped from it."""
+    coarse = outline(problem, departures)
+    likely = _likely_departures(coarse.departure_weight)
+    fine = replace(_moved(coarse, FINE_NODES), departures=tuple(departures[index] for index in likely))
+    return evaluate(problem, fine)
+
+
+def outline(problem: Problem, departures: list[Departure]) -> Grid:
+    """The posterior on a coarse grid with all departures: enough to find the likeliest law.
+
+    The grid is placed with departures from the whole list. The posterior of each is elsewhere, so a grid that is placed
+    with one of them would cut the others off.
+    """
+    axes = _placed(problem, _some(departures))
+    return evaluate(problem, replace(axes, departures=tuple(departures)))
+
+
+def _likely_departures(weight: Array) -> list[int]:
+    """The fewest departures, in order, that have all except `DROPPED_DEPARTURE_WEIGHT` of the weight (h,)."""
+    heaviest_first = np.argsort(weight)[::-1]
+    held = np.cumsum(weight[heaviest_first])
+    count = int(np.searchsorted(held, 1.0 - DROPPED_DEPARTURE_WEIGHT)) + 1
+    return sorted(heaviest_first[:count].tolist())
+
+
+def _some(departures: list[Departure]) -> list[Departure]:
+    """Departures with which the grid is placed.
+
+    These are some first phases without a tail, the longest among them, and for each onset the largest tail without a
+    first phase: a small tail hardly moves the law.
+    """
+    phases = [departure for departure in departures if departure.tail is None]
+    step = COARSE_DEPARTURE_STRIDE if len(phases) > COARSE_DEPARTURE_STRIDE else 1
+    some_phases = phases[::-step][::-1]  # counted from the end, so that the longest is one of them
+    tails = [(d.tail.scale, d) for d in departures if d.tail is not None and d.shape is None]
+    largest = max((scale for scale, _ in tails), default=0.0)
+    return some_phases + [departure for scale, departure in tails if scale == largest]
+
+
+def _placed(problem: Problem, departures: list[Departure]) -> Axes:
+    """Coarse axes over the posterior under these departures, with the noises that turn out likely."""
+    prior = problem.prior
+    least_noise = _least_log_noise(problem)
+    whole_noise = _first_noise(problem, least_noise)  # ln of the whole noise
+    axes = _first_axes(problem, departures, _one_drift(whole_noise, problem))
+    for _ in range(MAX_PLACEMENTS):
+        grid = evaluate(problem, axes)
+        # (whole noise,): `noises` has the whole noise as its slower index.
+        weight_of_noise = grid.noise_weight.reshape(whole_noise.size, -1).sum(axis=1)
+        more_beyond = _at_an_edge(weight_of_noise) or _at_an_edge(grid.plane_weight)
+        whole_noise = _narrowed(whole_noise, weight_of_noise, COARSE_NODES[0], least_noise)
+        axes = replace(_moved(grid, COARSE_NODES[1:]), noises=_one_drift(whole_noise, problem))
+        if _effective_nodes(grid.plane_weight) >= MIN_EFFECTIVE_NODES and not more_beyond:
+            break
+    likeliest = np.argsort(grid.departure_weight)[-NUM_PLACED_DEPARTURES:]
+    axes = replace(
+        axes,
+        departures=tuple(departures[index] for index in likeliest),
+        noises=_noises(whole_noise, np.flatnonzero(prior.drift_weight).tolist(), problem),
+    )
+    is_likely = evaluate(problem, axes).noise_weight > MIN_NOISE_WEIGHT
+    noises = axes.noises
+    likely = Noises(noises.log_scale[is_likely], noises.drift[is_likely], noises.log_prior[is_likely], noises.cell)
+    return replace(axes, noises=likely)
+
+
+def _first_axes(problem: Problem, departures: list[Departure], noises: Noises) -> Axes:
+    """Axes over everything that the prior allows."""
+    prior = problem.prior
+    exponent, exponent_scale = prior.log_exponent
+    midpoint, midpoint_scale = prior.log_midpoint
+    widest_exponent_cell, widest_midpoint_cell = MAX_FIRST_CELLS
+    log_exponent = _around(exponent, PRIOR_REACH_SCALES * exponent_scale, COARSE_NODES[1], widest_exponent_cell)
+    log_midpoint = _around(
+        problem.log_reference + midpoint, PRIOR_REACH_SCALES * midpoint_scale, COARSE_NODES[2], widest_midpoint_cell
+    )
+    return Axes(
+        departures=tuple(departures),
+        noises=noises,
+        log_exponent=log_exponent,
+        log_midpoint=np.tile(log_midpoint, (log_exponent.size, 1)),
+    )
+
+
+def _least_log_noise(problem: Problem) -> float:
+    """Least ln of the whole noise: all points together determine R no better than `MIN_COMBINED_STANDARD_ERROR`."""
+    centre = np.mean(problem.noise_prior, axis=0)[0]
+    combined = 0.5 * np.log(problem.observations.precision.sum())
+    return float(min(centre, float(np.log(MIN_COMBINED_STANDARD_ERROR) + combined)))
+
+
+def _first_noise(problem: Problem, least: float) -> Array:
+    """Nodes of the ln of the whole noise over everything that the prior allows."""
+    centre, scale = np.mean(problem.noise_prior, axis=0)
+    reach = max(PRIOR_REACH_SCALES * scale, min(MIN_LOG_NOISE_REACH, MAX_NOISE_PRIOR_SCALES * scale))
+    return np.linspace(max(centre - reach, least), centre + reach, COARSE_NODES[0])
+
+
+def _one_drift(whole_noise: Array, problem: Problem) -> Noises:
+    """Candidates with one rho, enough for placing: the whole noise decides how far the posterior reaches.
+
+    rho only shares that noise out between its white part and the drift.
+    """
+    possible = np.flatnonzero(problem.prior.drift_weight)
+    return _noises(whole_noise, [int(possible[possible.size // 2])], problem)
+
+
+def _noises(whole_noise: Array, drifts: list[int], problem: Problem) -> Noises:
+    """Every ln of the whole noise, s^2 (1 + rho^2), with every one of these `drifts`; the noise is the slower index."""
+    prior = problem.prior
+    rho = np.array(prior.drift)[drifts]
+    log_drift_weight = np.log(np.array(prior.drift_weight)[drifts])
+    centre, scale = _noise_centres(rho, problem.noise_prior)
+    density = log_student_t(whole_noise[:, None], centre, scale, NOISE_DEGREES)  # (whole noise, drifts)
+    return Noises(
+        log_scale=(whole_noise[:, None] - 0.5 * np.log1p(rho**2)).ravel(),
+        drift=np.tile(rho, whole_noise.size),
+        log_prior=(density + log_drift_weight).ravel(),
+        cell=float(whole_noise[1] - whole_noise[0]),
+    )
+
+
+def _noise_centres(rho: Array, noise_prior: NoisePrior) -> tuple[Array, Array]:
+    """Centre and scale (drifts,) of the prior of the ln of the whole noise: one pair without drift, one with it."""
+    centre, scale = np.where(rho[:, None] == 0, noise_prior.white, noise_prior.drifting).T
+    return centre, scale
+
+
+def _moved(grid: Grid, num_nodes: tuple[int, ...]) -> Axes:
+    """The grid's axes, with `num_nodes` of ln B and ln C_mid over the part that carries weight."""
+    axes = grid.axes
+    plane = grid.plane_weight
+    rows = np.broadcast_to(axes.log_exponent[:, None], plane.shape)  # (b, m) ln B of each node
+    # The ridge on which B and C_mid make up for each other: the regression of ln C_mid on ln B.
+    centre = float(np.sum(plane * rows))
+    offset = rows - centre
+    covariance = np.sum(plane * offset * axes.log_midpoint)
+    variance = float(np.sum(plane * offset**2))
+    slope = float(covariance / max(variance, MIN_RIDGE_VARIANCE))
+    across = axes.log_midpoint - slope * offset  # (b, m) ln C_mid less the ridge
+    # One old cell more on each side of the part that carries weight.
+    carrying = plane > NEGLIGIBLE_NODE_WEIGHT * plane.max()
+    row_cell = axes.exponent_cell
+    across_cell = abs(axes.midpoint_cell)
+    new_rows = np.linspace(rows[carrying].min() - row_cell, rows[carrying].max() + row_cell, num_nodes[0])
+    new_across = np.linspace(across[carrying].min() - across_cell, across[carrying].max() + across_cell, num_nodes[1])
+    return replace(
+        axes,
+        log_exponent=new_rows,
+        log_midpoint=new_across + slope * (new_rows - centre)[:, None],
+    )
+
+
+def _around(centre: float, reach: float, num_nodes: int, widest_cell: float) -> Array:
+    """Nodes from centre - reach to centre + reach, at least `num_nodes` and at most `widest_cell` apart."""
+    needed = int(np.ceil(2.0 * reach / widest_cell)) + 1
+    return np.linspace(centre - reach, centre + reach, max(num_nodes, needed))
+
+
+def _narrowed(nodes: Array, marginal: Array, num_nodes: int, least: float) -> Array:
+    """`num_nodes` nodes over the part of `nodes` that carries weight, one old cell wider on each side, from `least`.
+
+    If the last node is the likeliest, the new axis reaches beyond it by the whole width of the old one: standard errors
+    that the user gave may be far too small.
+    """
+    carrying = np.flatnonzero(marginal > NEGLIGIBLE_NODE_WEIGHT * marginal.max())
+    cell = nodes[1] - nodes[0]
+    above = cell
+    if int(np.argmax(marginal)) == nodes.size - 1:
+        above = nodes[-1] - nodes[0]
+    return np.linspace(max(nodes[carrying[0]] - cell, least), nodes[carrying[-1]] + above, num_nodes)
+
+
+def _at_an_edge(marginal: Array) -> bool:
+    """Whether the likeliest node is the first or the last of an axis, so that more weight may lie beyond."""
+    likeliest = np.unravel_index(int(np.argmax(marginal)), marginal.shape)
+    return any(place in (0, size - 1) for place, size in zip(likeliest, marginal.shape, strict=True))
+
+
+def _effective_nodes(marginal: Array) -> float:
+    """Effective number of nodes, the exponential of the entropy."""
+    carrying = marginal[marginal > 0]
+    return float(np.exp(-np.sum(carrying * np.log(carrying))))

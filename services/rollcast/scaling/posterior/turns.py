@@ -1,0 +1,30 @@
+"""Turns that a run may still take: jumps after the last point, which nothing in the window foretells.
+
+Each e-fold of compute brings a turn with the prior's rate. Its size is exponential, mostly up, as in real runs that had
+looked settled. The law has no turns. Future readings have them, and the verdict *saturated* allows for them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rollcast.scaling.law.curve import Array
+from rollcast.scaling.posterior.prior import Prior
+
+
+def drawn_turns(prior: Prior, ahead: Array, uniform: Array) -> Array:
+    """Jumps (m, d), in pass rate, until `ahead` (m,) times the compute so far, from uniform numbers (3, d)."""
+    turned = uniform[0] < _chance(prior, ahead)[:, None]
+    size = np.where(uniform[1] < prior.turn_up, -prior.turn_scale, prior.turn_scale) * np.log(uniform[2])
+    return np.asarray(np.where(turned, size, 0.0))
+
+
+def chance_of_rise(prior: Prior, ahead: float, least: Array) -> Array:
+    """Probability that a turn until `ahead` times the compute so far raises a run by `least` or more: both (d,)."""
+    up = float(_chance(prior, np.array([ahead]))[0]) * prior.turn_up
+    return np.asarray(up * np.exp(-np.maximum(least, 0.0) / prior.turn_scale))
+
+
+def _chance(prior: Prior, ahead: Array) -> Array:
+    """(m,) -> (m,) that there is a turn."""
+    return np.asarray(-np.expm1(-prior.turn_rate * np.maximum(np.log(np.maximum(ahead, 1e-300)), 0.0)))

@@ -1,0 +1,247 @@
+"""Reception of weights inside one engine worker, while the engine goes on generating.
+
+    idle --join--> joining --> joined --receive--> receiving --> staged --apply/skip--> joined
+                      \\__________________failed (until the next join)_____/
+    abandon: from any state back to idle; a version that was half received, or not applied yet, is discarded
+
+Threads: the engine's own thread calls the methods, which return immediately. Each lane of an epoch has a GroupWorker,
+which opens its group, fills its rows of the staged version and verifies their checksum. An abandoned worker may still
+be inside a broadcast. The staged memory is used again only when that worker has ended, else new memory is made: a dead
+epoch never writes into a live one.
+
+The staged version is either on the device, where every worker has its own receiver and applying is quick, or once in
+host memory that all workers of the generator share (`HostMemory`); then one receiver serves them all.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from functools import partial
+from typing import Protocol
+
+import torch
+from google.protobuf.message import DecodeError
+
+from rollcast.weights.plan.manifest import BucketSpec, Manifest, ManifestError, manifest_from_proto
+from rollcast.weights.plan.snapshot import Snapshot, memory_bytes
+from rollcast.weights.receiver.receive_state import FAILED, JOINED, JOINING, RECEIVING, STAGED, ReceiveState
+from rollcast.weights.transport.group_worker import GroupWorker
+from rollcast.weights.transport.lane_transfer import receive, turns_of
+from rollcast.weights.transport.process_group import GroupAddress, GroupError, NoRoomError, WeightGroup, backend_for
+from rollcast.weights.transport.turns import LaneTurns
+from rollcast.wire import weights_pb2
+
+MAX_LANES = 4096
+
+
+class StageMemory(Protocol):
+    """Where versions are staged."""
+
+    def snapshot(self, specs: tuple[BucketSpec, ...]) -> Snapshot:
+        """New memory for a version. The caller has released that of an earlier call. Raises NoRoomError."""
+        ...
+
+
+class DeviceMemory:
+    """Memory of one worker's own device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def snapshot(self, specs: tuple[BucketSpec, ...]) -> Snapshot:
+        try:
+            return Snapshot.on(self._device, specs)
+        except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is one of the latter
+            raise NoRoomError(
+                f"weights.stage = device: a version of {memory_bytes(specs) / 1e9:.1f} GB does not fit next to the "
+                f"engine on {self._device}; set it to host, or lower generator.gpu_memory_utilization"
+            ) from error
+
+
+class Receiver:
+    """Lives in one worker process; every method returns immediately, so the engine keeps stepping.
+
+    All arguments and results survive any RPC: messages are the serialised protobuf (`join.SerializeToString()`).
+
+        receiver = Receiver(device=worker.device, worker=rank)   # once per worker, or per generator
+        receiver.join(join_bytes)            # opens the lanes in the background
+        receiver.poll()                      # ("joining" | "joined" | "failed", ...)
+        receiver.receive(publish_bytes)      # receives in the background into staged memory
+        receiver.poll()                      # ("receiving" | "staged" | "failed", ...)
+        receiver.apply(model.load_weights)   # under the engine's pause; only when staged. Or receiver.skip()
+        receiver.abandon()                   # drops the lanes and a half received version
+    """
+
+    def __init__(self, *, device: torch.device, worker: int = 0, memory: StageMemory | None = None) -> None:
+        """device: where groups receive. worker: index of this receiver in the generator. memory: None = on `device`."""
+        self._device = device
+        self._worker = worker
+        self._memory = memory or DeviceMemory(device)
+        self._lock = threading.Lock()
+        self._state = ReceiveState()
+        self._lanes: list[GroupWorker] = []
+        self._lanes_pending = 0
+        self._lanes_abandoned: list[GroupWorker] = []
+        self._staged: Snapshot | None = None
+
+    def join(self, join: bytes) -> None:
+        """Start to enter the lanes of a `Join` message."""
+        self.abandon()
+        message = weights_pb2.Join.FromString(join)
+        rank = message.rank + self._worker
+        fits = rank < message.world_size and 0 < message.lanes <= MAX_LANES
+        if message.backend not in ("gloo", "nccl") or not fits:
+            self._state = ReceiveState(FAILED, message.epoch, reason="the join message contradicts itself")
+            return
+        if message.backend != backend_for(self._device):  # both ends must compute checksums on the same kind of device
+            reason = f"the trainer sends over {message.backend}, which this generator on {self._device} cannot receive"
+            self._state = ReceiveState(FAILED, message.epoch, reason=reason)
+            return
+        addresses = [
+            GroupAddress(
+                epoch=message.epoch,
+                lane=lane,
+                num_lanes=message.lanes,
+                backend=message.backend,
+                store_host=message.store_host,
+                store_port=message.store_port,
+                store_prefix=message.store_prefix,
+                rank=rank,
+                world_size=message.world_size,
+                timeout_seconds=message.timeout_seconds,
+            )
+            for lane in range(message.lanes)
+        ]
+        with self._lock:
+            self._state = ReceiveState(JOINING, message.epoch)
+            lanes = self._lanes = [GroupWorker(address, self._device) for address in addresses]
+            self._lanes_pending = len(lanes)
+        success = ReceiveState(JOINED, message.epoch)
+        for lane in lanes:
+            lane.opened.add_done_callback(partial(self._lane_ended, lanes, success, 0.0))
+
+    def receive(self, publish: bytes) -> None:
+        """Start to receive the version of a `Publish` message. Errors show up in `poll`."""
+        with self._lock:
+            lanes = self._lanes
+            epoch = self._state.epoch
+            try:
+                message = weights_pb2.Publish.FromString(publish)
+                if self._state.status != JOINED or message.epoch != epoch:
+                    raise GroupError(f"asked to receive in epoch {message.epoch} while {self._state.status} in {epoch}")
+                manifest = manifest_from_proto(message.manifest)
+            except (DecodeError, ManifestError, GroupError) as error:
+                self._state = ReceiveState(FAILED, epoch, reason=str(error))
+                return
+            self._state = ReceiveState(RECEIVING, epoch)
+            self._lanes_pending = len(lanes)
+        success = ReceiveState(STAGED, epoch)
+        started = time.perf_counter()
+        # Lane 0 makes the memory on its own thread, because that may take long; the other lanes wait for it.
+        whole: Future[tuple[Snapshot, LaneTurns]] = Future()
+        for lane in lanes:
+            received = lane.submit(partial(self._receive_lane, lanes, manifest, whole))
+            received.add_done_callback(partial(self._lane_ended, lanes, success, started))
+
+    def poll(self) -> ReceiveState:
+        with self._lock:
+            return self._state
+
+    def apply(self, load_weights: Callable[[Iterable[tuple[str, torch.Tensor]]], object]) -> None:
+        """Hand every (name, tensor) to `load_weights`, in order. The engine must be paused.
+
+        Asserts that a version is staged: complete and its checksums verified. The tensors are views of memory that the
+        next reception overwrites: copy, do not keep.
+        """
+        assert self._state.status == STAGED, self._state
+        assert self._staged is not None
+        with torch.no_grad():
+            load_weights(self._staged.views())
+        if self._device.type == "cuda":
+            torch.cuda.current_stream(self._device).synchronize()
+        self.skip()
+
+    def skip(self) -> None:
+        """Drop a staged version without applying it: the engine holds it already."""
+        with self._lock:
+            assert self._state.status == STAGED, self._state
+            self._state = ReceiveState(JOINED, self._state.epoch)
+
+    def abandon(self) -> None:
+        """Leave the lanes and discard a half received version. Safe in any state."""
+        with self._lock:
+            lanes = self._lanes
+            self._lanes = []
+            self._state = ReceiveState()
+        for lane in lanes:
+            lane.abandon()
+        self._lanes_abandoned = [lane for lane in (*self._lanes_abandoned, *lanes) if not lane.ended()]
+
+    def _lane_ended(
+        self, lanes: list[GroupWorker], success: ReceiveState, started: float, future: Future[None]
+    ) -> None:
+        """One lane is open, or has received its rows. The last lane makes it a success, a failed one a failure."""
+        error = future.exception()
+        with self._lock:
+            if lanes is not self._lanes or self._state.status == FAILED:
+                return  # abandoned, or failed already
+            self._lanes_pending -= 1
+            if error is not None:
+                self._state = ReceiveState(
+                    FAILED, success.epoch, reason=str(error), no_room=isinstance(error, NoRoomError)
+                )
+            elif self._lanes_pending == 0 and success.status == STAGED:
+                assert self._staged is not None
+                self._state = success._replace(seconds=time.perf_counter() - started, path=self._staged.path)
+            elif self._lanes_pending == 0:
+                self._state = success
+
+    def _receive_lane(
+        self,
+        lanes: list[GroupWorker],
+        manifest: Manifest,
+        whole: Future[tuple[Snapshot, LaneTurns]],
+        group: WeightGroup,
+    ) -> None:
+        """On the lane's thread: fill its rows and verify them."""
+        patience_seconds = group.address.timeout_seconds
+        if group.address.lane == 0:
+            try:
+                turns = turns_of(manifest.buckets, group.address.num_lanes)
+                whole.set_result((self._stage(lanes, manifest.buckets, patience_seconds / 2), turns))
+            except BaseException as error:
+                whole.set_exception(error)
+        try:
+            staged, turns = whole.result(patience_seconds)
+        except TimeoutError:
+            raise GroupError(f"no memory for version {manifest.version} within {patience_seconds:g} s") from None
+        turn = partial(turns.turn, group.address.lane, patience_seconds)
+        receive(group, staged, manifest.version, turn=turn)
+
+    def _stage(self, lanes: list[GroupWorker], specs: tuple[BucketSpec, ...], patience_seconds: float) -> Snapshot:
+        """Memory to receive into: the former one if no abandoned lane can still write into it, else new memory."""
+        deadline = time.monotonic() + patience_seconds
+        abandoned = list(self._lanes_abandoned)
+        free = all(lane.ended(max(0.0, deadline - time.monotonic())) for lane in abandoned)
+        staged = self._staged
+        if staged is None or staged.specs != specs or not free:
+            staged = None
+            self._keep(lanes, None)  # released first: there may be no room for two
+            try:
+                staged = self._memory.snapshot(specs)
+            except NoRoomError as error:
+                if free:
+                    raise
+                raise GroupError(f"a broken epoch still holds its memory: {error}") from error
+            self._keep(lanes, staged)
+        return staged
+
+    def _keep(self, lanes: list[GroupWorker], staged: Snapshot | None) -> None:
+        """Raises GroupError if the epoch was abandoned: it must not replace the memory of its successor."""
+        with self._lock:
+            if lanes is not self._lanes:
+                raise GroupError("abandoned")
+            self._staged = staged

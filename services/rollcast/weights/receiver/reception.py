@@ -1,0 +1,165 @@
+"""The engine's part of a membership: it joins groups, receives versions and applies them, one command at a time.
+
+Join     join    -> poll .. joined                                    -> Joined
+Publish  receive -> poll .. staged -> apply, or skip if it is held    -> Acknowledge
+both             -> poll .. failed                                    -> Failed: rank 0 makes a new epoch
+                 -> a newer epoch was announced -> abandon            -> no answer: this epoch is over
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from rollcast.config.out_of_memory import OutOfMemory
+from rollcast.config.services import Weights
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.weights.plan.manifest import num_pieces
+from rollcast.weights.receiver.deadlines import within
+from rollcast.weights.receiver.receive_state import FAILED, JOINED, STAGED, ReceiveState
+from rollcast.weights.receiver.weight_engine import ReceiverVerb, WeightEngine
+from rollcast.wire import weights_pb2
+from rollcast.wire.version import PolicyVersion
+
+Result = TypeVar("Result")
+
+MIN_POLL_SECONDS = 0.002
+MAX_POLL_SECONDS = 0.025
+POLL_SHARE = 0.05
+"""Poll interval as a share of the time waited so far, so that completion is noticed at most 5 % late."""
+
+
+class EngineStuckError(RuntimeError):
+    """Applying weights failed or did not end: the engine's weights are unknown, the process must restart."""
+
+
+class Reception:
+    """What the engine holds and which group it is in."""
+
+    def __init__(
+        self, engine: WeightEngine, settings: Weights, exporter: Exporter, on_applied: Callable[[], None]
+    ) -> None:
+        """`on_applied`: called after `version` has changed."""
+        self.version: PolicyVersion | None = None
+        """What the engine holds; None until the first apply."""
+        self.joined = False
+        """Whether a join succeeded and no join or reception has failed since."""
+        self.newest_epoch = 0
+        """The epoch of the newest Join of this session: commands of older ones are dropped."""
+        self._engine = engine
+        self._settings = settings
+        self._exporter = exporter
+        self._on_applied = on_applied
+        self._applying: asyncio.Future[float] | None = None
+
+    @property
+    def is_applying(self) -> bool:
+        return self._applying is not None
+
+    async def join(self, join: weights_pb2.Join) -> weights_pb2.FromGenerator | None:
+        """Enter the groups of an epoch; returns the answer, None = a newer epoch was announced."""
+        deadline_seconds = 2 * join.timeout_seconds
+        state = await self._complete("join", join.SerializeToString(), join.epoch, JOINED, deadline_seconds)
+        if state is None:
+            return None
+        if state.status == FAILED:
+            return self._failed(state)
+        self.joined = True
+        return weights_pb2.FromGenerator(joined=weights_pb2.Joined(epoch=join.epoch))
+
+    async def receive(self, publish: weights_pb2.Publish) -> weights_pb2.FromGenerator | None:
+        """Receive a version and apply it; returns the answer, None = a newer epoch was announced.
+
+        Raises OutOfMemory, EngineStuckError.
+        """
+        pieces = num_pieces(bucket.num_bytes for bucket in publish.manifest.buckets)
+        deadline_seconds = (pieces + 1) * self._settings.bucket_timeout_seconds
+        state = await self._complete("receive", publish.SerializeToString(), publish.epoch, STAGED, deadline_seconds)
+        if state is None:
+            return None
+        if state.no_room:
+            raise OutOfMemory(state.reason)
+        if state.status == FAILED:
+            return self._failed(state, publish.manifest.version)
+        self._exporter.observe(names.WEIGHT_RECEIVE_SECONDS, state.seconds)
+        acknowledge = weights_pb2.Acknowledge(
+            version=publish.manifest.version,
+            epoch=publish.epoch,
+            receive_seconds=state.seconds,
+            pause_seconds=await self._apply_or_skip(PolicyVersion.from_proto(publish.manifest.version)),
+        )
+        return weights_pb2.FromGenerator(acknowledge=acknowledge)
+
+    async def abandon(self) -> None:
+        """Leave all groups. Raises TimeoutError."""
+        await self.call("abandon")
+
+    async def finish_applying(self) -> float:
+        """Wait for the running apply, which goes on even if the session ends. Returns its pause in seconds."""
+        if self._applying is None:
+            return 0.0
+        patience_seconds = self._settings.acknowledge_timeout_seconds
+        await asyncio.wait({self._applying}, timeout=patience_seconds)
+        if not self._applying.done():
+            raise EngineStuckError(f"applying did not end in {patience_seconds} s")
+        applied = self._applying
+        self._applying = None
+        if (error := applied.exception()) is not None:
+            raise EngineStuckError(f"applying failed: {type(error).__name__}: {error}") from error
+        return applied.result()
+
+    async def call(self, verb: ReceiverVerb, *message: bytes) -> ReceiveState:
+        """A call of the workers that should return immediately. Raises TimeoutError."""
+        return await self.in_time(self._engine.call_receivers(verb, *message))
+
+    async def in_time(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of a call of the engine that should return immediately. Raises TimeoutError."""
+        return await within(self._settings.bucket_timeout_seconds, work)
+
+    async def _complete(
+        self, verb: ReceiverVerb, message: bytes, epoch: int, wanted: str, deadline_seconds: float
+    ) -> ReceiveState | None:
+        """Start a join or a reception, and poll until it is `wanted` or failed; None = a newer epoch was announced."""
+        if epoch != self.newest_epoch:
+            return None
+        state = ReceiveState()
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                await self.call(verb, message)
+                while epoch == self.newest_epoch:
+                    state = await self.call("poll")
+                    if state.status in (wanted, FAILED):
+                        return state
+                    waited = time.monotonic() - started
+                    await asyncio.sleep(min(max(MIN_POLL_SECONDS, POLL_SHARE * waited), MAX_POLL_SECONDS))
+        except TimeoutError:
+            reason = f"the engine was {state.status} after {deadline_seconds} s, not {wanted}"
+            return ReceiveState(FAILED, epoch, reason=reason)
+        # A newer Join is queued: leave the dead groups now, so that it does not wait for their deadlines.
+        await self.abandon()
+        return None
+
+    async def _apply_or_skip(self, version: PolicyVersion) -> float:
+        """Returns the pause in seconds."""
+        if self.version is not None and version <= self.version:
+            await self.call("skip")  # it was sent again for other generators
+            return 0.0
+        # A task of its own, so that the end of a session does not cancel it.
+        self._applying = asyncio.ensure_future(self._apply(version))
+        return await self.finish_applying()
+
+    async def _apply(self, version: PolicyVersion) -> float:
+        pause_seconds = await self._engine.apply(version)
+        self.version = version
+        self._on_applied()
+        self._exporter.observe(names.WEIGHT_PAUSE_SECONDS, pause_seconds)
+        return pause_seconds
+
+    def _failed(self, state: ReceiveState, version: Any = None) -> weights_pb2.FromGenerator:
+        self.joined = False  # the receiver is in no group until the next join
+        failed = weights_pb2.Failed(epoch=state.epoch, version=version, reason=state.reason)
+        return weights_pb2.FromGenerator(failed=failed)

@@ -1,0 +1,125 @@
+"""One epoch: some generators and the lanes over which every trainer rank sends to them, fixed for its life.
+
+    Epoch(...)  seats get Join, every rank opens its lane  -> over when all have answered Joined
+    broadcast   seats get Publish, every rank sends        -> over when all have answered Acknowledge
+    dropped     the lanes are closed; a half sent version is lost
+
+The publishing group of all members and the private group of a joiner are both epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from rollcast.config.out_of_memory import OutOfMemory
+from rollcast.weights.plan.manifest import Manifest, manifest_to_proto
+from rollcast.weights.sender.lanes import Lanes, no_room_to_send, send_slot
+from rollcast.weights.sender.roster import Seat
+from rollcast.weights.sender.staging import StagingSlots
+from rollcast.weights.transport.group_worker import GroupWorker
+from rollcast.weights.transport.process_group import GroupAddress, NoRoomError, RendezvousStore, backend_for
+from rollcast.wire import weights_pb2
+
+
+class Epoch:
+    """Made and used by the publisher's control thread, which holds the roster's lock wherever seats are touched."""
+
+    def __init__(
+        self,
+        number: int,
+        seats: Sequence[Seat],
+        *,
+        device: torch.device,
+        host: str,
+        store: RendezvousStore,
+        timeout_seconds: float,
+        lanes: Lanes,
+    ) -> None:
+        """Ask every seat to join. host: as generators and other ranks reach `store`."""
+        self.number = number
+        self.seats = tuple(seats)
+        world_size = 1 + sum(seat.num_workers for seat in seats)
+        backend = backend_for(device)
+        rank = 1
+        for seat in seats:
+            seat.epoch = number
+            seat.answer = None
+            join = weights_pb2.Join(
+                epoch=number,
+                backend=backend,
+                store_host=host,
+                store_port=store.port,
+                store_prefix=store.prefix,
+                rank=rank,
+                world_size=world_size,
+                timeout_seconds=timeout_seconds,
+                lanes=lanes.count,
+            )
+            seat.send(weights_pb2.FromTrainer(join=join))
+            rank += seat.num_workers
+        address = GroupAddress(
+            number, 0, lanes.count, backend, host, store.port, store.prefix, 0, world_size, timeout_seconds
+        )
+        lanes.open(address)
+        self._lanes = lanes
+        # Rank 0 runs on the store's own machine, where `host` may not be reachable.
+        self.worker = GroupWorker(replace(address, store_host=store.host), device)
+        self.work: Future[None] = self.worker.opened
+        """Rank 0's own part of the current join or broadcast."""
+        self._given_up = False
+
+    def broadcast(self, slots: StagingSlots, slot: int, manifest: Manifest) -> None:
+        """Ask every seat to receive a version, and send it."""
+        publish = weights_pb2.Publish(epoch=self.number, manifest=manifest_to_proto(manifest))
+        for seat in self.seats:
+            seat.answer = None
+            seat.send(weights_pb2.FromTrainer(publish=publish))
+        self._lanes.send(self.number, slot, manifest.version)
+        self.work = self.worker.submit(partial(send_slot, slots, slot, manifest.version))
+
+    def drop(self, slots: StagingSlots) -> None:
+        """Close every lane; `slots` are rank 0's."""
+        slots.let_go(self.worker)
+        self._lanes.drop(self.number)
+
+    def give_up(self) -> None:
+        """Stop waiting for rank 0's part, which does not end: leave its thread behind."""
+        self._given_up = True
+        self.worker.abandon()
+
+    @property
+    def working(self) -> bool:
+        """Whether rank 0's own part is still running."""
+        return not self._given_up and not self.work.done()
+
+    @property
+    def failed(self) -> bool:
+        """Whether rank 0 or a seat has already reported that this group is broken."""
+        broken = self._given_up or (self.work.done() and self.work.exception() is not None)
+        return broken or any(seat.answer is not None and not seat.answer.good for seat in self.seats)
+
+    @property
+    def no_room(self) -> OutOfMemory | None:
+        """The error if rank 0's own part ran out of memory: another epoch would fail in the same way."""
+        error = self.work.exception() if self.work.done() else None
+        return no_room_to_send(error) if isinstance(error, NoRoomError) else None
+
+    def unanswered(self) -> list[Seat]:
+        """Seats that have not answered yet."""
+        return [seat for seat in self.seats if seat.answer is None]
+
+    def reasons(self) -> list[str]:
+        """Why the group failed, as reported by rank 0 and the seats."""
+        reasons = []
+        if self.work.done() and self.work.exception() is not None:
+            reasons.append(f"trainer: {self.work.exception()}")
+        elif self._given_up:
+            reasons.append("trainer: hangs")
+        answers = [(seat.name, seat.answer) for seat in self.seats]
+        reasons += [f"{name}: {answer.reason}" for name, answer in answers if answer is not None and not answer.good]
+        return reasons

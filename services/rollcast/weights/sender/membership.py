@@ -1,0 +1,70 @@
+"""Which generators are removed and why: silent, disconnected, hung or failing ones are fenced, leavers are confirmed.
+
+Not thread-safe: the publisher holds its lock around every call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+from rollcast.config.services import Weights
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.weights.sender.removals import Removals
+from rollcast.weights.sender.roster import Fault, Roster, Seat
+from rollcast.wire.version import PolicyVersion
+
+SUSPECT_HEARTBEATS = 3
+"""Silence, in heartbeats, after which a generator whose stream or group broke is fenced."""
+
+log = get_logger()
+
+
+class Membership:
+    def __init__(self, roster: Roster, removals: Removals, settings: Weights, exporter: Exporter) -> None:
+        self._roster = roster
+        self._removals = removals
+        self._patience_seconds = settings.heartbeat_timeout_seconds
+        self._suspicion_seconds = min(self._patience_seconds, SUSPECT_HEARTBEATS * settings.heartbeat_seconds)
+        self._exporter = exporter
+        self._looked_at = time.monotonic()
+
+    def look_for_faults(self, suspects: Collection[Seat], newest: PolicyVersion | None) -> bool:
+        """Fence failing generators; returns whether there were any.
+
+        `suspects`: seats that have not answered for a group that failed. `newest`: the newest version, for the metrics.
+        """
+        now = time.monotonic()
+        if now - self._looked_at > self._patience_seconds / 2:
+            for seat in self._roster:  # this process was frozen: that it heard nothing proves nothing
+                seat.heard_at = now
+                seat.stepped_at = now
+        self._looked_at = now
+        is_any_fenced = False
+        for seat in self._roster:
+            fault = seat.fault(now, self._patience_seconds, self._suspicion_seconds, seat in suspects)
+            if fault is not None:
+                self.fence(seat, fault)
+                is_any_fenced = True
+        members = [seat.member(newest) for seat in self._roster]
+        self._exporter.set(names.GENERATORS, sum(member.joined for member in members), state="joined")
+        self._exporter.set(names.GENERATORS, sum(member.ready for member in members), state="ready")
+        return is_any_fenced
+
+    def fence(self, seat: Seat, fault: Fault) -> None:
+        """Remove a generator permanently; its tasks go to others."""
+        self._roster.fence(seat, fault)
+        self._removals.add(seat.name, fault)
+        self._exporter.add(names.GENERATORS_FENCED, reason=fault)
+        log.warning("a generator was fenced", generator=seat.name, reason=fault)
+
+    def confirm_leavers(self) -> bool:
+        """Release generators that asked to leave; returns whether there were any."""
+        leavers = [seat for seat in self._roster if seat.leaving]
+        for seat in leavers:
+            self._roster.release(seat)
+            self._removals.add(seat.name, "left")
+            log.info("a generator left", generator=seat.name)
+        return bool(leavers)

@@ -1,0 +1,377 @@
+"""Publishing of weights at trainer rank 0: the only place that decides membership, epochs and broadcasts.
+
+    main thread      stage() -> all ranks fill -> publish(slot, version)     never waits for a generator
+    control thread   the only one that changes members, epochs and `current`; each turn, in this order:
+                       1. a published version waits      -> it becomes `current` (an older waiting one is skipped)
+                       2. leavers                        -> confirm
+                       3. members != those of the epoch  -> make the next epoch
+                       4. a member is behind `current`   -> broadcast, await acknowledgements; on failure drop the
+                                                            epoch: the next turn makes a new one and sends again
+                       5. joiners waited long enough     -> `current` through private groups, then they are members
+    group workers    one thread for each group, the only ones inside a collective
+    stream threads   two for each generator: they record its messages and wake the control thread
+    removal thread   calls `on_removed`, which may wait for Redis
+
+A turn depends only on the state, so a publish may be interrupted anywhere: members that are behind are served again. A
+frozen generator fails the broadcast after one bucket's deadline, is silent by then, and is fenced. A frozen trainer
+finds all generators silent when it wakes up, and forgives them instead.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+
+import torch
+
+from rollcast.config.out_of_memory import OutOfMemory
+from rollcast.config.services import Rpc, Weights
+from rollcast.connections.grpc import start_server
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.weights.plan.manifest import Manifest, TensorSpec, num_pieces, plan_buckets, total_bytes
+from rollcast.weights.sender.epoch import Epoch
+from rollcast.weights.sender.lanes import ONE_LANE, Lanes
+from rollcast.weights.sender.membership import Membership
+from rollcast.weights.sender.removals import Removals
+from rollcast.weights.sender.roster import Member, Outgoing, Roster, Seat, SeatAnswer
+from rollcast.weights.sender.sharing import Sharing
+from rollcast.weights.sender.staging import Staging, StagingSlots
+from rollcast.weights.sender.sync_server import WeightSyncService
+from rollcast.weights.transport.lane_transfer import pieces_at_once
+from rollcast.weights.transport.process_group import RendezvousStore
+from rollcast.wire import weights_pb2
+from rollcast.wire.version import WIRE_VERSION, PolicyVersion
+from rollcast.wire.weights_pb2_grpc import add_WeightSyncServicer_to_server
+
+FAULT_CHECK_SECONDS = 0.1
+"""Interval of looking for faults."""
+
+log = get_logger()
+
+
+class Publisher:
+    """See the module. Every method except `stage` and `publish` is thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        weights: Weights,
+        rpc: Rpc,
+        incarnation: int,
+        history: Sequence[tuple[int, int]],
+        lm_head: str,
+        specs: Sequence[TensorSpec],
+        device: torch.device,
+        exporter: Exporter,
+        on_removed: Callable[[str, str], None],
+        slots: StagingSlots,
+        lanes: Lanes = ONE_LANE,
+        router_replay: bool = False,
+        secret_place: str | None = None,
+    ) -> None:
+        """history: surviving (incarnation, last_step) of older incarnations. device: the groups send from it.
+        slots: of this rank, filled by the learner. lanes: of all ranks. secret_place: as for `start_server`.
+
+        on_removed(generator, reason): called once, on its own thread, when a generator was fenced or has left.
+        """
+        self._settings = weights
+        self._incarnation = incarnation
+        self._rpc = rpc
+        self._secret_place = secret_place
+        self._welcome = weights_pb2.Welcome(
+            incarnation=incarnation,
+            wire=WIRE_VERSION,
+            history=[weights_pb2.SurvivingIncarnation(incarnation=i, last_step=last_step) for i, last_step in history],
+        )
+        self._lm_head = lm_head
+        self._device = device
+        self._exporter = exporter
+        self._buckets = plan_buckets(specs, weights.bucket_bytes)
+        self._lanes = lanes
+        self._slots = slots
+        pieces = num_pieces(bucket.num_bytes for bucket in self._buckets)
+        self._transfer_seconds = pieces * weights.bucket_timeout_seconds
+
+        self._staging = Staging()
+        self._changed = threading.Condition()  # guards everything below
+        self._sharing = Sharing(self._changed)
+        self._roster = Roster(incarnation, lm_head, history, router_replay=router_replay)
+        self._removals = Removals(on_removed)
+        self._membership = Membership(self._roster, self._removals, weights, exporter)
+        self._current: Manifest | None = None
+        self._epoch: Epoch | None = None
+        self._epochs_made = 0
+        self._has_changed = False  # something happened since the control thread began its turn
+        self._stopping = False
+        self._no_room: OutOfMemory | None = None
+
+    def start(self) -> int:
+        """Start to serve; returns the gRPC port. Raises UserError if it is taken."""
+        self._roster.sightings.open(time.monotonic())
+        self._store = RendezvousStore(self._rpc.bind)
+        register = partial(add_WeightSyncServicer_to_server, WeightSyncService(self, self._roster.sightings))
+        self._server, port = start_server(self._rpc, register, setting="rpc.port", secret_place=self._secret_place)
+        self._thread = threading.Thread(target=self._control, name="weight-control", daemon=True)
+        self._thread.start()
+        self._removals.start()
+        log.info("weight sync listens", port=port, megabytes=round(total_bytes(self._buckets) / 1e6, 1))
+        return port
+
+    def stop(self, deadline_seconds: float) -> None:
+        """Stop serving. Generators keep their weights and wait for the next incarnation."""
+        with self._changed:
+            self._stopping = True
+            self._notify()
+        self._server.stop(grace=0).wait(deadline_seconds)
+        self._thread.join(deadline_seconds)
+        self._removals.stop(deadline_seconds)
+        self._drop_epoch()
+        self._slots.wait_for_readers(deadline_seconds)
+
+    def stage(self) -> int:
+        """The slot that is not being broadcast, to be filled by the learners of all ranks.
+
+        A published version whose broadcast has not begun is withdrawn: the next one takes its place.
+        """
+        return self._staging.stage()
+
+    def publish(self, slot: int, version: PolicyVersion) -> None:
+        """Hand over a slot that every rank has filled; returns immediately. Generators join after the first call."""
+        assert version.incarnation == self._incarnation, version
+        self._staging.offer(slot, version)
+        self._notify()
+
+    def members(self) -> list[Member]:
+        """Every generator that has a place, joined or not yet. Raises OutOfMemory if no version can be sent."""
+        newest = self._staging.newest()
+        with self._changed:
+            if self._no_room is not None:
+                raise self._no_room
+            return [seat.member(newest) for seat in self._roster]
+
+    def lowest_step(self) -> int | None:
+        """Oldest step that any generator may sample with, reconnecting ones included; None if none has weights."""
+        with self._changed:
+            return self._roster.lowest_step()
+
+    def hand_over(self, generator: str, sequences: Sequence[int]) -> bool:
+        """Ask for these tasks back, unfinished; False = not asked, because that generator has no place or no stream."""
+        with self._changed:
+            return self._roster.hand_over(generator, sequences)
+
+    def wait_acknowledged(self, step: int, timeout_seconds: float) -> bool:
+        """Wait until `lowest_step` is >= step; True immediately if no generator has weights."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._acknowledged(step), timeout_seconds)
+
+    def kept_away(self, step: int, timeout_seconds: float) -> AbstractContextManager[None]:
+        """Nothing is sent in this context. Waits until `step` was acknowledged and no generator is due to join."""
+        return self._sharing.held(lambda: not self._acknowledged(step) or bool(self._due_joiners()), timeout_seconds)
+
+    def _acknowledged(self, step: int) -> bool:
+        lowest = self._roster.lowest_step()
+        return lowest is None or lowest >= step
+
+    # Messages of the streams (SyncEvents)
+
+    def announced(self, announce: weights_pb2.Announce, outgoing: Outgoing) -> Seat | None:
+        with self._changed:
+            if isinstance(seat := self._roster.admit(announce, outgoing, time.monotonic()), Seat):
+                seat.send(weights_pb2.FromTrainer(welcome=self._welcome))
+                log.info("a generator announced itself", generator=seat.name, holds=str(seat.version))
+                self._notify()
+                return seat
+            if seat is not None:
+                log.warning("a generator was refused", generator=announce.generator, reason=seat.reason)
+                outgoing.put(seat)
+            return None
+
+    def received(self, seat: Seat, message: weights_pb2.FromGenerator) -> None:
+        with self._changed:
+            if seat not in self._roster:
+                return  # fenced, and informed of it
+            seat.heard_at = time.monotonic()
+            match message.WhichOneof("kind"):
+                case "heartbeat":
+                    seat.note_heartbeat(message.heartbeat, seat.heard_at)
+                    return
+                case "joined":
+                    seat.respond(message.joined.epoch, SeatAnswer(good=True))
+                case "acknowledge":
+                    version = PolicyVersion.from_proto(message.acknowledge.version)
+                    # An older version does not count: the generator gets the current one anyway.
+                    if self._current is not None and version == self._current.version:
+                        seat.acknowledge(message.acknowledge.epoch, version)
+                case "failed":
+                    seat.respond(message.failed.epoch, SeatAnswer(good=False, reason=message.failed.reason[:500]))
+                case "leaving":
+                    seat.leaving = True
+            self._notify()
+
+    def disconnected(self, seat: Seat) -> None:
+        with self._changed:
+            seat.connected = False
+            self._notify()
+
+    # The control thread
+
+    def _control(self) -> None:
+        while not self._stopping:
+            with self._changed:
+                self._has_changed = False
+            try:
+                idle = not self._turn()
+            except Exception:
+                # Without this thread the run would stop silently; a turn starts from the state, so it can be repeated.
+                log.exception("a turn of weight sync failed")
+                self._exporter.add(names.WEIGHT_FAILURES, reason="control")
+                idle = True
+            with self._changed:
+                if idle and not self._has_changed:
+                    self._changed.wait(FAULT_CHECK_SECONDS)
+
+    def _turn(self) -> bool:
+        """Do everything that is due; False = nothing was due."""
+        version = self._staging.take()
+        if version is not None:
+            self._current = Manifest(version, self._buckets, self._lm_head)
+        with self._changed:
+            self._look_for_faults()
+            left = self._membership.confirm_leavers()
+            joined = self._roster.joined()
+            joiners = self._due_joiners()
+            # Groups are fixed for their life: another membership needs another epoch.
+            if self._epoch is not None and set(self._epoch.seats) != set(joined):
+                self._drop_epoch()
+        if self._current is None:
+            return left
+        with self._sharing.broadcasting() as may_begin:
+            if not may_begin:
+                return left
+            # A member is behind after a publish, and again if its acknowledgement was lost with the epoch.
+            behind = any(seat.version != self._current.version for seat in joined)
+            if joined and self._epoch is None:
+                self._epoch = next(iter(self._open([joined])), None)
+            if behind and self._epoch is not None:
+                self._serve(self._epoch, self._current)
+            if joiners:
+                self._admit(joiners, self._current)
+            return left or behind or bool(joiners)
+
+    def _serve(self, epoch: Epoch, current: Manifest) -> None:
+        """Send `current` to all members of the epoch."""
+        self._send([epoch], current, "publish")
+        if epoch.failed:
+            self._drop_epoch()
+        else:
+            self._exporter.observe(names.WEIGHT_SYNC_SECONDS, time.monotonic() - self._staging.current_offered_at)
+
+    def _due_joiners(self) -> list[Seat]:
+        return self._roster.due_joiners(time.monotonic() - self._settings.coalesce_seconds)
+
+    def _admit(self, joiners: list[Seat], current: Manifest) -> None:
+        """Bring joiners to `current`, each through a private group, several at a time; then they are members."""
+        behind = [seat for seat in joiners if seat.version != current.version]
+        at_once = pieces_at_once(self._lanes.count)  # each group has one piece on every rank's device
+        for first in range(0, len(behind), at_once):
+            groups = self._open([[seat] for seat in self._roster.still_joining(behind[first : first + at_once])])
+            self._send(groups, current, "catch_up")
+            for epoch in groups:
+                epoch.drop(self._slots)
+        with self._changed:
+            for seat in joiners:
+                seat.joined = seat in self._roster and seat.version == current.version
+            self._notify()
+
+    def _open(self, groups: list[list[Seat]]) -> list[Epoch]:
+        """Make one epoch for each group of seats; returns those that did not fail or lose a seat."""
+        epochs = []
+        with self._changed:
+            for seats in groups:
+                self._epochs_made += 1
+                epoch = Epoch(
+                    self._epochs_made,
+                    seats,
+                    device=self._device,
+                    host=self._rpc.host,
+                    store=self._store,
+                    timeout_seconds=self._settings.bucket_timeout_seconds,
+                    lanes=self._lanes,
+                )
+                epochs.append(epoch)
+            self._exporter.set(names.WEIGHT_EPOCH, self._epochs_made)
+        self._wait_for_answers(epochs, self._settings.bucket_timeout_seconds, "join")
+        broken = [epoch for epoch in epochs if epoch.failed or any(seat not in self._roster for seat in epoch.seats)]
+        for epoch in broken:
+            epoch.drop(self._slots)
+        return [epoch for epoch in epochs if epoch not in broken]
+
+    def _send(self, epochs: list[Epoch], manifest: Manifest, phase: str) -> None:
+        """Broadcast `current` in each epoch, and wait for the acknowledgements."""
+        assert self._staging.current_version == manifest.version
+        with self._changed:
+            for epoch in epochs:
+                epoch.broadcast(self._slots, self._staging.current, manifest)
+        self._wait_for_answers(epochs, self._transfer_seconds, phase)
+
+    def _wait_for_answers(self, epochs: list[Epoch], own_seconds: float, phase: str) -> None:
+        """Wait until rank 0's part is over and every seat has answered or was removed.
+
+        own_seconds bounds rank 0's part, and again the parts of other ranks, which may be slower. A seat that has not
+        answered acknowledge_timeout_seconds after that is fenced.
+        """
+        started = time.monotonic()
+        others = own_seconds if self._lanes.count > 1 else 0.0
+        for epoch in epochs:
+            epoch.work.add_done_callback(lambda _: self._notify())
+        with self._changed:
+            own_deadline = started + own_seconds + self._settings.bucket_timeout_seconds
+            answers_deadline = None
+            while not self._stopping:
+                self._look_for_faults(epochs)
+                working = [epoch for epoch in epochs if epoch.working]
+                owing = [seat for epoch in epochs for seat in epoch.unanswered() if seat in self._roster]
+                now = time.monotonic()
+                # Everything is sent: from now on the seats have a limited time to answer.
+                if not working and answers_deadline is None:
+                    answers_deadline = now + others + self._settings.acknowledge_timeout_seconds
+                if not working and not owing:
+                    break
+                if working and now > own_deadline:
+                    for epoch in working:
+                        epoch.give_up()
+                elif answers_deadline is not None and now > answers_deadline:
+                    for seat in owing:
+                        self._membership.fence(seat, "unacknowledged")
+                        self._notify()
+                else:
+                    self._changed.wait(FAULT_CHECK_SECONDS)
+            for epoch in epochs:
+                if epoch.failed:
+                    log.warning("a weight group failed", epoch=epoch.number, phase=phase, reasons=epoch.reasons())
+                    self._exporter.add(names.WEIGHT_FAILURES, reason=phase)
+                    self._no_room = self._no_room or epoch.no_room
+            if any(epoch.failed for epoch in epochs):
+                self._changed.wait(FAULT_CHECK_SECONDS)  # pause before the next attempt
+
+    def _look_for_faults(self, epochs: Sequence[Epoch] = ()) -> None:
+        """Called with the lock held."""
+        suspects = {seat for epoch in epochs if epoch.failed for seat in epoch.unanswered()}
+        if self._membership.look_for_faults(suspects, self._staging.newest()):
+            self._notify()
+
+    def _drop_epoch(self) -> None:
+        if self._epoch is not None:
+            self._epoch.drop(self._slots)
+            self._epoch = None
+
+    def _notify(self) -> None:
+        """Wake the control thread and all callers that wait for acknowledgements."""
+        with self._changed:
+            self._has_changed = True
+            self._changed.notify_all()

@@ -1,0 +1,295 @@
+"""The generators and the state of each. Not thread-safe: the publisher holds the lock and passes the time.
+
+announce --> waiting --(caught up by a private group)--> joined --(asks to leave, confirmed)--> gone
+                |  ^                                       |
+                |  +-- its stream broke, then reconnected -+
+                +--- silent | disconnected | hung | unacknowledged | failed ---> fenced: its name never returns
+"""
+
+from __future__ import annotations
+
+import hmac
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Literal
+
+from rollcast.telemetry.logging import get_logger
+from rollcast.weights.plan.survival import Surviving, survives
+from rollcast.weights.sender.sightings import LAPSE_SECONDS, MAX_KEY_BYTES, Sightings
+from rollcast.wire import weights_pb2
+from rollcast.wire.version import WIRE_VERSION, PolicyVersion, wire_mismatch
+
+Fault = Literal["silent", "disconnected", "hung", "unacknowledged", "failed"]
+MAX_FAILURES = 3
+"""Broken groups in a row after which the generator that reports them counts as their cause."""
+MAX_NAME_BYTES = 256
+MAX_WORKERS = 1024
+NAME_TAKEN = "another generator of this name is alive"
+"""Reason for refusing an announcement."""
+
+log = get_logger()
+
+
+@dataclass(frozen=True)
+class Member:
+    """A generator's state for the trainer: an unchangeable copy of its seat."""
+
+    name: str
+    version: PolicyVersion | None  # newest that it acknowledged, or announced and may sample with
+    joined: bool  # takes part in the publishing group
+    ready: bool  # joined, at most one step behind the newest version, not draining
+    draining: bool
+    running_rollouts: int
+    decode_tokens_per_second: float  # of one rollout, recent; 0 = unknown
+    slots: int
+    allocated_since: float  # its devices count from then on; monotonic seconds of the trainer
+
+
+@dataclass(frozen=True)
+class SeatRefusal:
+    """The call ends with an error that names a mistake of configuration."""
+
+    reason: str
+
+
+Outgoing = SimpleQueue["weights_pb2.FromTrainer | SeatRefusal | None"]
+"""Messages that one stream still has to send; None ends the stream."""
+
+
+@dataclass(frozen=True)
+class SeatAnswer:
+    """A generator's answer about the group that it was last asked to join."""
+
+    good: bool
+    reason: str = ""
+
+
+@dataclass(eq=False)
+class Seat:
+    """A generator's place, kept while its stream is broken if it reconnects in time."""
+
+    name: str
+    num_workers: int
+    slots: int
+    outgoing: Outgoing
+    version: PolicyVersion | None
+    arrived_at: float
+    heard_at: float
+    stepped_at: float  # when the engine last moved, or had nothing to do
+    allocated_since: float
+    key: bytes = b""  # of its process
+    connected: bool = True
+    joined: bool = False
+    leaving: bool = False
+    epoch: int = 0  # of the group it was last asked to join; answers for others are stale
+    answer: SeatAnswer | None = None
+    failures: int = 0  # groups it reported broken since it last acknowledged
+    heartbeat: weights_pb2.Heartbeat = field(default_factory=weights_pb2.Heartbeat)
+
+    def may_be_taken_over(self, key: bytes) -> bool:
+        """Whether an announcement under this name is from the same process. Without a key: whether its stream broke."""
+        return hmac.compare_digest(self.key, key) if self.key else not self.connected
+
+    def send(self, message: weights_pb2.FromTrainer) -> None:
+        self.outgoing.put(message)
+
+    def note_heartbeat(self, heartbeat: weights_pb2.Heartbeat, now: float) -> None:
+        """Record a heartbeat. An engine with work must have stepped, except while it applies an update."""
+        may_stand_still = heartbeat.applying or not heartbeat.running_rollouts
+        if may_stand_still or heartbeat.engine_steps != self.heartbeat.engine_steps:
+            self.stepped_at = now
+        self.heartbeat = heartbeat
+
+    def respond(self, epoch: int, answer: SeatAnswer) -> None:
+        """Record the outcome in `epoch`; that of an earlier group is ignored."""
+        if epoch == self.epoch:
+            self.answer = answer
+            self.failures += not answer.good
+
+    def acknowledge(self, epoch: int, version: PolicyVersion) -> None:
+        """It applied `version`, which counts even if the group is an earlier one."""
+        self.version = version
+        self.failures = 0
+        self.respond(epoch, SeatAnswer(good=True))
+
+    def fault(self, now: float, patience_seconds: float, suspicion_seconds: float, suspected: bool) -> Fault | None:
+        """Why it must be fenced; None = it need not.
+
+        patience_seconds: longest silence, and longest standstill of an engine with work. suspicion_seconds: the shorter
+        time that applies while its stream is broken, or while a group failed that it has not reported (`suspected`). If
+        both are true it is fenced immediately.
+        """
+        silent = now - self.heard_at
+        if not self.connected and (suspected or silent > suspicion_seconds):
+            return "disconnected"
+        if silent > (suspicion_seconds if suspected else patience_seconds):
+            return "silent"
+        if now - self.stepped_at > patience_seconds:
+            return "hung"
+        if self.failures >= MAX_FAILURES:
+            return "failed"
+        return None
+
+    def member(self, newest: PolicyVersion | None) -> Member:
+        current = (
+            self.version is not None
+            and newest is not None
+            and self.version.incarnation == newest.incarnation
+            and self.version.step >= newest.step - 1
+        )
+        draining = self.heartbeat.draining or self.leaving
+        return Member(
+            name=self.name,
+            version=self.version,
+            joined=self.joined,
+            ready=self.joined and current and self.connected and not draining,
+            draining=draining,
+            running_rollouts=self.heartbeat.running_rollouts,
+            decode_tokens_per_second=self.heartbeat.decode_tokens_per_second,
+            slots=self.slots,
+            allocated_since=self.allocated_since,
+        )
+
+
+class Roster:
+    """All seats, and the names that were fenced."""
+
+    def __init__(
+        self, incarnation: int, lm_head: str, history: Sequence[tuple[int, int]] = (), *, router_replay: bool = False
+    ) -> None:
+        self._incarnation = incarnation
+        self._history = [Surviving(*entry) for entry in history]
+        self._lm_head = lm_head
+        self._router_replay = router_replay
+        self._seats: dict[str, Seat] = {}
+        self._fenced: dict[str, str] = {}
+        self.sightings = Sightings()
+
+    def __iter__(self) -> Iterator[Seat]:
+        return iter(list(self._seats.values()))
+
+    def __contains__(self, seat: Seat) -> bool:
+        return self._seats.get(seat.name) is seat
+
+    def find(self, name: str) -> Seat | None:
+        return self._seats.get(name)
+
+    def joined(self) -> list[Seat]:
+        return [seat for seat in self if seat.joined]
+
+    def due_joiners(self, before: float) -> list[Seat]:
+        """Generators that wait to join, once one of them has waited since `before`: others may join with it."""
+        waiting = [seat for seat in self if not seat.joined and not seat.leaving and seat.connected]
+        return waiting if any(seat.arrived_at <= before for seat in waiting) else []
+
+    def still_joining(self, seats: Sequence[Seat]) -> list[Seat]:
+        """Those that are still there: the others would only be waited for."""
+        return [seat for seat in seats if seat in self and not seat.leaving and seat.connected]
+
+    def hand_over(self, name: str, sequences: Sequence[int]) -> bool:
+        """Ask for these tasks back; False = no generator of that name has a place and a stream."""
+        seat = self.find(name)
+        if seat is None or not seat.connected:
+            return False
+        seat.send(weights_pb2.FromTrainer(hand_over=weights_pb2.HandOver(sequences=sequences)))
+        return True
+
+    def lowest_step(self) -> int | None:
+        """Oldest step that any engine may sample with; None if no engine has weights.
+
+        Generators that have not joined count too: one whose stream broke, or that reconnects, goes on sampling with its
+        weights until it is fenced, and claims tasks until it notices. One without weights claims nothing, nor does one
+        whose weights a restart lost, because it withdraws them.
+        """
+        return min((seat.version.step for seat in self if seat.version is not None), default=None)
+
+    def admit(self, announce: weights_pb2.Announce, outgoing: Outgoing, now: float) -> Seat | SeatRefusal | None:
+        """Give a place. None = it must come back under a new name: this one was fenced, or its owner is alive."""
+        if (refusal := self._refusal(announce)) is not None:
+            return refusal
+        name = announce.generator
+        old = self._seats.get(name)
+        taken = old is not None and not old.may_be_taken_over(announce.key)
+        if name in self._fenced or taken:
+            outgoing.put(leave_message(NAME_TAKEN if taken else self._fenced[name]))
+            outgoing.put(None)
+            return None
+        held = PolicyVersion.from_proto(announce.version) if announce.HasField("version") else None
+        # Weights of lost steps count as none: the generator withdraws them.
+        version = held if held is not None and survives(held, self._incarnation, self._history) else None
+        claimed_since = now - announce.uncounted_seconds
+        allocated_since = max(claimed_since, self.sightings.claim(announce.key, now))
+        if old is None and allocated_since - claimed_since > LAPSE_SECONDS:
+            log.warning(
+                "of a generator's start-up only the time in which it was seen is counted",
+                generator=name,
+                claimed_seconds=announce.uncounted_seconds,
+                counted_seconds=now - allocated_since,
+            )
+        seat = Seat(
+            name=name,
+            num_workers=announce.num_workers,
+            slots=announce.slots,
+            outgoing=outgoing,
+            version=version,
+            arrived_at=now,
+            heard_at=now,
+            stepped_at=now,
+            allocated_since=allocated_since,
+            key=announce.key,
+        )
+        if old is not None:  # the same process reconnected: its devices were never free
+            seat.allocated_since = old.allocated_since
+            seat.leaving = old.leaving
+            seat.failures = old.failures
+            old.outgoing.put(None)
+        self._seats[name] = seat
+        return seat
+
+    def _refusal(self, announce: weights_pb2.Announce) -> SeatRefusal | None:
+        """Why the announcement contradicts itself or this trainer's settings, if it does."""
+        if mismatch := wire_mismatch(generator=announce.wire, trainer=WIRE_VERSION):
+            return SeatRefusal(mismatch)
+        if not 0 < len(announce.generator.encode()) <= MAX_NAME_BYTES or not 0 < announce.num_workers <= MAX_WORKERS:
+            return SeatRefusal(f"announce: the name needs 1-{MAX_NAME_BYTES} bytes, num_workers 1-{MAX_WORKERS}")
+        if len(announce.key) > MAX_KEY_BYTES:
+            return SeatRefusal(f"announce: key has {len(announce.key)} bytes; it may have {MAX_KEY_BYTES}")
+        if not 0 <= announce.uncounted_seconds < math.inf:
+            return SeatRefusal(f"announce: uncounted_seconds = {announce.uncounted_seconds} is no duration")
+        if announce.lm_head != self._lm_head:
+            return SeatRefusal(
+                f"recipe.lm_head = {announce.lm_head!r} at the generator, {self._lm_head!r} at the trainer; "
+                "give both the same run file"
+            )
+        if announce.router_replay != self._router_replay:
+            return SeatRefusal(
+                f"recipe.router_replay = {_said(announce.router_replay)} at the generator, "
+                f"{_said(self._router_replay)} at the trainer; give both the same run file"
+            )
+        return None
+
+    def release(self, seat: Seat) -> None:
+        """It leaves in good order; its name may come again."""
+        self._drop(seat, "left")
+
+    def fence(self, seat: Seat, reason: str) -> None:
+        """It is removed permanently; a later announcement under this name is refused with the reason."""
+        self._fenced[seat.name] = reason
+        self._drop(seat, reason)
+
+    def _drop(self, seat: Seat, reason: str) -> None:
+        del self._seats[seat.name]
+        # Its process may come back under another name: this time is not counted twice.
+        self.sightings.count(seat.key, seat.heard_at)
+        seat.send(leave_message(reason))
+        seat.outgoing.put(None)
+
+
+def leave_message(reason: str) -> weights_pb2.FromTrainer:
+    return weights_pb2.FromTrainer(leave=weights_pb2.Leave(reason=reason))
+
+
+def _said(value: bool) -> str:
+    return "true" if value else "false"

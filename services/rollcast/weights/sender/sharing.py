@@ -1,0 +1,47 @@
+"""Broadcasts and the collectives of an update on the same GPUs: never both at the same time.
+
+    control thread   with broadcasting() as may_begin: publishes, brings joiners to the current version
+    main thread      with held(..): the update. Broadcasts that are due go first, later ones wait for its end
+
+The control thread never waits here, because it also looks for faults.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class Sharing:
+    def __init__(self, changed: threading.Condition) -> None:
+        """`changed`: guards the state that `is_due` reads, and is notified when it changes."""
+        self._changed = changed
+        self._is_broadcasting = False
+        self._is_held = False
+
+    @contextmanager
+    def broadcasting(self) -> Iterator[bool]:
+        """Yields whether groups may be opened and sent to now; if not, the caller asks again later."""
+        with self._changed:
+            may_begin = self._is_broadcasting = not self._is_held
+        try:
+            yield may_begin
+        finally:
+            if may_begin:
+                with self._changed:
+                    self._is_broadcasting = False
+                    self._changed.notify_all()
+
+    @contextmanager
+    def held(self, is_due: Callable[[], bool], timeout_seconds: float) -> Iterator[None]:
+        """Wait until no broadcast is running or due, at most `timeout_seconds`, then keep new ones from starting."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_broadcasting and not is_due(), timeout_seconds)
+            self._is_held = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._is_held = False
+                self._changed.notify_all()

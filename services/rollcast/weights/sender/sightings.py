@@ -1,0 +1,64 @@
+"""What the trainer itself has seen of generator processes: how much of its start-up time each may claim.
+
+its engine starts -- Starting(key), every few seconds -------------------> seen
+it announces itself with the start-up time that no trainer has counted --> believed as far back as it was seen
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+
+LAPSE_SECONDS = 30.0
+"""A process that is not heard of for longer counts as seen for the first time when it is heard of again."""
+UNSEEN_SECONDS = 120.0
+"""What a process may claim beyond that, once: it can report only when its modules are loaded, which took 64 s on a busy
+machine."""
+EARLY_SECONDS = 30.0
+"""After the trainer's port opened: processes that existed before are heard of by then, and are believed."""
+MAX_PROCESSES = 4_096
+"""Remembered processes; for one more, the one heard of longest ago is forgotten."""
+MAX_KEY_BYTES = 64
+
+
+class Sightings:
+    """Since when each process has been seen, by its key. Thread-safe; the caller passes the time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._opened_at: float | None = None
+        self._seen: dict[bytes, tuple[float, float]] = {}  # since when it is seen without a lapse, and last
+
+    def open(self, now: float) -> None:
+        """The trainer's port opens. Until then every claim is believed."""
+        self._opened_at = now
+
+    def note(self, key: bytes, now: float) -> None:
+        """The process of this key was heard of."""
+        if not 0 < len(key) <= MAX_KEY_BYTES:
+            return
+        with self._lock:
+            is_early = self._opened_at is None or now - self._opened_at <= EARLY_SECONDS
+            since, last = self._seen.pop(key, (-math.inf if is_early else now - UNSEEN_SECONDS, now))
+            self._seen[key] = (since if now - last <= LAPSE_SECONDS else now, now)
+            while len(self._seen) > MAX_PROCESSES:
+                del self._seen[next(iter(self._seen))]
+
+    def claim(self, key: bytes, now: float) -> float:
+        """The moment from which a process that announces itself now may count its devices.
+
+        The same time is not believed a second time.
+        """
+        if self._opened_at is None:
+            return -math.inf
+        with self._lock:
+            self.note(key, now)
+            since, _ = self._seen.get(key, (now - UNSEEN_SECONDS, now))
+            self.count(key, now)
+        return since
+
+    def count(self, key: bytes, until: float) -> None:
+        """The time of this process is counted until that moment."""
+        with self._lock:
+            if key in self._seen:
+                self._seen[key] = (until, until)

@@ -1,0 +1,119 @@
+"""The two snapshots of a trainer rank's rows in host memory: training never writes into one that is being sent.
+
+Every rank has two slots with its own rows, in the published dtype. Rank 0 decides for all ranks which slot is used:
+
+spare --stage()--> learners fill --offer()--> waiting --take()--> current, until the next take: broadcast, sent again
+  ^                                              |                    |    after a failure, given to joiners
+  +---- stage(): withdrawn, a newer one follows -+                    |
+  +------------------------- take(): its successor is current -------+
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+from rollcast.telemetry.logging import get_logger
+from rollcast.weights.plan.manifest import BucketSpec
+from rollcast.weights.plan.snapshot import Snapshot
+from rollcast.weights.sender.pinned import pin
+from rollcast.weights.transport.checksum import checksum
+from rollcast.weights.transport.group_worker import GroupWorker
+from rollcast.wire.version import PolicyVersion
+
+log = get_logger()
+CPU = torch.device("cpu")
+
+
+class StagingSlots:
+    """The slots of one rank; thread-safe. Before a slot is written again, dropped groups are waited for."""
+
+    def __init__(self, shard: Sequence[BucketSpec]) -> None:
+        """`shard`: this rank's rows of every bucket."""
+        self._lock = threading.Lock()
+        self._shard = shard
+        self._snapshots = [self._made(), self._made()]
+        self._readers: list[GroupWorker] = []  # workers of dropped groups that may still be inside a broadcast
+
+    def __getitem__(self, slot: int) -> Snapshot:
+        return self._snapshots[slot]
+
+    def fill(
+        self, slot: int, version: PolicyVersion, patience_seconds: float, write: Callable[[Snapshot], None]
+    ) -> None:
+        """Let `write` fill a slot; waits at most `patience_seconds` for broken groups to let go of it."""
+        # A dropped group may still read the slot inside a collective: its memory is then left to it.
+        stuck = self.wait_for_readers(patience_seconds)
+        if stuck:
+            log.warning("a broken group still holds its buffers; new ones are made", groups=stuck)
+            self._snapshots[slot] = self._made()
+        snapshot = self._snapshots[slot]
+        snapshot.version = None
+        snapshot.checksum = None
+        write(snapshot)
+        if not torch.cuda.is_available():  # once, although it may be sent several times; a GPU sums the pieces it sends
+            snapshot.checksum = checksum(snapshot.buffers, CPU)
+        snapshot.version = version
+
+    def let_go(self, worker: GroupWorker) -> None:
+        """The group of `worker` was dropped; its thread may take a while to notice."""
+        worker.abandon()
+        with self._lock:
+            self._readers = [reader for reader in self._readers if not reader.ended()] + [worker]
+
+    def wait_for_readers(self, patience_seconds: float) -> int:
+        """Wait until dropped groups are over; returns how many are not."""
+        with self._lock:
+            readers = list(self._readers)
+        deadline = time.monotonic() + patience_seconds
+        return sum(not worker.ended(max(0.0, deadline - time.monotonic())) for worker in readers)
+
+    def _made(self) -> Snapshot:
+        made = Snapshot.on(CPU, self._shard)
+        return pin(made) if torch.cuda.is_available() else made
+
+
+class Staging:
+    """Rank 0's view of the slots; thread-safe: the learner stages and offers, the control thread takes and sends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spare = 0
+        self.current = 1
+        self.current_version: PolicyVersion | None = None
+        self.current_offered_at = 0.0
+        self._waiting: PolicyVersion | None = None
+        self._offered_at = 0.0
+
+    def stage(self) -> int:
+        """The spare slot, to be filled; a version that waits there is withdrawn."""
+        with self._lock:
+            self._waiting = None
+            return self._spare
+
+    def offer(self, slot: int, version: PolicyVersion) -> None:
+        """The spare slot is filled on every rank."""
+        with self._lock:
+            assert slot == self._spare, "publish what stage() gave"
+            assert self.current_version is None or version > self.current_version, version
+            self._waiting = version
+            self._offered_at = time.monotonic()
+
+    def take(self) -> PolicyVersion | None:
+        """Make the version that waits the current one, if one waits."""
+        with self._lock:
+            version = self._waiting
+            self._waiting = None
+            if version is not None:
+                self.current, self._spare = self._spare, self.current
+                self.current_version = version
+                self.current_offered_at = self._offered_at
+            return version
+
+    def newest(self) -> PolicyVersion | None:
+        """The waiting version, else the current one."""
+        with self._lock:
+            return self._waiting or self.current_version

@@ -1,0 +1,82 @@
+"""The gRPC service WeightSync: one bidirectional stream for each generator, turned into calls and a queue.
+
+    handler thread:  outgoing queue --> stream        ends at None, at a SeatRefusal, or when the call ends
+    reader thread:   stream --> announced(...) once, then received(seat, message); at the end disconnected(seat)
+
+Neither thread decides anything.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+import grpc
+
+from rollcast.telemetry.logging import get_logger
+from rollcast.weights.sender.roster import Outgoing, Seat, SeatRefusal
+from rollcast.weights.sender.sightings import Sightings
+from rollcast.wire import weights_pb2, weights_pb2_grpc
+
+ANNOUNCE_SECONDS = 10.0
+"""Deadline for the first message; then the call is ended."""
+
+log = get_logger()
+
+
+class SyncEvents(Protocol):
+    """What the publisher does about the streams' messages; called from many threads."""
+
+    def announced(self, announce: weights_pb2.Announce, outgoing: Outgoing) -> Seat | None: ...
+    def received(self, seat: Seat, message: weights_pb2.FromGenerator) -> None: ...
+    def disconnected(self, seat: Seat) -> None: ...
+
+
+class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
+    def __init__(self, events: SyncEvents, sightings: Sightings) -> None:
+        self._events = events
+        self._sightings = sightings
+
+    def Starting(self, request: Any, context: Any) -> weights_pb2.Noted:  # noqa: N802
+        self._sightings.note(request.key, time.monotonic())
+        return weights_pb2.Noted()
+
+    def Sync(self, request_iterator: Any, context: Any) -> Iterator[weights_pb2.FromTrainer]:  # noqa: N802
+        outgoing: Outgoing = SimpleQueue()
+        if not context.add_callback(lambda: outgoing.put(None)):  # the call has ended already
+            return
+        threading.Thread(target=self._read, args=(request_iterator, outgoing), name="weight-sync", daemon=True).start()
+        try:
+            message = outgoing.get(timeout=ANNOUNCE_SECONDS)
+        except Empty:
+            context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"no announcement within {ANNOUNCE_SECONDS} s")
+        while message is not None:
+            if isinstance(message, SeatRefusal):
+                context.abort(grpc.StatusCode.FAILED_PRECONDITION, message.reason)
+                return
+            yield message
+            message = outgoing.get()
+
+    def _read(self, requests: Any, outgoing: Outgoing) -> None:
+        seat = None
+        try:
+            for message in requests:
+                if seat is not None:
+                    self._events.received(seat, message)
+                elif message.WhichOneof("kind") == "announce":
+                    seat = self._events.announced(message.announce, outgoing)
+                    if seat is None:
+                        return
+                else:
+                    outgoing.put(SeatRefusal("the first message must be an announcement"))
+                    return
+        except grpc.RpcError:
+            if seat is not None:
+                log.info("a generator's stream broke", generator=seat.name)
+        finally:
+            if seat is not None:
+                self._events.disconnected(seat)
+            outgoing.put(None)
