@@ -1,4 +1,4 @@
-"""How the services that take nothing but a run file begin, and how they end where they cannot."""
+"""How the services that take only a run file begin, and how they end if they cannot."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_nothing_heavy_is_imported_before_the_arguments_are_right(service: str) 
 
 
 @pytest.mark.parametrize(("error", "code"), [("UserError", 2), ("PassingError", 1)])
-def test_only_what_a_user_must_mend_ends_with_2(tmp_path: Path, error: str, code: int) -> None:
+def test_only_a_mistake_of_the_user_ends_with_2(tmp_path: Path, error: str, code: int) -> None:
     """A Job that ends with 2 is not tried again. In a process of its own: the logger keeps its standard error."""
     run_file = tmp_path / "run.yaml"
     run_file.write_text("run: r\nmodel: {path: m}\n")
@@ -47,7 +47,7 @@ def test_only_what_a_user_must_mend_ends_with_2(tmp_path: Path, error: str, code
         "def serve(config):\n"
         "    print(config.run)\n"
         f"    raise {error}('port = 1: is taken')\n"
-        "sys.exit(run_service('service', 'Serves.', serve))\n"
+        "sys.exit(run_service('service', 'Serves.', module='__main__'))\n"
     )
     command = [sys.executable, "-c", program, "--config", str(run_file)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -109,7 +109,7 @@ def test_what_an_evaluation_lacks_is_recorded_exported_and_told(tmp_path: Path) 
     assert [line["step"] for line in found] == [0, 2, 4]
     counts = ("asked_prompts", "num_prompts", "missing_prompts", "samples", "truncated_matches")
     assert [[line[name] for name in counts] for line in found] == 3 * [[3, 2, 0, 4, 2]]
-    page = parse_page(controller._exporter.render().decode())
+    page = parse_page(controller._reporter._exporter.render().decode())
     lost = {item.labels["reason"]: item.value for item in page if item.name == names.EVAL_PROMPTS_LOST.name}
     assert lost == {"given_up": 0, "deadline": 0, "no_verdict": 3}
     matches = {item.labels["purpose"]: item.value for item in page if item.name == names.TRUNCATED_MATCHES.name}
