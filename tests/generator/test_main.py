@@ -15,8 +15,16 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from pydantic import SecretStr
 
+from rollcast.config.resolved import write_resolved
+from rollcast.config.run import load_run_config
+from rollcast.config.services import Rpc
+from rollcast.connections.grpc import start_server
 from rollcast.local.ports import free_port
+from rollcast.runfolder import folder as run_folder
+from rollcast.wire import weights_pb2
+from rollcast.wire.weights_pb2_grpc import WeightSyncServicer, add_WeightSyncServicer_to_server
 from testkit.forked_programs import ForkedPrograms
 from testkit.tiny_model import make_tiny_model
 
@@ -125,6 +133,47 @@ def test_a_model_that_vllm_cannot_serve_is_one_sentence_with_the_deepest_error_a
     assert "head_dim=16" in last
     assert ("generator.engine" in last) is bool(blamed)
     assert "above" not in last
+
+
+class TrainersDoor(WeightSyncServicer):
+    """Where a generator that starts reports to the trainer."""
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+
+    def Starting(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.keys.append(request.key)
+        return weights_pb2.Noted()
+
+
+@pytest.mark.engine
+def test_a_generator_with_the_users_own_run_file_reaches_the_trainer_of_the_run_under_way(
+    tmp_path: Path, programs: ForkedPrograms
+) -> None:
+    """The file tells neither the port that `rollcast up` chose nor the token that it made."""
+    make_tiny_model(tmp_path / "model")
+    config = run_file(tmp_path, {"slots": 8}, model={"path": str(tmp_path / "model"), "max_length": 512})
+    given = load_run_config(Path(config))
+    door = TrainersDoor()
+    log = tmp_path / "joined.log"
+    rpc = Rpc(port=0, token=SecretStr("made by up"))
+    server, port = start_server(rpc, lambda server: add_WeightSyncServicer_to_server(door, server), setting="rpc.port")
+    try:
+        with run_folder.locked(given.run_folder):
+            started = given.model_copy(update={"rpc": rpc.model_copy(update={"port": port})})
+            write_resolved(started, given.run_folder / "run.json")
+            generator = programs.start("rollcast.generator", ["--config", config, "--name", "x"], log)
+            try:
+                deadline = time.monotonic() + 120
+                while not door.keys:
+                    assert generator.poll() is None, log.read_text()
+                    assert time.monotonic() < deadline, log.read_text()
+                    time.sleep(0.1)
+            finally:
+                generator.terminate()
+                generator.wait(60)
+    finally:
+        server.stop(0.0)
 
 
 def test_help_imports_nothing_heavy() -> None:

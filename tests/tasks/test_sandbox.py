@@ -142,6 +142,26 @@ def test_a_module_that_hangs_in_its_import_blocks_no_other_verifier(tmp_path: Pa
     assert sandbox.grade("math", "\\boxed{4}", '"4"') == Grade(0.0, "error"), "a closed sandbox starts nothing"
 
 
+def test_a_module_that_hangs_in_its_import_ends_with_the_process_that_grades(tmp_path: Path) -> None:
+    """Also if that process is killed, and had no time to close anything."""
+    started = tmp_path / "started"
+    source = f"import os, time\nopen({str(started)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
+    hanging = own_verifier(tmp_path, source)
+    program = (
+        "from rollcast.config.tasks import Grading; from rollcast.tasks.choice import Verifiers;"
+        "from rollcast.tasks.sandbox.client import Sandbox;"
+        f"Sandbox(Grading(deadline_seconds=60.0), Verifiers(named=[{hanging!r}])).grade({hanging!r}, '', '{{}}')"
+    )
+    with subprocess.Popen([sys.executable, "-c", program]) as grading:
+        until = time.monotonic() + 60.0
+        while not (started.exists() and started.read_text()):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        importing = psutil.Process(int(started.read_text()))
+        grading.kill()
+    importing.wait(timeout=30.0)
+
+
 def test_a_failed_import_is_not_tried_again_for_every_grading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tries = tmp_path / "tries"
     tries.touch()

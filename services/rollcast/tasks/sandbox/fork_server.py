@@ -18,6 +18,7 @@ waited for a core until then did not hang.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import json
 import os
@@ -27,7 +28,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import NoReturn
 
@@ -284,6 +285,26 @@ def _lowered(descriptor: int) -> int:
     return low
 
 
+@contextlib.contextmanager
+def _ends_with_client(control: socket.socket) -> Iterator[None]:
+    """While a module is imported, SIGIO ends this process when its client is gone, even if the import hangs.
+
+    The signal that a dying parent sends (PR_SET_PDEATHSIG) is no help: it comes when the thread that started this
+    process ends. The client sends nothing before this server is ready, so any event on `control` is the client's end.
+    """
+    flags = fcntl.fcntl(control, fcntl.F_GETFL)
+    fcntl.fcntl(control, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(control, fcntl.F_SETFL, flags | os.O_ASYNC)
+    started = select.poll()
+    started.register(control, 0)
+    if started.poll(0):  # it was gone before the signal was asked for
+        os._exit(1)
+    try:
+        yield
+    finally:
+        fcntl.fcntl(control, fcntl.F_SETFL, flags)
+
+
 def main(arguments: list[str]) -> int:
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=_lowered(int(arguments[0])))
     name = arguments[1]
@@ -293,9 +314,10 @@ def main(arguments: list[str]) -> int:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(MAX_SERVER_FILES, hard), hard))
     try:
-        if is_function(name):
-            sys.path.append(os.getcwd())  # may hold a module of the user; comes after all installed packages
-        readable = preparation.prepare(name)
+        with _ends_with_client(control):
+            if is_function(name):
+                sys.path.append(os.getcwd())  # may hold a module of the user; comes after all installed packages
+            readable = preparation.prepare(name)
     except Exception as error:
         control.send(json.dumps({"failed": failure(error)}).encode())
         return 1
