@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from rollcast.scaling.curve import Curve
 
 from rollcast.connections.port_files import port_file, publish_port
 from rollcast.forecaster.run_api import MAX_WAITING_REQUESTS
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
 from rollcast.telemetry import names
 from testkit.forecaster.malformed import malformed_requests, send
 from testkit.forecaster.recorded_run import TrainerPage, record, run_file

@@ -152,7 +152,7 @@ class Reporter:
         step = self._state.progress.step
         counts = staleness_of(groups, step)
         assert max(counts, default=0) <= self._max_staleness, (
-            f"a token is {max(counts)} steps old at step {step}, k is {self._lag}"
+            f"a token is {max(counts)} steps old at step {step}, k is {self._max_staleness}"
         )
         export_staleness(self._exporter, counts)
         self._staleness = dict(counts)
