@@ -7,8 +7,6 @@
 Importing it loads nothing else: what a forecast needs is loaded when it is asked for.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

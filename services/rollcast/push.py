@@ -13,8 +13,6 @@ Only the standard library is needed. A network error neither ends a trainer nor 
 Points that could not be sent are kept, counted, and sent with the next evaluation.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -1,7 +1,5 @@
 """`python -m rollcast.autoscaler --config FILE`"""
 
-from __future__ import annotations
-
 import sys
 
 from rollcast.telemetry.service_process import run_service

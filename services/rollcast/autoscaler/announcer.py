@@ -1,7 +1,5 @@
 """Events that `kubectl describe` shows: one sentence for each change of the number or reason to hold it."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum

@@ -3,8 +3,6 @@
 All calls of Rollcast to Kubernetes go through this module.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The current number of generators, for the external scaler's threads, /metrics and /readyz."""
 
-from __future__ import annotations
-
 import threading
 
 

@@ -3,8 +3,6 @@
 Prometheus' `rate()` cannot replace this: by default the autoscaler scrapes the pages itself, without a Prometheus.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field

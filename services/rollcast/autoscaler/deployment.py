@@ -1,7 +1,5 @@
 """The generators' Deployment: its scale, its pods, who else scales it, and the Jobs it works for."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime

@@ -6,8 +6,6 @@ the chart's last hook deletes every JobSet and Job with the release's labels. Th
 and free their devices.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import dataclass

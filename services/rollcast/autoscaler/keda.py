@@ -6,8 +6,6 @@ scale a ScaledObject with a `fallback` to that. The answer is UNAVAILABLE only w
 false only once the run has ended: a run must never be scaled to zero because it cannot be measured.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from typing import Any

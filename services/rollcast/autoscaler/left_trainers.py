@@ -5,8 +5,6 @@ or an upgrade to the same values finds it, changes nothing, and nothing trains. 
 If it cannot delete a Job it prints a warning and exits with 0: an upgrade must not depend on it.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator

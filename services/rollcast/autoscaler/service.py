@@ -7,8 +7,6 @@ end:   once the trainer's Jobs are complete the number is 0, until there is anot
 stop:  at SIGTERM or SIGINT; the Deployment keeps the number it has
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sources of readings: the metrics pages themselves, or a Prometheus that scrapes them."""
 
-from __future__ import annotations
-
 import socket
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor

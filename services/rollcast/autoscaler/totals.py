@@ -1,7 +1,5 @@
 """Measurements as totals that only rise, and the rates between two of them."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """How a set of runs is shown: a bar over the set and one for the run under way; plain lines if there is no terminal."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence

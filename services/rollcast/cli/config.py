@@ -1,7 +1,5 @@
 """`rollcast config check FILE`, `rollcast config schema`"""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`rollcast fit CURVE`: the end of a run, forecast from its evaluations."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any

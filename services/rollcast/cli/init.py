@@ -1,7 +1,5 @@
 """`rollcast init`: from a model, data and a verifier to a run file that works."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex

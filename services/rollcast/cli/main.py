@@ -1,7 +1,5 @@
 """`rollcast`: start here. Each command does its imports when it runs, so that `--help` is fast."""
 
-from __future__ import annotations
-
 import sys
 
 import typer

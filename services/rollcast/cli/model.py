@@ -1,7 +1,5 @@
 """`rollcast model`: put a model's folder at the path from which a cluster's services load it."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """An option that takes one value is given once: the second would silently replace the first."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

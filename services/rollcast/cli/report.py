@@ -1,7 +1,5 @@
 """What all commands on curves print in the same way: tables, and the state of a curve with its verdict."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`rollcast generator`, `trainer`, `forecaster`: thin starters that become the service's own process."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """What a run's verifiers fail at, as lines for whoever watches it: the first in words, then with a count."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`rollcast version`"""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """Settings of the autoscaler: its limits, the source of the run's rates, and how it sets the number of generators."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

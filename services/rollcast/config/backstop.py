@@ -1,7 +1,5 @@
 """The wall time that a limit of processor time allows, for whoever shares its core with others."""
 
-from __future__ import annotations
-
 MAX_WALL_TIME_FACTOR = 3.0
 """Three processes may share a core before one loses its verdict."""
 LEAST_WAIT_SECONDS = 10.0

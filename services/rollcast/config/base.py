@@ -3,8 +3,6 @@
 Values never change after loading.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Bounds that several share, and that the command line knows before it reads any settings."""
 
-from __future__ import annotations
-
 MOST_COMPUTE = 1e12
 """Largest compute of a reading, a budget or a question, in the unit of the curve. More is a mistake: a wrong unit or
 column."""

@@ -1,7 +1,5 @@
 """Settings of data sets: where rows come from and how they become prompts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Where two run files differ, setting by setting."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Passed is what leaves updates in flight, version spans and recorded log-probs as
 shows in the log-prob gap.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

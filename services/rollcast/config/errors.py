@@ -1,7 +1,5 @@
 """Errors that a user reads as one sentence instead of a traceback: mistakes to fix, and failures that may pass."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterator
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """How a group of settings is written, as one line: shown to who gave something else in its place."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

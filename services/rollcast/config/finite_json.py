@@ -1,7 +1,5 @@
 """JSON that may be damaged or hostile: numbers are finite and of a usual size, and depth is bounded."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """Loggers that receive a run in addition to its own folder."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from typing import Annotated, Literal

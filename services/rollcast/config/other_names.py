@@ -4,8 +4,6 @@ Each was looked up in the documents of TRL, verl, OpenRLHF, NeMo-RL, prime-rl or
 answers for a setting `n` of a group `rollout`, and before `n` alone. docs/reference/other-names.md is made of this table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

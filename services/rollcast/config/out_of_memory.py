@@ -1,7 +1,5 @@
 """Out of memory is one sentence, that names what did not fit and the setting; a second try would find no more room."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

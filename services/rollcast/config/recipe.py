@@ -2,8 +2,6 @@
 paper
 gives none."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

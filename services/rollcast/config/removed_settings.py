@@ -1,7 +1,5 @@
 """Settings that Rollcast no longer has, as run files of earlier versions name them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The resolved run file: what the processes of a started run really read. Hand-written files are YAML, this is JSON."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

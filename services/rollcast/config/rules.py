@@ -4,8 +4,6 @@ A rule looks at a whole run file and names the setting to fix, and the one that 
 config check`, every process that reads a run file, and the chart's check before an install apply this list and no other.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -1,8 +1,6 @@
 """Reading a run file: its schema (`schema`) and the rules across settings (`rules`), every mistake reported
 together."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from itertools import islice

@@ -1,7 +1,5 @@
 """The run file's schema: everything one run needs, read by every process of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Settings of the processes and of the connections between them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """What a misspelt or misplaced setting was meant to be."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 from collections.abc import Iterator, Sequence

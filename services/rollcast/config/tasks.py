@@ -1,7 +1,5 @@
 """Settings of prompts, of the text around them, and of the evaluations."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Literal
 

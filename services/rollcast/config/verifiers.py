@@ -1,7 +1,5 @@
 """Settings of verifiers that are not built in: functions of one's own, and services that are asked."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

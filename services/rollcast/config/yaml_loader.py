@@ -1,7 +1,5 @@
 """YAML of run files: PyYAML's safe loader, but a key given twice is refused and a date stays text."""
 
-from __future__ import annotations
-
 from itertools import chain
 from typing import Any
 

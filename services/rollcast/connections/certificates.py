@@ -1,7 +1,5 @@
 """Checks certificates before a connection uses them: gRPC and Redis only report that they could not connect."""
 
-from __future__ import annotations
-
 import ssl
 
 from rollcast.config.errors import UserError

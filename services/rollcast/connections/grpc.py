@@ -1,7 +1,5 @@
 """gRPC channels and servers from configuration: token and TLS in one place, messages bounded."""
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """HTTP servers and clients from configuration: probes and metrics of every service, token, TLS, deadlines."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -1,7 +1,5 @@
 """The readers of a service's /metrics, so that the service can wait until they have read its last state."""
 
-from __future__ import annotations
-
 import threading
 
 REGULAR_SECONDS = 120.0

@@ -1,7 +1,5 @@
 """Which port each service of a run listens on: a small file for each under `ports/` in the run folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 MAX_PORT_CHARACTERS = 20

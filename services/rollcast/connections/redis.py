@@ -1,7 +1,5 @@
 """Redis clients from configuration: password, TLS and deadlines in one place."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import redis

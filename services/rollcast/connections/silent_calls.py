@@ -4,8 +4,6 @@ Every call takes a thread from the moment it is opened. A client may open many a
 clients would wait for a thread until the silent ones are cancelled.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Refuse HTTP requests that do not carry the token."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hmac

@@ -8,8 +8,6 @@ A client that sends no request, sends it byte by byte, or does not read its answ
 other clients.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct

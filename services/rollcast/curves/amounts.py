@@ -1,7 +1,5 @@
 """Numbers as people read them: quantiles by name, amounts of compute, differences of pass rates."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ here. The numbers of the law (A, B, C_mid, R_0, the headroom, the compute to a p
 describes the curve. Otherwise the fields are None: the numbers would belong to a law that the curve does not follow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any

@@ -9,8 +9,6 @@ by the measured rates. Each evaluation records the number of devices, so the cho
 history.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice

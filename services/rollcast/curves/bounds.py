@@ -1,7 +1,5 @@
 """Limits of a foreign file. One that exceeds them is refused in one sentence, before it takes time or memory."""
 
-from __future__ import annotations
-
 MAX_ROWS = 2_000_000
 """Rows of a file, and lines of a text."""
 MAX_COLUMNS = 10_000

@@ -5,8 +5,6 @@ and these before rewards, the mean of all attempts before the best of them. If s
 the user is asked; nothing is guessed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

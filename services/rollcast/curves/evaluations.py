@@ -1,7 +1,5 @@
 """Evaluations of runs: the one function that makes them of a sheet, their bounds, and the log that sorts them out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

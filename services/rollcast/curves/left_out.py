@@ -1,7 +1,5 @@
 """Sentences on data that was left out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

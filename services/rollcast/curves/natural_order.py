@@ -1,7 +1,5 @@
 """Names in the order in which people count."""
 
-from __future__ import annotations
-
 import re
 
 _DIGITS = re.compile(r"(\d+)")

@@ -1,7 +1,5 @@
 """What a source was read as. Every command prints it, in one line or in its JSON."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rollcast.scaling.law.curve import DEVICE_HOURS

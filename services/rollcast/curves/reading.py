@@ -1,7 +1,5 @@
 """What one look at a source found: evaluations, and the state of the runs around them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 

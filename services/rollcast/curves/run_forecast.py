@@ -1,7 +1,5 @@
 """One run's forecast at one moment, asked in device-hours whatever the law was fitted on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The surviving evaluations of one run, read once and whole, and the curve through them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Times as people write them, converted into seconds: durations, dates, and what a clock shows."""
 
-from __future__ import annotations
-
 import math
 import re
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """`python -m rollcast.forecaster --config FILE`"""
 
-from __future__ import annotations
-
 from rollcast.telemetry.process_end import end
 from rollcast.telemetry.service_process import run_service
 

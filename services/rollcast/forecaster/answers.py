@@ -1,7 +1,5 @@
 """Answers of the HTTP API, made from snapshots."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 from weakref import WeakKeyDictionary

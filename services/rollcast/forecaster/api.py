@@ -1,7 +1,5 @@
 """The HTTP API and the live page. A caller's mistake is a 4xx with one sentence."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Annotated

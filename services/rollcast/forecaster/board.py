@@ -1,7 +1,5 @@
 """The newest forecast of every run, shared by the reader's thread and HTTP."""
 
-from __future__ import annotations
-
 import secrets
 import threading
 from collections import deque

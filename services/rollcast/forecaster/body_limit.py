@@ -1,7 +1,5 @@
 """Refuse a request body before it is held in memory."""
 
-from __future__ import annotations
-
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 

@@ -3,8 +3,6 @@
 reading --> logs --> runs with something new --> refit --> history, metrics, board
 """
 
-from __future__ import annotations
-
 import sqlite3
 import threading
 import time

@@ -1,7 +1,5 @@
 """The forecasts of the forecaster's own run, appended to a file of the run folder that loggers read."""
 
-from __future__ import annotations
-
 from collections import deque
 from pathlib import Path
 

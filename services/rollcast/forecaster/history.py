@@ -4,8 +4,6 @@ One SQLite file. A file that cannot be opened is set aside and a new one begins;
 caller, who counts it: the forecast itself never waits for the disk to have room.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import threading

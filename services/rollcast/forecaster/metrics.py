@@ -3,8 +3,6 @@
 A hundred runs are 23,000 series: as gauges set at every refit they would cost more time and memory than the numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Fit a curve that a caller sends."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

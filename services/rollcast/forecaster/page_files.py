@@ -1,7 +1,5 @@
 """The files of the live page, read once and served as they are."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from importlib import resources
 

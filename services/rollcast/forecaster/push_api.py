@@ -4,8 +4,6 @@ The first push of a point counts: a later one of the same run, incarnation and s
 starts again from a checkpoint counts its incarnation up; older evaluations beyond its first step no longer count.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any
 

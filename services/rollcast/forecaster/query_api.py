@@ -4,8 +4,6 @@ Add `http://FORECASTER/prometheus` to Grafana as a second Prometheus data source
 health query 1+1 are answered; anything else is refused with Prometheus's own 400.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time

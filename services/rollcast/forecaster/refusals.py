@@ -1,7 +1,5 @@
 """How the HTTP API refuses a request: one sentence in `detail`."""
 
-from __future__ import annotations
-
 import math
 from http import HTTPStatus
 from typing import Any

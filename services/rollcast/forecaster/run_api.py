@@ -1,7 +1,5 @@
 """GET /api/runs and /api/runs/{run}/...: the forecasts of all runs, and the questions about one."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Annotated

@@ -1,7 +1,5 @@
 """What the HTTP API takes and answers. Compute is in device-hours, times are Unix seconds."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field

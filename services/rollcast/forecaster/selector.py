@@ -4,8 +4,6 @@ Regular expressions are alternatives of literal text and the wildcards . .* and 
 general one from a stranger could run without end.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

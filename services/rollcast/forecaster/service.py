@@ -5,8 +5,6 @@ loop:  run folder's files and source read every few seconds until SIGTERM or SIG
 stop:  waiting requests woken, server stopped, history closed
 """
 
-from __future__ import annotations
-
 import time
 
 from rollcast.config.run import RunConfig

@@ -4,8 +4,6 @@ Half-way is half of its compute on the axis of the fit, from the first step on: 
 count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A forecast against time of day: compute as it was reached, then as it will be at the measured rate."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

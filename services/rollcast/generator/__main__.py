@@ -1,7 +1,5 @@
 """`python -m rollcast.generator --config FILE [--name NAME]`"""
 
-from __future__ import annotations
-
 import argparse
 import gc
 import socket

@@ -11,8 +11,6 @@ tasks are claimed first, but take at most their share of the slots while trainin
 Nothing is claimed while the trainer is not reachable, because its restart may lose the result. Running groups go on.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -7,8 +7,6 @@
 Everything is a function of the task and the tokens so far, so that a partial rollout continues at its last token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Grades finished completions off the event loop. A grader that hangs or fails has not found an answer wrong."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A running task: its G concurrent rollouts, each graded as soon as it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import time

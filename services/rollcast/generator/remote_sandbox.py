@@ -5,8 +5,6 @@ grade() -> an idle connection, or a new one -> Grade -> verdict; the connection 
 patience over, or refused permanently -> `error`: not graded, which is not a wrong answer
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Collection

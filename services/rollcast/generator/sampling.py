@@ -10,8 +10,6 @@ a task share its prompt under "version/sequence". A rollout that may have a seco
 its own salt, and its second leg keeps the salt so that it hits its own blocks.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 The engine samples from the weights in the model's folder, which are the trainer's first version. Thinking is not cut.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import sys

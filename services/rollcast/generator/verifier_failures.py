@@ -1,7 +1,5 @@
 """Verifiers that give no verdict: the first failure in words, the rest as a count; in the log and in the run folder."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path

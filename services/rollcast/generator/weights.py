@@ -1,7 +1,5 @@
 """The engine for wire 2: it receives in the background, pauses to apply, and restarts what a new trainer lost."""
 
-from __future__ import annotations
-
 import math
 import uuid
 from collections.abc import Sequence

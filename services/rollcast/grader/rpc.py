@@ -1,7 +1,5 @@
 """The gRPC service Grading: Check, Grade."""
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import Any, NoReturn

@@ -5,8 +5,6 @@ serve: gRPC for generators, probes and metrics over HTTP
 stop:  at SIGTERM or SIGINT no call gets a turn and waiting calls are refused; running gradings finish
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """Who may grade now, who waits, who is sent away."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Iterator

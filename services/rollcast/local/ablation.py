@@ -8,8 +8,6 @@ plan -> for each run: finished already? -> skipped
 ablation.json in the set's folder says after every run the progress of the set.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

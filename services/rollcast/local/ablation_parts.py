@@ -4,8 +4,6 @@ A variant is a change of the base run file: nested settings that are put over it
 a budget of 14,336) are scaled to the base's own completion budget.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

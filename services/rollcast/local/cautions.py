@@ -1,7 +1,5 @@
 """What a run may be started with and its user should know before: each a sentence, none of them an error."""
 
-from __future__ import annotations
-
 import math
 import os
 import time

@@ -9,8 +9,6 @@
 No two processes share one: NCCL refuses two ranks on a GPU, and vLLM takes most of its memory.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version

@@ -1,7 +1,5 @@
 """A disk that fills up while a run goes on: Redis and trainer wait for room, or end, and can hardly write down why."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -5,8 +5,6 @@ work with keys, streams and scripts. Commands that reach files, other servers or
 CONFIG, SAVE or MODULE whoever knows the password could write files and run code as the run's user.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import ipaddress

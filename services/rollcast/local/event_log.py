@@ -1,7 +1,5 @@
 """The log of a run's events in its folder, for those who look later."""
 
-from __future__ import annotations
-
 import os
 import time
 from contextlib import suppress

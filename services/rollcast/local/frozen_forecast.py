@@ -3,8 +3,6 @@
 running -> evaluation at half of the budget answered -> frozen_forecast.json -> run finished -> result.json
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a service said before it ended: the reason in its log, and whether the disk took all that it said."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

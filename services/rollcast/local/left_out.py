@@ -3,8 +3,6 @@
 Elsewhere the schema's defaults hold: in a cluster the chart gives addresses, and lengths and shares are the paper's.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Whether `model.path` is a folder of this machine or a name on the Hugging Face hub."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from pathlib import Path

@@ -10,8 +10,6 @@
 Paths in prometheus.yml are relative to it, so that a container may have the folder elsewhere.
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from contextlib import suppress

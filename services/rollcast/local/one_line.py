@@ -1,7 +1,5 @@
 """Text of others on one line of a terminal."""
 
-from __future__ import annotations
-
 _CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], "\N{REPLACEMENT CHARACTER}")
 
 

@@ -1,7 +1,5 @@
 """How fast a run goes on, and when its next step, its next evaluation and its end are due."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What can be found wrong before anything is started."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -8,8 +8,6 @@ in the right order. The kernel kills them where the supervisor is killed. What a
 without its front end) becomes the supervisor's child and is killed as well.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

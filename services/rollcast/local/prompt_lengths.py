@@ -1,7 +1,5 @@
 """Whether prompts fit `recipe.max_prompt_tokens`, before a trainer is started to find that none does."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

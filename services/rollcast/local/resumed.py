@@ -1,7 +1,5 @@
 """The settings of a resumed run that differ from its last start."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rollcast.config.differences import Difference, differences

@@ -3,8 +3,6 @@
 They are kept in run.json of the run folder, which only the user can read, and from there every command takes them.
 """
 
-from __future__ import annotations
-
 import secrets
 
 from pydantic import SecretStr

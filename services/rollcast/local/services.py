@@ -1,7 +1,5 @@
 """The services of one run as processes of this machine."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence

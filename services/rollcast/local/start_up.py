@@ -4,8 +4,6 @@ up writes the run file -> the trainer has read its model, an engine has started,
                        -> a generator holds the trainer's weights -> the first optimizer step
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a run on this machine is doing: read from its folder and from the metrics pages of its services."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ interrupted   all of them together have one deadline, of which each order leaves
               saves what would be lost has its own limit beyond that
 """
 
-from __future__ import annotations
-
 from rollcast.local.process import ServiceSpec
 
 FINISHED_SECONDS = 5.0

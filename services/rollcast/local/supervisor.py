@@ -12,8 +12,6 @@ time
                -> stop in order, each with its deadline (`stopping`); nothing is left running
 """
 
-from __future__ import annotations
-
 import signal
 import time
 from collections import deque

@@ -1,7 +1,5 @@
 """A trial of a run on this machine: the generator's and the trainer's own programs, and what their figures mean."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """`rollcast up`: one run on this machine, from its settings to its end."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol

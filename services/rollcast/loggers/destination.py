@@ -1,7 +1,5 @@
 """The interface of a destination that a run is logged to."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

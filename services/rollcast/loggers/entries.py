@@ -1,7 +1,5 @@
 """A record of the run folder in the form that every logger takes: numbers and texts by name."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields

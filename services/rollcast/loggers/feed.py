@@ -4,8 +4,6 @@ The folder is the queue: entries that a destination has not taken wait on the di
 each file (16 MiB).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ new entries? --yes--> write --taken--> position kept, next
      '--no, and asked to stop--> close (and give up if the destination stays away)
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence

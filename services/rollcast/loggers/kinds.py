@@ -1,7 +1,5 @@
 """Opens the destination of an entry of `log`. Only the package of that kind is imported."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

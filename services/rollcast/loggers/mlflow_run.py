@@ -1,7 +1,5 @@
 """A run on an MLflow tracking server."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence

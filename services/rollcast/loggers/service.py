@@ -6,8 +6,6 @@ No other process waits for it, so a server that is away or hangs does not delay 
 entries are sent, within FINISH_SECONDS.
 """
 
-from __future__ import annotations
-
 import time
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Event files, written by TensorBoard's own package; without torch or TensorFlow."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

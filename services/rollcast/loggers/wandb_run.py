@@ -1,7 +1,5 @@
 """A run of Weights & Biases, online or as files."""
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ Every line below is a tensor that autograd holds because a gradient needs it. A 
 bfloat16 it keeps a float32 copy of its input.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rollcast.memory.architecture import AttentionShape, FeedForwardShape, LayerShape, ModelShape, Norm

@@ -6,8 +6,6 @@ The shapes come from the model's files or from Transformers (`rollcast.memory.we
 and the experts of a token come from config.json. What no file states about a family is in FAMILIES.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping

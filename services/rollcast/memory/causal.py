@@ -1,7 +1,5 @@
 """Whether a model is a causal language model, as its config.json says: asked before anything is started."""
 
-from __future__ import annotations
-
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.memory.model_file import read_here

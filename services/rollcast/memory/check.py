@@ -1,7 +1,5 @@
 """Plans the memory of a run file on a device, and refuses a run that cannot fit before a device is taken."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rollcast.config.errors import UserError

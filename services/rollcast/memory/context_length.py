@@ -1,7 +1,5 @@
 """How long a text a model knows, by its config.json."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any

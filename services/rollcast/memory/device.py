@@ -1,7 +1,5 @@
 """The devices that a run is planned for."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ vLLM takes the share generator.gpu_memory_utilization of the GPU: weights, one f
 KV cache with all the rest. Arriving versions are staged in the GPU's remaining memory, or in host memory.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

@@ -3,8 +3,6 @@
 Without a GPU the host is the device, and all of it is counted there. The page cache is not counted: it gives way.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

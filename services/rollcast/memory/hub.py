@@ -3,8 +3,6 @@
 HF_ENDPOINT and HF_TOKEN count as for the hub's own client, which an installation without Transformers does not have.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Generator, Iterable

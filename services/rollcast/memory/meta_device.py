@@ -5,8 +5,6 @@
 It is a process of its own because the planner is free of torch. On the meta device the model takes no memory.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

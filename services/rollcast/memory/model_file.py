@@ -1,7 +1,5 @@
 """A model's config.json: in its folder, in the hub's cache on this machine, or on the hub."""
 
-from __future__ import annotations
-
 import json
 import os
 from contextlib import closing

@@ -4,8 +4,6 @@ A file begins with the size of its header (8 bytes, little-endian) and the heade
 A model is one file, or an index that names several.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

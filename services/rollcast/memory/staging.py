@@ -1,7 +1,5 @@
 """Weights on their way from the trainer to the generators: how much of them each process stages, and where."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -8,8 +8,6 @@ pass's dtype; the root stays from forward to backward. Backward gathers the unit
 input of the reduction of the unit after it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 A remedy is found by counting again with other settings, the mildest first.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -3,8 +3,6 @@
 `weights` in config.json -> headers of its files here -> headers of its files on the hub -> Transformers' own class
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

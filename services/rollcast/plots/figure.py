@@ -1,7 +1,5 @@
 """What every picture has in common: how a figure is made, its colours, how it is written."""
 
-from __future__ import annotations
-
 import os
 import textwrap
 from collections.abc import Sequence

@@ -10,8 +10,6 @@ in no mean and no standard deviation. Standard deviations divide by the number o
 neither that nor eps.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -14,8 +14,6 @@ The weights need the whole batch: they are computed once when the batch is forme
 tokens of a rollout have the same weight, so one number per rollout is enough.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -15,8 +15,6 @@ because their draws come again; those dispatched before it are kept with the che
 were lost. So no prompt is lost or repeated.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections import Counter

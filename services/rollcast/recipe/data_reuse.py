@@ -1,7 +1,5 @@
 """Data reuse: training on fewer prompts, more often."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Computed once per step when the whole batch is known; its numbers travel with the rollouts to ranks and micro-batches.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

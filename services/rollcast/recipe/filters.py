@@ -4,8 +4,6 @@ Filtered rollouts are dropped from the batch, which becomes smaller. If the reci
 group that this filter would empty never reaches a batch: see `rollcast.trainer.control.intake`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

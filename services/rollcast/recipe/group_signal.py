@@ -10,8 +10,6 @@
 A group with at most one rollout that counts is named after the reason for which most of the others do not count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """Length control: forced interruption of thinking, or a length penalty (arXiv 2510.13786, section 4, A.10, Eq 9)."""
 
-from __future__ import annotations
-
 import random
 
 

@@ -5,8 +5,6 @@ after any number of draws the parts' counts are as near to their weights as whol
 left is passed over. Equal calls give equal draws; state() and restore() continue them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ batch. Only for these tokens the log-ratio is clamped: the clip decides as befor
 large value and no gradient. Every other token keeps its value and its gradient.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -6,8 +6,6 @@ w_t are the weights of the loss (`rollcast.recipe.aggregation`), so both are mas
 does, the functions return weighted sums BEFORE any reduction over micro-batches or ranks.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -40,8 +40,6 @@ What the caller owes:
   from Inv(t), and the groups dispatched in their place are due at t + j* or later, like any other.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

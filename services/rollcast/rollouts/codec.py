@@ -3,8 +3,6 @@
 Token arrays travel as raw little-endian bytes, 4 for an id and 4 for a log-probability; a router's choice takes one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 

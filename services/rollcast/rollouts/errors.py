@@ -1,7 +1,5 @@
 """Errors of wire 1."""
 
-from __future__ import annotations
-
 
 class CodecError(ValueError):
     """A message whose content contradicts its form: damaged, hostile, or of an incompatible program."""

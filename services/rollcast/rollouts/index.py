@@ -10,8 +10,6 @@ Text, because the scripts write and read them (and so can a person with redis-cl
 Any Redis client can write a record: one of another form than these is damaged.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

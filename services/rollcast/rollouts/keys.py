@@ -1,7 +1,5 @@
 """Every key of wire 1, for one run."""
 
-from __future__ import annotations
-
 GENERATORS = "generators"
 """Consumer group on the task streams; a consumer is a generator's name."""
 TRAINER = "trainer"

@@ -6,8 +6,6 @@ command --ok--------------------------------> result
    +------------------------------+
 """
 
-from __future__ import annotations
-
 import re
 import threading
 import time

@@ -11,8 +11,6 @@ Example: a completion of 6 tokens whose thinking was cut after 3, with a phrase 
                    included) were rebuilt
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 

@@ -5,8 +5,6 @@ at every moment. A reply that got lost on the way is found again: whoever reads 
 under its name with how many it knows.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

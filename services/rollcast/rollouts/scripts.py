@@ -1,7 +1,5 @@
 """The Lua scripts of wire 1. Each takes every key of the run, in the order of `Keys.all`, and runs atomically."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import resources
 

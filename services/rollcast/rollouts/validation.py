@@ -1,7 +1,5 @@
 """Checks of a task and a group, whoever made them; the trainer relies on them without checking again."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """The location of a run's checkpoints: its own folder, another folder, or a URL."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rollcast.runfolder.files import CHECKPOINTS

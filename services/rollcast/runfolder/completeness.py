@@ -1,7 +1,5 @@
 """How much of an evaluation was graded. The pass rate of a part of the prompts is that of another data set."""
 
-from __future__ import annotations
-
 MIN_GRADED_SHARE = 0.9
 """Least share of an evaluation's prompts that must be graded for the point to be part of the curve. The missing prompts
 are rarely like the others: they are the longest, or those whose answers break a grader."""

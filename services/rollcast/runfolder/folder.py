@@ -1,7 +1,5 @@
 """The folder of one run: whose it is, and whether it holds a run already."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

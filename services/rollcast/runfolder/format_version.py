@@ -1,7 +1,5 @@
 """The format of a run's folder. This release reads and writes format 1 and refuses every other."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

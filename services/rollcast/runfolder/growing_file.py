@@ -1,7 +1,5 @@
 """A file that another process appends lines to; each look continues where the last one ended."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import BinaryIO
 

@@ -1,7 +1,5 @@
 """Records of a run's end, and of a set of runs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any

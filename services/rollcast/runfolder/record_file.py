@@ -1,7 +1,5 @@
 """The records of a file that another process appends to; each look continues where the last one ended."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Generic

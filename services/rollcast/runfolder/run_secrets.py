@@ -1,7 +1,5 @@
 """The secrets of a run that `rollcast up` started, for other processes on this machine."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 from typing import TypeVar

@@ -5,8 +5,6 @@ incarnation 2:            (25)  30  40 ...        the first 30 is lost, the seco
                                                   of two surviving ones of one step the newer takes the place too
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 

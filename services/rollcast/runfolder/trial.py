@@ -1,7 +1,5 @@
 """What a trial of a run wrote down: a few completions of the real engine, graded, and how long they took."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rollcast.runfolder.records import STRICT, Amount, Count, Share

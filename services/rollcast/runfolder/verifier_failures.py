@@ -1,7 +1,5 @@
 """Failures of each generator's verifiers: one small file for each generator under `failures/` in the run folder."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

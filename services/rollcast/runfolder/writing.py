@@ -1,7 +1,5 @@
 """Writing to the run folder. An error of the disk becomes one sentence."""
 
-from __future__ import annotations
-
 import json
 import os
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Simulated time: events in order of time, ties in order of creation."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 

@@ -6,8 +6,6 @@
 One publish at a time; a slow one coalesces to the newest step. Members change between publishes.
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Callable

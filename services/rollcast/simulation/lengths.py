@@ -1,7 +1,5 @@
 """Lengths of rollouts from what a run measures: their mean, and the mean of each group's longest."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from statistics import NormalDist

@@ -8,8 +8,6 @@ dispatch:
       +----------+           +-- killed: settled as lost; the task is dispatched again
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Totals of a simulated run."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 

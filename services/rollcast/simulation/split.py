@@ -12,8 +12,6 @@ by how much. The simulated rate never exceeds the bound, so a split whose bound 
 simulated.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

@@ -5,8 +5,6 @@
 Each worked step `xyc=uv;` adds the digits x and y and the carry c to the two-digit sum uv; the answer follows `|`.
 """
 
-from __future__ import annotations
-
 import random
 
 from rollcast.config.datasets import ArithmeticDataset

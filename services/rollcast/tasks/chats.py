@@ -1,7 +1,5 @@
 """Prompts that are chats: lists of messages, as TRL's and verl's data sets hold them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args

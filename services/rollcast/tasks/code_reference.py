@@ -19,8 +19,6 @@ are compared as `comparison` says (`rollcast.tasks.sandbox.comparison`). Every c
                                                         |result - expected| <= A + R |expected|, as numpy.allclose
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Literal, NotRequired, Required, TypedDict

@@ -10,8 +10,6 @@ Results are compared as each set's own grader does (`code_reference.EXACT`, `AS_
 LiveCodeBench, lcbv5 included, and with TACO's tolerance for the others.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

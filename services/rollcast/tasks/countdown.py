@@ -3,8 +3,6 @@
 The answer is the last line after the think block, or the content of the last \\boxed{}; `= target` behind it may stay.
 """
 
-from __future__ import annotations
-
 import ast
 import random
 import re

@@ -1,7 +1,5 @@
 """Fields of a row, checked."""
 
-from __future__ import annotations
-
 import datetime
 import uuid
 from decimal import Decimal

@@ -3,8 +3,6 @@
 grade("arithmetic", "90+2=...|102", '"102"') -> Grade(1.0, "ok")
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from rollcast.tasks.choice import Verifiers

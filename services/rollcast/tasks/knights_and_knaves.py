@@ -1,7 +1,5 @@
 """Knights and knaves: find out who always speaks the truth and who always lies."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -15,8 +15,6 @@ Each is one entry of MAPPINGS. Field names are those of the data sets' own cards
     knights-and-knaves quiz, names, solution                K-and-K/knights-and-knaves
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@
 $\\boxed{1}$ $\\boxed{2}$             -> 2, or 1,2 if several values are asked for
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

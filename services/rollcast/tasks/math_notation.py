@@ -5,8 +5,6 @@
 3. -> 3      \\textcolor{red}{5}, **5**, \\text{5} -> 5
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from fractions import Fraction

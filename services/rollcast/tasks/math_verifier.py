@@ -6,8 +6,6 @@ answer -> final boxes -> formula ------'
       no box: the whole text, where math-verify looks for the answer
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any

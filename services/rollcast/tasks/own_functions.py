@@ -5,8 +5,6 @@ line.
 my_package.rewards:grade of a module that is installed, or is in the folder in which the command was started
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.util

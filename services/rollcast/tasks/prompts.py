@@ -1,7 +1,5 @@
 """Data sets as prompts: for training, held out from it, and downstream; no text is in two of them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

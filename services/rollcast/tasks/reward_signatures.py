@@ -6,8 +6,6 @@ verl    compute_score(data_source, solution_str, ground_truth, extra_info) -> re
 ours    grade(completion, row) -> reward
 """
 
-from __future__ import annotations
-
 import inspect
 import reprlib
 from collections.abc import Callable, Mapping

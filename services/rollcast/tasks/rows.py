@@ -4,8 +4,6 @@ Every reader yields (where, row): `where` names the row in complaints. None of t
 are bounded, and every failure of a reader becomes one sentence for the user.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib

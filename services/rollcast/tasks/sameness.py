@@ -1,7 +1,5 @@
 """Which prompts are one prompt, and whether two rows of one prompt agree about its answer."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from fractions import Fraction

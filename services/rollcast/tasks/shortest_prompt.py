@@ -5,8 +5,6 @@ It is a process of its own because the command line imports no Transformers. Sta
 on standard error: the tokenizer cannot be read, or its chat template refuses a prompt.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """The think block of a completion, and who opened it: the model, or the prompt's own end."""
 
-from __future__ import annotations
-
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, LengthControl
 

@@ -1,7 +1,5 @@
 """How long a grading may take: programs with many tests get more time than an answer does."""
 
-from __future__ import annotations
-
 from rollcast.config.tasks import Grading
 from rollcast.tasks.code_reference import num_tests
 from rollcast.tasks.verifiers import CODE

@@ -10,8 +10,6 @@ a chat with a system message of its own keeps that one
 open_thinking   ... and `<think>` behind it, unless it stands there already
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast

@@ -1,7 +1,5 @@
 """Verifiers tried on a few real rows before anything is started: what fails here would fail on every rollout."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator

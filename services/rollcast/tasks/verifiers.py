@@ -5,8 +5,6 @@ killed at a deadline (`sandbox`); the others finish in microseconds and run here
 file, import path or an entry point of the group `rollcast.verifiers`, get the whole row in place of the reference.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 import json

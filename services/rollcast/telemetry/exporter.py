@@ -1,7 +1,5 @@
 """The process's own registry: metrics are made from their declaration in `names`, once."""
 
-from __future__ import annotations
-
 import threading
 from bisect import bisect_left
 from collections.abc import Iterator

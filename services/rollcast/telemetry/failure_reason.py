@@ -8,8 +8,6 @@ A log ends in one or more of these ways. The last one that names a reason counts
     EngineDeadError: ... See stack trace (above)    names no reason: an earlier one does
 """
 
-from __future__ import annotations
-
 import re
 import traceback
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ Collections among them take a tenth of the import's time, and a third of an engi
 thousands of series together, they take up to a tenth of a reading.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 from collections.abc import Iterator

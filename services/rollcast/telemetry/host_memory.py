@@ -3,8 +3,6 @@
 In a container both are those of its control group, if that is visible.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

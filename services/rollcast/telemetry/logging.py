@@ -1,7 +1,5 @@
 """Structured log lines: readable on a terminal, JSON in a pod (ROLLCAST_LOG_FORMAT=json)."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -4,8 +4,6 @@ The forecaster, the dashboards and the alerts read the names from here; renaming
 Every series also carries the label `run`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

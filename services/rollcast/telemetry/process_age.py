@@ -1,7 +1,5 @@
 """The age of this process, independent of changes of the wall clock."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

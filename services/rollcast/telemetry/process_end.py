@@ -1,7 +1,5 @@
 """The end of a program that has imported torch or the like: its memory goes back to the kernel as a whole."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import os

@@ -4,8 +4,6 @@ The content is treated as hostile: bounded in bytes, in series and in time. Ever
 message is one sentence.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

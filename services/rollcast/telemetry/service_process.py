@@ -1,7 +1,5 @@
 """The process of a service whose only argument is a run file: it parses arguments before heavy imports."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import sys

@@ -5,8 +5,6 @@ not wake it, and a handler that sets the event inside its own `wait` never retur
 every signal, whichever thread it reached, and that byte wakes the waiting thread.
 """
 
-from __future__ import annotations
-
 import signal
 import socket
 import time

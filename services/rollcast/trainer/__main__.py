@@ -1,7 +1,5 @@
 """`torchrun -m rollcast.trainer --config FILE`: arguments first, torch after."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

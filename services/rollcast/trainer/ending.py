@@ -1,7 +1,5 @@
 """How the trainer ended: every rank's process returns the same exit code."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from rollcast.config.errors import EXIT_FAILED

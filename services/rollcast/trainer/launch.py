@@ -9,8 +9,6 @@ torchrun would turn every failure into exit code 1: a user's mistake (2), which 
 Job, and so must an obeyed SIGTERM (143).
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import fcntl

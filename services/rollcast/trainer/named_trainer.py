@@ -9,8 +9,6 @@ change of a ConfigMap into running pods, so each trainer can see that it is neit
 one that it is about to have. An upgrade whose Job was refused never changes `accepted`: the trainer before stays.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

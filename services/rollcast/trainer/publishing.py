@@ -4,8 +4,6 @@ It needs torch, its device and the learner's slots, which the controller does no
 fleet are made later than those.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rollcast.config.recipe import Recipe

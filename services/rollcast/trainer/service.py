@@ -1,7 +1,5 @@
 """The trainer's process: one per rank. Rank 0 also controls the run; the others follow it."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Sequence

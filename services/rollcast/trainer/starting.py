@@ -1,7 +1,5 @@
 """The weights a trainer begins with: its run's newest whole checkpoint, another run's, or the model's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path

@@ -4,8 +4,6 @@ Of the model's own weights on this machine's ranks, in the lengths that `rollcas
 made up: how long a forward and a backward pass take depends on lengths alone. Nothing is kept.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

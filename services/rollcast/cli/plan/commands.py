@@ -1,7 +1,5 @@
 """`rollcast plan`: what a budget buys, which runs it goes to, which model size, how devices are split and filled."""
 
-from __future__ import annotations
-
 import typer
 
 from rollcast.cli.once import OnceCommand

@@ -1,7 +1,5 @@
 """`rollcast plan evaluation`: how many held-out prompts and samples measure a pass rate how well."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

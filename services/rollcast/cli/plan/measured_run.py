@@ -1,7 +1,5 @@
 """Rates of a run, read from its folder: steps.jsonl, tasks.jsonl, compute.json, run.json."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path

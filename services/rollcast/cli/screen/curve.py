@@ -1,7 +1,5 @@
 """The curve of pass rates with its forecast, in characters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

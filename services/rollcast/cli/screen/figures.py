@@ -1,7 +1,5 @@
 """A run in words: its progress, the remaining time, its forecast."""
 
-from __future__ import annotations
-
 import time
 
 from rollcast.config.run import RunConfig

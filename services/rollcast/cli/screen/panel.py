@@ -1,7 +1,5 @@
 """A run's picture for a screen of any size: what matters most has room first, and no line is left to the terminal."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass

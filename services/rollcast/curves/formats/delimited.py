@@ -3,8 +3,6 @@
 Fields right of the last heading are left out; fields that a row lacks are empty.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections import Counter

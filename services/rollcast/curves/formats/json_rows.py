@@ -1,7 +1,5 @@
 """JSON and JSONL: one object a line, a list of objects, an object of columns, or a log inside an object."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from io import StringIO

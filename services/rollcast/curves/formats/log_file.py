@@ -1,7 +1,5 @@
 """A file or folder that a trainer wrote: its bytes, within a bound, and the text that they spell."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cached_property

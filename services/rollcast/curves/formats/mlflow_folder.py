@@ -1,7 +1,5 @@
 """MLflow: the folder of its file store (mlruns), or of a run in it. Each metric of a run is a file."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice

@@ -3,8 +3,6 @@
 The file has the name of the metric.
 """
 
-from __future__ import annotations
-
 import re
 
 from rollcast.curves.formats.log_file import LogFile

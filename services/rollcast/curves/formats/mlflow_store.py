@@ -4,8 +4,6 @@ A file of a few pages can spell any amount of rows: by views, by columns that ar
 many times. So nothing of the schema but two plain tables is read, and no more rows than a file of that size can hold.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import time
 import urllib.parse

@@ -2,8 +2,6 @@
 validation if there was one, `Accuracy: 0.41`. A validation before the first step is of step 0.
 """
 
-from __future__ import annotations
-
 import re
 
 from rollcast.curves.formats.log_file import LogFile

@@ -7,8 +7,6 @@ Rich breaks lines at the width of the terminal, also between a name and its valu
 `val/` are statistics of training; its evaluations are under `eval`.
 """
 
-from __future__ import annotations
-
 import re
 
 from rollcast.curves.formats.log_file import LogFile

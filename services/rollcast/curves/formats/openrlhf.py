@@ -2,8 +2,6 @@
 `Evaluation completed in 0:01:20, global_step 12, eval_metrics: {'eval_gsm8k_pass1': 0.4, ..}`.
 """
 
-from __future__ import annotations
-
 import re
 
 from rollcast.curves.formats.log_file import LogFile

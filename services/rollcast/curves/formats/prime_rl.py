@@ -3,8 +3,6 @@
 over several steps; a line `Running evals for checkpoint step 12` before them names their weights.
 """
 
-from __future__ import annotations
-
 import re
 
 from rollcast.curves.formats.log_file import LogFile

@@ -1,7 +1,5 @@
 """Which format a file or folder is of. The one rule: the most particular mark first, tables last."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Protocol
 

@@ -7,8 +7,6 @@ as a plain number.
 Source: tensorboard/compat/proto/{event,summary,tensor}.proto; the record format is TensorFlow's TFRecord.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ An entry of training is {"loss": .., "reward": .., "epoch": .., "step": ..}, one
 "epoch": .., "step": ..}.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

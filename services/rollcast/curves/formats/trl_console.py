@@ -3,8 +3,6 @@
 It is Python's way of writing, not JSON; transformers 5 puts the numbers in quotes. Progress bars stand between lines.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

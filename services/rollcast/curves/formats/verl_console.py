@@ -4,8 +4,6 @@ Ray puts `(TaskRunner pid=123) ` before it, progress bars and other processes wr
 numbers may stand as np.float64(0.53).
 """
 
-from __future__ import annotations
-
 import re
 
 from rollcast.curves.formats.log_file import LogFile

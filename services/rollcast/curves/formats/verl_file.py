@@ -1,7 +1,5 @@
 """verl's file logger: a line {"step": 12, "data": {"val-core/openai/gsm8k/reward/mean@1": 0.5, ..}} for each step."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

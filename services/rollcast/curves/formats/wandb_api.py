@@ -1,7 +1,5 @@
 """A run of W&B by its address, wandb:ENTITY/PROJECT/RUN, through W&B's own client if that is installed."""
 
-from __future__ import annotations
-
 import re
 from importlib.util import find_spec
 from itertools import islice

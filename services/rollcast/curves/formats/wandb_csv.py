@@ -4,8 +4,6 @@ The table of a panel has "Step" and, for each run, "RUN - metric","RUN - metric_
 of one run become rows of that run. The table of a run's history has _step, _runtime and _timestamp next to the metrics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rollcast.curves.sheet import RUN, Row, Sheet

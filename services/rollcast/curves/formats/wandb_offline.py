@@ -6,8 +6,6 @@ a protobuf message whose field 2 is an entry of the history.
 Source: wandb/sdk/internal/datastore.py and wandb/proto/wandb_internal.proto.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterator

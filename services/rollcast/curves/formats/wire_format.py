@@ -1,7 +1,5 @@
 """The fields of a protobuf message without its schema: what event files need is a handful of numbers and names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 WIRE_VARINT = 0

@@ -1,7 +1,5 @@
 """The source of evaluations that a run file names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Protocol
 

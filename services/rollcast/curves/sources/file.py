@@ -3,8 +3,6 @@
 A look at a file that has changed reads all of it, as `rollcast fit` does, and returns all of its evaluations again.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The time at which each evaluation was first scraped, from Prometheus."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

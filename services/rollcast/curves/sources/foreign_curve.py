@@ -6,8 +6,6 @@ compute     10 10 10 25 25 25 25 40 ...      read at the same moment
 The first look finds coarsely when the run began, and reads finely from there on. Later looks read newer values only.
 """
 
-from __future__ import annotations
-
 import bisect
 import math
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Metrics pages that a trainer serves: the gauges of its evaluations and of its own state."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """A Prometheus server that scrapes trainers, or that holds the series of other frameworks."""
 
-from __future__ import annotations
-
 import math
 import time
 

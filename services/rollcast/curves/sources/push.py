@@ -1,7 +1,5 @@
 """Evaluations that a trainer of any framework pushes."""
 
-from __future__ import annotations
-
 import time
 
 from rollcast.curves.columns import TIME_UNITS

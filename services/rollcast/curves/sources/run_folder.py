@@ -1,7 +1,5 @@
 """A run's folder: its evaluations, and the step from which each incarnation continued."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -7,8 +7,6 @@ worker, knows the reason. So every process of the engine writes its error into t
     the generator:           the start fails    -> that error, else its own -> UserError
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

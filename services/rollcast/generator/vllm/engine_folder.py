@@ -8,8 +8,6 @@ The lock is released when its process ends, however that ends. A process that ca
 not in use.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Notes of the engine's processes: text of their errors, in files of the engine's folder, for the front end."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable

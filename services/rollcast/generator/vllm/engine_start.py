@@ -1,7 +1,5 @@
 """How vLLM's engine is started: its environment and its arguments."""
 
-from __future__ import annotations
-
 import os
 import zlib
 from dataclasses import fields

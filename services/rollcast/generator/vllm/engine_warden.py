@@ -9,8 +9,6 @@ the engine inherits; a fork of the generator shows the generator's environment, 
 instead. Uses little of the standard library, because this process lives as long as the engine.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

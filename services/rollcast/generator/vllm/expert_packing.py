@@ -4,8 +4,6 @@ vLLM replaces the weights of experts by a packed form for its CPU kernel, into w
 kernels chosen for GPUs (`engine_start`) read the weights as they are loaded.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -10,8 +10,6 @@ weights: if a prompt ends at the end of a block, each rollout computes its last 
 So every block has a mark. Two full blocks of the same tokens hold the same KV if their marks are equal.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 

@@ -7,8 +7,6 @@ process of the engine writes it into the engine's folder as well.
     the generator:           the engine has ended -> does that text exist?      -> OutOfMemory
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -7,8 +7,6 @@ temporary folder if the engine is killed, and its name does not identify its own
 record why an engine ends.
 """
 
-from __future__ import annotations
-
 import gc
 import uuid
 

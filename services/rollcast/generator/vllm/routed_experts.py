@@ -6,8 +6,6 @@ consists of Triton kernels, and the published Triton has no CPU backend. The rec
 here the first one gets it as well.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 Imports neither torch nor vLLM, because the generator imports it before it sets the environment that both read.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from rollcast.config.errors import UserError

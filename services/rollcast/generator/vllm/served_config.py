@@ -1,7 +1,5 @@
 """The model's config for vLLM."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rollcast.config.model import TEXT_MODELS

@@ -1,7 +1,5 @@
 """Counts and KV rebuilds of the engine's steps, read from the scheduler's output inside the worker."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

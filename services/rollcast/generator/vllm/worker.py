@@ -6,8 +6,6 @@ Called by `collective_rpc` between engine steps. The bytes of a version arrive o
     stage on the host       worker 0 has the receiver; all load from the memory that it shares
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -8,8 +8,6 @@ to add, but samples wrong steps too: what RL has to cure.
                       -> a process trains it, printing its progress -> renamed into place
 """
 
-from __future__ import annotations
-
 import dataclasses
 import fcntl
 import hashlib

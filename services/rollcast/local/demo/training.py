@@ -1,7 +1,5 @@
 """Training of the demo's language model, a process: `python -m rollcast.local.demo.training SETTINGS FOLDER`."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import random

@@ -1,7 +1,5 @@
 """Inspects the user's data: the kind of file, its fields, and verifiers that may suit."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Inspects the user's model: its kind, its size, and its context length."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The run file that `rollcast init` writes: no longer than needed, with a word on each line."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

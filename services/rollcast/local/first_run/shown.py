@@ -1,7 +1,5 @@
 """What the verifier says of right and wrong answers to the first prompts: a mistake is seen before it costs a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rollcast.config.tasks import Tasks

@@ -15,8 +15,6 @@ So a larger gain only ever leads from continue over wait to stop, and a price on
 never leads to stop, unless no trajectory gains anything. If no law describes the curve, there is no gain to report.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from enum import StrEnum

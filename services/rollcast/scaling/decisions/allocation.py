@@ -6,8 +6,6 @@ leaves less for each of the others. A run that broke has no forecast: it keeps t
 nothing. Runs count as independent of each other.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

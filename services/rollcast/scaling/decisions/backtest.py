@@ -4,8 +4,6 @@ The curve is cut at shares of its compute; each part is fitted without the rest,
 with the mean of the last evaluations and with the baselines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ included. So a run that merely wanders is not called broken. Plain least squares
 most curves show none and cost nothing more.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import expit
 

@@ -10,8 +10,6 @@ B does not see a run that learns the same in twice the compute: that doubles C_m
 compute at which the laws pass the same pass rate, half-way up, is compared as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """How differences of pass rates are printed."""
 
-from __future__ import annotations
-
 from rollcast.scaling.decisions.settings import MIN_SHOWN_DIFFERENCE
 
 

@@ -1,8 +1,6 @@
 """The evidence for a verdict in one sentence: how much the fitted curve explains, and how far off the newest readings
 are."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rollcast.scaling.decisions.settings import MIN_NEWEST, NEWEST_DIVISOR

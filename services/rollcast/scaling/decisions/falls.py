@@ -1,7 +1,5 @@
 """Whether a run fell, or came to be truncated: verdicts from the readings alone, without the posterior."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

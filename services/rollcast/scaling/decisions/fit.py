@@ -1,7 +1,5 @@
 """`fit(curve)`: the posterior of the law, and the verdict on it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -4,8 +4,6 @@ A forecast is a set of equally likely settings of law and noise. Each answer is 
 as wide as the curve leaves it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ dozen runs do not say how far the next may stray, and with less the intervals of
 is to be forecast, and every other reading of it, must not be among the runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

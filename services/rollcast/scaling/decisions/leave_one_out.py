@@ -22,8 +22,6 @@ ceiling) and widens every interval (Student's t). So a difference that two runs 
 count. Null controls are runs of the whole recipe under another name, and count as such.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum

@@ -12,8 +12,6 @@ The checks are strict on purpose: on real curves milder ones could not separate 
 The simulated readings have no drift: with the drift that the fit allows they would stray as far as any run does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@
 rules of the verdicts were chosen with these in sight. "Paper" is arXiv 2510.13786.
 """
 
-from __future__ import annotations
-
 import math
 
 from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN

@@ -5,8 +5,6 @@ therefore cross once, at e_1 (ln b - ln a) = (k(b) - k(a)) ln X: below that budg
 quantiles of the crossings over the draws are the interval of the budget at which the choice changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

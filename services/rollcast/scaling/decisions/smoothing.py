@@ -1,7 +1,5 @@
 """Running means of readings, and the noise of a single one."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -9,8 +9,6 @@
 This file has the first three. `falls.py`, `breaks.py` and `misfit.py` have the others, which are tried first.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -10,8 +10,6 @@ This is Raiffa and Schlaifer's preposterior analysis for the one statistic y. Th
 than their mean alone, so n is rather too large than too small.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

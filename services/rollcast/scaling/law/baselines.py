@@ -3,8 +3,6 @@
 Each takes a curve and returns an object with `pass_rate(compute)`; none of them has an interval.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

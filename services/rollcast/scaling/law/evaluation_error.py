@@ -10,8 +10,6 @@ The first is the error of a curve's points, whose prompts are the same each time
 sets, or for a promise to a user.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from rollcast.scaling.law.settings import DEFAULT_BETWEEN_PROMPT_SHARE, HALF_WIDTH_90_STD

@@ -10,8 +10,6 @@ describes the middle of a run, in which the loss falls as a power; near the asym
 better guide.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

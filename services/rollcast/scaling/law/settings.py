@@ -3,8 +3,6 @@
 Each room of `scaling/` has its own settings file, because one file for all of them would exceed 400 lines.
 """
 
-from __future__ import annotations
-
 ASYMPTOTE_MARGIN = 0.02
 """Pass rate. Three independent runs of one recipe differ in A by as much (A.5 of arXiv 2510.13786). A smaller
 difference of asymptotes, or a smaller headroom, counts as zero."""

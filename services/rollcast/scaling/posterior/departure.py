@@ -11,8 +11,6 @@ A shape phi with an amplitude kappa ~ N(0, scale^2) adds scale^2 phi phi^T to th
 A run has at most one of first phase, jump and slide, and may have a tail in addition.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The way from a curve to its posterior: choose points, treat noise and outliers, solve the grid, draw settings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -10,8 +10,6 @@ for their sizes in every shape:
 and n is the number of merged points. `placement.py` chooses the nodes; this file computes their weights.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

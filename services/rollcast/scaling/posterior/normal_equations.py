@@ -3,8 +3,6 @@
 Arrays are (h, j, b m): departure, noise, node of B and C_mid. S is the law's rise, between 0 and 1; n the points.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

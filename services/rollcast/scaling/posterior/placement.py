@@ -4,8 +4,6 @@ The grid is first laid over everything that the prior allows, with few nodes, an
 weight, until the posterior of B and C_mid spreads over several nodes. The final grid has more nodes over that part.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -19,8 +19,6 @@ values were chosen together, on simulated runs, on the curves of 18 other reposi
 (lab notes, "Calibration of the forecast" and "Tails that fall"); what a docstring adds is the reason for the one value.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

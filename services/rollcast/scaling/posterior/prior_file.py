@@ -4,8 +4,6 @@ Programs that learn a prior write it, `rollcast fit --prior FILE` reads it. Othe
 and are ignored.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, fields
 from pathlib import Path

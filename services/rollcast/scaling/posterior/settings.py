@@ -4,8 +4,6 @@ The prior itself is in `prior.py`, each field with its own explanation. "Grid st
 notes, "Drift by compute, and a grid with more noises": 72 curves against a grid with two to four times the nodes.
 """
 
-from __future__ import annotations
-
 # The prior's shape (prior.py has its centres and scales).
 EXPONENT_DEGREES = 4.0
 """Degrees of freedom of Student's t, the prior of ln B. A few runs are far steeper or flatter than most: with a normal

@@ -4,8 +4,6 @@ Each e-fold of compute brings a turn with the prior's rate. Its size is exponent
 looked settled. The law has no turns. Future readings have them, and the verdict *saturated* allows for them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rollcast.scaling.law.curve import Array

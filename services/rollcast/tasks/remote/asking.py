@@ -1,7 +1,5 @@
 """One request to a service: a place, tries, a deadline, a bounded answer."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """A circuit breaker: a service that fails again and again is left alone for a while."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """A language model that reads a completion and gives a score, behind an OpenAI-compatible endpoint."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

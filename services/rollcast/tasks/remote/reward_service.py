@@ -5,8 +5,6 @@
 null says that there is no verdict on this one.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from functools import partial

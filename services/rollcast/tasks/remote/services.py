@@ -1,7 +1,5 @@
 """The services that grade for one run, by their names in the run file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 

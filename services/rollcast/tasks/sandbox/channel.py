@@ -1,7 +1,5 @@
 """Frames over a stream socket between judge and program: four bytes of length, then an encoded value."""
 
-from __future__ import annotations
-
 import os
 import select
 from typing import Any

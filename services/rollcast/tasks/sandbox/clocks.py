@@ -5,8 +5,6 @@ process cannot open: the fork server opens it and hands the open file on. gVisor
 statistics have no such file; a process there never seems to wait (under gVisor waiting counts as computing).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -4,8 +4,6 @@ The tests run here, the program there. The compared values are built here from p
 change `==`, `assert` or the verdict; and it never sees the expected values, so it cannot answer from that either.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import sys

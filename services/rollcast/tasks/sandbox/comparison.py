@@ -7,8 +7,6 @@ float   numbers may differ by the tolerance, unless both are integers; True is n
 In both, a tuple equals a list, a dictionary's keys compare as JSON writes them (1 as "1"), and NaN equals NaN.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

@@ -5,8 +5,6 @@ Each core has a lock file in a folder that only this user can enter. A grading h
 whichever core the kernel then puts its processes on. A lock is gone with the process that holds it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import math

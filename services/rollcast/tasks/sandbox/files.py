@@ -1,7 +1,5 @@
 """Which files a locked-down process can read: the standard library and what its verifier needs. It can write none."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

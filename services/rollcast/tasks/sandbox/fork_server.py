@@ -15,8 +15,6 @@ The deadline is one of processor time, with wall time as a backstop (`Limits.bac
 waited for a core until then did not hang.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import gc

@@ -1,7 +1,5 @@
 """The functions of a program, called from its judge's process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The inside of a judge's process: read the request, grade, answer."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -6,8 +6,6 @@ KILL                ->            (only if it is too slow, or lives on after it 
                     <-  exit code, processor time, time waited
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What one grading may use, and the kernel's limits that hold each of its processes there."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import resource

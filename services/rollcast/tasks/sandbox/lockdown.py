@@ -5,8 +5,6 @@
 Made once in the fork server, so that putting it on costs a child a few system calls.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """What a fork server imports before its first grading, so that no grading pays for it."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 from pathlib import Path

@@ -3,8 +3,6 @@
 Nothing here is trusted by anyone: the code that runs here can change all of it.
 """
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Which of the kernel's protections are there, and the sentence for a user who has not got them all."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import importlib.util

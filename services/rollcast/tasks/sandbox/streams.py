@@ -1,7 +1,5 @@
 """A program's standard input and output, concurrently, with limits of time and size."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

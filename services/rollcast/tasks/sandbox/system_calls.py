@@ -4,8 +4,6 @@ The list names allowed calls, not forbidden ones: calls that a future kernel add
 call here can open a file for writing, start a process or thread, reach another process, or make a socket.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

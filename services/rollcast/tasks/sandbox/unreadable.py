@@ -1,7 +1,5 @@
 """References that are too much for their verifier: each costs its CPU time once, and is reported once."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 

@@ -8,8 +8,6 @@ one type go over packed. Subclasses become their base class (a Counter as a dict
 values as Python's.
 """
 
-from __future__ import annotations
-
 import base64
 import datetime
 import itertools

@@ -1,7 +1,5 @@
 """How a program can fail its tests without giving a wrong answer."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 Reason = Literal["time", "memory", "output", "exit", "crash", "forbidden", "garbled", "reference", "busy"]

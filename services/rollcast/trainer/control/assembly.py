@@ -1,7 +1,5 @@
 """Computes the training sequences of a batch from its groups: rewards, filters, advantages, weights."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

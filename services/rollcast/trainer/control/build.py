@@ -3,8 +3,6 @@
 state (of the checkpoint) -> reporter -> dispatcher, examiner -> intake -> fleet, pipeline, checkpoints -> controller
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from rollcast.config.run import RunConfig

@@ -1,7 +1,5 @@
 """Checkpoints of the run, written while training goes on, and the groups on the queue that are held for them."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import Future
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ Devices are counted while they are allocated, idle or not: GPUs, or CPU cores if
 process is monotonic; the wall clock measures only how long there was no trainer.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

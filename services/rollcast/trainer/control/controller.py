@@ -11,8 +11,6 @@
 The main thread does all of it. The publisher has threads of its own; it calls `Fleet.fence` from one of them.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import suppress

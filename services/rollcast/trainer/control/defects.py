@@ -1,7 +1,5 @@
 """Why a group that came back must not be used: it is compared with the task it answers, and its numbers with bounds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ owed prompts, then new draws -> rollouts allocated -> entered in the ledger -> s
 groups that came back -> observe: the prompt's history, which removes and allocates
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 

@@ -6,8 +6,6 @@ The law is fitted against optimizer steps, not device-hours: what one step costs
 learning. No service is asked: a forecaster that is away must not keep a run going, nor end it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rollcast.config.services import Budget, StopWhen

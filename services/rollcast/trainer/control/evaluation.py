@@ -8,8 +8,6 @@ open at the same time. One of a mixture ends in a point of the whole, the weight
 part.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Asks for evaluations when they are due, and records their results: the curve, downstream sets, `stop_when`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from rollcast.config.services import StopWhen

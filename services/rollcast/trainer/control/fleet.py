@@ -8,8 +8,6 @@
 No generator is blamed for the time for which Redis was away.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Counts what the training groups that come back can teach, and warns if none of the first ones is of use."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from rollcast.config.recipe import Recipe

@@ -10,8 +10,6 @@ sooner, and waiting longer would be risky. Until then the owner goes on sampling
 time. Lengths are in tokens, which do not depend on the generator: recent groups of a slow one do not distort them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

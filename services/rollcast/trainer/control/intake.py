@@ -12,8 +12,6 @@ reconcile (before every decision): one snapshot of wire 1 --> dead ones return t
                                                               missing ones (Redis lost them) are dispatched again
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from rollcast.recipe.staleness import Group

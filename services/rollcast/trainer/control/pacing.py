@@ -1,7 +1,5 @@
 """How long steps and groups take: the longest group in steps, how many groups are enough, when one counts as lost."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence

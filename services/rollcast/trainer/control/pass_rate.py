@@ -11,8 +11,6 @@ A rollout without a verdict, because its grader hung or was lost, is in no pass 
 looked at, and a failing grader must move neither the curve nor the curriculum. It is counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from rollcast.rollouts.records import Rollout

@@ -4,8 +4,6 @@ dispatch -> (generators) -> collect -> decide: Wait(reason)
                                                Batch -> take -> (update) -> settle: used | filtered
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tokenised prompts by id, and the tasks made of them."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

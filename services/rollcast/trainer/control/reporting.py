@@ -1,7 +1,5 @@
 """The trainer's reports: metrics, and the records of the run folder (`rollcast.runfolder.records`)."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 incarnation (from Redis) -> history -> curriculum -> ledger; tasks dispatched after the checkpoint are taken back
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

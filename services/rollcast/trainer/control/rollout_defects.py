@@ -1,7 +1,5 @@
 """Defects that no honest generator's rollout has: it is compared with its task, and its numbers with bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Completions of an evaluation as text, for people to read."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """State that the parts of a controller share: step, versions, dispatched tasks, device-hours."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Metrics of the trainer: batch statistics, staleness, waits, compute and the last evaluations."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Only the config is read: the model is built on the meta device, and the computat
 with a head of a few rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -12,8 +12,6 @@ Bytes, little endian, no pickle:
                 uint8 experts [P + L - 1, layers, choices]
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ torch's writer aborts the process if a write fails inside it. So the stream keep
 done with the file.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import zlib

@@ -9,8 +9,6 @@
 checksums. The number of ranks may differ when one is read; random-number states are then left alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar

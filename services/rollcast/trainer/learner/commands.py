@@ -10,8 +10,6 @@ A rank waits for its next command on the store, a few seconds at a time and for 
 rollouts for hours, and a collective must not. If rank 0's store is gone the wait raises and the process ends.
 """
 
-from __future__ import annotations
-
 import struct
 import threading
 import time

@@ -3,8 +3,6 @@
 {"crc32": checksum of what follows, "format": 2, "updates": .., "world_size": .., "controller": ..}
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

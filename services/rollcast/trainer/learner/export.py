@@ -5,8 +5,6 @@ source: config, generation config, tokenizer, chat templates, code. All ranks wa
 a time is gathered, and rank 0 writes a file as soon as it is full.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

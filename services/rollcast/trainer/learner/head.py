@@ -9,8 +9,6 @@ operands are widened first: the same number up to the order of summation. The st
 after the product (cap, scale) use the product's precision, as in vLLM.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

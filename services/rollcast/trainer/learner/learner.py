@@ -6,8 +6,6 @@ each micro-batch contributes -sum_t w_t J_t / D to the gradient; FSDP averages o
 undoes. The gradient therefore depends neither on W nor on the cut into micro-batches.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

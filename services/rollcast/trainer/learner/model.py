@@ -8,8 +8,6 @@ Experts stay the fused 3-D weights of Transformers. A router's auxiliary losses 
 objective is trained.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ is whole if it has that file, which is removed first when the checkpoint is. Cre
 library behind the protocol, from its environment variables and files.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import os

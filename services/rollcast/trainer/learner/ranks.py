@@ -1,7 +1,5 @@
 """The ranks of the learner: one process per device, joined once, with or without torchrun."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from datetime import timedelta

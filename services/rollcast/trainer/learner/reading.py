@@ -6,8 +6,6 @@ Transformers' loader supports sharded parameters: it asks each stored tensor for
 only the experts that this rank holds. Here it reads one parameter after the other.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

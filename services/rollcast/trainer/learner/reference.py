@@ -3,8 +3,6 @@
 Nothing of it is saved or published: a resumed run reads it from its folder again.
 """
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

@@ -7,8 +7,6 @@ them; only the selection of experts is the generator's (arXiv 2510.11370, "Rollo
 A router's own code runs, except that its `topk` returns the recorded choices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -4,8 +4,6 @@ torch pickles it, and a pickle can call any function of any module. Here a small
 torch's own files consist of and makes the few kinds of objects that they hold. Anything else is refused.
 """
 
-from __future__ import annotations
-
 import math
 import pickletools
 from collections.abc import Callable, Collection

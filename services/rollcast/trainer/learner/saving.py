@@ -6,8 +6,6 @@
 The thread has a process group of its own: its collectives never meet training's. One checkpoint is written at a time.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable

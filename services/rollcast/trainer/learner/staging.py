@@ -3,8 +3,6 @@
 No rank sees another's rows: FSDP's shard of a tensor is what the rank's lane sends.
 """
 
-from __future__ import annotations
-
 import torch
 
 from rollcast.trainer.learner.model import Policy

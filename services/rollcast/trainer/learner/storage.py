@@ -6,8 +6,6 @@
 A checkpoint has its name only once it is whole.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -5,8 +5,6 @@ names of the files. The experts of a layer are one 3-D weight here and one for e
 stack too, under a name of its own.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from transformers.conversion_mapping import get_model_conversion_mapping

@@ -4,8 +4,6 @@ Both sides derive every offset from the bucket plan, so only raw bytes travel, f
 `rollcast.weights.transport.lane_transfer`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Rank r has rows [r c, (r + 1) c) of every tensor, with c = ceil(n / W); the last ranks may have fewer, or none.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

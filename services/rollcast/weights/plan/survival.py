@@ -1,7 +1,5 @@
 """Which versions the weights of a trainer descend from, after restarts that went back to a checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

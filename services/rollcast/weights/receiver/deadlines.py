@@ -1,7 +1,5 @@
 """Bounded waiting for coroutines: a deadline for one, the first of several."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar

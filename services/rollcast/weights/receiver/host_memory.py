@@ -4,8 +4,6 @@ It has no name in any file system, so that nothing is left behind and a small /d
 processes of the same user open it below /proc of its owner, and it is freed when the last of them ends.
 """
 
-from __future__ import annotations
-
 import os
 import weakref
 from collections.abc import Iterator

@@ -15,8 +15,6 @@ One session has four tasks:
 A session may end at any moment. Only applying is never cut off: the next session waits for it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -1,7 +1,5 @@
 """A starting generator's reports to the trainer, which counts its start-up (`rollcast.weights.sender.sightings`)."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The state of a worker's receiver, in a form that any RPC between processes carries (strings and numbers)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

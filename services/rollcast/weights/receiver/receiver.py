@@ -13,8 +13,6 @@ The staged version is either on the device, where every worker has its own recei
 host memory that all workers of the generator share (`HostMemory`); then one receiver serves them all.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable

@@ -6,8 +6,6 @@ both             -> poll .. failed                                    -> Failed:
                  -> a newer epoch was announced -> abandon            -> no answer: this epoch is over
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Coroutine

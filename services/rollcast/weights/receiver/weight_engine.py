@@ -1,7 +1,5 @@
 """What weight sync needs of an engine: implemented over vLLM by the generator, over plain tensors by tests."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol

@@ -7,8 +7,6 @@
 The publishing group of all members and the private group of a joiner are both epochs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace

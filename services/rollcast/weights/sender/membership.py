@@ -3,8 +3,6 @@
 Not thread-safe: the publisher holds its lock around every call.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection
 

@@ -3,8 +3,6 @@
 torch's own allocator of such memory rounds up to a power of two: it would take 4.3 GB for a shard of 2.1 GB.
 """
 
-from __future__ import annotations
-
 import weakref
 
 import torch

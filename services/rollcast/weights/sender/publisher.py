@@ -17,8 +17,6 @@ frozen generator fails the broadcast after one bucket's deadline, is silent by t
 finds all generators silent when it wakes up, and forgives them instead.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Calls `on_removed` for each removed generator on its own thread, because the callback may block."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue

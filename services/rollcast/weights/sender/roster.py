@@ -6,8 +6,6 @@ announce --> waiting --(caught up by a private group)--> joined --(asks to leave
                 +--- silent | disconnected | hung | unacknowledged | failed ---> fenced: its name never returns
 """
 
-from __future__ import annotations
-
 import hmac
 import math
 from collections.abc import Iterator, Sequence

@@ -6,8 +6,6 @@
 The control thread never waits here, because it also looks for faults.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

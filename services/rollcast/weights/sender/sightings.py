@@ -4,8 +4,6 @@ its engine starts -- Starting(key), every few seconds -------------------> seen
 it announces itself with the start-up time that no trainer has counted --> believed as far back as it was seen
 """
 
-from __future__ import annotations
-
 import math
 import threading
 

@@ -8,8 +8,6 @@ spare --stage()--> learners fill --offer()--> waiting --take()--> current, until
   +------------------------- take(): its successor is current -------+
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence

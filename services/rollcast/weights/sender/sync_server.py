@@ -6,8 +6,6 @@
 Neither thread decides anything.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -10,8 +10,6 @@ Since every a[i] and FNV_PRIME_64 are odd, a change in one word always changes h
 with probability about 2^-64. It detects faults, not forgery.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, Self

@@ -10,8 +10,6 @@ The thread is a daemon: one that hangs (a dead NCCL peer) cannot block the end o
 ends while a thread is inside gloo aborts, so the end of the process waits up to EXIT_SECONDS for these threads.
 """
 
-from __future__ import annotations
-
 import atexit
 import threading
 import time

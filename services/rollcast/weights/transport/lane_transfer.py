@@ -9,8 +9,6 @@ is sent only if the buffers still hold that version when the last piece has been
 pieces are on the device beyond the version.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 

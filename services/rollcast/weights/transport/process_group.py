@@ -9,8 +9,6 @@ The store does not check credentials. It listens on rpc.bind only, and its prefi
 that other processes and former runs do not enter a group by accident. It does not stop an attacker, who can list keys.
 """
 
-from __future__ import annotations
-
 import secrets
 import time
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ form one: each would wait for its peers on GPUs that have begun with other lanes
 longer: all pieces of a round together are as many bytes as a single lane has on its way.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
