@@ -1,12 +1,13 @@
-"""Whether the move of the modules changed a number: `python -m benchmarks.move`.
+"""Whether a change of the structure changed a number: `python -m benchmarks.move [BEFORE [AFTER]]`, two revisions.
 
-The revision before the move and the one after it are checked out next to each other. Each forecasts the runs of
-benchmarks/results at every number of evaluations, keeps their accounts, and reads and writes recorded groups. What they
-make of it must have the same bytes. It needs the repository's history.
+Both are checked out next to each other. Each forecasts the runs of benchmarks/results at every number of evaluations,
+keeps their accounts, reads and writes recorded groups, and sends a version of weights. The results must have the same
+bytes. It needs the repository's history.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -24,9 +25,8 @@ from testkit.record import RESULTS, write_result
 ROOT = Path(__file__).parents[2]
 PROBE = Path(__file__).with_name("probe.py")
 GROUPS = ROOT / "tests" / "trainer" / "recorded_groups.xz"
-AFTER = "6517c59"
-"""trainer in two rooms, curves and runfolder: modules moved, nothing else changed"""
-BEFORE = f"{AFTER}^"
+BEFORE = "ebd417d"
+"""before curves/, scaling/, weights/ and the trainer's control got their rooms"""
 PATIENCE_SECONDS = 3_600
 
 
@@ -101,12 +101,17 @@ def asked(revision: str, runs: Path, folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("before", nargs="?", default=BEFORE, help=f"a revision, {BEFORE} if not given")
+    parser.add_argument("after", nargs="?", default="HEAD", help="a revision, HEAD if not given")
+    arguments = parser.parse_args()
+    revisions = [git("rev-parse", revision) for revision in (arguments.before, arguments.after)]
     runs = [*recorded_runs(), *made_runs()]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         (folder / "runs.json").write_text(json.dumps(runs))
         told = []
-        for place, revision in enumerate((BEFORE, AFTER)):
+        for place, revision in enumerate(revisions):
             (folder / str(place)).mkdir()
             told.append(asked(revision, folder / "runs.json", folder / str(place)))
     before, after = told
@@ -114,12 +119,13 @@ def main() -> None:
         f"{part} {key}" for part, found in before.items() for key in found if found[key] != after[part].get(key)
     ]
     figures = {
-        "before": git("rev-parse", BEFORE),
-        "after": git("rev-parse", AFTER),
+        "before": revisions[0],
+        "after": revisions[1],
         "runs": {"recorded": len(recorded_runs()), "made": len(made_runs())},
         "forecasts": sum(map(len, before["forecasts"].values())),
         "accounts": len(before["accounts"]),
         "wire": before["wire"],
+        "weights": before["weights"],
         "differing": differing,
         "digests": {run: {part: before[part][run] for part in ("fit", "accounts")} for run in before["fit"]},
     }

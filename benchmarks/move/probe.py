@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib
+import inspect
 import json
 import lzma
 import struct
@@ -15,10 +16,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from enum import Enum
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 
 HOUR = 3_600.0
 GENERATORS = (3, 3, 4, 2, 3)
@@ -26,6 +30,17 @@ GENERATORS = (3, 3, 4, 2, 3)
 TRAINERS = 1
 BATCH = 8
 """Groups."""
+TENSORS = (
+    ("a", "float32", (301, 7)),
+    ("b", "bfloat16", (70, 3)),
+    ("s", "float32", ()),
+    ("big", "bfloat16", (3000, 1024)),
+    ("c", "float32", (5,)),
+)
+"""Name, type and shape: a scalar, odd rows, and one tensor of many buckets."""
+BUCKET_BYTES = 1 << 16
+WORLDS = (1, 2, 3, 5)
+"""Trainer ranks that share the sending."""
 
 
 def module(name: str, *rooms: str) -> Any:
@@ -94,7 +109,8 @@ def forecasts(run: dict[str, Any], folder: Path) -> list[str]:
         if forecast is not None:
             grid = made.metric_grid(forecast)
             law = forecast.forecast
-            told = (made.look_ahead(forecast, grid), law.best, law.verdict, law.excluded, forecast.end)
+            # The verdict's sentence is English, which may change.
+            told = (made.look_ahead(forecast, grid), law.best, law.verdict.kind, law.excluded, forecast.end)
             found.append(digest((told, grid, forecast.axis, forecast.midpoint(), forecast.compute_to_target(0.6))))
     return found
 
@@ -105,7 +121,7 @@ def command_line(run: dict[str, Any], folder: Path) -> str:
     curve = source.read_curve(str(folder / "evaluations.jsonl"), source.Columns(), None)
     law = fit()(curve, source.fit_options(None, None))
     quantiles = (0.05, 0.5, 0.95)
-    return digest((curve.compute, curve.pass_rate, law.best, law.verdict, law.asymptote(quantiles)))
+    return digest((curve.compute, curve.pass_rate, law.best, law.verdict.kind, law.asymptote(quantiles)))
 
 
 def accounts(run: dict[str, Any], folder: Path) -> str:
@@ -117,11 +133,12 @@ def accounts(run: dict[str, Any], folder: Path) -> str:
     times = [1e9 + HOUR * hours / (TRAINERS + GENERATORS[0]) for hours in computes]
     now = [1e9]
     told: list[Any] = []
-    path, state = folder / "compute.json", None
+    path = folder / "compute.json"
+    state = None
     half = len(times) // 2
     for part in (times[:half], times[half:]):
         ledger = compute.ComputeLedger(path, wall_clock=lambda: now[0])
-        ledger.start(TRAINERS, state)
+        ledger.start(TRAINERS, state, start_up=None)
         for place, at in enumerate(part):
             now[0] = max(now[0], at)
             ledger.tick(GENERATORS[place % len(GENERATORS)], [30.0] if place % 4 == 1 else [])
@@ -133,7 +150,9 @@ def accounts(run: dict[str, Any], folder: Path) -> str:
 
 def recorded(path: Path) -> Iterator[tuple[bytes, bytes]]:
     """(task, group) of each entry of tests/trainer/recorded_groups.xz: three parts, each behind its length."""
-    data, parts, start = lzma.decompress(path.read_bytes()), [], 0
+    data = lzma.decompress(path.read_bytes())
+    parts = []
+    start = 0
     while start < len(data):
         (length,) = struct.unpack_from("<I", data, start)
         parts.append(data[start + 4 : start + 4 + length])
@@ -144,7 +163,9 @@ def recorded(path: Path) -> Iterator[tuple[bytes, bytes]]:
 def wire(path: Path) -> dict[str, Any]:
     """Tasks and groups read and written again, and the batches that are made of the groups."""
     codec = module("codec", "rollouts")
-    tasks, groups, same = [], [], 0
+    tasks = []
+    groups = []
+    same = 0
     for task, group in recorded(path):
         tasks.append(codec.encode_task(codec.decode_task(task)))
         groups.append(codec.encode_group(codec.decode_group(group)))
@@ -163,6 +184,48 @@ def wire(path: Path) -> dict[str, Any]:
     }
 
 
+class Recorder:
+    """A process group that keeps what would be broadcast on one lane."""
+
+    def __init__(self, lane: int, num_lanes: int, total: Any) -> None:
+        self.address = SimpleNamespace(lane=lane, num_lanes=num_lanes)
+        self.device = torch.device("cpu")
+        self._total = total
+
+    def broadcast(self, piece: Any) -> None:
+        content = piece.numpy().tobytes()
+        self._total.update(len(content).to_bytes(8, "little"))
+        self._total.update(content)
+
+
+def published(world: int) -> str:
+    """SHA-256 of all that `world` ranks send for one version: the pieces of every lane, then the manifest."""
+    manifests = module("manifest", "weights.plan", "weights")
+    shards = module("shards", "weights.plan", "weights")
+    staging = module("staging", "weights.sender", "weights")
+    lanes = module("lanes", "weights.sender", "weights")
+    version = importlib.import_module("rollcast.wire.version").PolicyVersion(2, 9)
+    messages = importlib.import_module("rollcast.wire.weights_pb2")
+    total = hashlib.sha256()
+    specs = [manifests.TensorSpec(name, kind, shape) for name, kind, shape in TENSORS]
+    buckets = manifests.plan_buckets(specs, BUCKET_BYTES)
+
+    def fill(source: Any, rank: int) -> None:
+        noise = torch.Generator().manual_seed(rank)
+        source.memory.copy_(torch.randint(0, 256, source.memory.shape, dtype=torch.uint8, generator=noise))
+
+    for rank in range(world):
+        slots = staging.StagingSlots(shards.shard_buckets(buckets, rank, world))
+        slots.fill(1, version, 0.0, partial(fill, rank=rank))
+        group = Recorder(rank, world, total)
+        # A slot was once sent as its changes since a base, if there was one.
+        base = (None,) if "base" in inspect.signature(lanes.send_slot).parameters else ()
+        lanes.send_slot(slots, 1, version, *base, group)
+    manifest = manifests.manifest_to_proto(manifests.Manifest(version, buckets, "fp32"))
+    total.update(messages.Publish(epoch=3, manifest=manifest).SerializeToString(deterministic=True))
+    return total.hexdigest()
+
+
 def main(runs_file: str, groups_file: str, output: str) -> None:
     rollcast = importlib.import_module("rollcast")
     assert Path.cwd() in Path(str(rollcast.__file__)).parents, f"{rollcast.__file__} is of another revision"
@@ -173,6 +236,7 @@ def main(runs_file: str, groups_file: str, output: str) -> None:
             told["fit"][run["run"]] = command_line(run, Path(folder))
             told["accounts"][run["run"]] = accounts(run, Path(folder))
     told["wire"] = wire(Path(groups_file))
+    told["weights"] = {f"{world} ranks": published(world) for world in WORLDS}
     Path(output).write_text(json.dumps(told))
 
 
