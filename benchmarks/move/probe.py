@@ -137,7 +137,7 @@ def accounts(run: dict[str, Any], folder: Path) -> str:
     state = None
     half = len(times) // 2
     for part in (times[:half], times[half:]):
-        ledger = compute.ComputeLedger(path, wall_clock=lambda: now[0])
+        ledger = compute.ComputeLedger(path, clock=lambda: now[0], wall_clock=lambda: now[0])
         ledger.start(TRAINERS, state, start_up=None)
         for place, at in enumerate(part):
             now[0] = max(now[0], at)
