@@ -1,13 +1,20 @@
-"""A table of how plainly a checkout is written: `python -m lab.plainness [--json] [--list] [ROOT]`.
+"""A table of how plainly a checkout is written: `python -m lab.plainness [--since REVISION] [--list] [ROOT]`.
 
-Works on older checkouts, so that a change can be compared with the code before it. --list prints every odd phrase.
+--since measures that revision too, and what a reader walks through from a CSV to its forecast in both, and writes both
+columns to lab/results/plainness.json. --list prints every odd phrase.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import io
 import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,7 +22,11 @@ from lab.plainness import density
 from lab.plainness.density import Module
 from lab.plainness.idiom import prose_hits
 from lab.plainness.literals import user_visible_hits
+from testkit.record import LAB_RESULTS, write_result
 
+CSV_WALK = Path(__file__).parents[1] / "csv_walk.py"
+WALKED_CURVE = "step,pass_rate,compute\n" + "".join(f"{n},{0.5 - 0.3 / n},{n / 10}\n" for n in range(1, 41))
+PATIENCE_SECONDS = 120
 CONTROLLER = "rollcast/trainer/control/controller.py"
 
 
@@ -64,23 +75,49 @@ def _num_words(root: Path) -> int:
     return sum(len(page.read_text().split()) for page in read)
 
 
+def walk(root: Path) -> dict[str, int]:
+    """Stops, rooms and returns of the walk through a checkout, for a CSV of 40 evaluations."""
+    with tempfile.TemporaryDirectory() as folder:
+        curve = Path(folder) / "curve.csv"
+        curve.write_text(WALKED_CURVE)
+        command = [sys.executable, str(CSV_WALK), str(curve), "--json"]
+        environment = {**os.environ, "PYTHONPATH": str(root / "services")}
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=True)
+    found = json.loads(done.stdout)
+    return {
+        **{f"{name} of the walk": found[name] for name in ("stops", "rooms", "returns")},
+        **{f"{name} of the walk before the law": count for name, count in found["without_scaling"].items()},
+    }
+
+
+def at_revision(revision: str) -> dict[str, float | None]:
+    """Every measure of an earlier revision."""
+    archive = subprocess.run(["git", "archive", revision], capture_output=True, timeout=PATIENCE_SECONDS, check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as packed:
+            packed.extractall(folder, filter="data")
+        return {**figures(Path(folder)), **walk(Path(folder))}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", metavar="ROOT", nargs="?", type=Path, default=Path())
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--since", metavar="REVISION", help="compare with this revision and write the result")
     parser.add_argument("--list", action="store_true", help="print every odd phrase instead")
     arguments = parser.parse_args()
     if arguments.list:
         for hit in prose_hits(arguments.root) + user_visible_hits(arguments.root):
             print(hit)
         return
-    measured = figures(arguments.root)
-    if arguments.json:
-        print(json.dumps(measured, indent=1))
-        return
-    width = max(map(len, measured))
-    for name, value in measured.items():
-        print(f"{name:{width}}  {value}")
+    root = arguments.root.resolve()
+    columns = {"now": {**figures(root), **walk(root)}}
+    if arguments.since:
+        columns = {"before": at_revision(arguments.since), **columns}
+    width = max(map(len, columns["now"]))
+    for name in columns["now"]:
+        print(f"{name:{width}}", *(f"{column[name]!s:>8}" for column in columns.values()))
+    if arguments.since:
+        print(write_result("plainness", {"since": arguments.since, **columns}, LAB_RESULTS))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import time
 from pathlib import Path
@@ -14,7 +13,6 @@ from rollcast.connections.port_files import publish_port
 from rollcast.curves.evaluations import CurvePoint, known_truncation
 from rollcast.curves.run_history import curve_of
 from rollcast.curves.sources.prometheus import PrometheusQueries
-from rollcast.forecaster.history import History
 from rollcast.local.ports import free_port
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, prometheus
 from testkit.forecaster.recorded_run import TrainerPage, cut_off_from, record, run_file
@@ -75,25 +73,6 @@ def test_what_is_unknown_is_taken_from_its_neighbours() -> None:
     curve = curve_of(evaluations, np.array([item.compute for item in evaluations]), "demo")
     assert curve.truncation_ratio is not None
     np.testing.assert_allclose(curve.truncation_ratio, 0.1)
-
-
-def test_a_history_written_before_truncation_was_read_is_taken_over(tmp_path: Path) -> None:
-    path = tmp_path / "h.sqlite"
-    with sqlite3.connect(path) as connection:
-        connection.executescript(
-            "CREATE TABLE evaluations (run TEXT, dataset TEXT, incarnation INTEGER, step INTEGER, pass_rate REAL, "
-            "compute REAL, standard_error REAL, trained_tokens REAL, samples REAL, at REAL, "
-            "PRIMARY KEY (run, dataset, incarnation, step)) WITHOUT ROWID;"
-            "INSERT INTO evaluations VALUES ('demo', 'd', 1, 10, 0.5, 0.1, 0.01, 1000, 64, 7);"
-        )
-    connection.close()
-    old = CurvePoint("demo", "d", 1, 10, 0.5, 0.1, 0.01, 1000.0, 64.0, 7.0, None)
-    new = CurvePoint("demo", "d", 1, 20, 0.6, 0.2, 0.01, 2000.0, 64.0, 8.0, 0.25)
-    for expected in ([old], [old, new]):
-        history = History(path)
-        assert history.load()[0] == expected
-        history.add_evaluations([new])
-        history.close()
 
 
 @NEEDS_PROMETHEUS
