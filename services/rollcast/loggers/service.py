@@ -12,8 +12,8 @@ from functools import partial
 from rollcast.config.run import RunConfig
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
+from rollcast.loggers.destination import open_destination
 from rollcast.loggers.forwarder import Forwarder
-from rollcast.loggers.kinds import open_destination
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.stop_signal import StopSignal
