@@ -1,12 +1,9 @@
-"""A destination that a run is logged to. Only the package of its kind is imported."""
+"""The interface of a destination that a run is logged to."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from rollcast.config.loggers import Log, MlflowLog, TensorBoardLog
 from rollcast.loggers.entries import Entry
-from rollcast.runfolder.files import TENSORBOARD
 
 
 class RefusedError(Exception):
@@ -30,19 +27,3 @@ class Destination(Protocol):
 
     def close(self) -> None:
         """Finish: this process writes no more entries."""
-
-
-def open_destination(log: Log, run_folder: Path, settings: dict[str, Any], run_id: str | None) -> Destination:
-    """`settings`: the run file's, without secrets. `run_id`: the destination's id from an earlier process."""
-    run = run_folder.name
-    if isinstance(log, TensorBoardLog):
-        from rollcast.loggers.tensorboard_files import TensorBoardFiles
-
-        return TensorBoardFiles(log.folder or run_folder / TENSORBOARD, settings)
-    if isinstance(log, MlflowLog):
-        from rollcast.loggers.mlflow_run import MlflowRun
-
-        return MlflowRun(log, run, settings, run_id)
-    from rollcast.loggers.wandb_run import WandbRun
-
-    return WandbRun(log, run, run_folder, settings, run_id)
