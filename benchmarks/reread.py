@@ -4,7 +4,7 @@
     python -m benchmarks.reread ablation --null without-fp32-head,scalerl
 
 `--null`: which were the whole recipe in effect. The kept points have no standard errors; the fit estimates the noise.
-Writes `reread` into the figures of the file; what was measured and first found stays.
+Writes `reread` into the figures of the file; the measurements and the first results stay.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from types import FunctionType
 from typing import Any
 
@@ -55,15 +56,20 @@ def _signature(function: FunctionType) -> list[str]:
     """On one line, or a parameter a line."""
     found = inspect.signature(function)
     own = [item for name, item in found.parameters.items() if name != "self"]
-    whole = function.__name__ + str(found.replace(parameters=own)).replace("'", "")
+    whole = function.__name__ + _without_modules(str(found.replace(parameters=own)))
     if len(whole) <= LONGEST_LINE:
         return [whole]
-    parts = [str(item).replace("'", "") for item in own]
+    parts = [_without_modules(str(item)) for item in own]
     first_keyword = next((n for n, item in enumerate(own) if item.kind is inspect.Parameter.KEYWORD_ONLY), None)
     if first_keyword is not None:
         parts.insert(first_keyword, "*")
-    answer = str(found.return_annotation).replace("'", "")
+    answer = _without_modules(inspect.formatannotation(found.return_annotation))
     return [f"{function.__name__}(", *(f"    {part}," for part in parts), f") -> {answer}"]
+
+
+def _without_modules(text: str) -> str:
+    """The types as a program that imports them writes them: `Mapping`, not `collections.abc.Mapping`."""
+    return re.sub(r"\b(collections\.abc|typing|rollcast(\.\w+)*)\.(?=[A-Z])", "", text.replace("'", ""))
 
 
 def _prose(text: str) -> str:

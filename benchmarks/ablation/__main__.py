@@ -3,8 +3,8 @@
     python -m benchmarks.ablation [--folder runs/ablation-benchmark]
 
 Runs `rollcast ablate` as a user would and goes on with what the folder holds: a second call repeats no finished run.
-ablation.json in the folder tells after every run how far it is. Writes results/ablation.json; exit status 1 where a
-target is missed. What the table finds is reported, and is no target: at this budget most rows cannot be told apart.
+ablation.json in the folder shows after every run how far it is. Writes results/ablation.json; exit status 1 if a
+target is missed. The results of the table have no target: at this budget most rows cannot be distinguished.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run_set(folder: Path) -> tuple[dict[str, Any], int, float]:
 
 
 def recorded(folder: Path) -> list[RunRecord]:
-    """What became of each run; nothing where the command wrote nothing."""
+    """How each run ended; empty if the command wrote nothing."""
     try:
         return read_record(folder / files.ABLATION, SetRecord).set
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def recorded(folder: Path) -> list[RunRecord]:
 
 
 def end_state(record: RunRecord) -> dict[str, Any]:
-    """What is kept of a run: how it ended, and its curve."""
+    """The parts of a run that are kept: how it ended, and its curve."""
     folder = Path(record.folder)
     points = surviving(RecordFile(folder / files.EVALUATIONS, EvaluationRecord).read())
     steps = RecordFile(folder / files.STEPS, StepRecord)

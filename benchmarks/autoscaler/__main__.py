@@ -5,7 +5,7 @@ those of generators and trainer until the same number of optimizer steps is made
 
     growth      answers grow from 2,000 to 10,000 tokens over 1,200 steps
     stationary  answers of 10,000 tokens; the fleet begins at the smallest that will do, and a quarter larger
-    step        answers double, or halve, at once
+    step        answers double, or halve, immediately
     stragglers  one task in a thousand is six times as long: the trainer waits for it, more generators do not help
 """
 

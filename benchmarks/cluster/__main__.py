@@ -1,8 +1,8 @@
-"""The chart on a real cluster, whichever the kubeconfig names: a table of what was seen; results/cluster.json.
+"""The chart on a real cluster, whichever the kubeconfig names: a table of the observations; results/cluster.json.
 
     python -m benchmarks.cluster [--namespace rollcast-proof] [--only STEP ...] [--keep]
 
-It makes two namespaces, NAMESPACE and NAMESPACE-2, refuses them where they exist, and removes them at the end. Beyond
+It makes two namespaces, NAMESPACE and NAMESPACE-2, refuses them if they exist, and removes them at the end. Beyond
 them it cordons one node while it drains its own pods from it, and makes priority classes and, where Kueue is, a queue
 and a flavor of the namespace's name, which it removes. Nodes must be able to fetch the chart's images.
 Environment: KUBECONFIG; PROMETHEUS and GRAFANA, the services that are asked for the dashboards' queries, each as

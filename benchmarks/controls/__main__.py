@@ -1,4 +1,4 @@
-"""Positive controls: can the leave-one-out method tell a ceiling from a speed? Both are planted into the demo.
+"""Positive controls: does the leave-one-out method distinguish a ceiling from a speed? Both are planted into the demo.
 
     python -m benchmarks.controls [--seeds 3] [--folder runs/controls]
 
@@ -7,8 +7,8 @@
 - speed: half the learning rate. The same model learns the same; it only takes longer.
 
 Base, ceiling and speed with each seed, one run after the other, 224 steps each. Goes on with what the folder holds. The
-rows are judged by the same code as those of `rollcast ablate`. Writes results/controls.json; exit status 1 where one of
-the two is not classified as what was planted.
+rows are judged by the same code as those of `rollcast ablate`. Writes results/controls.json; exit status 1 if one of
+the two is not classified as it was planted.
 """
 
 from __future__ import annotations

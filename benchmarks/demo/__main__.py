@@ -4,7 +4,7 @@
 
 Each seed runs `rollcast demo --seed N` as a user would. Reference in the same run: repeating the last value of the
 moment when the forecast was frozen. --from-nothing also times `make demo` in a fresh clone of the last commit with
-empty caches, the installation and the base model's training included. Writes results/demo.json; exit status 1 where one
+empty caches, the installation and the base model's training included. Writes results/demo.json; exit status 1 if one
 of the targets is missed; a demo that fails is a row of its own, and missed.
 """
 

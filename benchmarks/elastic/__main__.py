@@ -4,8 +4,8 @@
 
 Generators are started and drained as pods are: a process that joins, SIGTERM and exit 0. One machine stands for
 several, so each generator runs only `share` of the time (stopped and continued ten times a second, from when it has
-joined): as if it had a device of its own that is so much slower. The real autoscaler reads the same pages and says what
-it would ask for; nobody obeys it. Writes results/elastic.json; exit status 1 where a target is missed.
+joined): as if it had a device of its own that is slower by that factor. The real autoscaler reads the same pages
+and states its number, which is not applied. Writes results/elastic.json; exit status 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def run(folder: Path, seconds: float, share: float) -> dict[str, Any]:
 def books(steps: Sequence[StepRecord], lines: list[dict[str, Any]]) -> dict[str, Any]:
     """`lines`: of tasks.jsonl, for the testkit's accountant, which reads them independently.
 
-    Raises AssertionError where a task was given out twice or left behind, whatever became of it."""
+    Raises AssertionError if a task was given out twice or left behind, however it ended."""
     settled = Counter(task for line in surviving_lines(lines) if line["what"] in SETTLED for task in line["tasks"])
     twice = sum(count > 1 for count in settled.values())
     outcomes = {} if twice else check_every_task_once(lines)

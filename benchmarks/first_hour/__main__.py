@@ -4,9 +4,9 @@
 
 The demo's model and a JSONL of twenty rows. `init` writes the run file that everything else works with: `config check`,
 `try`, `up`, Ctrl-C in the start and later, the resume that it prints, `show` from a second terminal and at the end,
-`fit`. A second run has another name and seed, and `compare` is told both. The user adds one setting to the file, as the
-tutorial does: a learning rate for a model that small.
-Writes results/first_hour.json, and the transcript where it is asked for.
+`fit`. A second run has another name and seed, and `compare` receives both. The user adds one setting to the file, as
+the tutorial does: a learning rate for a model that small.
+Writes results/first_hour.json, and the transcript on request.
 """
 
 from __future__ import annotations

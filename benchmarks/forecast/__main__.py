@@ -1,13 +1,13 @@
 """Everything the forecaster claims, measured: `python -m benchmarks.forecast [--runs N] [--only PART ...]`.
 
     published     printed fits of arXiv 2510.13786 with the paper's procedure (real curves)
-    extrapolation later points of real runs, beside existing methods (real curves, and Rollcast's own)
+    extrapolation later points of real runs, next to existing methods (real curves, and Rollcast's own)
     calibration   coverage of the intervals on simulated runs, 2,000 of each generator and window
-    kinds         runs of other kinds than the law, beside existing methods
+    kinds         runs of other kinds than the law, next to existing methods
     verdicts      simulated shapes, and the real runs that broke
     speed         processor time and memory
 
-Each figure that has a target is held against it; the exit code is 1 where one is missed.
+Each figure that has a target is compared with it; the exit code is 1 if one is missed.
 
 `--run-by-run` measures nothing: it prints the last results of the extrapolation run by run, as Markdown.
 Real curves are read from the folder that ROLLCAST_SHARED_DATA names; without it those parts are skipped, and say so.

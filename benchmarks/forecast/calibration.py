@@ -1,6 +1,6 @@
 """Do intervals hold as often as they say? Simulated runs of three generators, by window class.
 
-The truth is the law at 2 and 10 times the window's compute. The oracle is the same fit told the noise of the run: its
+The truth is the law at 2 and 10 times the window's compute. The oracle is the same fit given the noise of the run: its
 scale and its drift.
 """
 

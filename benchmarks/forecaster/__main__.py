@@ -1,8 +1,8 @@
 """`python -m benchmarks.forecaster`: 100 live runs on one service, and 10,000 malformed requests against it.
 
-The runs get a new evaluation every interval, all at once, which is the worst case. Processor time and memory are those
-of the service's process as the system counts them. Half of the requests are bytes on a socket, half are made from the
-service's OpenAPI document, whose answers are held against it. The exit code is 1 where a target is missed.
+All runs get a new evaluation at the same time, every interval, which is the worst case. Processor time and memory are
+those of the service's process as the system counts them. Half of the requests are bytes on a socket, half are made from
+the service's OpenAPI document, whose answers are compared with it. The exit code is 1 if a target is missed.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@
 - head: the output head's log-probs and gradients against float64, time and memory
 - exactness: the sharded policy's log-probs and gradients against plain Transformers in float32 on the CPU
 - staging: weights to the staging buffers, between the card and the host, and into a generator's model
-- learner-0.6b, -1.7b, -4b: optimizer steps at the shapes of Qwen3, random weights: tokens/s, MFU, peak memory beside
+- learner-0.6b, -1.7b, -4b: optimizer steps at the shapes of Qwen3, random weights: tokens/s, MFU, peak memory next to
   what the planner says; 4b with rollouts of up to 16k tokens. learner-4b-compiled: the same through torch.compile
 - group: a process group of one for weights: construction, broadcast, abort, and a peer that never comes
 
 Each part is a process of its own and prints one line of JSON. One that fails says why in a sentence, and the others go
-on; the exit status is then 1, as where a target is missed. Needs this repository, torch, transformers, pydantic,
+on; the exit status is then 1, as for a missed target. Needs this repository, torch, transformers, pydantic,
 protobuf and structlog; staging and group also httpx, starlette, uvicorn and xxhash. Without a card, or with --small,
 everything is tiny, and nothing is written.
 """

@@ -1,7 +1,7 @@
 """python -m benchmarks.memory [CASE ...] [--ranks 1 2 3 4]: what `rollcast plan memory` counts against what ranks held.
 
-The learner alone, on CPU over gloo, float32, random weights: each rank is a process, and what it held most, above what
-it held after the imports, is read from /proc while it reads the model, makes a step, publishes and writes a checkpoint.
+The learner alone, on CPU over gloo, float32, random weights: each rank is a process, and its largest memory, above that
+after the imports, is read from /proc while it reads the model, makes a step, publishes and writes a checkpoint.
 One run of each: memory hardly varies. `ratio` is planned over measured bytes; the target is within TARGET.
 """
 

@@ -23,7 +23,7 @@ MOMENTS = {CommandKind.UPDATE: "step", CommandKind.STAGE: "publish", CommandKind
 
 
 class Watch:
-    """Most resident bytes of this process in each moment, above what it held after the imports; the last time counts.
+    """Most resident bytes of this process in each moment, above the amount after the imports; the last time counts.
 
     Pages of files are left out: the kernel takes those of libraries back while memory is short.
     """

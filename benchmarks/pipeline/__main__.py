@@ -6,14 +6,14 @@ The demo's model and task; evaluation only before the first and after the last s
 with it, runs on core 0, trainer and Redis on core 1, alone and together: neither part may borrow the other's core. Each
 pair runs, one after the other, on the same machine state:
 
-    generation alone   the generator service answers the run's first tasks, no training beside it
+    generation alone   the generator service answers the run's first tasks, without training
     bare vLLM          the same engine without the service answers the same prompts
-    training alone     the learner trains on those very groups and gathers its weights, no generation beside it
+    training alone     the learner trains on those very groups and gathers its weights, without generation
     pipeline           the real run, k = 8, from step 10 on
 
 Generation during training is what the service samples while it has work, its pauses for new weights included. The
-synchronous schedule (k = 0) is run beside each pair. Ratios are of mean step times, and their medians over the pairs
-count. Writes results/pipeline.json; exit status 1 where a target is missed.
+synchronous schedule (k = 0) is run with each pair. Ratios are of mean step times, and their medians over the pairs
+count. Writes results/pipeline.json; exit status 1 if a target is missed.
 """
 
 from __future__ import annotations

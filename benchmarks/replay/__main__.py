@@ -3,7 +3,7 @@
 A recorded run at 60 times its pace, scraped by a real Prometheus that is killed and started again in between, read by
 the forecaster, shown in a real browser. The first part of an evaluation's way, from the trainer into Prometheus, takes
 up to one scrape interval whoever reads it; the rest is the forecaster's and the page's. Then a hundred runs through one
-Prometheus: what reading it so often costs. Writes results/replay.json; exit status 1 where a target is missed.
+Prometheus: what reading it so often costs. Writes results/replay.json; exit status 1 if a target is missed.
 """
 
 from __future__ import annotations

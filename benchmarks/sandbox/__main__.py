@@ -2,7 +2,7 @@
 
     reference solutions   HumanEval's and MBPP+'s own must pass
     mutants               one change each: how many fail, and which survive
-    throughput            gradings of MBPP+ solutions a second and core, beside one fresh Python for each
+    throughput            gradings of MBPP+ solutions a second and core, compared with one fresh Python for each
     hostile programs      over 200, aimed at real listeners, files and processes
 
 ROLLCAST_SHARED_DATA names the folder with the published problems; without it that part is left out, and says so.

@@ -1,4 +1,4 @@
-"""How long `rollcast up` takes to its first optimizer step, where the time goes, and how soon Ctrl-C ends it.
+"""How long `rollcast up` takes to its first optimizer step, what takes the time, and how soon Ctrl-C ends it.
 
     python -m benchmarks.start_up [--starts 3] [--stops 0.5 2 4 8 12 step] [--repetitions 3]
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.terminal [--steps 40]
 
-The demo's task. What stands there is read as `rollcast show` reads it and drawn by the panel that `up` draws; Rich
+The demo's task. The run's folder is read as `rollcast show` reads it and drawn by the panel that `up` draws; Rich
 makes an SVG of it, Chromium a PNG: docs/images/terminal-*.png. Needs the Debian package chromium; takes some minutes.
 """
 

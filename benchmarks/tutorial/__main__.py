@@ -1,4 +1,4 @@
-"""The tutorial, from its page: everything behind the installation, each command as it stands there, with its time.
+"""The tutorial, from its page: everything behind the installation, each command exactly as printed, with its time.
 
     python -m benchmarks.tutorial
 

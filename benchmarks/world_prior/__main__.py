@@ -8,8 +8,8 @@ settings with the least loss on all others is written as REPOSITORY.json (slash 
 very best one owes its lead to luck. One repository has one vote, and so has each cell of two repositories or more: a
 metric and the share of the curve that is seen.
 
-The losses are kept in OUT/losses.jsonl, so that a search that was stopped goes on and a longer one begins where the
-last one ended. They are those of this fitter: remove the file after a change of it.
+The losses are kept in OUT/losses.jsonl, so that a search that was stopped goes on and a longer one continues from
+the end of the last one. They are those of this fitter: remove the file after a change of it.
 """
 
 from __future__ import annotations

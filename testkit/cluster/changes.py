@@ -49,7 +49,7 @@ UPGRADES: dict[str, Change] = {
     "priority classes": _change("priorityClasses.create=true", replaces="trainer generator"),
     "another priority": _change("priorityClasses.trainer=70000", replaces="trainer"),
 }
-"""As tests/chart/test_upgrades.py has them of the templates. SECOND_TAG: of images that nodes have as well."""
+"""The cases of tests/chart/test_upgrades.py for the templates. SECOND_TAG: of images that nodes have as well."""
 REFUSED = {
     "a wrong run file": "config.recipe.prompts_per_step=-1",
     "a claim that cannot change": f"redis.persistence.size=2Gi,config.budget.steps={FIRST_STEPS + 2}",

@@ -81,7 +81,7 @@ def drain(proof: Proof) -> None:
 
 @contextlib.contextmanager
 def _cordoned(proof: Proof, role: str) -> Iterator[list[dict[str, Any]]]:
-    """Pods of that role on one node, which takes no others meanwhile. Raises Refuted if there is none."""
+    """Pods of that role on one node, which takes no others meanwhile. Raises Refuted if there is no such node."""
     cluster = proof.cluster
     pods = [pod for pod in proof.release.pods(role) if pod["spec"].get("nodeName")]
     if not pods and cluster.recorded is None:

@@ -19,11 +19,11 @@ CALL_SECONDS = 120.0
 PAUSE_SECONDS = 5.0
 FORWARD_PATIENCE = "--pod-running-timeout=1m"
 NEW_HELM = 4
-"""From this version on Helm applies on the server's side, and keeps the pods of tests until their logs are read."""
+"""Helm applies on the server's side from this version on, and keeps the pods of tests until their logs are read."""
 
 
 class NotSeen(Exception):  # noqa: N818  (a state of the cluster, not a mistake)
-    """This cluster cannot show it; the message says what it lacks."""
+    """This cluster cannot show it; the message names the missing part."""
 
 
 class Refuted(Exception):  # noqa: N818

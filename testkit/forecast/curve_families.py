@@ -2,7 +2,7 @@
 
 The eleven families of that paper, each fitted by itself. Where it draws weights and parameters by MCMC, here a family's
 weight is its evidence as BIC has it, and its parameters are drawn from the normal distribution around the least squares
-(Laplace). As there, a curve that ends below its last reading or outside of [0, 1] is none: its draws are left out.
+(Laplace). As there, a curve that ends below its last reading or outside of [0, 1] is invalid: its draws are left out.
 
 x is compute in mean distances between evaluations, so that it counts from about 1 as epochs do.
 """

@@ -2,10 +2,10 @@
 
 The paper's runs: fitted on the points its authors fitted (from 1,450 GPU-hours on), scored on the mean of the last
 three later points. Every other real curve: fitted on its first half, scored on the mean of its last three points. The
-forecaster is told nothing but the points; the baselines that need an R_0 get the paper's.
+forecaster gets only the points; the baselines that need an R_0 get the paper's.
 
 The prior in use was set from the numbers printed in the paper and from plain sense. A prior learned from curves is
-shown beside it: for each run of the paper it is learned from the readings of its other runs alone.
+shown next to it: for each run of the paper it is learned from the readings of its other runs alone.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _half_row(task: Task, alone: FitOptions, learned: FitOptions) -> dict[str, A
 
 
 def _others(runs: dict[tuple[str, str], PaperRun], identity: str) -> list[Curve]:
-    """One reading of every run but this one."""
+    """One reading of every other run."""
     chosen: dict[str, PaperRun] = {}
     for run in runs.values():
         if run.identity != identity:

@@ -19,7 +19,7 @@ SIMPLE: dict[str, Callable[[Curve], Any]] = {"last value": last_value, "power la
 
 
 def other_kinds(num_runs: int) -> list[dict[str, Any]]:
-    """For each kind, mean errors at 2 and 10 times the window, and how often 90 % intervals of the truth held it."""
+    """Mean errors of each kind at 2 and 10 times the window, and how often 90 % intervals of the truth held it."""
     return [_of_kind(kind, num_runs) for kind in CLASSES]
 
 

@@ -10,7 +10,7 @@ with binomial noise of some hundred to a thousand prompts, and sometimes a start
     wandering      the sigmoid with AR(1) noise of 0.9 from reading to reading
     shallow        the sigmoid with B from 0.4 to 1
     decline        a sigmoid that peaks and then slowly falls
-    second_rise    a plateau that rises again after the window: nobody can foresee it
+    second_rise    a plateau that rises again after the window: no method can foresee it
 """
 
 from __future__ import annotations

@@ -34,10 +34,10 @@ MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 
 
 def fuzz(port: int, requests: int, seconds: float, run: str) -> Counter[str]:
-    """At most about `requests` requests, as many to each operation and the same ones each time, none after `seconds`.
+    """Send about `requests` requests, equally many to each operation and the same ones each time, none after `seconds`.
 
     What is made as documented asks about `run`: else hardly a request would get beyond 404. Returns the answers by
-    class of status ("2xx"). An answer that fails a check is raised as schemathesis tells it.
+    class of status ("2xx"). An answer that fails a check is raised as schemathesis reports it.
     """
     schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{port}/openapi.json")
     operations: list[Any] = []

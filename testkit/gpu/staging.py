@@ -1,7 +1,7 @@
 """Weights into the staging buffers, and between the card and the host, next to a plain copy of as many bytes.
 
 stage: the learner's float32 weights, as bfloat16, into a slot of `rollcast.weights.sender.staging`, in page-locked
-memory of the host, as after every step; beside it the same on the device. load: buffers of the host to the device.
+memory of the host, as after every step, and the same on the device. load: buffers of the host to the device.
 apply: what a generator does under its pause, tensor by tensor into the model, from where weights.stage kept the
 version.
 """

@@ -110,8 +110,8 @@ class ScaledRun:
         """A new process: it knows nothing."""
         self._board, self._exporter = DecisionBoard(), Exporter(RUN)
         deployment = cast(Deployment, self.cluster)
-        self._loop = Loop(self._config, self.pages, deployment, clock=lambda: self.now)
-        self._loop.begin(self._board, self._exporter)
+        self._loop = Loop(self._config, self.pages, deployment, self._board, self._exporter, clock=lambda: self.now)
+        self._loop.begin()
         if self.mode == "keda":
             self._server, port = serve(self._board)
             self._keda = Keda(port)
@@ -149,7 +149,7 @@ class ScaledRun:
 
     def _turn(self) -> None:
         if self._loop is not None:
-            self._loop.turn(self._board, self._exporter)
+            self._loop.turn()
 
     def _ask(self) -> None:
         """What the HPA does; without a metric it leaves the number as it is."""

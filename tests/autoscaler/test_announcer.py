@@ -7,7 +7,7 @@ from rollcast.autoscaler.announcer import MAX_WAITING_EVENTS, Announcer, Occasio
 
 def said(announcer: Announcer) -> list[tuple[str, str]]:
     """What waits, taken off."""
-    found = [(event.occasion.value, event.sentence) for event in announcer.waiting]
+    found = [(occasion.value, sentence) for occasion, sentence in announcer.waiting]
     announcer.waiting.clear()
     return found
 
@@ -45,8 +45,10 @@ def test_what_waits_for_an_api_server_that_is_away_is_bounded_and_the_newest_is_
     for number in range(1_000):
         announcer.changed(number, number + 1, str(number))
     assert len(announcer.waiting) == MAX_WAITING_EVENTS
-    assert announcer.waiting[-1].sentence == "999"
-    assert not announcer.waiting[-1].is_warning
+    occasion, sentence = announcer.waiting[-1]
+    assert sentence == "999"
+    assert not occasion.is_warning
     announcer.missing(0.0, True, "2 of 4", 0.0)
-    assert announcer.waiting[-1].occasion is Occasion.MISSING
-    assert announcer.waiting[-1].is_warning
+    occasion, _ = announcer.waiting[-1]
+    assert occasion is Occasion.MISSING
+    assert occasion.is_warning

@@ -21,15 +21,19 @@ from tests.autoscaler.api_server import JOBS, NAME, NAMESPACE, ApiServer, job
 ENDED = ("Complete", "True")
 
 
-def watching(server: ApiServer, folder: Path, monkeypatch: pytest.MonkeyPatch, mode: str, **settings: Any) -> Loop:
-    """An autoscaler that has just started and finds no metrics page."""
+def watching(
+    server: ApiServer, folder: Path, monkeypatch: pytest.MonkeyPatch, mode: str, **settings: Any
+) -> tuple[Loop, DecisionBoard]:
+    """An autoscaler that has just started and finds no metrics page, and its board."""
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(folder)))
     given = {"mode": mode, "deployment": NAME, "least": 2, **settings}
     config = parse_run_config(
         {"run": "demo", "folder": str(folder), "model": {"path": "m"}, "autoscaler": given}, source="test"
     )
     source = open_source(config.autoscaler.source, config.http, config.run, config.run_folder)
-    return Loop(config, source, Deployment(connect("autoscaler.deployment"), NAMESPACE, NAME))
+    deployment = Deployment(connect("autoscaler.deployment"), NAMESPACE, NAME)
+    board = DecisionBoard()
+    return Loop(config, source, deployment, board, Exporter("r")), board
 
 
 @pytest.mark.parametrize(
@@ -56,16 +60,12 @@ def test_a_restarted_autoscaler_neither_wakes_generators_nor_lets_those_of_a_run
 ) -> None:
     with ApiServer() as server:
         server.jobs, server.replicas = jobs, replicas
-        loop, board, exporter = (
-            watching(server, tmp_path, monkeypatch, mode, trainer_jobs="a=b"),
-            DecisionBoard(),
-            Exporter("r"),
-        )
+        loop, board = watching(server, tmp_path, monkeypatch, mode, trainer_jobs="a=b")
         for one in jobs:
             one["metadata"]["labels"]["a"] = "b"
-        assert loop.let_go_at_end(board, exporter) is has_ended
+        assert loop.let_go_at_end() is has_ended
         for _ in range(2):
-            loop.turn(board, exporter)
+            loop.turn()
             assert (board.target == 0) is has_ended
             assert ("the run has ended" in loop.ready()[1]) is has_ended
             if mode == "controller":
@@ -79,27 +79,23 @@ def test_what_was_known_of_the_end_holds_while_nobody_answers_and_another_job_ta
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ApiServer() as server:
-        loop, board, exporter = (
-            watching(server, tmp_path, monkeypatch, "keda", trainer_jobs="a=b"),
-            DecisionBoard(),
-            Exporter("r"),
-        )
+        loop, board = watching(server, tmp_path, monkeypatch, "keda", trainer_jobs="a=b")
         done, other = job("t", ENDED), job("u")
         done["metadata"]["labels"]["a"] = other["metadata"]["labels"]["a"] = "b"
         server.jobs = [done]
-        loop.turn(board, exporter)
+        loop.turn()
         assert board.target == 0
         server.refuse = {JOBS: 500}
-        loop.turn(board, exporter)
+        loop.turn()
         assert board.target == 0
         server.refuse, server.jobs = {}, []
-        loop.turn(board, exporter)
+        loop.turn()
         assert board.target == 0, "removed in time"
         server.jobs = [other]
-        loop.turn(board, exporter)
+        loop.turn()
         assert board.target == 3, "what the Deployment has; nothing is measured yet"
         server.refuse = {JOBS: 500}
-        loop.turn(board, exporter)
+        loop.turn()
         assert board.target == 3
         loop.close()
 
@@ -107,8 +103,8 @@ def test_what_was_known_of_the_end_holds_while_nobody_answers_and_another_job_ta
 def test_without_the_jobs_labels_generators_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ApiServer() as server:
         server.jobs = [job("t", ENDED)]
-        loop, board = watching(server, tmp_path, monkeypatch, "controller"), DecisionBoard()
-        loop.turn(board, Exporter("r"))
+        loop, board = watching(server, tmp_path, monkeypatch, "controller")
+        loop.turn()
         assert board.target == 3
         assert server.replicas == 3
         assert JOBS not in [path for _, path in server.log]

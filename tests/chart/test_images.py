@@ -136,8 +136,7 @@ SERVED = {
     "control": {
         "rollcast.forecaster.service",
         "rollcast.autoscaler.service",
-        "rollcast.autoscaler.forgotten_trainers",
-        "rollcast.autoscaler.left_trainers",
+        "rollcast.autoscaler.old_trainers",
         "rollcast.grader.service",
         "rollcast.cli.main",
     },
@@ -203,8 +202,7 @@ IMPORTS = {
     "control": (
         "forecaster.service",
         "autoscaler.service",
-        "autoscaler.forgotten_trainers",
-        "autoscaler.left_trainers",
+        "autoscaler.old_trainers",
         "grader.service",
         "cli.main",
         "local.preflight",

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("kubernetes")
 
-from rollcast.autoscaler.forgotten_trainers import LABELS
+from rollcast.autoscaler.old_trainers import LABELS
 from testkit.plain_manifests import manifest_texts
 from tests.autoscaler.api_server import JOBS, NAMESPACE, ApiServer
 from tests.chart.local_cluster import LocalCluster

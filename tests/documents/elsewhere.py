@@ -48,6 +48,8 @@ ELSEWHERE = (
               "test_generators_of_the_command_line_stand_above_those_of_the_file", ('"--generators"',)),
     Elsewhere("rollcast up --config my-run.yaml --monitor", *_UP, ('"--resume", "--monitor"',)),
     Elsewhere("rollcast up", *_UP, ('"up", "--config", "run.yaml"',)),
+    Elsewhere("python -m lab.plainness", "tests/test_plainness.py",
+              "test_prose_is_within_its_budget", ("lab.plainness.density",)),
     Elsewhere("rollcast demo", "benchmarks/results/demo.json", "", ('"benchmark": "demo"',)),
     Elsewhere("rollcast try", "tests/local/test_trial.py",
               "test_a_trial_samples_from_the_models_folder_grades_with_ones_own_function_and_times_an_update_on_all_ranks",

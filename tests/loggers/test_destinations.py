@@ -20,7 +20,7 @@ from rollcast.curves.curve_source import forecast_source
 from rollcast.curves.formats import wandb_offline
 from rollcast.curves.formats.log_file import LogFile
 from rollcast.loggers.feed import Feed
-from rollcast.loggers.kinds import open_destination
+from rollcast.loggers.service import open_destination
 from testkit.mlflow_server import START_SECONDS, mlflow_server
 from tests.curves.one_run import as_logged, history, of_run_folder, said
 from tests.loggers.told_run import COMPLETION, PASS_RATES, REWARDS, STEPS, run_config, write_run, write_steps

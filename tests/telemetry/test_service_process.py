@@ -41,13 +41,14 @@ def test_only_a_mistake_of_the_user_ends_with_2(tmp_path: Path, error: str, code
     run_file = tmp_path / "run.yaml"
     run_file.write_text("run: r\nmodel: {path: m}\n")
     program = (
-        "import sys\n"
+        "import sys, types\n"
         f"from rollcast.config.errors import {error}\n"
         "from rollcast.telemetry.service_process import run_service\n"
         "def serve(config):\n"
         "    print(config.run)\n"
         f"    raise {error}('port = 1: is taken')\n"
-        "sys.exit(run_service('service', 'Serves.', module='__main__'))\n"
+        "sys.modules['rollcast.served.service'] = types.SimpleNamespace(serve=serve)\n"
+        "sys.exit(run_service('served', 'Serves.'))\n"
     )
     command = [sys.executable, "-c", program, "--config", str(run_file)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

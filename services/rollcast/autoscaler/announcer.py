@@ -1,7 +1,6 @@
 """Events that `kubectl describe` shows: one sentence for each change of the number or reason to hold it."""
 
 from collections import deque
-from dataclasses import dataclass
 from enum import StrEnum
 
 MAX_WAITING_EVENTS = 16
@@ -23,28 +22,17 @@ class Occasion(StrEnum):
     """All generators that are asked for work again."""
     ENDED = "RunEnded"
 
-
-WARNINGS = {Occasion.HELD, Occasion.MISSING}
-
-
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """One event."""
-
-    occasion: Occasion
-    sentence: str
-
     @property
     def is_warning(self) -> bool:
-        return self.occasion in WARNINGS
+        return self in (Occasion.HELD, Occasion.MISSING)
 
 
 class Announcer:
     """Announces a state once, however long it lasts, and each change of the number. Times in seconds on one clock."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Announcement] = deque(maxlen=MAX_WAITING_EVENTS)
-        """Events to write, oldest first. The writer removes them."""
+        self.waiting: deque[tuple[Occasion, str]] = deque(maxlen=MAX_WAITING_EVENTS)
+        """Events to write, each with one sentence, oldest first. The writer removes them."""
         self._announced: set[Occasion] = set()
         """States that were announced and still hold."""
         self._since: dict[Occasion, float] = {}
@@ -83,4 +71,4 @@ class Announcer:
             self._say(begun, reason)
 
     def _say(self, occasion: Occasion, sentence: str) -> None:
-        self.waiting.append(Announcement(occasion, sentence))
+        self.waiting.append((occasion, sentence))

@@ -1,16 +1,12 @@
 """Access to the cluster's API server: a deadline for each call, and one sentence if it refuses.
 
-All calls of Rollcast to Kubernetes go through this module.
+All calls of Rollcast to Kubernetes go through this module. An autoscaler without a Deployment never imports the client.
 """
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
-
-from kubernetes import client
-from kubernetes import config as kubernetes_config
-from urllib3.exceptions import HTTPError
 
 from rollcast.config.errors import UserError
 
@@ -19,6 +15,8 @@ TIMEOUT_SECONDS = (3.0, 10.0)
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 NOT_FOUND = 404
 FORBIDDEN = 403
+PAGE_ITEMS = 500
+MAX_PAGES = 20
 T = TypeVar("T")
 
 
@@ -35,6 +33,9 @@ def connect(asked_by: str) -> Any:
 
     Raises UserError if there is neither. `asked_by`: the setting that needs a cluster, which begins the sentence.
     """
+    from kubernetes import client
+    from kubernetes import config as kubernetes_config
+
     configuration = client.Configuration()
     try:
         if files := os.environ.get("KUBECONFIG"):
@@ -62,9 +63,12 @@ def own_namespace(given: str | None) -> str:
 
 def ask(what: str, namespace: str, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
     """Call one of the client's methods. `what`: the call in words. Raises NotFound or ClusterAway."""
+    from kubernetes.client import ApiException
+    from urllib3.exceptions import HTTPError
+
     try:
         return call(*arguments, _request_timeout=TIMEOUT_SECONDS, **options)
-    except client.ApiException as error:
+    except ApiException as error:
         if error.status == NOT_FOUND:
             raise NotFound(f"cannot {what}: not found in namespace {namespace}") from error
         if error.status == FORBIDDEN:
@@ -72,3 +76,21 @@ def ask(what: str, namespace: str, call: Callable[..., T], *arguments: Any, **op
         raise ClusterAway(f"cannot {what}: the API server answered {error.status} {error.reason}") from error
     except (HTTPError, ValueError, OSError) as error:
         raise ClusterAway(f"cannot {what}: {' '.join(str(error).split())[:200]}") from error
+
+
+def list_all(what: str, namespace: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> list[Any]:
+    """The items of all pages of a list, as objects or dictionaries. Raises NotFound or ClusterAway."""
+    items: list[Any] = []
+    following: str | None = None
+    for _ in range(MAX_PAGES):
+        more = {"_continue": following} if following else {}
+        answer = ask(what, namespace, call, *arguments, limit=PAGE_ITEMS, **more, **options)
+        if isinstance(answer, dict):
+            items += answer.get("items", [])
+            following = answer.get("metadata", {}).get("continue")
+        else:
+            items += answer.items
+            following = answer.metadata._continue
+        if not following:
+            return items
+    raise ClusterAway(f"cannot {what}: more than {MAX_PAGES * PAGE_ITEMS} of them")

@@ -12,6 +12,13 @@ from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
 from rollcast.telemetry.prometheus_reader import Sample
 
+GENERATOR_METRICS = (
+    names.SAMPLED_TOKENS,
+    names.RUNNING_ROLLOUTS,
+    names.GENERATOR_SLOTS,
+    names.INFLIGHT_TOKENS,
+    names.GENERATOR_PARKED,
+)
 READ = (
     names.TRAINER_STEP,
     names.INCARNATION,
@@ -21,11 +28,7 @@ READ = (
     names.GENERATORS,
     names.GROUPS_OUTSTANDING,
     names.COMPLETION_TOKENS_MEAN,
-    names.SAMPLED_TOKENS,
-    names.RUNNING_ROLLOUTS,
-    names.GENERATOR_SLOTS,
-    names.INFLIGHT_TOKENS,
-    names.GENERATOR_PARKED,
+    *GENERATOR_METRICS,
 )
 """The metrics that are needed."""
 MAX_GENERATORS = 4_096

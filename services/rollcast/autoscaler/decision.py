@@ -57,10 +57,6 @@ class ReplicaLimits:
     window_groups: int
     """Most groups that may be dispatched and not settled: the widest W of the staleness gate."""
 
-    def bounds(self, settings: Settings) -> tuple[int, int]:
-        """Least and most generators: a group is sampled by one generator, so the window has work for W of them."""
-        return settings.least, max(settings.least, min(settings.most, self.window_groups))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
@@ -100,13 +96,16 @@ def decide(
     now: float, measured: WindowRates | str, memory: Memory, limits: ReplicaLimits, settings: Settings
 ) -> Decision:
     """The number of generators to ask for now. `measured`: the rates, or one sentence on why they are missing."""
-    least, most = limits.bounds(settings)
+    least = settings.least
+    # A group is sampled by one generator, so the window has work for W of them.
+    most = max(least, min(settings.most, limits.window_groups))
     memory = replace(memory, target=min(max(memory.target, least), most))
     if isinstance(measured, str):
         return _hold(memory, f"holding {memory.target}: {measured}")
     if measured.redis_wait > MAX_REDIS_WAIT_SHARE:
         return _hold(memory, f"holding {memory.target}: Redis was away for {measured.redis_wait:.0%} of the time")
-    need = needed_tokens(measured)
+    # Tokens a second of a trainer that never waits for a batch; until that is measured, the sampled ones.
+    need = measured.sampled if measured.consumption is None else measured.consumption
     memory = _learn(now, measured, memory, limits, settings)
     wanted, why = _wanted(now, need, measured, memory, limits, settings)
     wanted = min(max(wanted, least), most)
@@ -120,11 +119,6 @@ def decide(
         wanted = wanted if _is_starved(measured, limits, settings) else min(calm)
         return _rise(now, wanted, why, need, measured, memory, most, settings)
     return _fall(now, why, need, memory, settings)
-
-
-def needed_tokens(measured: WindowRates) -> float:
-    """Tokens a second of a trainer that never waits for a batch; until that is measured, the sampled ones."""
-    return measured.sampled if measured.consumption is None else measured.consumption
 
 
 def required(need: float, capability: float, measured: WindowRates, settings: Settings) -> float:
@@ -192,10 +186,8 @@ def _probe(measured: WindowRates, memory: Memory, limits: ReplicaLimits, setting
     if measured.batch_wait > MAX_PROBE_WAIT_SHARE * settings.most_batch_wait:
         return target, f"the trainer waits for batches {measured.batch_wait:.1%} of the time: just enough"
     if measured.straggler_wait > settings.most_batch_wait:
-        return (
-            target,
-            f"the trainer waits for stragglers {measured.straggler_wait:.1%} of the time: slots are free for it",
-        )
+        why = f"the trainer waits for stragglers {measured.straggler_wait:.1%} of the time: slots are free for it"
+        return target, why
     if target > measured.generators_now or target <= measured.generators_now * (1 - settings.ignored_change) - 1:
         return target, f"{measured.generators_now} generators work, not yet {target}"
     fewest = math.ceil(measured.generators * measured.running / limits.slots)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from kubernetes import client
 
-from rollcast.autoscaler.api_server import ClusterAway, NotFound, ask
+from rollcast.autoscaler.api_server import ClusterAway, NotFound, ask, list_all
 from rollcast.config.errors import EXIT_SUPERSEDED
 
 SOURCE = "rollcast-autoscaler"
@@ -17,8 +17,6 @@ MAX_MESSAGE_CHARACTERS = 1_000
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 MAX_COST = 2**31 - 1
 """The annotation is a 32-bit integer."""
-PAGE_ITEMS = 500
-MAX_PAGES = 20
 MERGE_PATCH = "application/merge-patch+json"
 T = TypeVar("T")
 
@@ -33,7 +31,6 @@ class Deployment:
         self._apps = client.AppsV1Api(api)
         self._autoscaling = client.AutoscalingV2Api(api)
         self._custom = client.CustomObjectsApi(api)
-        self._batch = client.BatchV1Api(api)
 
     def rivals(self) -> list[str]:
         """HPAs and ScaledObjects that scale this Deployment too."""
@@ -42,7 +39,11 @@ class Deployment:
             target = hpa.spec.scale_target_ref
             if target.kind == "Deployment" and target.name == self.name:
                 found.append(f"HorizontalPodAutoscaler {hpa.metadata.name}")
-        for scaled in self._scaled_objects():
+        try:
+            scaled_objects = self._list_custom("list ScaledObjects", "keda.sh", "v1alpha1", "scaledobjects")
+        except NotFound:
+            scaled_objects = []  # KEDA is not installed
+        for scaled in scaled_objects:
             target = scaled.get("spec", {}).get("scaleTargetRef", {})
             if target.get("kind", "Deployment") == "Deployment" and target.get("name") == self.name:
                 found.append(f"ScaledObject {scaled.get('metadata', {}).get('name')}")
@@ -58,14 +59,9 @@ class Deployment:
 
     def scale(self, replicas: int) -> None:
         """Ask for this many replicas."""
-        self._call(
-            "scale the Deployment",
-            self._apps.patch_namespaced_deployment_scale,
-            self.name,
-            self._namespace,
-            {"spec": {"replicas": replicas}},
-            _content_type=MERGE_PATCH,
-        )
+        patch = self._apps.patch_namespaced_deployment_scale
+        body = {"spec": {"replicas": replicas}}
+        self._call("scale the Deployment", patch, self.name, self._namespace, body, _content_type=MERGE_PATCH)
 
     def tell(self, reason: str, message: str, *, warning: bool) -> None:
         """Write an event of the Deployment, one sentence, as `kubectl describe` shows it."""
@@ -89,8 +85,8 @@ class Deployment:
 
         A Job whose trainer left because the release names another one does not count.
         """
-        jobs = self._list("list Jobs", self._batch.list_namespaced_job, label_selector=selector)
-        jobs = [job for job in jobs if not _was_superseded(job)]
+        jobs = self._list_custom("list Jobs", "batch", "v1", "jobs", label_selector=selector)
+        jobs = [job for job in jobs if not was_superseded(job)]
         return all(_is_complete(job) for job in jobs) if jobs else None
 
     def prefer_idlest(self, inflight: Mapping[str, float]) -> int:
@@ -111,66 +107,38 @@ class Deployment:
                 continue
             body = {"metadata": {"annotations": {DELETION_COST: cost}}}
             try:
-                self._call(
-                    "mark a pod",
-                    self._core.patch_namespaced_pod,
-                    name,
-                    self._namespace,
-                    body,
-                    _content_type=MERGE_PATCH,
-                )
+                patch = self._core.patch_namespaced_pod
+                self._call("mark a pod", patch, name, self._namespace, body, _content_type=MERGE_PATCH)
             except NotFound:
                 continue
             written += 1
         return written
 
     def _scale(self) -> Any:
-        return self._call(
-            "read the Deployment's scale", self._apps.read_namespaced_deployment_scale, self.name, self._namespace
-        )
-
-    def _scaled_objects(self) -> list[dict[str, Any]]:
-        def page(namespace: str, **options: Any) -> Any:
-            return self._custom.list_namespaced_custom_object(
-                "keda.sh", "v1alpha1", namespace, "scaledobjects", **options
-            )
-
-        try:
-            return self._list("list ScaledObjects", page)
-        except NotFound:
-            return []  # KEDA is not installed
+        read = self._apps.read_namespaced_deployment_scale
+        return self._call("read the Deployment's scale", read, self.name, self._namespace)
 
     def _list(self, what: str, call: Callable[..., Any], **options: Any) -> list[Any]:
-        items: list[Any] = []
-        following: str | None = None
-        for _ in range(MAX_PAGES):
-            more = {"_continue": following} if following else {}
-            answer = self._call(what, call, self._namespace, limit=PAGE_ITEMS, **more, **options)
-            if isinstance(answer, dict):
-                items += answer.get("items", [])
-                following = answer.get("metadata", {}).get("continue")
-            else:
-                items += answer.items
-                following = answer.metadata._continue
-            if not following:
-                return items
-        raise ClusterAway(f"cannot {what}: more than {MAX_PAGES * PAGE_ITEMS} of them")
+        return list_all(what, self._namespace, call, self._namespace, **options)
+
+    def _list_custom(self, what: str, group: str, version: str, plural: str, **options: Any) -> list[dict[str, Any]]:
+        call = self._custom.list_namespaced_custom_object
+        return list_all(what, self._namespace, call, group, version, self._namespace, plural, **options)
 
     def _call(self, what: str, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
         return ask(what, self._namespace, call, *arguments, **options)
 
 
-def _is_complete(job: Any) -> bool:
-    return any(entry.type == "Complete" for entry in _conditions(job))
+def _is_complete(job: Mapping[str, Any]) -> bool:
+    return any(entry.get("type") == "Complete" for entry in _conditions(job))
 
 
-def _was_superseded(job: Any) -> bool:
+def was_superseded(job: Mapping[str, Any]) -> bool:
     """Whether the Job controller reports the exit code of a replaced trainer, which the pod failure policy matches."""
     said = f"failed with exit code {EXIT_SUPERSEDED} "
-    return any(entry.type == "Failed" and said in (entry.message or "") for entry in _conditions(job))
+    return any(entry.get("type") == "Failed" and said in entry.get("message", "") for entry in _conditions(job))
 
 
-def _conditions(job: Any) -> list[Any]:
+def _conditions(job: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The conditions that are true."""
-    found = job.status.conditions if job.status else None
-    return [entry for entry in found or () if entry.status == "True"]
+    return [entry for entry in job.get("status", {}).get("conditions", []) if entry.get("status") == "True"]

@@ -54,18 +54,14 @@ class ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
 
     def GetMetrics(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
         if request.metricName != METRIC_NAME:
-            context.abort(
-                grpc.StatusCode.NOT_FOUND, f"metricName {request.metricName[:100]!r}: only {METRIC_NAME} is served"
-            )
+            reason = f"metricName {request.metricName[:100]!r}: only {METRIC_NAME} is served"
+            context.abort(grpc.StatusCode.NOT_FOUND, reason)
         target = self._board.target
         if target is None:
-            context.abort(
-                grpc.StatusCode.UNAVAILABLE, "neither the Deployment nor a metrics page gives the number of generators"
-            )
+            reason = "neither the Deployment nor a metrics page gives the number of generators"
+            context.abort(grpc.StatusCode.UNAVAILABLE, reason)
             raise AssertionError("abort raises")
-        value = externalscaler_pb2.MetricValue(
-            metricName=METRIC_NAME, metricValue=target, metricValueFloat=float(target)
-        )
+        value = externalscaler_pb2.MetricValue(metricName=METRIC_NAME, metricValue=target, metricValueFloat=target)
         return externalscaler_pb2.GetMetricsResponse(metricValues=[value])
 
     def _is_active(self) -> Any:

@@ -8,8 +8,10 @@ stop:  at SIGTERM or SIGINT; the Deployment keeps the number it has
 """
 
 import time
+from contextlib import ExitStack
 from typing import Any
 
+from rollcast.autoscaler.api_server import ClusterAway, connect, own_namespace
 from rollcast.autoscaler.board import DecisionBoard
 from rollcast.autoscaler.keda import MAX_CALLS, ExternalScaler
 from rollcast.autoscaler.loop import Loop
@@ -42,11 +44,12 @@ def serve(config: RunConfig) -> int:
     board = DecisionBoard()
     exporter = Exporter(config.run)
     heartbeat = Heartbeat(settings.every_seconds + MAX_TURN_SECONDS)
-    loop = Loop(config, open_source(settings.source, config.http, config.run, config.run_folder), deployment)
-    listener = listen(settings.bind, settings.http_port, setting="autoscaler.http_port")
-    rpc_server: Any = None
-    try:
-        loop.begin(board, exporter)
+    source = open_source(settings.source, config.http, config.run, config.run_folder)
+    loop = Loop(config, source, deployment, board, exporter)
+    with ExitStack() as opened:
+        opened.callback(loop.close)
+        listener = opened.enter_context(listen(settings.bind, settings.http_port, setting="autoscaler.http_port"))
+        loop.begin()
         if settings.mode == "keda":
             # KEDA presents certificates, never a token.
             rpc = Rpc(bind=settings.bind, port=settings.grpc_port, token=None, tls=config.rpc.tls)
@@ -56,31 +59,21 @@ def serve(config: RunConfig) -> int:
                 setting="autoscaler.grpc_port",
                 max_calls=MAX_CALLS,
             )
+            opened.callback(lambda: rpc_server.stop(grace=1.0).wait(2.0))
             publish_port(config.run_folder, "autoscaler-grpc", rpc_port)
         served = config.http.model_copy(update={"bind": settings.bind})
         http = HttpServer(service_routes(exporter.render, loop.ready, heartbeat), listener, served)
-    except BaseException:
-        listener.close()
-        if rpc_server is not None:
-            rpc_server.stop(grace=None)
-        loop.close()
-        raise
-    http.start()
-    publish_port(config.run_folder, "autoscaler", http.port)
-    log.info("autoscaler serves", mode=settings.mode, http=http.port)
-    try:
+        http.start()
+        opened.callback(http.stop)
+        opened.callback(board.close)
+        publish_port(config.run_folder, "autoscaler", http.port)
+        log.info("autoscaler serves", mode=settings.mode, http=http.port)
         while True:
             heartbeat.beat()
             begun = time.monotonic()
-            loop.turn(board, exporter)
+            loop.turn()
             if stop.wait(max(0.0, settings.every_seconds - (time.monotonic() - begun))):
                 return 0
-    finally:
-        board.close()
-        if rpc_server is not None:
-            rpc_server.stop(grace=1.0).wait(2.0)
-        http.stop()
-        loop.close()
 
 
 def open_deployment(settings: Autoscaler) -> Any:
@@ -90,7 +83,6 @@ def open_deployment(settings: Autoscaler) -> Any:
     """
     if settings.deployment is None:
         return None
-    from rollcast.autoscaler.api_server import ClusterAway, connect, own_namespace
     from rollcast.autoscaler.deployment import Deployment
 
     deployment = Deployment(connect("autoscaler.deployment"), own_namespace(settings.namespace), settings.deployment)

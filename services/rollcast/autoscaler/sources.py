@@ -6,24 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-from rollcast.autoscaler.collector import MAX_GENERATORS, READ, FleetReading, Place
+from rollcast.autoscaler.collector import GENERATOR_METRICS, MAX_GENERATORS, READ, FleetReading, Place
 from rollcast.config.autoscaler import FleetPrometheus, FleetScrape
 from rollcast.config.services import Http
 from rollcast.connections.http import in_url, local_url
 from rollcast.connections.port_files import ports_of, read_port
-from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample, SourceAway
 
 MAX_CONCURRENT_READS = 16
 _OTHER_SERVICES = ("trainer", "forecaster", "autoscaler")
 """Services besides generators that write their port to the run folder."""
-_GENERATOR_METRICS = {
-    names.SAMPLED_TOKENS.name,
-    names.RUNNING_ROLLOUTS.name,
-    names.INFLIGHT_TOKENS.name,
-    names.GENERATOR_SLOTS.name,
-    names.GENERATOR_PARKED.name,
-}
+_GENERATOR_METRICS = {metric.name for metric in GENERATOR_METRICS}
 
 
 class FleetSource(Protocol):

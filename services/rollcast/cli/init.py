@@ -120,7 +120,7 @@ def _model(path: str) -> None:
     """Raises UserError: the folder on this machine is not a model that can be trained."""
     from rollcast.config.model import Model
     from rollcast.local.preflight import weight_bytes
-    from rollcast.memory.causal import check_causal
+    from rollcast.memory.text_model import check_causal
 
     check_causal(Model(path=path))
     weight_bytes(path)

@@ -5,5 +5,4 @@ import sys
 from rollcast.telemetry.service_process import run_service
 
 if __name__ == "__main__":
-    description = "Grades completions for generators."
-    sys.exit(run_service("grader", description, module="rollcast.grader.service"))
+    sys.exit(run_service("grader", "Grades completions for generators."))

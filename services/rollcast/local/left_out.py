@@ -20,7 +20,7 @@ from rollcast.config.sentences import overlap
 from rollcast.config.tasks import PromptFormat, Tasks
 from rollcast.local.monitor import HOST as PROMETHEUS_HOST
 from rollcast.local.ports import can_have, named_ports
-from rollcast.memory.context_length import config_of, known_length
+from rollcast.memory.text_model import config_of, known_length
 from rollcast.tasks.prompts import PromptSplit, load
 
 TEMPLATE_TOKENS = 128

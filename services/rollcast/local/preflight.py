@@ -27,11 +27,10 @@ from rollcast.local.model_name import check_hub_name, files_of, is_on_the_hub, s
 from rollcast.local.monitor import HOST as PROMETHEUS_HOST
 from rollcast.local.ports import check_free_ports, check_named_ports, free_port, keep_port, named_ports
 from rollcast.local.prompt_lengths import check_lengths
-from rollcast.memory.causal import check_causal
 from rollcast.memory.check import check_memory
-from rollcast.memory.context_length import check_max_length
 from rollcast.memory.device import smallest_gpu
 from rollcast.memory.host import HostLimits
+from rollcast.memory.text_model import check_causal, check_max_length
 from rollcast.runfolder.checkpoint_place import checkpoint_place, earlier_run_place
 from rollcast.runfolder.files import CONTROLLER
 from rollcast.tasks.choice import Verifiers

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from rollcast.runfolder.records import EvaluationRecord, ForecastRecord, SampledCompletion, SamplesRecord, StepRecord
 from rollcast.telemetry.names import is_own_curve
@@ -36,7 +36,7 @@ def of_step(record: StepRecord, newest: int) -> Entry:
     total = sum(record.staleness_tokens.values())
     if total:
         values["staleness_mean"] = sum(steps * tokens for steps, tokens in record.staleness_tokens.items()) / total
-    return _entry("train", record.step, record.at, values, is_repeated=record.step <= newest)
+    return replace(_entry("train", record.step, record.at, values), is_repeated=record.step <= newest)
 
 
 def of_evaluation(record: EvaluationRecord) -> Entry:
@@ -53,21 +53,17 @@ def of_samples(record: SamplesRecord) -> Entry:
 
 
 def of_forecast(record: ForecastRecord) -> Entry:
-    values: dict[str, float | None] = {"chance": record.chance, "num_evaluations": record.num_evaluations}
-    values["end_compute"] = record.end_compute
+    values = {name: getattr(record, name) for name in ("chance", "num_evaluations", "end_compute")}
     for name, interval in (("asymptote", record.asymptote), ("headroom", record.headroom), ("end", record.end)):
         values |= {f"{name}_{quantile}": value for quantile, value in zip(QUANTILES, interval or [], strict=False)}
-    entry = _entry("forecast", record.step, record.at, values)
     texts = {"forecast/verdict": record.verdict, "forecast/advice": f"{record.headline}. {record.reason}"}
-    return Entry(entry.step, entry.at, entry.numbers, texts, num_left_out=entry.num_left_out)
+    return replace(_entry("forecast", record.step, record.at, values), texts=texts)
 
 
-def _entry(
-    place: str, step: int, at: float | None, values: Mapping[str, float | None], *, is_repeated: bool = False
-) -> Entry:
+def _entry(place: str, step: int, at: float | None, values: Mapping[str, float | None]) -> Entry:
     known = {f"{place}/{name}": float(value) for name, value in values.items() if value is not None}
     finite = {name: value for name, value in known.items() if math.isfinite(value)}
-    return Entry(step, at or 0.0, finite, num_left_out=len(known) - len(finite), is_repeated=is_repeated)
+    return Entry(step, at or 0.0, finite, num_left_out=len(known) - len(finite))
 
 
 def as_table(samples: tuple[SampledCompletion, ...]) -> Iterator[str]:

@@ -25,16 +25,14 @@ class Feed:
         """
         check_format(folder)
         self._newest_step = -1
-        kinds: dict[str, tuple[type[Any], Callable[[Any], Entry]]] = {
-            files.STEPS: (StepRecord, self._of_step),
-            files.EVALUATIONS: (EvaluationRecord, of_evaluation),
-            files.SAMPLES: (SamplesRecord, of_samples),
-            files.FORECASTS_SAID: (ForecastRecord, of_forecast),
-        }
-        self._files: dict[str, tuple[RecordFile[Any], Callable[[Any], Entry]]] = {
-            name: (RecordFile(folder / name, kind, num_known=taken.get(name, 0)), make)
-            for name, (kind, make) in kinds.items()
-        }
+        self._files: dict[str, tuple[RecordFile[Any], Callable[[Any], Entry]]] = {}
+        for name, kind, make in (
+            (files.STEPS, StepRecord, self._of_step),
+            (files.EVALUATIONS, EvaluationRecord, of_evaluation),
+            (files.SAMPLES, SamplesRecord, of_samples),
+            (files.FORECASTS_SAID, ForecastRecord, of_forecast),
+        ):
+            self._files[name] = (RecordFile[Any](folder / name, kind, num_known=taken.get(name, 0)), make)
 
     @property
     def lines(self) -> dict[str, int]:

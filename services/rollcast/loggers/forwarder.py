@@ -62,9 +62,8 @@ class Forwarder(threading.Thread):
     def run(self) -> None:
         failures = 0
         while not self.done:
-            stopping = (
-                self._asked.is_set()
-            )  # before the reading: a record written after it belongs to a run that goes on
+            # Before the reading: a record written after it belongs to a run that goes on.
+            stopping = self._asked.is_set()
             try:
                 has_sent = self._send_some()
                 if stopping and not has_sent:
@@ -92,12 +91,8 @@ class Forwarder(threading.Thread):
         """Send some of the waiting entries; returns whether there were any. Raises if the destination is away."""
         if not self._waiting:
             self._waiting = self._feed.read()
-            self._exporter.add(
-                names.LOGGER_DROPPED,
-                self._feed.num_unreadable - self._unreadable,
-                logger=self._kind,
-                reason="unreadable",
-            )
+            unreadable = self._feed.num_unreadable - self._unreadable
+            self._exporter.add(names.LOGGER_DROPPED, unreadable, logger=self._kind, reason="unreadable")
             self._unreadable = self._feed.num_unreadable
         self._exporter.set(names.LOGGER_WAITING, len(self._waiting), logger=self._kind)
         if self._destination is None:
@@ -132,9 +127,8 @@ class Forwarder(threading.Thread):
                     self._write([entry])
                 return
             self._drop("refused", 1)
-            log.warning(
-                "a record is refused and left out", logger=self._kind, step=batch[0].step, reason=str(error)[:300]
-            )
+            reason = str(error)[:300]
+            log.warning("a record is refused and left out", logger=self._kind, step=batch[0].step, reason=reason)
             return
         self._exporter.add(names.LOGGER_TOLD, len(batch), logger=self._kind)
         self._drop("not_finite", sum(entry.num_left_out for entry in batch))

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 # Before the import: our own back-off replaces its retries, and its telemetry is off.
@@ -26,26 +27,25 @@ PASSING_STATUSES = frozenset({401, 403, 404, 408, 429})
 """Refusals that may pass: credentials are fixed, a server is set up."""
 
 
+@dataclass
 class MlflowRun:
-    """Attributes:
-    run_id: MLflow's id, under which an interrupted run continues.
-    """
+    log: MlflowLog
+    name: str
+    settings: dict[str, Any]
+    run_id: str | None
+    """MLflow's id, under which an interrupted run continues."""
 
-    def __init__(self, log: MlflowLog, name: str, settings: dict[str, Any], run_id: str | None) -> None:
-        self._log = log
-        self._name = name
-        self._settings = settings
-        self.run_id = run_id
-        self._client: Any = MlflowClient(log.url)
+    def __post_init__(self) -> None:
+        self._client: Any = MlflowClient(self.log.url)
 
     def open(self) -> None:
         if self.run_id is not None:
             self._client.update_run(self.run_id, status="RUNNING")
             return
-        found = self._client.get_experiment_by_name(self._log.experiment)
-        experiment = found.experiment_id if found else self._client.create_experiment(self._log.experiment)
-        self.run_id = str(self._client.create_run(experiment, run_name=self._name).info.run_id)
-        params = [Param(name, text[:MAX_PARAM_CHARACTERS]) for name, text in flat(self._settings)]
+        found = self._client.get_experiment_by_name(self.log.experiment)
+        experiment = found.experiment_id if found else self._client.create_experiment(self.log.experiment)
+        self.run_id = str(self._client.create_run(experiment, run_name=self.name).info.run_id)
+        params = [Param(name, text[:MAX_PARAM_CHARACTERS]) for name, text in flat(self.settings)]
         for start in range(0, len(params), MAX_PARAMS_PER_REQUEST):
             self._client.log_batch(self.run_id, params=params[start : start + MAX_PARAMS_PER_REQUEST])
 

@@ -8,12 +8,16 @@ entries are sent, within FINISH_SECONDS.
 
 import time
 from functools import partial
+from pathlib import Path
+from typing import Any
 
+from rollcast.config.loggers import Log, MlflowLog, TensorBoardLog
 from rollcast.config.run import RunConfig
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
+from rollcast.loggers.destination import Destination
 from rollcast.loggers.forwarder import Forwarder
-from rollcast.loggers.kinds import open_destination
+from rollcast.runfolder.files import TENSORBOARD
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.stop_signal import StopSignal
@@ -48,3 +52,22 @@ def serve(config: RunConfig) -> int:
             log.warning("the run is not wholly logged; the rest is sent when it is resumed", logger=forwarder.name)
     http.stop()
     return 0
+
+
+def open_destination(item: Log, run_folder: Path, settings: dict[str, Any], run_id: str | None) -> Destination:
+    """The destination of an entry of `log`. Only the package of its kind is imported.
+
+    `settings`: the run file's, without secrets. `run_id`: the destination's id from an earlier process.
+    """
+    run = run_folder.name
+    if isinstance(item, TensorBoardLog):
+        from rollcast.loggers.tensorboard_files import TensorBoardFiles
+
+        return TensorBoardFiles(item.folder or run_folder / TENSORBOARD, settings)
+    if isinstance(item, MlflowLog):
+        from rollcast.loggers.mlflow_run import MlflowRun
+
+        return MlflowRun(item, run, settings, run_id)
+    from rollcast.loggers.wandb_run import WandbRun
+
+    return WandbRun(item, run, run_folder, settings, run_id)

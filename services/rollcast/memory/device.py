@@ -1,9 +1,9 @@
 """The devices that a run is planned for."""
 
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 DeviceKind = Literal["gpu", "cpu"]
@@ -31,7 +31,8 @@ def gigabytes(num_bytes: float) -> str:
 
 def this_machine() -> Device:
     """The smallest of its GPUs, or its main memory if it has no GPU."""
-    return smallest_gpu() or Device("cpu", _main_memory())
+    main_memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return smallest_gpu() or Device("cpu", main_memory)
 
 
 def smallest_gpu() -> Device | None:
@@ -52,10 +53,3 @@ def gpu_sizes() -> list[int]:
         return [int(line) << 20 for line in said.split()]
     except (OSError, ValueError, subprocess.SubprocessError):
         return []
-
-
-def _main_memory() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) << 10
-    raise AssertionError("/proc/meminfo has no MemTotal")

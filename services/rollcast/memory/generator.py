@@ -5,6 +5,7 @@ KV cache with all the rest. Arriving versions are staged in the GPU's remaining 
 """
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -140,15 +141,7 @@ class WorkerMemory:
     def tokens_per_slot(self) -> int:
         """Tokens of each slot when all are taken: the longest rollout that fits, at most the full length."""
         share = max(0, self.kv_bytes) // self.slots
-        low = 0
-        high = self.config.model.max_length
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.kv_of_slot(middle) <= share:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return bisect_right(range(1, self.config.model.max_length + 1), share, key=self.kv_of_slot)
 
 
 def _of_worker(name: str, shape: Shape, head_size: int, workers: int) -> int:

@@ -6,12 +6,13 @@ Without a GPU the host is the device, and all of it is counted there. The page c
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 from rollcast.config.errors import UserError
 from rollcast.memory.device import gigabytes
 from rollcast.memory.plan import MemoryPlan
 from rollcast.memory.staging import STAGED_VERSIONS
-from rollcast.memory.trainer import Parts
+from rollcast.memory.trainer import Parts, together
 
 EXPORT_FILE_BYTES = 5_000_000_000
 """Size of one file of an export, which rank 0 gathers before it writes it."""
@@ -73,11 +74,8 @@ def generator_on_host(plan: MemoryPlan) -> Parts:
 
 def trainer_machine(plan: MemoryPlan, limits: HostLimits) -> Parts:
     """The trainer's first machine, which has rank 0."""
-    together: Parts = {}
-    for rank in range(machine_ranks(plan, limits)):
-        for name, size in rank_on_host(plan, rank).items():
-            together[name] = together.get(name, 0) + size
-    return together
+    ranks = range(machine_ranks(plan, limits))
+    return reduce(together, (rank_on_host(plan, rank) for rank in ranks))
 
 
 def machine_ranks(plan: MemoryPlan, limits: HostLimits) -> int:
@@ -97,9 +95,10 @@ def host_refusals(plan: MemoryPlan, limits: HostLimits) -> Iterator[str]:
             f"{ranks} ranks need {gigabytes(need)} ({_most(trainer)}); give it that, or train on more machines"
         )
     if limits.generator is not None and (need := sum(generator.values())) > limits.generator:
+        alternative = " or set weights.stage to device, where the GPU has room" if plan.worker.place == "host" else ""
         yield (
             f"host memory of a generator (generator.resources.limits.memory) = {gigabytes(limits.generator)}: it needs "
-            f"{gigabytes(need)} ({_most(generator)}); give it that{_or_stage(plan)}"
+            f"{gigabytes(need)} ({_most(generator)}); give it that{alternative}"
         )
     if limits.machine is not None:
         need = sum(trainer.values()) + plan.generators * sum(generator.values())
@@ -108,10 +107,6 @@ def host_refusals(plan: MemoryPlan, limits: HostLimits) -> Iterator[str]:
                 f"host memory: {gigabytes(limits.machine)} are free here, and trainer ranks ({ranks}) and generators "
                 f"({plan.generators}) need {gigabytes(need)}; free it, or lower local.trainer_ranks or local.generators"
             )
-
-
-def _or_stage(plan: MemoryPlan) -> str:
-    return " or set weights.stage to device, where the GPU has room" if plan.worker.place == "host" else ""
 
 
 def _most(parts: Parts) -> str:

@@ -27,9 +27,5 @@ def shapes_on_meta_device(settings: Mapping[str, Any]) -> dict[str, Shape]:
     return {name: tuple(weight.shape) for name, weight in model.named_parameters()}
 
 
-def main() -> None:
-    print(json.dumps(shapes_on_meta_device(json.load(sys.stdin))))
-
-
 if __name__ == "__main__":
-    main()
+    print(json.dumps(shapes_on_meta_device(json.load(sys.stdin))))

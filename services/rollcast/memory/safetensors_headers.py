@@ -28,6 +28,8 @@ _TEXT_MODEL = "language_model."
 """Prefix of the text model's weights in a model of several parts."""
 _BUFFER = "rotary_emb.inv_freq"
 """Old files hold it; it is not a weight."""
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError)
+"""Errors while a file is read that is missing, damaged, or JSON of another form than its name promises."""
 
 ReadFile = Callable[[str], Generator[bytes]]
 """The content of one file of the model, piece by piece."""
@@ -37,7 +39,7 @@ def stored_here(folder: Path) -> dict[str, Shape] | None:
     """Weights by the headers of the files in `folder`. None if no file is there or readable."""
     try:
         return _stored(partial(_pieces, folder), is_split=not (folder / WHOLE).is_file())
-    except (OSError, ValueError):
+    except _UNREADABLE:
         return None
 
 
@@ -52,7 +54,7 @@ def stored_on_hub(model: str) -> dict[str, Shape] | None:
         except httpx.HTTPStatusError as error:
             if error.response.status_code != httpx.codes.NOT_FOUND:
                 return None
-        except (OSError, ValueError, httpx.HTTPError, httpx.InvalidURL):
+        except (*_UNREADABLE, httpx.HTTPError, httpx.InvalidURL):
             return None
     return None
 
@@ -64,7 +66,7 @@ def _pieces(folder: Path, name: str) -> Generator[bytes]:
 
 
 def _stored(read: ReadFile, *, is_split: bool) -> dict[str, Shape]:
-    """Raises OSError, ValueError or httpx.HTTPError."""
+    """Raises one of _UNREADABLE, or httpx.HTTPError."""
     names = _named_by_index(read) if is_split else [WHOLE]
     found: dict[str, Shape] = {}
     for name in names:
@@ -76,10 +78,7 @@ def _stored(read: ReadFile, *, is_split: bool) -> dict[str, Shape]:
 def _named_by_index(read: ReadFile) -> list[str]:
     with closing(read(INDEX)) as pieces:
         index = json.loads(beginning(pieces, MAX_HEADER_BYTES))
-    try:
-        names = sorted(set(index["weight_map"].values()))
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{INDEX} names no files") from error
+    names = sorted(set(index["weight_map"].values()))
     if len(names) > MAX_FILES or not all(isinstance(name, str) and Path(name).name == name for name in names):
         raise ValueError(f"{INDEX} names no files of one folder")
     return names
@@ -92,10 +91,7 @@ def _header(pieces: Iterable[bytes]) -> dict[str, Shape]:
         raise ValueError(f"a header of {size} bytes")
     start += beginning(pieces, SIZE_BYTES + size - len(start))
     header = json.loads(start[SIZE_BYTES : SIZE_BYTES + size])
-    try:
-        return {name: tuple(map(int, one["shape"])) for name, one in header.items() if name != "__metadata__"}
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError("a header without shapes") from error
+    return {name: tuple(map(int, one["shape"])) for name, one in header.items() if name != "__metadata__"}
 
 
 def as_transformers_keeps_them(stored: Mapping[str, Shape]) -> dict[str, Shape]:

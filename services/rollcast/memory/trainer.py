@@ -82,7 +82,7 @@ class RankMemory:
     def fullest(self) -> StepMoment:
         """The fullest moment, while a checkpoint is still being written."""
         moment = max(self.moments(), key=lambda moment: moment.total)
-        return replace(moment, parts=_together(moment.parts, self._while_written))
+        return replace(moment, parts=together(moment.parts, self._while_written))
 
     @property
     def _while_written(self) -> Parts:
@@ -149,9 +149,8 @@ class RankMemory:
     def checkpoint(self) -> int:
         """Bytes of the host copy of weights and moments that a checkpoint is written from. The copy is kept."""
         weights = list(self.model.weights())
-        return FLOAT32_BYTES * sharded(weights, 0, self.ranks) + 2 * FLOAT32_BYTES * sharded(
-            weights, self.rank, self.ranks
-        )
+        moments = 2 * FLOAT32_BYTES * sharded(weights, self.rank, self.ranks)
+        return FLOAT32_BYTES * sharded(weights, 0, self.ranks) + moments
 
     @property
     def unpadded(self) -> int:
@@ -167,7 +166,7 @@ class RankMemory:
 
     def _with_constant_parts(self, name: str, parts: Mapping[str, int], *, gradients: bool = True) -> StepMoment:
         constant = {part: size for part, size in self._constant_parts.items() if gradients or part != "gradients"}
-        return StepMoment(name, _together(constant, parts))
+        return StepMoment(name, together(constant, parts))
 
     def _passes(self) -> Iterator[tuple[str, Parts]]:
         kept = list(self._kept())
@@ -197,78 +196,48 @@ class RankMemory:
         # Logits, the probabilities of the chunk before, and the results computed from them.
         forward = 3 * FLOAT32_BYTES * chunk + (product * chunk if product != FLOAT32_BYTES else 0)
         ahead = self._in_flight(unit) if unit else self._gathered_ahead(len(self.model.layers) - 1)
-        yield (
-            "head, forward",
-            {
-                "gathered": gathered + ahead,
-                "activations": activations,
-                "logits": forward + widened,
-            },
-        )
+        parts = {"gathered": gathered + ahead, "activations": activations, "logits": forward + widened}
+        yield "head, forward", parts
         # Logits of this chunk and of the one before. `sums`: the gradient so far, and the part that this chunk adds.
         backward = 2 * FLOAT32_BYTES * chunk + (narrow * chunk if narrow != FLOAT32_BYTES else 0)
         sums = head * (FLOAT32_BYTES + (FLOAT32_BYTES if fused else narrow))
         ahead = self._gathered_ahead(len(self.model.layers) - 1)
-        yield (
-            "head, backward",
-            {
-                "gathered": gathered + ahead,
-                "activations": activations + d * self.load.tokens * self.model.hidden,
-                "logits": backward + widened,
-                "gradients": sums,
-            },
-        )
+        of_inputs = d * self.load.tokens * self.model.hidden
+        parts = {"gathered": gathered + ahead, "activations": activations + of_inputs, "logits": backward + widened}
+        yield "head, backward", {**parts, "gradients": sums}
         if unit:
-            yield (
-                "head, reduced",
-                {
-                    "gathered": gathered - d * unit + ahead,
-                    "activations": activations,
-                    "gradients": self._reduced(self.model.head),
-                },
-            )
+            parts = {"gathered": gathered - d * unit + ahead, "activations": activations}
+            yield "head, reduced", {**parts, "gradients": self._reduced(self.model.head)}
 
     def _layer(self, index: int, before: int) -> Iterator[tuple[str, Parts]]:
         """Backward pass of one layer. `before`: bytes that the layers below keep."""
         model = self.model
         d = self.load.item
         layer = self.model.layers[index]
-        root = d * _gathered(model.root, self.ranks)
-        own = d * _gathered(layer.weights, self.ranks)
-        ahead = self._gathered_ahead(index - 1) if index else 0
+        gathered = d * _gathered(model.root, self.ranks) + (self._gathered_ahead(index - 1) if index else 0)
         whole = kept_by_layer(model, layer, self.load)
         if self.config.trainer.activation_checkpointing:
             whole += kept_by_input(model, self.load)
         above = model.layers[index + 1].weights if index + 1 < len(model.layers) else model.head
-        yield (
-            f"layer {index}, backward",
-            {
-                "gathered": root + own + ahead,
-                "activations": before + whole + passing_through_layer(model, layer, self.load),
-                "gradients": self._held_head() + FLOAT32_BYTES * _gathered(above, self.ranks),
-            },
-        )
-        yield (
-            f"layer {index}, reduced",
-            {
-                "gathered": root + ahead,
-                "activations": before + kept_by_input(model, self.load),
-                "gradients": self._held_head() + self._reduced(layer.weights),
-            },
-        )
+        backward = {
+            "gathered": gathered + d * _gathered(layer.weights, self.ranks),
+            "activations": before + whole + passing_through_layer(model, layer, self.load),
+            "gradients": self._held_head() + FLOAT32_BYTES * _gathered(above, self.ranks),
+        }
+        yield f"layer {index}, backward", backward
+        reduced = {
+            "gathered": gathered,
+            "activations": before + kept_by_input(model, self.load),
+            "gradients": self._held_head() + self._reduced(layer.weights),
+        }
+        yield f"layer {index}, reduced", reduced
 
     def _embedding(self) -> Iterator[tuple[str, Parts]]:
         d = self.load.item
         root = self.model.root
-        yield (
-            "embeddings, backward",
-            {
-                "gathered": d * _gathered(root, self.ranks),
-                "gradients": self._held_head()
-                + d * _gathered(root, 1)
-                + FLOAT32_BYTES * _gathered(self.model.layers[0].weights, self.ranks),
-            },
-        )
+        above = FLOAT32_BYTES * _gathered(self.model.layers[0].weights, self.ranks)
+        gradients = self._held_head() + d * _gathered(root, 1) + above
+        yield "embeddings, backward", {"gathered": d * _gathered(root, self.ranks), "gradients": gradients}
         yield "embeddings, reduced", {"gradients": self._reduced(root)}
 
     def _held_head(self) -> int:
@@ -287,17 +256,15 @@ class RankMemory:
         """Bytes into which a unit's shards are gathered. A single rank gathers nothing."""
         return self.load.item * numbers if self.ranks > 1 else 0
 
-    @property
-    def _largest_rows(self) -> int:
-        """How many numbers of the largest weight this rank holds."""
-        return max(sharded([weight], 0, self.ranks) for weight in self.model.weights())
-
     def _converted(self) -> int:
         """Bytes of one piece of a weight's rows in the published dtype, before it is copied to the host."""
-        return 0 if self.load.item == FLOAT32_BYTES else min(PIECE_BYTES, self.load.item * self._largest_rows)
+        if self.load.item == FLOAT32_BYTES:
+            return 0
+        largest_rows = max(sharded([weight], 0, self.ranks) for weight in self.model.weights())
+        return min(PIECE_BYTES, self.load.item * largest_rows)
 
 
-def _together(parts: Mapping[str, int], more: Mapping[str, int]) -> Parts:
+def together(parts: Mapping[str, int], more: Mapping[str, int]) -> Parts:
     return {**parts, **{part: parts.get(part, 0) + size for part, size in more.items()}}
 
 

@@ -4,6 +4,7 @@ A remedy is found by counting again with other settings, the mildest first.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,14 +27,14 @@ def refusals(plan: MemoryPlan) -> list[str]:
 def warnings(plan: MemoryPlan) -> list[str]:
     """One sentence if generators will run but preempt rollouts."""
     worker = plan.worker
-    slots = plan.worker.slots
     fit = worker.slots_that_fit
-    if fit >= slots or fit < 1:
+    if fit >= worker.slots or fit < 1:
         return []
     length = plan.config.model.max_length
     group = plan.config.recipe.most_rollouts_per_prompt
+    given = plan.config.generator.slots or "null"
     sentence = (
-        f"generator.slots = {_given(plan)}: the KV cache holds {fit} rollouts of model.max_length {length}, or "
+        f"generator.slots = {given}: the KV cache holds {fit} rollouts of model.max_length {length}, or "
         f"{worker.tokens_per_slot} tokens each if all slots are taken; it will preempt"
     )
     if fit >= group:
@@ -41,10 +42,6 @@ def warnings(plan: MemoryPlan) -> list[str]:
     wider = next((n for n in _worker_counts(plan) if _with_workers(plan, n).worker.slots_that_fit >= group), None)
     remedy = "shorten model.max_length" if wider is None else f"set generator.tensor_parallel to {wider}"
     return [f"{sentence}, and the {group} rollouts of one prompt need as many slots; {remedy}"]
-
-
-def _given(plan: MemoryPlan) -> str:
-    return str(plan.worker.slots) if plan.config.generator.slots else "null"
 
 
 def _trainer(plan: MemoryPlan) -> Iterator[str]:
@@ -55,8 +52,8 @@ def _trainer(plan: MemoryPlan) -> Iterator[str]:
     parts = fullest.parts
     most = ", ".join(f"{name} {gigabytes(size)}" for name, size in sorted(parts.items(), key=lambda one: -one[1])[:3])
     said = f"trainer rank 0 of {plan.ranks} needs {gigabytes(need)} ({most}), and {plan.device.in_words}"
-    for setting, value, remedy, changed in _milder(plan):
-        if _trainer_fits(changed):
+    for setting, value, remedy, changes in _milder(plan):
+        if _trainer_fits(plan.changed(trainer=changes)):
             yield f"{setting} = {value}: {said}; {remedy}"
             return
     if (ranks := _ranks_that_fit(plan)) is not None:
@@ -73,45 +70,38 @@ def _trainer_fits(plan: MemoryPlan) -> bool:
     return plan.trainer[0].fullest.total <= plan.device.num_bytes
 
 
-def _milder(plan: MemoryPlan) -> Iterator[tuple[str, Any, str, MemoryPlan]]:
-    """Changes that cost time, not devices: setting, its value now, the remedy in words, and the changed plan."""
+def _milder(plan: MemoryPlan) -> Iterator[tuple[str, Any, str, dict[str, Any]]]:
+    """Changes that cost time, not devices: setting, its value now, the remedy in words, and the changed settings."""
     trainer = plan.config.trainer
     longest = plan.trainer[0].load.longest
+    recomputed = {"activation_checkpointing": True}
     if not trainer.activation_checkpointing:
-        changed = plan.changed(trainer={"activation_checkpointing": True})
-        yield "trainer.activation_checkpointing", "false", "set it to true", changed
+        yield "trainer.activation_checkpointing", "false", "set it to true", recomputed
     if (tokens := trainer.tokens_per_micro_batch) > longest:
-        changed = plan.changed(trainer={"tokens_per_micro_batch": longest})
-        yield "trainer.tokens_per_micro_batch", tokens, f"set it to {longest}, the longest rollout", changed
-        changed = changed.changed(trainer={"activation_checkpointing": True})
-        yield (
-            "trainer.tokens_per_micro_batch",
-            tokens,
-            f"set it to {longest}, the longest rollout, and trainer.activation_checkpointing to true",
-            changed,
-        )
+        remedy = f"set it to {longest}, the longest rollout"
+        shorter = {"tokens_per_micro_batch": longest}
+        yield "trainer.tokens_per_micro_batch", tokens, remedy, shorter
+        remedy = f"{remedy}, and trainer.activation_checkpointing to true"
+        yield "trainer.tokens_per_micro_batch", tokens, remedy, {**shorter, **recomputed}
     chunk = trainer.logits_chunk_tokens
     while (chunk := chunk // 2) >= MIN_CHUNK_TOKENS:
-        changed = plan.changed(trainer={"logits_chunk_tokens": chunk})
-        yield "trainer.logits_chunk_tokens", trainer.logits_chunk_tokens, f"set it to {chunk}", changed
+        smaller = {"logits_chunk_tokens": chunk}
+        yield "trainer.logits_chunk_tokens", trainer.logits_chunk_tokens, f"set it to {chunk}", smaller
 
 
 def _ranks_that_fit(plan: MemoryPlan) -> int | None:
     """The fewest ranks that fit with these settings; None if no number does."""
-    low = plan.ranks
-    high = plan.ranks
-    while not _trainer_fits(plan.changed(ranks=high)):
-        low = high
-        high = 2 * high
-        if high > MAX_RANKS:
+
+    def fits(ranks: int) -> bool:
+        return _trainer_fits(plan.changed(ranks=ranks))
+
+    most = plan.ranks
+    while not fits(most):  # doubled, because from some number on the padding of more ranks takes more than it saves
+        most *= 2
+        if most > MAX_RANKS:
             return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _trainer_fits(plan.changed(ranks=middle)):
-            high = middle
-        else:
-            low = middle
-    return high
+    counts = range(most // 2 + 1, most + 1)
+    return counts[bisect_left(counts, True, key=fits)]
 
 
 def _generator(plan: MemoryPlan) -> Iterator[str]:

@@ -25,16 +25,14 @@ class Exporter:
 
     def set(self, metric: Metric, value: float, **labels: str) -> None:
         """Set a gauge."""
-        assert metric.kind == "gauge", metric.name
         child = self._child(metric, labels)
-        assert isinstance(child, Gauge)
+        assert isinstance(child, Gauge), metric.name
         child.set(value)
 
     def add(self, metric: Metric, amount: float = 1.0, **labels: str) -> None:
         """Raise a counter."""
-        assert metric.kind == "counter", metric.name
         child = self._child(metric, labels)
-        assert isinstance(child, Counter)
+        assert isinstance(child, Counter), metric.name
         child.inc(amount)
 
     def observe(self, metric: Metric, value: float, count: int = 1, **labels: str) -> None:

@@ -10,7 +10,7 @@ A log ends in one or more of these ways. The last one that names a reason counts
 
 import re
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 MAX_REASON_CHARACTERS = 400
 """Longest reason that is not a sentence of Rollcast: some errors contain a whole file."""
@@ -34,12 +34,13 @@ _LOOKUPS = ("KeyError", "IndexError", "AttributeError", "StopIteration", "StopAs
 def failure_reason(log: str) -> str | None:
     """The reason at the end of a process's log, or None."""
     lines = [_without_prefix(line) for line in log.splitlines()]
-    reasons = list(_reasons(lines))
-    telling = [reason for reason in reasons if not _POINTS_ELSEWHERE.search(reason)]
-    chosen = telling or reasons
-    found = chosen[-1] if chosen else None
-    if found is None or found.startswith(SENTENCE):
-        return None if found is None else found.removeprefix(SENTENCE)
+    reasons = _reasons(lines)
+    if not reasons:
+        return None
+    telling = [reason for reason in reasons if not points_elsewhere(reason)]
+    found = (telling or reasons)[-1]
+    if found.startswith(SENTENCE):
+        return found.removeprefix(SENTENCE)
     return found if len(found) <= MAX_REASON_CHARACTERS else f"{found[:MAX_REASON_CHARACTERS]}..."
 
 
@@ -58,30 +59,29 @@ def _without_prefix(line: str) -> str:
     return line if match is None else match["rest"]
 
 
-def _reasons(lines: Sequence[str]) -> Iterator[str]:
+def _reasons(lines: Sequence[str]) -> list[str]:
     """Reasons in the order of the log, one for each chain of tracebacks."""
-    chain: list[str] = []
+    chains: list[list[str]] = []
     is_chained = False
     number = 0
     while number < len(lines):
         line = lines[number]
         number += 1
         if line.strip() == _TRACEBACK:
-            if chain and not is_chained:
-                yield _deepest(chain)
-                chain = []
+            if not is_chained or not chains:
+                chains.append([])
             found, number = _error_of(lines, number)
-            chain += [found] if found else []
+            chains[-1] += [found] if found else []
             is_chained = False
         elif line.strip() in _CHAINED:
             is_chained = True
-        elif line.startswith(SENTENCE) or (match := _LOG_LINE.match(line)):
-            if chain:
-                yield _deepest(chain)
-                chain = []
-            yield line if line.startswith(SENTENCE) else str(match["said"]).strip()  # type: ignore[index]
-    if chain:
-        yield _deepest(chain)
+        elif line.startswith(SENTENCE):
+            chains.append([line])
+            is_chained = False
+        elif match := _LOG_LINE.match(line):
+            chains.append([match["said"].strip()])
+            is_chained = False
+    return [_deepest(chain) for chain in chains if chain]
 
 
 def _error_of(lines: Sequence[str], number: int) -> tuple[str | None, int]:

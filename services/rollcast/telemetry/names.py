@@ -7,22 +7,21 @@ Every series also carries the label `run`.
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["gauge", "counter", "histogram"]
-
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric family. A counter's name ends in `_total`."""
+    """One metric family: a histogram if it has buckets, a counter if its name ends in `_total`, else a gauge."""
 
     name: str
     help: str
-    kind: Kind
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
 
-    def __post_init__(self) -> None:
-        assert self.name.startswith("rollcast_")
-        assert (self.kind == "counter") == self.name.endswith("_total"), self.name
+    @property
+    def kind(self) -> Literal["gauge", "counter", "histogram"]:
+        if self.buckets:
+            return "histogram"
+        return "counter" if self.name.endswith("_total") else "gauge"
 
 
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -33,310 +32,250 @@ DOWNSTREAM_PREFIX = "downstream:"
 """Label `dataset` of a downstream set: this and its name."""
 
 # Trainer
-TRAINER_STEP = Metric("rollcast_trainer_step", "Optimizer steps in the surviving history", "gauge")
-INCARNATION = Metric("rollcast_incarnation", "Incarnation of the trainer", "gauge")
+TRAINER_STEP = Metric("rollcast_trainer_step", "Optimizer steps in the surviving history")
+INCARNATION = Metric("rollcast_incarnation", "Incarnation of the trainer")
 INCARNATION_START = Metric(
     "rollcast_incarnation_start_step",
     "Step from which an incarnation continued: later steps of earlier ones are lost",
-    "gauge",
     ("incarnation",),
 )
-BUDGET_STEPS = Metric("rollcast_budget_steps", "Optimizer steps at which the run ends; absent without a bound", "gauge")
-BUDGET_DEVICE_HOURS = Metric(
-    "rollcast_budget_device_hours", "Compute at which the run ends; absent without a bound", "gauge"
-)
-MAX_STALENESS = Metric("rollcast_max_staleness_steps", "k, the bound on staleness", "gauge")
-STALENESS = Metric("rollcast_staleness_steps", "Staleness of trained tokens", "histogram", buckets=tuple(range(17)))
-LONGEST_GROUP_RATIO = Metric(
-    "rollcast_longest_group_ratio", "Steps the longest group lasted / (k - l); warn at 0.8", "gauge"
-)
-TRAINER_WAIT = Metric("rollcast_trainer_wait_seconds_total", "Time the trainer waited", "counter", ("for",))
-STEP_SECONDS = Metric(
-    "rollcast_step_seconds", "Wall time of an optimizer step, waits excluded", "histogram", buckets=_SECONDS
-)
+BUDGET_STEPS = Metric("rollcast_budget_steps", "Optimizer steps at which the run ends; absent without a bound")
+BUDGET_DEVICE_HOURS = Metric("rollcast_budget_device_hours", "Compute at which the run ends; absent without a bound")
+MAX_STALENESS = Metric("rollcast_max_staleness_steps", "k, the bound on staleness")
+STALENESS = Metric("rollcast_staleness_steps", "Staleness of trained tokens", buckets=tuple(range(17)))
+LONGEST_GROUP_RATIO = Metric("rollcast_longest_group_ratio", "Steps the longest group lasted / (k - l); warn at 0.8")
+TRAINER_WAIT = Metric("rollcast_trainer_wait_seconds_total", "Time the trainer waited", ("for",))
+STEP_SECONDS = Metric("rollcast_step_seconds", "Wall time of an optimizer step, waits excluded", buckets=_SECONDS)
 UPDATES_SKIPPED = Metric(
-    "rollcast_updates_skipped_total", "Batches that made no update because the gradient was not finite", "counter"
+    "rollcast_updates_skipped_total", "Batches that made no update because the gradient was not finite"
 )
 CLAMPED_RATIOS = Metric(
-    "rollcast_clamped_ratios_total", "Trained tokens whose probability ratio overflowed and was clamped", "counter"
+    "rollcast_clamped_ratios_total", "Trained tokens whose probability ratio overflowed and was clamped"
 )
 GROUPS = Metric(
     "rollcast_groups_total",
     "Rollout groups settled, by outcome (used|filtered|redone|dead|refused|stale|duplicate|lost_version|defective)",
-    "counter",
     ("outcome",),
 )
 GROUP_SIGNALS = Metric(
     "rollcast_group_signals_total",
-    "Training groups that came back, by what they can teach (usable|truncated|wrong|right|equal|no_verdict)",
-    "counter",
+    "Finished training groups, by their use for training (usable|truncated|wrong|right|equal|no_verdict)",
     ("signal",),
 )
 GROUPS_BY_DECILE = Metric(
-    "rollcast_groups_by_length_total",
-    "Groups by outcome and decile of the prompt's length",
-    "counter",
-    ("outcome", "decile"),
+    "rollcast_groups_by_length_total", "Groups by outcome and decile of the prompt's length", ("outcome", "decile")
 )
 GROUPS_BY_PASS_RATE = Metric(
     "rollcast_groups_by_pass_rate_total",
     "Groups by outcome and quarter of the prompt's past pass rate",
-    "counter",
     ("outcome", "quarter"),
 )
-GROUPS_DISPATCHED = Metric("rollcast_groups_dispatched_total", "Tasks dispatched, first time each", "counter")
-GROUPS_OUTSTANDING = Metric("rollcast_groups_outstanding", "Dispatched and not yet settled groups", "gauge")
-UNIQUE_PROMPTS = Metric("rollcast_unique_prompts", "Distinct prompts trained on", "gauge")
-PROMPT_USES = Metric("rollcast_prompt_uses_mean", "Mean uses of a prompt that was trained on", "gauge")
-PROMPTS_RETIRED = Metric("rollcast_prompts_retired", "Prompts removed for good by no-positive-resampling", "gauge")
+GROUPS_DISPATCHED = Metric("rollcast_groups_dispatched_total", "Tasks dispatched, first time each")
+GROUPS_OUTSTANDING = Metric("rollcast_groups_outstanding", "Dispatched and not yet settled groups")
+UNIQUE_PROMPTS = Metric("rollcast_unique_prompts", "Distinct prompts trained on")
+PROMPT_USES = Metric("rollcast_prompt_uses_mean", "Mean uses of a prompt that was trained on")
+PROMPTS_RETIRED = Metric("rollcast_prompts_retired", "Prompts removed for good by no-positive-resampling")
 PROMPTS_SKIPPED = Metric(
-    "rollcast_prompts_skipped", "Prompts of the data set that were skipped, by reason", "gauge", ("reason",)
+    "rollcast_prompts_skipped", "Prompts of the data set that were skipped, by reason", ("reason",)
 )
 LOGPROB_GAP = Metric(
     "rollcast_logprob_gap",
     "Mean |trainer - generator log-prob| over the batch's tokens at the behaviour version's staleness",
-    "gauge",
     ("statistic",),
 )
-TRUNCATION_RATIO = Metric("rollcast_truncation_ratio", "Rollouts cut by the budget / rollouts of the batch", "gauge")
-INTERRUPTED_RATIO = Metric(
-    "rollcast_interrupted_ratio", "Rollouts whose thinking was cut / rollouts of the batch", "gauge"
-)
-REWARD_MEAN = Metric("rollcast_reward_mean", "Mean reward of the batch before filtering", "gauge")
+TRUNCATION_RATIO = Metric("rollcast_truncation_ratio", "Rollouts cut by the budget / rollouts of the batch")
+INTERRUPTED_RATIO = Metric("rollcast_interrupted_ratio", "Rollouts whose thinking was cut / rollouts of the batch")
+REWARD_MEAN = Metric("rollcast_reward_mean", "Mean reward of the batch before filtering")
 TRUNCATED_MATCHES = Metric(
     "rollcast_truncated_matches_total",
     "Completions that the verifier found right although they were truncated, by purpose (train|eval); they count as "
     "wrong in pass rates",
-    "counter",
     ("purpose",),
 )
-LOSS = Metric("rollcast_loss", "Loss of the last update", "gauge")
-GRAD_NORM = Metric("rollcast_grad_norm", "Gradient norm before clipping", "gauge")
-ENTROPY = Metric("rollcast_entropy", "Mean entropy of the policy at the batch's loss tokens (nats)", "gauge")
+LOSS = Metric("rollcast_loss", "Loss of the last update")
+GRAD_NORM = Metric("rollcast_grad_norm", "Gradient norm before clipping")
+ENTROPY = Metric("rollcast_entropy", "Mean entropy of the policy at the batch's loss tokens (nats)")
 REFERENCE_KL = Metric(
-    "rollcast_reference_kl", "KL to the reference policy (nats per token, k3); absent without a KL penalty", "gauge"
+    "rollcast_reference_kl", "KL to the reference policy (nats per token, k3); absent without a KL penalty"
 )
-LEARNING_RATE = Metric("rollcast_learning_rate", "Learning rate of the last update", "gauge")
-COMPLETION_TOKENS_MEAN = Metric("rollcast_completion_tokens_mean", "Mean completion length of the batch", "gauge")
-TOKENS = Metric("rollcast_tokens_total", "Tokens generated or trained", "counter", ("role",))
+LEARNING_RATE = Metric("rollcast_learning_rate", "Learning rate of the last update")
+COMPLETION_TOKENS_MEAN = Metric("rollcast_completion_tokens_mean", "Mean completion length of the batch")
+TOKENS = Metric("rollcast_tokens_total", "Tokens generated or trained", ("role",))
 CONSUMED_TOKENS = Metric(
-    "rollcast_consumed_tokens_total", "Tokens of groups that were used or filtered, and of evaluations", "counter"
+    "rollcast_consumed_tokens_total", "Tokens of groups that were used or filtered, and of evaluations"
 )
 COMPUTE_STATE = Metric(
-    "rollcast_compute_state_device_hours", "Compute of the surviving history: the C of the curve", "gauge", ("role",)
+    "rollcast_compute_state_device_hours", "Compute of the surviving history: the C of the curve", ("role",)
 )
-COMPUTE_SPENT = Metric(
-    "rollcast_compute_spent_device_hours_total", "Compute ever spent; never falls", "counter", ("role",)
-)
-COMPUTE_EVAL_SHARE = Metric("rollcast_compute_eval_share", "Share of generated tokens that evaluation took", "gauge")
-GENERATORS = Metric("rollcast_generators", "Generators by state (joined|ready)", "gauge", ("state",))
-CHECKPOINT_SECONDS = Metric("rollcast_checkpoint_seconds", "Time to write a checkpoint", "histogram", buckets=_SECONDS)
-CHECKPOINT_STEP = Metric("rollcast_checkpoint_step", "Step of the newest checkpoint", "gauge")
+COMPUTE_SPENT = Metric("rollcast_compute_spent_device_hours_total", "Compute ever spent; never falls", ("role",))
+COMPUTE_EVAL_SHARE = Metric("rollcast_compute_eval_share", "Share of generated tokens that evaluation took")
+GENERATORS = Metric("rollcast_generators", "Generators by state (joined|ready)", ("state",))
+CHECKPOINT_SECONDS = Metric("rollcast_checkpoint_seconds", "Time to write a checkpoint", buckets=_SECONDS)
+CHECKPOINT_STEP = Metric("rollcast_checkpoint_step", "Step of the newest checkpoint")
 
 # Evaluation: the last 16 stay exposed, each under its own labels, so that nothing must be guessed together.
-EVAL_PASS_RATE = Metric("rollcast_eval_pass_rate", "mean@G on held-out prompts", "gauge", _EVAL)
-EVAL_STANDARD_ERROR = Metric("rollcast_eval_standard_error", "Standard error of the pass rate", "gauge", _EVAL)
-EVAL_COMPUTE = Metric(
-    "rollcast_eval_compute_device_hours", "compute_state when the evaluation was asked for", "gauge", _EVAL
-)
+EVAL_PASS_RATE = Metric("rollcast_eval_pass_rate", "mean@G on held-out prompts", _EVAL)
+EVAL_STANDARD_ERROR = Metric("rollcast_eval_standard_error", "Standard error of the pass rate", _EVAL)
+EVAL_COMPUTE = Metric("rollcast_eval_compute_device_hours", "compute_state when the evaluation was asked for", _EVAL)
 EVAL_TRAINED_TOKENS = Metric(
-    "rollcast_eval_trained_tokens", "Tokens trained on when the evaluation was asked for", "gauge", _EVAL
+    "rollcast_eval_trained_tokens", "Tokens trained on when the evaluation was asked for", _EVAL
 )
-EVAL_LOST = Metric(
-    "rollcast_eval_lost_total", "Evaluations that ended without a single verdict", "counter", ("dataset",)
-)
-EVAL_PROMPTS = Metric("rollcast_eval_prompts", "Prompts with a verdict", "gauge", _EVAL)
-EVAL_ASKED_PROMPTS = Metric("rollcast_eval_asked_prompts", "Prompts that the evaluation asked", "gauge", _EVAL)
+EVAL_LOST = Metric("rollcast_eval_lost_total", "Evaluations that ended without a single verdict", ("dataset",))
+EVAL_PROMPTS = Metric("rollcast_eval_prompts", "Prompts with a verdict", _EVAL)
+EVAL_ASKED_PROMPTS = Metric("rollcast_eval_asked_prompts", "Prompts that the evaluation asked", _EVAL)
 EVAL_PROMPTS_LOST = Metric(
     "rollcast_eval_prompts_lost_total",
     "Prompts of evaluations without a verdict, by reason (given_up|deadline|no_verdict)",
-    "counter",
     ("dataset", "reason"),
 )
-EVAL_SAMPLES = Metric("rollcast_eval_samples", "Completions graded", "gauge", _EVAL)
+EVAL_SAMPLES = Metric("rollcast_eval_samples", "Completions graded", _EVAL)
 EVAL_START_UP = Metric(
     "rollcast_eval_start_up_device_hours",
-    "Of the evaluation's compute, what was spent before each incarnation's first training rollouts came",
-    "gauge",
+    "Part of the evaluation's compute that was spent before each incarnation's first training rollouts arrived",
     _EVAL,
 )
 EVAL_DEVICES = Metric(
-    "rollcast_eval_devices", "Devices of generators and trainer when the evaluation was asked for", "gauge", _EVAL
+    "rollcast_eval_devices", "Devices of generators and trainer when the evaluation was asked for", _EVAL
 )
 EVAL_TRUNCATION = Metric(
-    "rollcast_eval_truncation_ratio", "Rollouts cut off by the token budget in the newest batch then", "gauge", _EVAL
+    "rollcast_eval_truncation_ratio", "Rollouts cut off by the token budget in the newest batch then", _EVAL
 )
 
 # Queue and weights
-QUEUE_GROUPS = Metric("rollcast_queue_groups", "Finished groups on the queue", "gauge")
-QUEUE_BYTES = Metric("rollcast_queue_bytes", "Bytes of finished groups on the queue", "gauge")
-QUEUE_MAX_BYTES = Metric("rollcast_queue_max_bytes", "Bytes above which no new task is dispatched", "gauge")
-UNREADABLE = Metric(
-    "rollcast_unreadable_total", "Entries and records on Redis that were of no use to anybody", "counter"
-)
-UNKNOWN_FIELDS = Metric(
-    "rollcast_unknown_fields_total", "Protobuf fields of a newer program that were skipped", "counter"
-)
-REDIS_AWAY = Metric("rollcast_redis_away_seconds_total", "Time without Redis", "counter")
+QUEUE_GROUPS = Metric("rollcast_queue_groups", "Finished groups on the queue")
+QUEUE_BYTES = Metric("rollcast_queue_bytes", "Bytes of finished groups on the queue")
+QUEUE_MAX_BYTES = Metric("rollcast_queue_max_bytes", "Bytes above which no new task is dispatched")
+UNREADABLE = Metric("rollcast_unreadable_total", "Entries and records on Redis that no program could use")
+UNKNOWN_FIELDS = Metric("rollcast_unknown_fields_total", "Protobuf fields of a newer program that were skipped")
+REDIS_AWAY = Metric("rollcast_redis_away_seconds_total", "Time without Redis")
 WEIGHT_SYNC_SECONDS = Metric(
-    "rollcast_weight_sync_seconds",
-    "From staging a version to every member's acknowledgement",
-    "histogram",
-    buckets=_SECONDS,
+    "rollcast_weight_sync_seconds", "From staging a version to every member's acknowledgement", buckets=_SECONDS
 )
-WEIGHT_EPOCH = Metric("rollcast_weight_epoch", "Epoch of the weight group", "gauge")
+WEIGHT_EPOCH = Metric("rollcast_weight_epoch", "Epoch of the weight group")
 WEIGHT_FAILURES = Metric(
-    "rollcast_weight_failures_total", "Publishes that failed and were repeated, by reason", "counter", ("reason",)
+    "rollcast_weight_failures_total", "Publishes that failed and were repeated, by reason", ("reason",)
 )
-GENERATORS_FENCED = Metric("rollcast_generators_fenced_total", "Generators removed, by reason", "counter", ("reason",))
+GENERATORS_FENCED = Metric("rollcast_generators_fenced_total", "Generators removed, by reason", ("reason",))
 
 # Generator
-POLICY_STEP = Metric("rollcast_policy_step", "Step of the weights the generator holds", "gauge", ("generator",))
-WEIGHT_PAUSE_SECONDS = Metric(
-    "rollcast_weight_pause_seconds", "Pause of generation to apply weights", "histogram", buckets=_SECONDS
-)
+POLICY_STEP = Metric("rollcast_policy_step", "Step of the weights the generator holds", ("generator",))
+WEIGHT_PAUSE_SECONDS = Metric("rollcast_weight_pause_seconds", "Pause of generation to apply weights", buckets=_SECONDS)
 WEIGHT_LOAD_SECONDS = Metric(
-    "rollcast_weight_load_seconds", "Of the pause: copying the parameters into the model", "histogram", buckets=_SECONDS
+    "rollcast_weight_load_seconds", "Of the pause: copying the parameters into the model", buckets=_SECONDS
 )
 WEIGHT_RECEIVE_SECONDS = Metric(
-    "rollcast_weight_receive_seconds", "Background reception of a version", "histogram", buckets=_SECONDS
+    "rollcast_weight_receive_seconds", "Background reception of a version", buckets=_SECONDS
 )
-GENERATOR_IDLE = Metric(
-    "rollcast_generator_idle_seconds_total", "Time in which the generator had no rollout", "counter"
-)
-RUNNING_ROLLOUTS = Metric("rollcast_running_rollouts", "Rollouts in the engine", "gauge")
-GENERATOR_SLOTS = Metric("rollcast_generator_slots", "Rollouts that this generator runs at once", "gauge")
+GENERATOR_IDLE = Metric("rollcast_generator_idle_seconds_total", "Time in which the generator had no rollout")
+RUNNING_ROLLOUTS = Metric("rollcast_running_rollouts", "Rollouts in the engine")
+GENERATOR_SLOTS = Metric("rollcast_generator_slots", "Rollouts that this generator runs concurrently")
 GENERATOR_PARKED = Metric(
     "rollcast_generator_parked",
-    "1 where this generator has ended its engine for want of memory and waits for nothing but its end",
-    "gauge",
+    "1 if this generator has ended its engine because memory ran out, and only waits for its own end",
 )
-SAMPLED_TOKENS = Metric("rollcast_sampled_tokens_total", "Tokens sampled, counted as the engine steps", "counter")
-INFLIGHT_TOKENS = Metric(
-    "rollcast_inflight_tokens", "Tokens that the requests in the engine have sampled so far", "gauge"
-)
-PREEMPTIONS = Metric("rollcast_preemptions_total", "KV preemptions in the engine", "counter")
-HAND_BACKS = Metric("rollcast_hand_backs_total", "Tasks handed back unfinished", "counter")
+SAMPLED_TOKENS = Metric("rollcast_sampled_tokens_total", "Tokens sampled, counted as the engine steps")
+INFLIGHT_TOKENS = Metric("rollcast_inflight_tokens", "Tokens that the requests in the engine have sampled so far")
+PREEMPTIONS = Metric("rollcast_preemptions_total", "KV preemptions in the engine")
+HAND_BACKS = Metric("rollcast_hand_backs_total", "Tasks handed back unfinished")
 HAND_OVERS = Metric(
-    "rollcast_hand_overs_total",
-    "Tasks handed back because the trainer asked: a faster generator continues them",
-    "counter",
+    "rollcast_hand_overs_total", "Tasks handed back because the trainer asked: a faster generator continues them"
 )
-REFUSED = Metric("rollcast_refused_total", "Answers refused because the task had another owner", "counter")
-ABORTED = Metric(
-    "rollcast_aborted_rollouts_total", "Rollouts aborted because they held tokens of lost steps", "counter"
-)
-GRADINGS = Metric("rollcast_gradings_total", "Completions graded, by status", "counter", ("status",))
+REFUSED = Metric("rollcast_refused_total", "Answers refused because the task had another owner")
+ABORTED = Metric("rollcast_aborted_rollouts_total", "Rollouts aborted because they held tokens of lost steps")
+GRADINGS = Metric("rollcast_gradings_total", "Completions graded, by status", ("status",))
 CONTAINED = Metric(
     "rollcast_gradings_contained_total",
     "Gradings in which the sandbox stopped something, by reason (time|memory|output|exit|crash|forbidden|garbled|"
     "reference), or only waited for a core (busy)",
-    "counter",
     ("reason",),
 )
 VERIFIER_FAILURES = Metric(
     "rollcast_verifier_failures_total",
     "Completions left out because their verifier gave no verdict: it failed, or took too long",
-    "counter",
     ("verifier",),
 )
 VERIFIER_REQUESTS = Metric(
     "rollcast_verifier_requests_total",
     "Requests to verifiers that are services, by outcome (answered|unreachable|refused|unreadable|paused|timeout)",
-    "counter",
     ("verifier", "outcome"),
 )
 GRADING_TIMEOUTS = Metric(
     "rollcast_grading_timeouts_total",
     "Gradings stopped at a time limit, the program's or the grader's, by data set",
-    "counter",
     ("dataset",),
 )
-GRADING_SECONDS = Metric("rollcast_grading_seconds", "Time to grade one completion", "histogram", buckets=_SECONDS)
+GRADING_SECONDS = Metric("rollcast_grading_seconds", "Time to grade one completion", buckets=_SECONDS)
 GRADER_FAILURES = Metric(
     "rollcast_grader_failures_total",
     "Calls of a generator to the grader that failed and were repeated, or given up, by gRPC's status",
-    "counter",
     ("code",),
 )
 
 # Grader: its gradings are the generators' as well, so they have names of their own.
-GRADER_GRADINGS = Metric(
-    "rollcast_grader_gradings_total", "Completions this grader graded, by status", "counter", ("status",)
-)
+GRADER_GRADINGS = Metric("rollcast_grader_gradings_total", "Completions this grader graded, by status", ("status",))
 GRADER_SECONDS = Metric(
-    "rollcast_grader_grading_seconds", "Time to grade one completion once its turn came", "histogram", buckets=_SECONDS
+    "rollcast_grader_grading_seconds", "Time to grade one completion once its turn came", buckets=_SECONDS
 )
-GRADER_RUNNING = Metric("rollcast_grader_running", "Gradings under way in this grader", "gauge")
-GRADER_WAITING = Metric("rollcast_grader_waiting", "Gradings that wait in this grader for their turn", "gauge")
+GRADER_RUNNING = Metric("rollcast_grader_running", "Gradings under way in this grader")
+GRADER_WAITING = Metric("rollcast_grader_waiting", "Gradings that wait in this grader for their turn")
 GRADER_REFUSED = Metric(
     "rollcast_grader_refused_total",
     "Requests this grader sent away, by reason (full|stopping|abandoned|importing|request)",
-    "counter",
     ("reason",),
 )
 
 # Forecaster: the compute grid is fixed per run (40 values), else every refit would mint new series.
 FORECAST_ASYMPTOTE = Metric(
-    "rollcast_forecast_asymptote", "A, by quantile; absent if no law describes the curve", "gauge", ("quantile",)
+    "rollcast_forecast_asymptote", "A, by quantile; absent if no law describes the curve", ("quantile",)
 )
 FORECAST_PASS_RATE = Metric(
-    "rollcast_forecast_pass_rate", "Predicted pass rate by compute and quantile", "gauge", ("compute", "quantile")
+    "rollcast_forecast_pass_rate", "Predicted pass rate by compute and quantile", ("compute", "quantile")
 )
 FORECAST_HEADROOM = Metric(
-    "rollcast_forecast_headroom",
-    "A - R(C_now), by quantile; absent if no law describes the curve",
-    "gauge",
-    ("quantile",),
+    "rollcast_forecast_headroom", "A - R(C_now), by quantile; absent if no law describes the curve", ("quantile",)
 )
 FORECAST_END = Metric(
-    "rollcast_forecast_end_pass_rate", "Predicted reading at the end of the budget, by quantile", "gauge", ("quantile",)
+    "rollcast_forecast_end_pass_rate", "Predicted reading at the end of the budget, by quantile", ("quantile",)
 )
-FORECAST_END_DEVICE_HOURS = Metric("rollcast_forecast_end_device_hours", "Compute at which the budget ends", "gauge")
-FORECAST_VERDICT = Metric("rollcast_forecast_verdict", "1 for the verdict in force", "gauge", ("verdict",))
-ADVICE = Metric("rollcast_advice", "1 for the advice in force (stop|continue|wait)", "gauge", ("advice",))
-ADVICE_EVALUATIONS = Metric("rollcast_advice_evaluations", "To wait for before asking again; 0 = decide now", "gauge")
+FORECAST_END_DEVICE_HOURS = Metric("rollcast_forecast_end_device_hours", "Compute at which the budget ends")
+FORECAST_VERDICT = Metric("rollcast_forecast_verdict", "1 for the verdict in force", ("verdict",))
+ADVICE = Metric("rollcast_advice", "1 for the advice in force (stop|continue|wait)", ("advice",))
+ADVICE_EVALUATIONS = Metric("rollcast_advice_evaluations", "Evaluations to wait for before deciding; 0 = decide now")
 ADVICE_CHANCE = Metric(
-    "rollcast_advice_chance", "That the rest of the budget gains what it is asked to; absent where unknown", "gauge"
+    "rollcast_advice_chance", "Probability that the rest of the budget gains the required pass rate; absent if unknown"
 )
 ADVICE_GAIN = Metric(
-    "rollcast_advice_gain", "Pass rate that the next tenth or all of the rest gains", "gauge", ("stretch", "quantile")
+    "rollcast_advice_gain", "Pass rate that the next tenth or all of the rest gains", ("stretch", "quantile")
 )
 ADVICE_DEVICE_HOURS = Metric(
-    "rollcast_advice_device_hours", "What the next tenth or all of the rest costs", "gauge", ("stretch",)
+    "rollcast_advice_device_hours", "Compute of the next tenth or of all of the rest", ("stretch",)
 )
 FORECAST_EARLIER = Metric(
     "rollcast_forecast_earlier_pass_rate",
-    "What had been forecast for the newest reading when half of its compute was spent, by quantile",
-    "gauge",
+    "Forecast made for the newest reading when half of its compute was spent, by quantile",
     ("quantile",),
 )
 FORECAST_MISSED = Metric(
     "rollcast_forecast_missed_readings",
     "Newest readings in a row outside the 90 % interval forecast for them at half of their compute; at most 10",
-    "gauge",
 )
-FORECAST_POINTS = Metric("rollcast_forecast_points", "Evaluations in the fit", "gauge")
+FORECAST_POINTS = Metric("rollcast_forecast_points", "Evaluations in the fit")
 # Served with future timestamps by the forecaster's query API only: Prometheus refuses samples that are minutes ahead.
 TIMELINE_PASS_RATE = Metric(
-    "rollcast_timeline_pass_rate", "Pass rate over time: what an evaluation then will read", "gauge", ("quantile",)
+    "rollcast_timeline_pass_rate", "Pass rate over time: what an evaluation then will read", ("quantile",)
 )
 TIMELINE_DEVICE_HOURS = Metric(
-    "rollcast_timeline_device_hours", "Compute over time: measured, then at the measured rate", "gauge"
+    "rollcast_timeline_device_hours", "Compute over time: measured, then at the measured rate"
 )
 FORECAST_LOST_POINTS = Metric(
-    "rollcast_forecast_lost_points", "Evaluations left out because their step is not in the surviving history", "gauge"
+    "rollcast_forecast_lost_points", "Evaluations left out because their step is not in the surviving history"
 )
 FORECAST_INCOMPLETE_POINTS = Metric(
-    "rollcast_forecast_incomplete_points",
-    "Evaluations left out because less than 90 % of their prompts were graded",
-    "gauge",
+    "rollcast_forecast_incomplete_points", "Evaluations left out because less than 90 % of their prompts were graded"
 )
-FORECAST_SOURCE_UP = Metric("rollcast_forecast_source_up", "1 while the forecaster's source answers", "gauge")
-FORECAST_REFITS = Metric("rollcast_forecast_refits_total", "Refits since start", "counter")
-FORECAST_SKIPPED = Metric(
-    "rollcast_forecast_skipped_total", "Readings that were skipped, by reason", "counter", ("reason",)
-)
+FORECAST_SOURCE_UP = Metric("rollcast_forecast_source_up", "1 while the forecaster's source answers")
+FORECAST_REFITS = Metric("rollcast_forecast_refits_total", "Refits since start")
+FORECAST_SKIPPED = Metric("rollcast_forecast_skipped_total", "Readings that were skipped, by reason", ("reason",))
 
 
 def is_own_curve(dataset: str) -> bool:
@@ -345,38 +284,32 @@ def is_own_curve(dataset: str) -> bool:
 
 
 # Loggers
-LOGGER_UP = Metric("rollcast_logger_up", "1 while the logger's destination takes records", "gauge", ("logger",))
-LOGGER_TOLD = Metric("rollcast_logger_records_total", "Records of the run folder told", "counter", ("logger",))
+LOGGER_UP = Metric("rollcast_logger_up", "1 while the logger's destination takes records", ("logger",))
+LOGGER_TOLD = Metric("rollcast_logger_records_total", "Records of the run folder sent", ("logger",))
 LOGGER_WAITING = Metric(
-    "rollcast_logger_waiting_records", "Records read from the run folder and not taken yet", "gauge", ("logger",)
+    "rollcast_logger_waiting_records", "Records read from the run folder and not taken yet", ("logger",)
 )
 LOGGER_DROPPED = Metric(
     "rollcast_logger_dropped_total",
     "Records or numbers left out, by reason (refused|unreadable|not_finite)",
-    "counter",
     ("logger", "reason"),
 )
 
 # Autoscaler
-GENERATORS_DESIRED = Metric("rollcast_generators_desired", "Generators wanted; absent until known", "gauge")
+GENERATORS_DESIRED = Metric("rollcast_generators_desired", "Generators wanted; absent until known")
 AUTOSCALER_NEED = Metric(
-    "rollcast_autoscaler_need_tokens_per_second", "Tokens to sample for a trainer that never waits for a batch", "gauge"
+    "rollcast_autoscaler_need_tokens_per_second", "Tokens to sample for a trainer that never waits for a batch"
 )
 AUTOSCALER_CAPABILITY = Metric(
-    "rollcast_autoscaler_capability_tokens_per_second", "Tokens that one generator was seen to sample", "gauge"
+    "rollcast_autoscaler_capability_tokens_per_second", "Tokens that one generator was seen to sample"
 )
-AUTOSCALER_MEASURED = Metric(
-    "rollcast_autoscaler_measured", "1 while the run can be measured; 0 = the number is held", "gauge"
-)
-AUTOSCALER_CHANGES = Metric("rollcast_autoscaler_changes_total", "Changes of the number", "counter", ("direction",))
+AUTOSCALER_MEASURED = Metric("rollcast_autoscaler_measured", "1 while the run can be measured; 0 = the number is held")
+AUTOSCALER_CHANGES = Metric("rollcast_autoscaler_changes_total", "Changes of the number", ("direction",))
 AUTOSCALER_FAILURES = Metric(
-    "rollcast_autoscaler_failures_total", "Calls to Kubernetes that failed, by what they were for", "counter", ("call",)
+    "rollcast_autoscaler_failures_total", "Calls to Kubernetes that failed, by purpose", ("call",)
 )
 AUTOSCALER_SKIPPED = Metric(
-    "rollcast_autoscaler_skipped_total",
-    "Pages that could not be read, samples left out, by reason",
-    "counter",
-    ("reason",),
+    "rollcast_autoscaler_skipped_total", "Pages that could not be read, samples left out, by reason", ("reason",)
 )
 
 

@@ -9,11 +9,11 @@ from rollcast.config.errors import UserError
 from rollcast.telemetry.heavy_imports import uncollected
 
 
-def run_service(name: str, description: str, *, module: str) -> int:
+def run_service(name: str, description: str) -> int:
     """Parse `--config FILE`, run the service, return the exit code. A UserError is one sentence on standard error.
 
-    `module`: its `serve(config)` runs the service, handles signals and returns the exit code. It is imported once the
-    run file is known to be right.
+    `serve(config)` of `rollcast.NAME.service` runs the service, handles signals and returns the exit code. Its module
+    is imported once the run file is known to be right.
     """
     parser = argparse.ArgumentParser(prog=f"rollcast.{name}", description=description)
     parser.add_argument("--config", type=Path, required=True, help="the run file")
@@ -25,7 +25,7 @@ def run_service(name: str, description: str, *, module: str) -> int:
     try:
         config = load_run_config(arguments.config)
         with uncollected():
-            service = importlib.import_module(module)
+            service = importlib.import_module(f"rollcast.{name}.service")
         return int(service.serve(config))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -6,8 +6,8 @@ from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.memory.architecture import UncountedModelError
-from rollcast.memory.context_length import known_length
 from rollcast.memory.model_file import folder_here, read_here
+from rollcast.memory.text_model import known_length
 from rollcast.memory.weight_shapes import find_model_shape
 
 NOT_HERE = "not on this machine yet; `rollcast up` fetches it from the hub"

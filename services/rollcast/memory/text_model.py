@@ -1,4 +1,4 @@
-"""How long a text a model knows, by its config.json."""
+"""Whether a model generates text, and how long a text it knows, by its config.json. Checked before a run starts."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -13,6 +13,8 @@ LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max
 MIN_LENGTH_TOKENS = 8
 """A smaller number is not the length of a language model."""
 _ROPE = ("rope_parameters", "rope_scaling")
+_CAUSAL = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
+"""Endings of the names of Transformers' classes that generate text. The last kind may also take images."""
 _LONGER_ALLOWED = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 
@@ -31,6 +33,23 @@ def config_of(model: Model) -> Mapping[str, Any]:
         return read_here(model.path) or {}
     except (OSError, UserError):
         return {}
+
+
+def check_causal(model: Model) -> None:
+    """Raises UserError for a model that this machine has and that samples no text.
+
+    A model that is not here yet, cannot be read or names no class in its config.json is left to the trainer.
+    """
+    found = config_of(model)
+    kind = found.get("model_type")
+    classes = found.get("architectures")
+    name = classes[0] if isinstance(classes, list) and classes and isinstance(classes[0], str) else ""
+    remedy = "give a model that continues a text, such as Qwen/Qwen3-0.6B"
+    if found.get("is_encoder_decoder") is True:
+        what = f"an encoder and a decoder, not a causal language model ({name or kind})"
+        raise UserError(f"model.path = {model.path}: is {what}; {remedy}")
+    if name and not name.endswith(_CAUSAL) and found.get("is_decoder") is not True:
+        raise UserError(f"model.path = {model.path}: is {name}, not a causal language model; {remedy}")
 
 
 def check_max_length(model: Model) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
-from rollcast.memory.context_length import check_max_length, known_length
+from rollcast.memory.text_model import check_max_length, known_length
 
 QWEN3: dict[str, Any] = {"model_type": "qwen3", "max_position_embeddings": 40_960, "rope_scaling": None}
 GPT2: dict[str, Any] = {"model_type": "gpt2", "n_positions": 1_024, "n_ctx": 1_024}
