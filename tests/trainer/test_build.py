@@ -19,8 +19,7 @@ from rollcast.trainer.control.fleet import Fleet
 from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.pacing import Pacing
 from rollcast.trainer.control.progress import Progress
-from rollcast.trainer.control.resumption import restore_ledger
-from rollcast.trainer.control.state import TrainerState
+from rollcast.trainer.control.state import TrainerState, restore_ledger
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import VERSION, make_group, make_task
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
@@ -59,7 +58,7 @@ def test_a_ledger_takes_back_what_was_dispatched_after_its_checkpoint() -> None:
     queue.dispatch([make_task(sequence) for sequence in (3, 4, 5)])
     queue.set_state("next_sequence", b"6")
     kept = Ledger(next_sequence=4, outstanding={3: "prompt-3"}, num_rollouts={3: 2})
-    ledger = restore_ledger(queue, "state", Progress(step=2, incarnation=1, ledger=kept.state()))
+    ledger = restore_ledger(queue, "state", Progress(step=2, incarnation=1, ledger=kept))
     assert (ledger.outstanding, ledger.next_sequence) == ({3: "prompt-3"}, 6)
     assert queue.outstanding().sequences == {3}
 

@@ -36,7 +36,6 @@ from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQue
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import parse_page
-from rollcast.trainer.control.asked import own_task
 from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.defects import defect
 from rollcast.trainer.control.history import SurvivingHistory
@@ -262,32 +261,20 @@ def test_a_group_is_compared_with_the_task_of_its_own_incarnation() -> None:
     ledger.outstanding[3] = now.prompt_id
     ledger.note_dispatch(before)
     ledger.note_dispatch(now)
-    restored = Ledger.restore(json.loads(json.dumps(ledger.state())), at_least=9)
-    assert restored.asked == ledger.asked
+    restored = Progress.from_json(json.loads(json.dumps(Progress(ledger=ledger).as_json()))).ledger
+    assert restored == ledger
+    assert restored is not None
     for asked in (before, now):
         answer = decode_group(encode_group(an_answer(asked)))
-        assert found(own_task(answer, now, restored.asked[3]), answer) is None
+        assert found(restored.own_task(answer, now), answer) is None
     mixed = dataclasses.replace(an_answer(before), length=now.length)
-    assert "length budget" in str(found(own_task(mixed, now, restored.asked[3]), mixed))
+    assert "length budget" in str(found(restored.own_task(mixed, now), mixed))
     mixed = dataclasses.replace(an_answer(before), prompt_token_ids=np.array([4, 5], np.int32))
-    assert "other tokens" in str(found(own_task(mixed, now, restored.asked[3]), mixed))
+    assert "other tokens" in str(found(restored.own_task(mixed, now), mixed))
     never = dataclasses.replace(an_answer(now), incarnation=3)
-    assert "never dispatched this task" in str(found(own_task(never, now, restored.asked[3]), never))
+    assert "never dispatched this task" in str(found(restored.own_task(never, now), never))
     restored.settle(3)
     assert restored.asked == {}
-
-
-def test_a_checkpoint_of_an_older_release_believes_what_earlier_incarnations_asked() -> None:
-    ledger, now = Ledger(), dataclasses.replace(a_task(), incarnation=2)
-    ledger.outstanding[3] = now.prompt_id
-    state = ledger.state()
-    del state["asked"]
-    asked = Ledger.restore(state, at_least=0).asked.get(3, [])
-    for incarnation, is_good in ((0, False), (1, True), (2, True), (3, False)):
-        answer = dataclasses.replace(an_answer(now), incarnation=incarnation)
-        if incarnation == 1:
-            answer.sampling = Sampling(temperature=0.9)
-        assert (found(own_task(answer, now, asked), answer) is None) is is_good
 
 
 # The whole trainer on a real Redis

@@ -78,15 +78,6 @@ class Outstanding:
     finished: dict[int, Finished] = field(default_factory=dict)
     dead: dict[int, Dead] = field(default_factory=dict)
 
-    def of(self, purpose: Purpose) -> Outstanding:
-        """Only the tasks of one purpose."""
-        return Outstanding(
-            {sequence: item for sequence, item in self.waiting.items() if item.purpose is purpose},
-            {sequence: item for sequence, item in self.claims.items() if item.purpose is purpose},
-            {sequence: item for sequence, item in self.finished.items() if item.purpose is purpose},
-            {sequence: item for sequence, item in self.dead.items() if item.purpose is purpose},
-        )
-
     @property
     def sequences(self) -> frozenset[int]:
         return frozenset(self.waiting) | frozenset(self.claims) | frozenset(self.finished) | frozenset(self.dead)
@@ -107,14 +98,6 @@ class Redispatch:
 
     redone: tuple[int, ...] = ()
     dead: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class QueueDepth:
-    """Finished groups that are still on the queue."""
-
-    groups: int
-    num_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +166,6 @@ class TrainerQueue(Protocol):
 
     def retire(self, sequences: Sequence[int]) -> None:
         """Take tasks off wire 1 wherever they are; an answer that still comes is refused."""
-
-    def depth(self) -> QueueDepth:
-        """Return the number and size of finished groups on the queue."""
 
     def refused(self) -> int:
         """Return how many late answers were refused since the run began."""

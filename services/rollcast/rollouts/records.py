@@ -151,10 +151,6 @@ class Rollout:
     def oldest_version(self) -> PolicyVersion | None:
         return min((span.version for span in self.version_spans), default=None)
 
-    @property
-    def newest_version(self) -> PolicyVersion | None:
-        return max((span.version for span in self.version_spans), default=None)
-
 
 @dataclass(slots=True, eq=False)
 class PromptTask:

@@ -28,7 +28,6 @@ from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import join_ranks
-from rollcast.trainer.publishing import publisher_maker
 from rollcast.trainer.starting import begin, restore
 
 HUNG_TIMEOUTS = 2.0
@@ -48,13 +47,13 @@ def serve(config: RunConfig, *, resume: bool) -> int:
     try:
         learners = LearnerGroup.build(config, ranks)
         if ranks.rank > 0:
-            return learners.follow(stop).exit_code
+            return learners.follow(stop)
         ending = TrainerEnding.FAILED
         try:
             ending = _lead(config, learners, lambda: stop() or learners.stop_asked(), resume=resume)
         finally:
             learners.stop(ending)
-        return ending.exit_code
+        return ending
     finally:
         ranks.leave()
 
@@ -78,7 +77,6 @@ def _lead(config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *
         lambda: build_controller(
             config,
             learners=learners,
-            make_publisher=publisher_maker(config.weights, config.rpc, config.recipe, folder, learners, exporter),
             queue=RedisTrainerQueue(config.redis, config.run),
             books=books,
             encode=lambda text: list(tokenizer(text, add_special_tokens=False)["input_ids"]),
@@ -103,7 +101,7 @@ def _lead(config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *
             _wait_for_readers(readers, ended_at, stop)
     finally:
         http.stop()
-    log.info("trainer ended", ending=str(ending))
+    log.info("trainer ended", ending=ending.name.lower())
     return ending
 
 

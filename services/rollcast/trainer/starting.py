@@ -15,7 +15,6 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.control.progress import MalformedProgress, Progress
 from rollcast.trainer.learner.checkpoint import DamagedCheckpoint, checkpoint_version, checkpoints, damaged
 from rollcast.trainer.learner.group import LearnerGroup
-from rollcast.trainer.learner.storage import Location
 
 log = get_logger()
 
@@ -56,7 +55,7 @@ def _earlier_run(name: str, learners: LearnerGroup) -> BeforeRecord:
     return BeforeRecord(name, str(checkpoint_version(path)), spent)
 
 
-def _newest_whole(found: Sequence[Location], read: Callable[[Location], dict[str, Any]]) -> tuple[Location, Progress]:
+def _newest_whole(found: Sequence[Place], read: Callable[[Place], dict[str, Any]]) -> tuple[Place, Progress]:
     for path, older in pairwise([*found, None]):
         assert path is not None
         try:
@@ -68,7 +67,7 @@ def _newest_whole(found: Sequence[Location], read: Callable[[Location], dict[str
     raise AssertionError("the oldest one is read or raises")
 
 
-def _progress(path: Location, controller: dict[str, Any]) -> Progress:
+def _progress(path: Place, controller: dict[str, Any]) -> Progress:
     try:
         return Progress.from_json(controller)
     except MalformedProgress as error:

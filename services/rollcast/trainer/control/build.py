@@ -8,6 +8,7 @@ from collections.abc import Callable
 from rollcast.config.run import RunConfig
 from rollcast.recipe.schedule import make_schedule
 from rollcast.rollouts.base import TrainerQueue
+from rollcast.runfolder.run_secrets import secret_place
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.checkpoints import Checkpoints
@@ -16,23 +17,23 @@ from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.dispatch import Dispatcher
 from rollcast.trainer.control.evaluation import OpenEvaluations, evaluation_plans
 from rollcast.trainer.control.examiner import Examiner
-from rollcast.trainer.control.fleet import Fleet, PublisherMaker
-from rollcast.trainer.control.group_signals import GroupSignals
+from rollcast.trainer.control.fleet import Fleet, OnRemoved
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.pacing import Pacing, longest_verdict_seconds
 from rollcast.trainer.control.pipeline import GroupPipeline
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import Books, Encode, TaskMaker, shares
 from rollcast.trainer.control.reporting import Reporter
-from rollcast.trainer.control.resumption import resume_state
+from rollcast.trainer.control.state import resume_state
+from rollcast.trainer.control.telemetry import GroupSignals
 from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.weights.sender.publisher import Publisher
 
 
 def build_controller(
     config: RunConfig,
     *,
     learners: LearnerGroup,
-    make_publisher: PublisherMaker,
     queue: TrainerQueue,
     books: Books,
     encode: Encode,
@@ -73,6 +74,24 @@ def build_controller(
     )
     pacing = Pacing(recipe, schedule.max_staleness, config.trainer.drop_after_budgets, verdict_seconds)
     pipeline = GroupPipeline(state, queue, reporter, schedule, dispatcher, intake, pacing, recipe=recipe)
+
+    def make_publisher(on_removed: OnRemoved) -> Publisher:
+        return Publisher(
+            weights=config.weights,
+            rpc=config.rpc,
+            incarnation=state.incarnation,
+            history=state.history.earlier,
+            lm_head=recipe.lm_head,
+            specs=learners.specs,
+            device=learners.ranks.device,
+            exporter=exporter,
+            on_removed=on_removed,
+            slots=learners.slots,
+            lanes=learners.lanes,
+            router_replay=recipe.router_replay,
+            secret_place=secret_place(config.run_folder, "rpc.token"),
+        )
+
     fleet = Fleet(
         state,
         queue,

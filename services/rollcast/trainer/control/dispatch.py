@@ -7,40 +7,16 @@ groups that came back -> observe: the prompt's history, which removes and alloca
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from rollcast.config.errors import UserError
 from rollcast.config.recipe import Recipe
 from rollcast.recipe.allocation import allocated_rollouts
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import PromptTask, RolloutGroup
 from rollcast.trainer.control.intake import Intake
-from rollcast.trainer.control.ledger import MAX_SEQUENCE_DIGITS
 from rollcast.trainer.control.pass_rate import verdicts
 from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker
 from rollcast.trainer.control.reporting import Reporter
-from rollcast.trainer.control.state import TrainerState
-
-NEXT_SEQUENCE = "next_sequence"
-"""Key of wire 1's state: no sequence is given out twice, whatever checkpoint a restart begins from."""
-
-MAX_STORED_DIGITS = MAX_SEQUENCE_DIGITS - 1
-"""A digit less than a sequence may have on wire 1, so that those given out from here on fit."""
-
-
-def stored_sequence(queue: TrainerQueue, state: str) -> int:
-    """The first sequence that was never given out, as wire 1 knows it. Raises UserError if that is not a number.
-
-    `state`: the key that holds it, for the error message.
-    """
-    text = queue.get_state(NEXT_SEQUENCE)
-    if text is None:
-        return 0
-    if not text.isdigit() or len(text) > MAX_STORED_DIGITS:
-        raise UserError(
-            f"redis: trainer:{NEXT_SEQUENCE} in {state} is {text[:200]!r}, not a sequence; "
-            "set it (HSET) to one more than the highest task in the run's tasks.jsonl"
-        )
-    return int(text)
+from rollcast.trainer.control.state import NEXT_SEQUENCE, TrainerState
 
 
 class Dispatcher:

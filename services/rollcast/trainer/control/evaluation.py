@@ -70,7 +70,7 @@ class Moment:
     incarnation: int
     step: int
     compute_device_hours: float
-    start_up_device_hours: float | None
+    start_up_device_hours: float
     devices: int
     trained_tokens: int
     truncation_ratio: float | None
@@ -177,13 +177,8 @@ class OpenEvaluations:
         task.attempt = max(count, task.attempt)
         if task.attempt < MAX_FAILURES:
             return True
-        self.give_up([sequence])
+        item.given_up.add(sequence)
         return False
-
-    def give_up(self, sequences: Sequence[int]) -> None:
-        """Stop waiting for these tasks; their prompts count as missing."""
-        for item in self._open:
-            item.given_up |= item.unanswered & set(sequences)
 
     def close_finished(self, *, generators: bool, away_seconds: float = 0.0) -> list[Closed]:
         """Close the evaluations that are complete or out of time, oldest first.

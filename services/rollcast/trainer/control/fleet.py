@@ -9,7 +9,7 @@ No generator is blamed for the time for which Redis was away.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from rollcast.config.services import Weights
@@ -19,17 +19,14 @@ from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import Purpose
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.control.hand_over import HandOvers, groups_to_move
-from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.pacing import Pacing
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.state import TrainerState
 from rollcast.weights.sender.publisher import Publisher
-from rollcast.weights.sender.roster import Member
 
 OnRemoved = Callable[[str, str], None]
 """Called with the name of a generator that was removed, and why."""
-PublisherMaker = Callable[[SurvivingHistory, OnRemoved], Publisher]
 
 AWAY_RETRY_SECONDS = 0.5
 """Between two calls to a Redis that stays away."""
@@ -55,7 +52,7 @@ class Fleet:
         settings: Weights,
         devices_each: int,
         is_sharded_over_gpus: bool,
-        make_publisher: PublisherMaker,
+        make_publisher: Callable[[OnRemoved], Publisher],
         stop_requested: Callable[[], bool],
     ) -> None:
         """`devices_each`: of a generator. `is_sharded_over_gpus`: the learner has collectives on several GPUs, which
@@ -73,7 +70,7 @@ class Fleet:
         self._pacing = pacing
         self._reporter = reporter
         self._stop_requested = stop_requested
-        self.publisher = make_publisher(state.history, self.fence)
+        self.publisher = make_publisher(self.fence)
         self.has_joined = False
         """Whether any generator was at work when `watch` looked."""
         self._hand_overs = HandOvers()
@@ -85,11 +82,14 @@ class Fleet:
     def watch(self) -> float:
         """Called every round. Returns the seconds for which Redis was away since the last call."""
         members = self.publisher.members()
-        away_seconds = self._note_outage()
+        away_seconds = self._queue.away_seconds - self._away_seconds
+        self._away_seconds += away_seconds
+        if away_seconds > 0:
+            self._redis_back_at = time.time()
         self.has_joined = any(member.joined for member in members)
         if not self.has_joined:
             self._reporter.no_generator()
-        self._count_compute(members)
+        self.count_compute()
         self._pacing.observe_rates(member.decode_tokens_per_second for member in members)
         overdue = self._pacing.overdue(self._intake.snapshot.claims, time.time(), redis_back_at=self._redis_back_at)
         if overdue:
@@ -101,11 +101,11 @@ class Fleet:
         return away_seconds
 
     def count_compute(self) -> None:
-        """Count the device-hours since the last call."""
-        self._count_compute(self.publisher.members())
+        """Count the device-hours since the last call.
 
-    def _count_compute(self, members: Sequence[Member]) -> None:
-        """Every generator that has announced itself is allocated, joined or not, and was while its engine started."""
+        Every generator that has announced itself is allocated, joined or not, and was while its engine started.
+        """
+        members = self.publisher.members()
         now = time.monotonic()
         new = [member for member in members if member.name not in self._counted]
         self._counted.update(member.name for member in new)
@@ -118,8 +118,8 @@ class Fleet:
         `waited_for`: sequences that the trainer waits for already.
         """
         able = [member for member in self.publisher.members() if member.joined and not member.draining]
-        snapshot = self._intake.snapshot.of(Purpose.TRAIN)
-        outlook = self._pacing.outlook(waiting=len(snapshot.waiting))
+        snapshot = self._intake.snapshot
+        outlook = self._pacing.outlook(sum(item.purpose is Purpose.TRAIN for item in snapshot.waiting.values()))
         if len(able) < 2 or outlook is None:
             return
         moves = groups_to_move(
@@ -160,13 +160,6 @@ class Fleet:
             log.warning("generator removed", generator=generator, reason=reason, redone=len(taken.redone))
             self._count_redone(taken.redone)
             return
-
-    def _note_outage(self) -> float:
-        away_seconds = self._queue.away_seconds - self._away_seconds
-        self._away_seconds += away_seconds
-        if away_seconds > 0:
-            self._redis_back_at = time.time()
-        return away_seconds
 
     def _sweep(self) -> None:
         """Take back tasks of owners that renew nothing: generators that died without being members of the weight group.

@@ -21,7 +21,6 @@ from rollcast.runfolder.records import TaskOutcome
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.control.asked import own_task
 from rollcast.trainer.control.evaluation import OpenEvaluations
 from rollcast.trainer.control.state import TrainerState
 
@@ -108,13 +107,13 @@ class Intake:
 
     def _sort_training(self, delivery: Delivery) -> None:
         group = delivery.group
-        sequence = delivery.group.sequence
+        sequence = group.sequence
         prompt_id = self._ledger.outstanding.get(sequence)
         if self._ledger.held.get(sequence) == delivery.stream_id:
             return
         if prompt_id is None or sequence in self.ready.keys() | self._filtered.keys() | self._training.keys():
             self._discard(delivery, "duplicate")
-        elif defect := self._find_defect(group, self._task_of(group, prompt_id)):
+        elif defect := self._find_defect(group, self._ledger.own_task(group, self._make_task(sequence, prompt_id))):
             self._refuse(delivery, defect)
             if self._ledger.refuse(sequence) == MAX_FAILURES:
                 self._count("dead", sequence, self._ledger.settle(sequence))
@@ -124,10 +123,6 @@ class Intake:
             self._note_answer(group)
             is_filtered = self._is_filtered is not None and self._is_filtered(group)
             (self._filtered if is_filtered else self.ready)[sequence] = delivery
-
-    def _task_of(self, group: RolloutGroup, prompt_id: str) -> PromptTask:
-        task = self._make_task(group.sequence, prompt_id)
-        return own_task(group, task, self._ledger.asked.get(group.sequence, ()))
 
     def _sort_evaluation(self, delivery: Delivery, task: PromptTask) -> None:
         group = delivery.group

@@ -30,14 +30,7 @@ from rollcast.telemetry.names import Metric
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.prompt_book import PromptBook
 from rollcast.trainer.control.state import TrainerState
-from rollcast.trainer.control.telemetry import (
-    EvaluationSeries,
-    export_batch,
-    export_compute,
-    export_lost_prompts,
-    export_staleness,
-    staleness_of,
-)
+from rollcast.trainer.control.telemetry import EvaluationSeries, export_batch, export_lost_prompts, staleness_of
 from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.wire.version import PolicyVersion
 
@@ -77,9 +70,7 @@ class Reporter:
         self._groups_per_step = recipe.prompts_per_step
         self._max_bytes = max_bytes
         self._series = EvaluationSeries(exporter)
-        self._exported_spent: dict[str, float] = {}
-        self._raised: dict[tuple[str, ...], int] = {}
-        self._away = 0.0
+        self._raised: dict[tuple[str, ...], float] = {}
         self._served_at = 0.0
         self.started_from = 0
         self._warned_at: dict[str, float] = {}
@@ -152,7 +143,8 @@ class Reporter:
         assert max(counts, default=0) <= self._max_staleness, (
             f"a token is {max(counts)} steps old at step {step}, k is {self._max_staleness}"
         )
-        export_staleness(self._exporter, counts)
+        for steps, tokens in counts.items():
+            self._exporter.observe(names.STALENESS, steps, count=tokens)
         self._staleness = dict(counts)
         self._batch = export_batch(self._exporter, [*replaced, *groups])
         if self._batch["truncation_ratio"] > MAX_TRUNCATION_RATIO and self._may_warn("truncation"):
@@ -240,8 +232,7 @@ class Reporter:
 
     def back_pressure(self, queued_bytes: int) -> None:
         if self._may_warn("back-pressure"):
-            limit = self._max_bytes
-            log.warning("redis.max_bytes holds dispatch back", queued_bytes=queued_bytes, max_bytes=limit)
+            log.warning("redis.max_bytes holds dispatch back", queued_bytes=queued_bytes, max_bytes=self._max_bytes)
 
     def waited(self, seconds: float, reason: str) -> None:
         """The loop waited that long for `reason`."""
@@ -293,17 +284,19 @@ class Reporter:
         if now - self._served_at < GAUGES_SECONDS:
             return
         self._served_at = now
-        export_compute(self._exporter, compute, self._exported_spent)
+        for role, hours in compute.state.items():
+            self._exporter.set(names.COMPUTE_STATE, hours, role=role)
+        for role, hours in compute.spent.items():
+            self._raise_to(names.COMPUTE_SPENT, hours, role=role)
         compute.save()
         self._exporter.set(names.GROUPS_OUTSTANDING, len(self._state.ledger.outstanding))
-        depth = queue.depth()
-        self._exporter.set(names.QUEUE_GROUPS, depth.groups)
-        self._exporter.set(names.QUEUE_BYTES, depth.num_bytes)
+        finished = queue.outstanding().finished.values()
+        self._exporter.set(names.QUEUE_GROUPS, len(finished))
+        self._exporter.set(names.QUEUE_BYTES, sum(group.num_bytes for group in finished))
         self._raise_to(names.GROUPS, queue.refused(), outcome="refused")
-        away = max(0.0, queue.away_seconds - self._away)
-        self._away += away
-        self._exporter.add(names.REDIS_AWAY, away)
-        self.waited(away, "redis")
+        away_seconds = queue.away_seconds
+        self._raise_to(names.REDIS_AWAY, away_seconds)
+        self._raise_to(names.TRAINER_WAIT, away_seconds, **{"for": "redis"})
         self._raise_to(names.UNREADABLE, queue.unreadable())
         self._raise_to(names.UNKNOWN_FIELDS, queue.unknown_fields)
         tokens = intake.generated_tokens
@@ -311,8 +304,9 @@ class Reporter:
         if total:
             self._exporter.set(names.COMPUTE_EVAL_SHARE, tokens[Purpose.EVAL] / total)
 
-    def _raise_to(self, metric: Metric, total: int, **labels: str) -> None:
+    def _raise_to(self, metric: Metric, total: float, **labels: str) -> None:
         """Bring a counter up to a total that is counted elsewhere."""
         key = (metric.name, *labels.values())
-        self._exporter.add(metric, max(0, total - self._raised.get(key, 0)), **labels)
-        self._raised[key] = max(total, self._raised.get(key, 0))
+        raised = self._raised.get(key, 0)
+        self._exporter.add(metric, max(0, total - raised), **labels)
+        self._raised[key] = max(total, raised)

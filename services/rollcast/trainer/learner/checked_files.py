@@ -32,7 +32,7 @@ class CheckedWriter(FileSystemWriter):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.fs = CheckedFileSystem()
-        leave_out_other_checksums()
+        without_other_checksums()
 
 
 class CheckedFileSystem(FileSystem):
@@ -126,7 +126,7 @@ def files_to_check(names: Collection[str]) -> list[str]:
     return needed
 
 
-def leave_out_other_checksums() -> None:
+def without_other_checksums() -> None:
     """Switch off torch's own checksums: they are never read and cost half of the processor's time."""
     set_crc32_options(False)
 

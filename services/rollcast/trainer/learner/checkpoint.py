@@ -22,17 +22,17 @@ from torch.distributed.checkpoint.state_dict_loader import load
 
 from rollcast.config.errors import PassingError, UserError, may_pass, refused_by_the_world
 from rollcast.config.out_of_memory import is_out_of_memory
-from rollcast.telemetry.logging import get_logger
+from rollcast.runfolder.checkpoint_place import Place
 from rollcast.trainer.learner.checked_files import data_files, files_to_check
 from rollcast.trainer.learner.controller_file import ControllerFile, read_controller
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.object_storage import ObjectStorage
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.saved_metadata import check_metadata
-from rollcast.trainer.learner.storage import CheckpointStorage, FolderStorage, Location
+from rollcast.trainer.learner.storage import FolderStorage
 from rollcast.wire.version import PolicyVersion
 
-log = get_logger()
+CheckpointStorage = FolderStorage | ObjectStorage
 Read = TypeVar("Read")
 WEIGHTS = "weights."
 RNG = "rng."
@@ -44,7 +44,7 @@ class DamagedCheckpoint(UserError):  # noqa: N818  (a finding: an older one may 
     """Torn, or not as it was written."""
 
 
-def storage_at(location: Location) -> CheckpointStorage:
+def storage_at(location: Place) -> CheckpointStorage:
     """Raises UserError if a URL has an unknown protocol."""
     if isinstance(location, Path):
         return FolderStorage(location)
@@ -57,7 +57,7 @@ def storage_at(location: Location) -> CheckpointStorage:
         ) from error
 
 
-def checkpoints(location: Location) -> list[Location]:
+def checkpoints(location: Place) -> list[Place]:
     """Return the complete checkpoints, newest version first. Raises UserError if they cannot be listed."""
     storage = storage_at(location)
     try:
@@ -69,12 +69,12 @@ def checkpoints(location: Location) -> list[Location]:
         ) from error
 
 
-def checkpoint_version(checkpoint: Location) -> PolicyVersion:
+def checkpoint_version(checkpoint: Place) -> PolicyVersion:
     """Return the version that a complete checkpoint holds. Raises ValueError for any other place."""
     return PolicyVersion.parse(_split(checkpoint)[1])
 
 
-def load_checkpoint(checkpoint: Location, learner: Learner) -> dict[str, Any]:
+def load_checkpoint(checkpoint: Place, learner: Learner) -> dict[str, Any]:
     """Put the learner into the state of a checkpoint; return the controller's. Collective.
 
     Raises DamagedCheckpoint on every rank if it is, PassingError if the disk fails now, UserError if it belongs to
@@ -93,13 +93,13 @@ def load_checkpoint(checkpoint: Location, learner: Learner) -> dict[str, Any]:
     return saved.controller or {}
 
 
-def load_weights(checkpoint: Location, learner: Learner) -> dict[str, Any]:
+def load_weights(checkpoint: Place, learner: Learner) -> dict[str, Any]:
     """Give the learner a checkpoint's weights and nothing else; return its controller's state. Otherwise the same."""
     tensors = {f"{WEIGHTS}{name}": weight.detach() for name, weight in learner.policy.named_weights()}
     return _read(checkpoint, learner, tensors, weights_only=True).controller or {}
 
 
-def _read(checkpoint: Location, learner: Learner, tensors: dict[str, Tensor], *, weights_only: bool) -> ControllerFile:
+def _read(checkpoint: Place, learner: Learner, tensors: dict[str, Tensor], *, weights_only: bool) -> ControllerFile:
     """Fill `tensors`; return the controller file next to them."""
     folder, name = _split(checkpoint)
     storage = storage_at(folder)
@@ -146,7 +146,7 @@ def _shapes(storage: CheckpointStorage, name: str) -> dict[str, tuple[int, ...]]
     return {key: tuple(entry.size) for key, entry in entries if isinstance(entry, TensorStorageMetadata)}
 
 
-def _split(checkpoint: Location) -> tuple[Location, str]:
+def _split(checkpoint: Place) -> tuple[Place, str]:
     """The place of all checkpoints, and the name of this one."""
     if isinstance(checkpoint, Path):
         return checkpoint.parent, checkpoint.name
@@ -154,7 +154,7 @@ def _split(checkpoint: Location) -> tuple[Location, str]:
     return folder, name
 
 
-def _agreed(checkpoint: Location, learner: Learner, read: Callable[[], Read]) -> Read:
+def _agreed(checkpoint: Place, learner: Learner, read: Callable[[], Read]) -> Read:
     """What `read` returns, on every rank or on none."""
     try:
         found = read()
@@ -169,7 +169,7 @@ def _agreed(checkpoint: Location, learner: Learner, read: Callable[[], Read]) ->
     return found
 
 
-def _agree(checkpoint: Location, learner: Learner, failure: Exception | None) -> None:
+def _agree(checkpoint: Place, learner: Learner, failure: Exception | None) -> None:
     """Raise the same on every rank if any of them found a failure."""
     own = GOOD
     if failure is not None:
@@ -183,7 +183,7 @@ def _agree(checkpoint: Location, learner: Learner, failure: Exception | None) ->
     raise kind(sentence) from failure
 
 
-def damaged(checkpoint: Location, reason: object) -> str:
+def damaged(checkpoint: Place, reason: object) -> str:
     """One sentence on a checkpoint that cannot be read."""
     return f"checkpoint {checkpoint} cannot be read ({reason}); remove it to resume from an older one"
 

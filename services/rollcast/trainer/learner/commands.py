@@ -60,16 +60,14 @@ class CommandSender:
         May be called from any thread.
         """
         with self._sending:
-            self._send(kind, body)
-
-    def _send(self, kind: CommandKind, body: bytes | Mapping[int, bytes]) -> None:
-        for rank in self.followers:
-            data = body if isinstance(body, bytes) else body[rank]
-            chunks = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
-            for index, chunk in enumerate(chunks):
-                self.store.set(f"{rank}/{self.sent}/{index}", chunk)  # type: ignore[arg-type]
-            self.store.set(f"{rank}/{self.sent}", HEADER.pack(kind, len(chunks), len(data)))  # type: ignore[arg-type]
-        self.sent += 1
+            for rank in self.followers:
+                data = body if isinstance(body, bytes) else body[rank]
+                chunks = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
+                for index, chunk in enumerate(chunks):
+                    self.store.set(f"{rank}/{self.sent}/{index}", chunk)  # type: ignore[arg-type]
+                header = HEADER.pack(kind, len(chunks), len(data))
+                self.store.set(f"{rank}/{self.sent}", header)  # type: ignore[arg-type]
+            self.sent += 1
 
     def wait_received(self, seconds: float) -> bool:
         """Wait until every other rank holds the last command; False = one did not take it in time."""

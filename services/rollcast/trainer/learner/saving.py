@@ -20,11 +20,11 @@ from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from rollcast.config.errors import UserError, refused_by_the_world
+from rollcast.runfolder.checkpoint_place import Place
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.learner.checkpoint import disk_failure, state
+from rollcast.trainer.learner.checkpoint import CheckpointStorage, disk_failure, state
 from rollcast.trainer.learner.controller_file import controller_text
 from rollcast.trainer.learner.learner import Learner
-from rollcast.trainer.learner.storage import CheckpointStorage, Location
 from rollcast.wire.version import PolicyVersion
 
 log = get_logger()
@@ -43,13 +43,13 @@ class CheckpointSaver:
         self._group = dist.new_group(backend="gloo", timeout=WRITE_TIMEOUT)
         # It keeps its buffers: pinned pages are slow to allocate.
         self._stager = DefaultStager(StagingOptions(on_gpu, False, False, on_gpu))
-        self._written: Future[Location] | None = None
+        self._written: Future[Place] | None = None
 
     def reserve(self) -> None:
         """Take the memory that checkpoints are copied into: new pages would make the first copy many times as long."""
         self._stager.stage(state(self._learner))
 
-    def begin(self, version: PolicyVersion, controller: dict[str, Any] | None) -> Future[Location]:
+    def begin(self, version: PolicyVersion, controller: dict[str, Any] | None) -> Future[Place]:
         """Copy the learner's state and begin to write it. Collective; `controller` counts at rank 0.
 
         The result is the checkpoint's place, or the UserError of a disk that is full or not writable; then nothing
@@ -61,7 +61,7 @@ class CheckpointSaver:
         num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         self._at_rank_0(lambda: self._storage.begin(name, num_bytes))
         text = _controller_text(self._learner, controller)
-        written: Future[Location] = Future()
+        written: Future[Place] = Future()
         upload = async_save(
             tensors,
             storage_writer=self._storage.writer(name),
@@ -72,7 +72,7 @@ class CheckpointSaver:
         self._written = written
         return written
 
-    def replace_controller(self, version: PolicyVersion, controller: dict[str, Any]) -> Location | None:
+    def replace_controller(self, version: PolicyVersion, controller: dict[str, Any]) -> Place | None:
         """Rank 0: if `version` was saved already, replace the controller's state alone: the weights are equal."""
         name = str(version)
         try:
@@ -88,7 +88,7 @@ class CheckpointSaver:
         if self._written is not None:
             wait([self._written], timeout=seconds)
 
-    def _end(self, upload: Future[Any], written: Future[Location], name: str, text: str) -> None:
+    def _end(self, upload: Future[Any], written: Future[Place], name: str, text: str) -> None:
         """Called in the writing thread: complete the checkpoint, or remove it."""
         is_first = self._learner.ranks.rank == 0
         try:
