@@ -165,7 +165,7 @@ def test_no_batch_is_left_behind_while_weights_are_waited_for(tmp_path: Path) ->
 
     controller._publisher.lowest_step = acknowledged  # type: ignore[method-assign]
     assert run(controller, answers) is TrainerEnding.FINISHED
-    assert controller._pipeline._dispatcher.is_exhausted
+    assert controller.state.curriculum.is_exhausted
     assert len(controller._pipeline.intake.ready) < recipe.prompts_per_step
     assert controller.state.version.step >= 22 // recipe.prompts_per_step
     check_every_task_once(lines(config, "tasks.jsonl"))

@@ -19,7 +19,6 @@ from rollcast.config.services import Redis
 from rollcast.generator.completion import Completion
 from rollcast.rollouts.base import MAX_FAILURES, Claimed
 from rollcast.rollouts.codec import decode_group, encode_group
-from rollcast.rollouts.index import version_text
 from rollcast.rollouts.records import (
     GradingStatus,
     KvMark,
@@ -37,7 +36,7 @@ from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.controller import Controller
-from rollcast.trainer.control.defects import defect
+from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.progress import Progress
@@ -56,6 +55,7 @@ from testkit.trainer.quick_control import (
     make_controller,
     run,
 )
+from testkit.trainer.states import make_state
 
 LENGTH, BUDGET, VOCAB = 6, 12, 16
 COPIED = {
@@ -75,8 +75,8 @@ def an_answer(task: PromptTask) -> RolloutGroup:
 
 
 def found(task: PromptTask, group: RolloutGroup) -> str | None:
-    history = SurvivingHistory((), VERSION.incarnation)
-    return defect(group, task, newest=VERSION, history=history, vocab_size=VOCAB, max_length=64)
+    state = make_state(history=SurvivingHistory((), VERSION.incarnation), published=VERSION)
+    return DefectFinder(state, VOCAB, max_length=64).find(group, task)
 
 
 def with_rollout(group: RolloutGroup, **changes: Any) -> RolloutGroup:
@@ -295,8 +295,7 @@ class SpoilingGenerator(RedisGeneratorQueue):
         message = Message.FromString(encode_group(group))
         if self._is_spoilt(claimed):
             self._spoil(message)
-        version = version_text(group.first_version)
-        return await self._let_go("publish", claimed, version, message.SerializeToString())
+        return await self._let_go_with("publish", claimed, group.first_version, message.SerializeToString())
 
 
 class SpoiltQueue(RedisTrainerQueue):

@@ -50,7 +50,7 @@ def serve(config: RunConfig, *, resume: bool) -> int:
             return learners.follow(stop)
         ending = TrainerEnding.FAILED
         try:
-            ending = _lead(config, learners, lambda: stop() or learners.stop_asked(), resume=resume)
+            ending = _lead(config, learners, lambda: stop() or learners.sender.stop_asked(), resume=resume)
         finally:
             learners.stop(ending)
         return ending

@@ -14,8 +14,6 @@ from rollcast.wire.version import PolicyVersion
 
 @dataclass(frozen=True, slots=True)
 class CheckpointUnderWay:
-    """A checkpoint that is being written."""
-
     version: PolicyVersion
     started: float
     """Monotonic seconds."""

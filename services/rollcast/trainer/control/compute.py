@@ -127,16 +127,12 @@ class ComputeLedger:
         return sum(self._devices.values())
 
     def save(self, *, stopped: bool = False) -> None:
-        """Write the accounts. `stopped`: the whole run ends with this process, nothing stays allocated.
-
-        Raises UserError if the disk refuses it.
-        """
+        """Raises UserError if the disk refuses it. `stopped`: the run ends, so nothing stays allocated."""
         at = self.wall_clock() - (self.clock() - self._last)
         replace_json(self.path, as_json(ComputeRecord(self.spent, self._devices, at, stopped)))
 
 
 def _read(path: Path) -> ComputeRecord | None:
-    """The last record of an earlier process."""
     try:
         earlier = read_record(path, ComputeRecord)
     except FileNotFoundError:

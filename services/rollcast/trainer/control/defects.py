@@ -7,10 +7,8 @@ import numpy as np
 
 from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.records import GradingStatus, PromptTask, Purpose, Rollout, RolloutGroup, Sampling, StopReason
-from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.learner.batch import Routing
-from rollcast.wire.version import PolicyVersion
 
 MAX_LOGPROB = 1e-4
 """A log-softmax in float32 may round to a little above 0."""
@@ -24,7 +22,7 @@ pacing."""
 
 @dataclass(slots=True)
 class DefectFinder:
-    """`defect` for one run."""
+    """Compares the groups of one run, whose numbers came over the network."""
 
     state: TrainerState
     """Its history, and the newest version that was published."""
@@ -35,47 +33,31 @@ class DefectFinder:
     """Shape of the expert choices that a training group must bring; None = the recipe replays none."""
 
     def find(self, group: RolloutGroup, task: PromptTask) -> str | None:
-        found = defect(
-            group,
-            task,
-            newest=self.state.published,
-            history=self.state.history,
-            vocab_size=self.vocab_size,
-            max_length=self.max_length,
-        )
+        """Return why this group must not be used, None if it may.
+
+        `task`: as it was dispatched, by the incarnation that the group names if that one did.
+        """
+        if found := _task_defect(group, task) or self._version_defect(group):
+            return found
+        seconds = group.finished_at - group.started_at
+        if not abs(seconds) <= MAX_GROUP_SECONDS:
+            return f"it took {seconds:g} s, more than {MAX_GROUP_SECONDS:g} s"
+        found = _rollouts_defect(group.rollouts, task, vocab_size=self.vocab_size, max_length=self.max_length)
         if found is None and self.routing is not None and group.purpose is Purpose.TRAIN:
             found = _routing_defect(group, self.routing)
         return found
 
-
-def defect(
-    group: RolloutGroup,
-    task: PromptTask,
-    *,
-    newest: PolicyVersion,
-    history: SurvivingHistory,
-    vocab_size: int,
-    max_length: int,
-) -> str | None:
-    """Return why this group must not be used, None if it may. Its numbers came over the network.
-
-    `task`: as it was dispatched, by the incarnation that the group names if that one did. `newest`: the newest version
-    that was published. `history`: of the run. `max_length`: tokens of prompt and completion.
-    """
-    if found := _task_defect(group, task):
-        return found
-    versions = group.versions
-    if (latest := max(versions | {group.first_version})) > newest:
-        return f"it names the version {latest}, and the newest published is {newest}"
-    for version in sorted(versions | {group.first_version}):
-        if history.never_was(version):
-            return f"it names the version {version}, and its incarnation began at a later step"
-    if group.first_version != min(versions, default=group.first_version):
-        return f"it names {group.first_version} as its oldest version, and its oldest token is of {min(versions)}"
-    seconds = group.finished_at - group.started_at
-    if not abs(seconds) <= MAX_GROUP_SECONDS:
-        return f"it took {seconds:g} s, more than {MAX_GROUP_SECONDS:g} s"
-    return _rollouts_defect(group.rollouts, task, vocab_size=vocab_size, max_length=max_length)
+    def _version_defect(self, group: RolloutGroup) -> str | None:
+        newest = self.state.published
+        versions = group.versions
+        if (latest := max(versions | {group.first_version})) > newest:
+            return f"it names the version {latest}, and the newest published is {newest}"
+        for version in sorted(versions | {group.first_version}):
+            if self.state.history.never_was(version):
+                return f"it names the version {version}, and its incarnation began at a later step"
+        if group.first_version != min(versions, default=group.first_version):
+            return f"it names {group.first_version} as its oldest version, and its oldest token is of {min(versions)}"
+        return None
 
 
 def _task_defect(group: RolloutGroup, task: PromptTask) -> str | None:

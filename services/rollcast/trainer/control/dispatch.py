@@ -11,7 +11,7 @@ from rollcast.config.recipe import Recipe
 from rollcast.recipe.allocation import allocated_rollouts
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
-from rollcast.rollouts.records import PromptTask, RolloutGroup
+from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.pass_rate import verdicts
 from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker
@@ -43,11 +43,6 @@ class Dispatcher:
         self._queue = queue
         self._reporter = reporter
 
-    @property
-    def is_exhausted(self) -> bool:
-        """No prompt is left to be dispatched."""
-        return self._curriculum.is_exhausted and not self._ledger.owed
-
     def dispatch(self, count: int, intake: Intake) -> None:
         """Dispatch up to `count` prompts, owed ones first; one batch always may, however full the queue is.
 
@@ -74,7 +69,8 @@ class Dispatcher:
 
     def train_task(self, sequence: int, prompt_id: str) -> PromptTask:
         """A task of the ledger; one that is dispatched again asks for as many rollouts as at first."""
-        return self._maker.train(sequence, self._prompts[prompt_id], self._ledger.num_rollouts.get(sequence))
+        num_rollouts = self._ledger.num_rollouts[sequence]
+        return self._maker.make(sequence, self._prompts[prompt_id], num_rollouts, Purpose.TRAIN)
 
     def send(self, tasks: Sequence[PromptTask]) -> None:
         """Tasks that an outage keeps from being sent are missing at the next reconciliation, and sent then."""

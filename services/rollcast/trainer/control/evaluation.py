@@ -163,12 +163,6 @@ class OpenEvaluations:
         item.groups[group.sequence] = group
         return True
 
-    def refuse(self, sequence: int) -> bool:
-        """Note that the answer to a wanted task could not be used; False = that was one too many, it is given up."""
-        item = self._waiting_for(sequence)
-        assert item is not None, sequence
-        return self.note_failures(sequence, item.tasks[sequence].attempt + 1)
-
     def note_failures(self, sequence: int, count: int) -> bool:
         """Note that a wanted task has failed `count` times by now; False = that was one too many, it is given up."""
         item = self._waiting_for(sequence)

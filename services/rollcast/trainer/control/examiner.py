@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from rollcast.config.services import StopWhen
 from rollcast.rollouts.base import TrainerQueue
-from rollcast.rollouts.records import PromptTask
+from rollcast.rollouts.records import PromptTask, Purpose
 from rollcast.runfolder.records import SampledCompletion, SamplesRecord
 from rollcast.trainer.control.early_stop import EarlyStop
 from rollcast.trainer.control.evaluation import Closed, EvaluationPlan, Moment, OpenEvaluations
@@ -18,8 +18,6 @@ MAX_CHARACTERS = 4_000
 
 
 class Examiner:
-    """The trainer's side of the evaluations."""
-
     def __init__(
         self,
         state: TrainerState,
@@ -93,8 +91,8 @@ class Examiner:
         ledger = self._state.ledger
         compute = self._state.compute
         tasks = [
-            self._maker.evaluation(ledger.take_sequence(), book[prompt_id], plan.rollouts_per_prompt, step)
-            for prompt_id in book.ids
+            self._maker.make(ledger.take_sequence(), item, plan.rollouts_per_prompt, Purpose.EVAL, step)
+            for item in book.values()
         ]
         moment = Moment(
             incarnation=self._state.incarnation,

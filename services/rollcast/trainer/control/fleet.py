@@ -97,7 +97,9 @@ class Fleet:
             self._count_redone(self._queue.redo(overdue, "overdue").redone)
         if time.monotonic() - self._swept_at > SWEEP_SECONDS:
             self._swept_at = time.monotonic()
-            self._sweep()
+            # No claim could be renewed while Redis was away, or be seen before this trainer started.
+            if time.time() - self._redis_back_at > self._silent_seconds:
+                self._count_redone(self._queue.sweep(self._silent_seconds).redone)
         return away_seconds
 
     def count_compute(self) -> None:
@@ -113,10 +115,7 @@ class Fleet:
         self._compute.tick(len(members) * self._devices_each, new_devices)
 
     def hand_over(self, state: PipelineState, waited_for: Collection[int]) -> None:
-        """Let slow generators hand over groups that they would finish too late.
-
-        `waited_for`: sequences that the trainer waits for already.
-        """
+        """Let slow generators hand over groups that they would finish too late; arguments as `groups_to_move`."""
         able = [member for member in self.publisher.members() if member.joined and not member.draining]
         snapshot = self._intake.snapshot
         outlook = self._pacing.outlook(sum(item.purpose is Purpose.TRAIN for item in snapshot.waiting.values()))
@@ -160,14 +159,6 @@ class Fleet:
             log.warning("generator removed", generator=generator, reason=reason, redone=len(taken.redone))
             self._count_redone(taken.redone)
             return
-
-    def _sweep(self) -> None:
-        """Take back tasks of owners that renew nothing: generators that died without being members of the weight group.
-
-        No claim could be renewed while Redis was away, or be seen before this trainer started.
-        """
-        if time.time() - self._redis_back_at > self._silent_seconds:
-            self._count_redone(self._queue.sweep(self._silent_seconds).redone)
 
     def _count_redone(self, sequences: Iterable[int]) -> None:
         for sequence in sequences:

@@ -47,11 +47,9 @@ class Intake:
         is_filtered: Callable[[RolloutGroup], bool] | None = None,
         note_answer: Callable[[RolloutGroup], None] = lambda _: None,
     ) -> None:
-        """`make_task(sequence, prompt id)` makes a task of the ledger again.
+        """`make_task(sequence, prompt id)` makes a task of the ledger again; `count_outcome` has these arguments too.
 
-        `count_outcome(outcome, sequence, prompt id)` exports what became of a group. `find_defect` returns why a group
-        must not be used as its task's answer. `is_filtered` returns whether it counts towards no batch (None = every
-        group counts). `note_answer` is called with each training group that answers its task.
+        `is_filtered`: whether a group counts towards no batch; None = every group counts.
         """
         self._queue = queue
         self._ledger = state.ledger
@@ -79,19 +77,15 @@ class Intake:
         self.has_own_rollouts = False
         """Whether rollouts of this incarnation's weights came: earlier ones do not show that an engine runs."""
 
-    def collect(self, block_seconds: float) -> int:
-        """Read finished groups, waiting up to `block_seconds` for the first; returns the number of groups read."""
-        count = 0
+    def collect(self, block_seconds: float) -> None:
+        """Read finished groups, waiting up to `block_seconds` for the first."""
         deliveries = self._queue.read(MAX_GROUPS_PER_READ, block_seconds)
         while deliveries:
-            count += len(deliveries)
             for delivery in deliveries:
                 self._sort(delivery)
             deliveries = self._queue.read(MAX_GROUPS_PER_READ, 0.0) if len(deliveries) == MAX_GROUPS_PER_READ else []
-        return count
 
     def _sort(self, delivery: Delivery) -> None:
-        """Does not call Redis."""
         group = delivery.group
         tokens = group.num_tokens
         self.generated_tokens[group.purpose] += tokens
@@ -128,7 +122,7 @@ class Intake:
         group = delivery.group
         if defect := self._find_defect(group, task):
             self._refuse(delivery, defect)
-            if not self._open_evaluations.refuse(group.sequence):
+            if not self._open_evaluations.note_failures(group.sequence, task.attempt + 1):
                 self._exporter.add(names.GROUPS, outcome="dead")
         elif not self._survives(group):
             self._discard(delivery, "lost_version")
@@ -137,7 +131,7 @@ class Intake:
             self._done.append(delivery.stream_id)
 
     def _survives(self, group: RolloutGroup) -> bool:
-        return self._history.all_survive({group.first_version} | group.versions)
+        return all(map(self._history.survives, {group.first_version} | group.versions))
 
     def _refuse(self, delivery: Delivery, defect: str) -> None:
         group = delivery.group
@@ -172,7 +166,6 @@ class Intake:
         return sum(item.num_bytes for sequence, item in finished if sequence not in self._ledger.held)
 
     def reconcile(self) -> None:
-        """Reconcile the ledger with Redis: dead tasks return their credit, missing ones are dispatched again."""
         self.reconcile_evaluation()
         missing = self._ledger.missing([*self.snapshot.sequences, *self.ready, *self._training])
         if missing:
@@ -184,25 +177,22 @@ class Intake:
         self.remove_done()
         self.snapshot = self._queue.outstanding()
         if self.snapshot.dead:
-            self._bury(self.snapshot)
+            self._bury_dead()
         unanswered = self._open_evaluations.unanswered()
         if lost := unanswered.keys() - self.snapshot.sequences:
             log.warning("evaluation tasks were missing from Redis and are asked again", tasks=len(lost))
             self._queue.dispatch([unanswered[sequence] for sequence in sorted(lost)])
 
-    def _bury(self, snapshot: Outstanding) -> None:
+    def _bury_dead(self) -> None:
         """Tasks that failed too often are given up. Those with an unreadable answer are asked again.
 
         The purpose of a task is that of its dispatch, whatever the queue's record says.
         """
         settled = self.ready.keys() | self._filtered.keys() | self._training.keys()
-        for sequence, dead in snapshot.dead.items():
+        for sequence, dead in self.snapshot.dead.items():
             is_final = dead.attempt >= MAX_FAILURES
-            log.warning(
-                "task given up" if is_final else "unusable answer",
-                task=sequence,
-                reason=dead.reason[:MAX_REASON_CHARACTERS],
-            )
+            event = "task given up" if is_final else "unusable answer"
+            log.warning(event, task=sequence, reason=dead.reason[:MAX_REASON_CHARACTERS])
             if self._open_evaluations.wanted(sequence):
                 if not self._open_evaluations.note_failures(sequence, dead.attempt):
                     self._exporter.add(names.GROUPS, outcome="dead")
@@ -210,10 +200,9 @@ class Intake:
                 self._ledger.note_failures(sequence, dead.attempt)
                 if is_final:
                     self._count("dead", sequence, self._ledger.settle(sequence))
-        self._queue.retire(list(snapshot.dead))
+        self._queue.retire(list(self.snapshot.dead))
 
     def _dispatch_again(self, sequences: Iterable[int]) -> None:
-        """Tasks of the ledger that are nowhere start again, under the same sequence."""
         tasks = [self._make_task(sequence, self._ledger.outstanding[sequence]) for sequence in sequences]
         for task in tasks:
             task.attempt = self._ledger.refused.get(task.sequence, 0)
@@ -224,11 +213,6 @@ class Intake:
     def groups(self) -> tuple[Group, ...]:
         """Every dispatched and unsettled training group, as the schedule sees it."""
         return tuple(self._group(sequence) for sequence in self._ledger.outstanding)
-
-    @property
-    def all_ready(self) -> bool:
-        """Nothing is under way: every unsettled training group has come back."""
-        return self._ledger.outstanding.keys() <= self.ready.keys()
 
     def _group(self, sequence: int) -> Group:
         if delivery := self.ready.get(sequence) or self._training.get(sequence):

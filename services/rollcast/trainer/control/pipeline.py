@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rollcast.config.recipe import Recipe
-from rollcast.recipe.schedule import PipelineState, Schedule
+from rollcast.recipe.schedule import PipelineState, Schedule, WaitReason
 from rollcast.rollouts.base import Delivery, TrainerQueue
 from rollcast.rollouts.records import RolloutGroup
 from rollcast.trainer.control.assembly import AssembledBatch, assemble
@@ -75,13 +75,16 @@ class GroupPipeline:
             self._replaced += groups
             self._reporter.replaced(len(self._replaced))
 
-    def wait_for_groups(self, block_seconds: float) -> float:
-        """`collect`; returns the seconds that it took, without those for which Redis was away."""
+    def wait(self, block_seconds: float, reason: WaitReason) -> None:
+        """`collect`; the time that it took counts under `reason`, without that for which Redis was away."""
         started = time.monotonic()
         away_before = self._queue.away_seconds
         self.collect(block_seconds)
         away_seconds = self._queue.away_seconds - away_before
-        return max(0.0, time.monotonic() - started - away_seconds)
+        seconds = max(0.0, time.monotonic() - started - away_seconds)
+        if reason is WaitReason.STRAGGLER:  # the next step does not count it as its own
+            self._straggler_seconds += seconds
+        self._reporter.waited(seconds, reason)
 
     def reconcile(self, acknowledged: int | None) -> PipelineState:
         """Compare the ledger with Redis; returns what the schedule decides on.
@@ -103,13 +106,14 @@ class GroupPipeline:
         self._state.ledger.owed.extend(self.intake.give_up(sequences))
 
     def dispatch(self, state: PipelineState) -> None:
-        """Dispatch as many prompts as the schedule allows."""
         self._dispatcher.dispatch(self.schedule.dispatch(state), self.intake)
 
     @property
     def is_out_of_prompts(self) -> bool:
         """No prompt is left, and every group has come back."""
-        return self._dispatcher.is_exhausted and self.intake.all_ready
+        ledger = self._state.ledger
+        is_exhausted = self._state.curriculum.is_exhausted and not ledger.owed
+        return is_exhausted and ledger.outstanding.keys() <= self.intake.ready.keys()
 
     def take(self, sequences: Sequence[int]) -> GroupBatch:
         """The batch that the schedule chose. It stays outstanding until it is settled."""
@@ -137,10 +141,6 @@ class GroupPipeline:
             else:
                 self.intake.done_with([delivery.stream_id])
 
-    def note_straggler_wait(self, seconds: float) -> None:
-        """Time that the next step does not count as its own."""
-        self._straggler_seconds += seconds
-
     def note_step(self, batch: GroupBatch) -> float:
         """A step was made of this batch; returns how many steps the longest recent group lasted, over k - l."""
         now = time.monotonic()
@@ -155,9 +155,7 @@ class GroupPipeline:
         self._reporter.serve(self.intake, self._queue)
 
     def retire_all(self) -> None:
-        """Take every training task off the queue: no group is needed any more."""
         self._queue.retire(list(self._state.ledger.outstanding))
 
     def close(self) -> None:
-        """Close the connection to Redis."""
         self._queue.close()

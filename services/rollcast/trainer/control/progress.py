@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
@@ -96,7 +95,7 @@ class Progress:
         if missing := names - data.keys():
             raise MalformedProgress(f"its controller's state lacks {min(missing)}")
         try:
-            progress: Progress = _adapter().validate_python(data)
+            progress: Progress = _ADAPTER.validate_python(data)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
             place = ".".join(map(str, first["loc"]))[:200]
@@ -104,6 +103,4 @@ class Progress:
         return progress
 
 
-@cache
-def _adapter() -> TypeAdapter[Progress]:
-    return TypeAdapter(Progress)
+_ADAPTER = TypeAdapter(Progress)

@@ -60,7 +60,6 @@ class Reporter:
         max_staleness: int,
         max_bytes: int,
     ) -> None:
-        """`prompts`: of training. `max_staleness`: of the schedule. `max_bytes`: of the queue."""
         self._state = state
         self._folder = state.folder
         self._curriculum = state.curriculum
@@ -78,7 +77,6 @@ class Reporter:
         self._batch: dict[str, float] = {}
 
     def started(self) -> None:
-        """This incarnation begins: its settings and its first step are exported."""
         history = self._state.history
         step = self._state.progress.step
         self.started_from = step
@@ -164,7 +162,6 @@ class Reporter:
             log.warning("recipe.refill_filtered: prompt after prompt is all right or all wrong", filtered=count)
 
     def step(self, stats: UpdateStats, longest_ratio: float) -> None:
-        """An optimizer step was made. `longest_ratio`: as `Pacing.longest_ratio`."""
         progress = self._state.progress
         set_gauge = self._exporter.set
         set_gauge(names.TRAINER_STEP, progress.step)
@@ -235,7 +232,6 @@ class Reporter:
             log.warning("redis.max_bytes holds dispatch back", queued_bytes=queued_bytes, max_bytes=self._max_bytes)
 
     def waited(self, seconds: float, reason: str) -> None:
-        """The loop waited that long for `reason`."""
         self._exporter.add(names.TRAINER_WAIT, seconds, **{"for": reason})
 
     def evaluation(self, evaluation: EvaluationRecord) -> None:
@@ -273,7 +269,6 @@ class Reporter:
         self.mark("checkpoint", version=str(version))
 
     def checkpoint_written(self, version: PolicyVersion, seconds: float) -> None:
-        """It is on the disk, `seconds` after it was begun."""
         self._exporter.set(names.CHECKPOINT_STEP, version.step)
         self._exporter.observe(names.CHECKPOINT_SECONDS, seconds)
 

@@ -44,10 +44,6 @@ class TrainingSequence:
     def num_tokens(self) -> int:
         return len(self.prompt_token_ids) + len(self.token_ids)
 
-    @property
-    def total_weight(self) -> float:
-        return self.weight * int(self.loss_mask.sum())
-
 
 class Routing(NamedTuple):
     """Shape of the expert choices that a router replay needs."""
@@ -92,7 +88,7 @@ def training_sequences(groups: Sequence[RolloutGroup], effective: EffectiveBatch
 
 def denominator(sequences: Iterable[TrainingSequence]) -> float:
     """Return sum_t w_t over the whole batch: what the objective of all micro-batches and ranks is divided by."""
-    return float(sum(sequence.total_weight for sequence in sequences))
+    return float(sum(sequence.weight * int(sequence.loss_mask.sum()) for sequence in sequences))
 
 
 def padded_tokens(micro_batch: MicroBatch) -> int:

@@ -32,7 +32,7 @@ class CheckedWriter(FileSystemWriter):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.fs = CheckedFileSystem()
-        without_other_checksums()
+        set_crc32_options(False)  # torch's own checksums are never read and cost half of the processor's time
 
 
 class CheckedFileSystem(FileSystem):
@@ -124,11 +124,6 @@ def files_to_check(names: Collection[str]) -> list[str]:
     if missing := [name for name in needed if f"{name}{CHECKSUM}" not in names]:
         raise ValueError(f"{missing[0]} has no checksum, {missing[0]}{CHECKSUM} is not there")
     return needed
-
-
-def without_other_checksums() -> None:
-    """Switch off torch's own checksums: they are never read and cost half of the processor's time."""
-    set_crc32_options(False)
 
 
 def check(name: str, num_bytes: int, data: IO[bytes], checksum: str) -> None:

@@ -9,7 +9,11 @@
 checksums. The number of ranks may differ when one is read; random-number states are then left alone.
 """
 
+import json
+import re
+import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,10 +25,10 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from rollcast.config.errors import PassingError, UserError, may_pass, refused_by_the_world
+from rollcast.config.finite_json import finite_json
 from rollcast.config.out_of_memory import is_out_of_memory
 from rollcast.runfolder.checkpoint_place import Place
 from rollcast.trainer.learner.checked_files import data_files, files_to_check
-from rollcast.trainer.learner.controller_file import ControllerFile, read_controller
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.object_storage import ObjectStorage
 from rollcast.trainer.learner.ranks import Ranks
@@ -38,10 +42,27 @@ WEIGHTS = "weights."
 RNG = "rng."
 GOOD, PASSING, DAMAGED = range(3)
 """What a rank found; the gravest of all ranks counts."""
+FORMAT = 2
+"""Raised when an earlier release would misread a newer file."""
+_CHECKSUM = re.compile(r'\{"crc32": (\d{1,10}), ')
 
 
 class DamagedCheckpoint(UserError):  # noqa: N818  (a finding: an older one may be whole)
     """Torn, or not as it was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerFile:
+    """The controller's state, and how the checkpoint's other files are to be read.
+
+    {"crc32": checksum of what follows, "format": 2, "updates": .., "world_size": .., "controller": ..}
+    """
+
+    updates: int
+    """Optimizer steps made."""
+    world_size: int
+    """Ranks that wrote the checkpoint."""
+    controller: dict[str, Any] | None
 
 
 def storage_at(location: Place) -> CheckpointStorage:
@@ -139,7 +160,6 @@ def _checked_controller(storage: CheckpointStorage, name: str, ranks: Ranks) -> 
 
 
 def _shapes(storage: CheckpointStorage, name: str) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor in a checkpoint."""
     metadata = storage.reader(name).read_metadata()
     check_metadata(metadata, data_files(storage.files(name)))
     entries = metadata.state_dict_metadata.items()
@@ -184,7 +204,6 @@ def _agree(checkpoint: Place, learner: Learner, failure: Exception | None) -> No
 
 
 def damaged(checkpoint: Place, reason: object) -> str:
-    """One sentence on a checkpoint that cannot be read."""
     return f"checkpoint {checkpoint} cannot be read ({reason}); remove it to resume from an older one"
 
 
@@ -208,5 +227,40 @@ def state(learner: Learner) -> dict[str, Tensor]:
 
 
 def disk_failure(error: CheckpointException) -> OSError | None:
-    """The file system's error on any rank; None if it has none."""
+    """The file system's error on any rank."""
     return next((failure for failure, _ in error.failures.values() if isinstance(failure, OSError)), None)
+
+
+def controller_text(learner: Learner, controller: dict[str, Any] | None) -> str:
+    """The file that `read_controller` reads."""
+    world_size = learner.ranks.world_size
+    text = json.dumps(
+        {"format": FORMAT, "updates": learner.updates, "world_size": world_size, "controller": controller}
+    )
+    return f'{{"crc32": {zlib.crc32(text.encode())}, {text[1:]}'
+
+
+def read_controller(text: str) -> ControllerFile:
+    """Raises ValueError if it is damaged, UserError if a newer Rollcast wrote it."""
+    checksum = _CHECKSUM.match(text)
+    if checksum is None:
+        raise ValueError("controller.json has no checksum")
+    covered = "{" + text[checksum.end() :]
+    if zlib.crc32(covered.encode()) != int(checksum[1]):
+        raise ValueError("controller.json is not as it was written")
+    found = finite_json(covered)
+    if not isinstance(found, dict):
+        raise ValueError("controller.json holds no object")
+    written_in = found.get("format")
+    if _is_count(written_in, FORMAT + 1):
+        raise UserError(f"it is of format {written_in}, this Rollcast knows {FORMAT} at most")
+    if written_in != FORMAT:
+        raise ValueError(f"controller.json is of format {written_in!r}")
+    updates, world_size, controller = (found.get(name, "") for name in ("updates", "world_size", "controller"))
+    if not _is_count(updates, 0) or not _is_count(world_size, 1) or not isinstance(controller, dict | None):
+        raise ValueError("controller.json lacks updates, world_size or controller")
+    return ControllerFile(updates, world_size, controller)
+
+
+def _is_count(value: Any, least: int) -> bool:
+    return type(value) is int and value >= least

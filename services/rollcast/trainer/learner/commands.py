@@ -55,10 +55,7 @@ class CommandSender:
         self._sending = threading.Lock()
 
     def send(self, kind: CommandKind, body: bytes | Mapping[int, bytes] = b"") -> None:
-        """Queue a command for every other rank, with one body for all or one for each; does not wait.
-
-        May be called from any thread.
-        """
+        """Queue a command for every other rank, with one body for all or one for each. Thread-safe; does not wait."""
         with self._sending:
             for rank in self.followers:
                 data = body if isinstance(body, bytes) else body[rank]
@@ -109,7 +106,6 @@ class CommandReceiver:
         return RankCommand(CommandKind(kind), body)
 
     def ask_to_stop(self) -> None:
-        """Let rank 0 know that this process was asked to stop."""
         self.store.set(STOP_ASKED, b"1")  # type: ignore[arg-type]
 
     def _arrived(self, key: str) -> bool:

@@ -46,11 +46,10 @@ from rollcast.trainer.learner.checkpoint import load_checkpoint, load_weights, s
 from rollcast.trainer.learner.commands import CommandKind, CommandReceiver, CommandSender, RankCommand
 from rollcast.trainer.learner.export import Export
 from rollcast.trainer.learner.learner import Learner, UpdateStats
+from rollcast.trainer.learner.model import stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.learner.reading import read_policy
-from rollcast.trainer.learner.reference import read_reference
+from rollcast.trainer.learner.reading import read_policy, read_reference
 from rollcast.trainer.learner.saving import CheckpointSaver
-from rollcast.trainer.learner.staging import stage_shard, weight_specs
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets
 from rollcast.weights.sender.lanes import Lanes, LaneSender
@@ -191,10 +190,6 @@ class LearnerGroup:
         self.sender.send(CommandKind.STOP, str(ending.value).encode())
         if ending is not TrainerEnding.FAILED and not self.sender.wait_received(END_PATIENCE_SECONDS):
             log.warning("not every rank heard how the run ended", ending=ending.name.lower())
-
-    def stop_asked(self) -> bool:
-        """Rank 0 only: whether another rank was asked to stop. Thread-safe."""
-        return self.sender.stop_asked()
 
     def follow(self, stop_requested: Callable[[], bool] = lambda: False) -> TrainerEnding:
         """Ranks above 0: carry out rank 0's commands until it stops; returns how the run ended.

@@ -10,11 +10,13 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from rollcast.config.recipe import Optimizer
@@ -24,7 +26,6 @@ from rollcast.recipe.regularisation import clamped_kl, weighted_entropy, weighte
 from rollcast.trainer.learner.batch import MicroBatch
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.learner.reference import Reference
 from rollcast.trainer.learner.router_replay import UNKNOWN_EXPERT
 
 
@@ -93,6 +94,27 @@ class MicroBatchSums:
     """0 without loss tokens."""
     loss_tokens: int
     tokens: int
+
+
+class Reference:
+    """The reference policy of a KL penalty: frozen, in the model's dtype, sharded like the trained policy.
+
+    Nothing of it is saved or published: a resumed run reads it from its folder again.
+    """
+
+    def __init__(self, policy: Policy, coefficient: float) -> None:
+        self.policy = policy
+        self.coefficient = coefficient
+        """Coefficient of the KL penalty in the objective."""
+
+    def logprobs(self, input_ids: Tensor, positions: Tensor, targets: Tensor) -> Tensor:
+        """Return [T] log pi_ref of `targets`, without gradient; arguments as `Policy.forward`. Collective."""
+        with torch.no_grad():
+            logprobs, _ = self.policy(input_ids, positions, targets)
+        for module in self.policy.modules():  # without a backward pass nothing else frees the gathered weights
+            if isinstance(module, FSDPModule):
+                module.reshard()
+        return cast(Tensor, logprobs)
 
 
 class Learner:

@@ -14,9 +14,10 @@ from typing import Any, cast
 
 from fsspec.core import url_to_fs
 from torch.distributed.checkpoint._fsspec_filesystem import FileSystem, FsspecReader, FsspecWriter
+from torch.serialization import set_crc32_options
 
 from rollcast.runfolder.files import CONTROLLER
-from rollcast.trainer.learner.checked_files import CHECKSUM, CheckedStream, check, checksum_of, without_other_checksums
+from rollcast.trainer.learner.checked_files import CHECKSUM, CheckedStream, check, checksum_of
 from rollcast.trainer.learner.saved_metadata import PlainReader
 from rollcast.trainer.learner.storage import newest_first
 
@@ -67,7 +68,7 @@ class ObjectWriter(FsspecWriter):
         files = ObjectFiles()
         self.path = files.init_path(path, **NO_CACHE, **_folders(path))
         self.fs = cast(Any, files)
-        without_other_checksums()
+        set_crc32_options(False)  # as `CheckedWriter`
 
 
 class ObjectReader(PlainReader, FsspecReader):

@@ -52,7 +52,7 @@ class RouterReplay:
 
 
 class _Choices(TorchFunctionMode):
-    """Records the arguments of `topk`, which returns `experts` [T, choices] with their scores; None = its own choice."""
+    """Records the arguments of `topk`, which returns `experts` [T, choices] with their scores if it has any."""
 
     def __init__(self, experts: Tensor | None = None) -> None:
         super().__init__()

@@ -7,6 +7,7 @@ torch's own files consist of and makes the few kinds of objects that they hold. 
 import math
 import pickletools
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -16,13 +17,15 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader, _StorageIn
 
 _MARK = object()
 _NO_OPERATION = frozenset({"PROTO", "FRAME", "STOP"})
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _WITH_VALUE = frozenset({"BININT", "BININT1", "BININT2", "LONG1", "SHORT_BINUNICODE", "BINUNICODE"})
 _NEW: dict[str, Callable[[], Any]] = {
     "EMPTY_TUPLE": tuple,
     "EMPTY_LIST": list,
     "EMPTY_DICT": dict,
     "MARK": lambda: _MARK,
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
 }
 _SMALL_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _RECORDS: dict[str, type[Any]] = {
@@ -131,15 +134,13 @@ class _Machine:
             self._memory[argument] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET"):
             stack.append(self._memory[argument])
-        elif name in _CONSTANTS:
-            stack.append(_CONSTANTS[name])
         elif name in _NEW:
             stack.append(_NEW[name]())
         elif name in _SMALL_TUPLES:
-            self._tuple(stack[-_SMALL_TUPLES[name] :])
+            items = [stack.pop() for _ in range(_SMALL_TUPLES[name])]
+            stack.append(tuple(reversed(items)))
         elif name == "TUPLE":
-            items = self._to_mark()
-            stack.append(tuple(items))
+            stack.append(tuple(self._to_mark()))
         elif name not in _NO_OPERATION:
             self._make(name)
 
@@ -165,10 +166,6 @@ class _Machine:
         else:
             raise ValueError(f"operation {name}")
 
-    def _tuple(self, items: list[Any]) -> None:
-        del self._stack[-len(items) :]
-        self._stack.append(tuple(items))
-
     def _to_mark(self) -> list[Any]:
         """Remove and return the items on the stack since the last mark."""
         place = len(self._stack) - 1 - next(at for at, item in enumerate(reversed(self._stack)) if item is _MARK)
@@ -191,11 +188,11 @@ def _key(key: Any) -> Any:
     return key
 
 
+@dataclass(frozen=True, slots=True)
 class _Named:
     """A class or function that the file names, before anything is made with it."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
 
 def _named(module: Any, name: Any) -> Any:

@@ -22,8 +22,7 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.runfolder.checkpoint_place import Place
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.learner.checkpoint import CheckpointStorage, disk_failure, state
-from rollcast.trainer.learner.controller_file import controller_text
+from rollcast.trainer.learner.checkpoint import CheckpointStorage, controller_text, disk_failure, state
 from rollcast.trainer.learner.learner import Learner
 from rollcast.wire.version import PolicyVersion
 
@@ -60,7 +59,7 @@ class CheckpointSaver:
         tensors = state(self._learner)
         num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         self._at_rank_0(lambda: self._storage.begin(name, num_bytes))
-        text = _controller_text(self._learner, controller)
+        text = controller_text(self._learner, controller)
         written: Future[Place] = Future()
         upload = async_save(
             tensors,
@@ -78,7 +77,7 @@ class CheckpointSaver:
         try:
             if name not in self._storage.names():
                 return None
-            self._storage.replace_controller(name, _controller_text(self._learner, controller))
+            self._storage.replace_controller(name, controller_text(self._learner, controller))
         except OSError as error:
             raise self._refused(error) from error
         return self._storage.at(name)
@@ -133,7 +132,3 @@ class CheckpointSaver:
         return refused_by_the_world(
             error, f"checkpoint folder {place} cannot be written ({reason}); {self._storage.remedy}"
         )
-
-
-def _controller_text(learner: Learner, controller: dict[str, Any] | None) -> str:
-    return controller_text(updates=learner.updates, world_size=learner.ranks.world_size, controller=controller)
