@@ -473,7 +473,7 @@ def test_groups_of_before_a_resume_are_compared_with_their_own_tasks(tmp_path: P
     first.close()
     progress = Progress.from_json(learners.saved["1.5"])
     assert progress.ledger is not None
-    kept = {int(sequence) for sequence in progress.ledger["outstanding"]}
+    kept = set(progress.ledger.outstanding)
     assert kept, "tasks of the first incarnation are under way"
     changed = {"temperature": 0.6, "max_completion_tokens": 6}
     config = config.model_copy(update={"recipe": config.recipe.model_copy(update=changed)})

@@ -204,7 +204,6 @@ class RolloutGroup:
 
     @property
     def versions(self) -> frozenset[PolicyVersion]:
-        """Every version that sampled one of its tokens."""
         return frozenset(span.version for rollout in self.rollouts for span in rollout.version_spans)
 
     @property

@@ -39,24 +39,19 @@ class NamedTrainer:
         now = time.monotonic()
         if now - self._looked_at >= READ_INTERVAL_SECONDS:
             self._looked_at = now
-            found = self._read_other()
+            found = self.read_other()
             if found != self._other:
                 self._other = found
                 self._other_since = now
         return self._other if now - self._other_since >= PATIENCE_SECONDS else ""
 
-    def names_another(self) -> bool:
-        """Whether we must leave for another Job by what the files say now, however short they have said so."""
-        return self._read_other() != ""
-
-    def _read_other(self) -> str:
-        """The accepted Job if ours is neither that nor rendered; else ""."""
+    def read_other(self) -> str:
+        """The Job that we must leave for by what the files say now, however short they have said so; else ""."""
         accepted = _read(self._accepted)
         return "" if self._job in (accepted, _read(self._rendered)) else accepted
 
 
 def _read(file: Path) -> str:
-    """The name in this file; "" if the file is empty or absent."""
     try:
         with file.open("rb") as opened:
             return opened.read(MAX_NAME_BYTES).decode(errors="replace").strip()

@@ -63,6 +63,5 @@ class Checkpoints:
             self._state.ledger.held.pop(sequence, None)
 
     def release_if_written(self) -> None:
-        """`wait_written`, unless it would wait."""
         if self._under_way is not None and self._under_way.written.done():
             self.wait_written()

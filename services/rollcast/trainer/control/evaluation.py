@@ -92,12 +92,10 @@ class OpenEvaluation:
     """Sequences of tasks that failed too often."""
 
     def waits_for(self, sequence: int) -> bool:
-        """Whether the task is one of these and has no answer yet."""
         return sequence in self.tasks and sequence not in self.groups and sequence not in self.given_up
 
     @property
     def unanswered(self) -> set[int]:
-        """Sequences that are still waited for."""
         return self.tasks.keys() - self.groups.keys() - self.given_up
 
 
@@ -134,7 +132,6 @@ class OpenEvaluations:
         return self._asked.get(plan.dataset, -1)
 
     def unanswered(self) -> dict[int, PromptTask]:
-        """Tasks whose answers are still wanted, by sequence."""
         return {sequence: item.tasks[sequence] for item in self._open for sequence in sorted(item.unanswered)}
 
     @property

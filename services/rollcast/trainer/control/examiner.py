@@ -45,7 +45,6 @@ class Examiner:
 
     @property
     def pending(self) -> bool:
-        """Answers are still waited for."""
         return self._open_evaluations.pending
 
     @property
@@ -123,7 +122,6 @@ class Examiner:
         self._queue.retire(closed.unanswered)
 
     def _prompts(self, dataset: str) -> PromptBook:
-        """The prompts of the evaluation with this label."""
         return self._books.downstream.get(dataset, self._books.held_out)
 
 

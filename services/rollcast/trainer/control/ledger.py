@@ -134,5 +134,4 @@ class Ledger:
 
 
 def digest_of(token_ids: TokenIds) -> str:
-    """A short hexadecimal digest of a prompt's tokens."""
     return hashlib.blake2b(np.asarray(token_ids, dtype="<i4").tobytes(), digest_size=DIGEST_BYTES).hexdigest()

@@ -62,7 +62,6 @@ class Progress:
 
     @property
     def is_restored(self) -> bool:
-        """Whether it is of a checkpoint."""
         return self.incarnation > 0
 
     def newest_evaluation(self, label: str) -> int:
@@ -79,7 +78,6 @@ class Progress:
             self.evaluated_step = newest
 
     def as_json(self) -> dict[str, Any]:
-        """Contains copies."""
         return asdict(self)
 
     @classmethod

@@ -109,7 +109,6 @@ class Reporter:
         self.mark("dispatched", tasks=[task.sequence for task in tasks])
 
     def mark(self, what: TaskEvent, **details: Any) -> None:
-        """Append a `TaskMark` with these details."""
         append_line(self._folder / files.TASKS, as_json(TaskMark(what, time.time(), **details)))
 
     def settled(self, outcome: TaskOutcome, group: RolloutGroup) -> None:
@@ -300,7 +299,6 @@ class Reporter:
             self._exporter.set(names.COMPUTE_EVAL_SHARE, tokens[Purpose.EVAL] / total)
 
     def _raise_to(self, metric: Metric, total: float, **labels: str) -> None:
-        """Bring a counter up to a total that is counted elsewhere."""
         key = (metric.name, *labels.values())
         raised = self._raised.get(key, 0)
         self._exporter.add(metric, max(0, total - raised), **labels)

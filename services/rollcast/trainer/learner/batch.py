@@ -8,7 +8,7 @@ Their bytes are those of safetensors: no pickle.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,12 +150,10 @@ def decode_micro_batches(data: bytes) -> tuple[list[MicroBatch], float]:
     try:
         arrays = load(data)
         numbers = zip(arrays["advantages"].tolist(), arrays["weights"].tolist(), strict=True)
-        sequences = [
-            TrainingSequence(
-                advantage=advantage, weight=weight, **{name: arrays.get(f"{index}.{name}") for name in ARRAYS}
-            )
-            for index, (advantage, weight) in enumerate(numbers)
-        ]
+        sequences = []
+        for index, (advantage, weight) in enumerate(numbers):
+            fields: dict[str, Any] = {name: arrays.get(f"{index}.{name}") for name in ARRAYS}
+            sequences.append(TrainingSequence(advantage=advantage, weight=weight, **fields))
         remaining = iter(sequences)
         micro_batches = [tuple(islice(remaining, count)) for count in arrays["counts"].tolist()]
         return micro_batches, float(arrays["denominator"][0])

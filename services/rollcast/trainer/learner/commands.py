@@ -77,7 +77,6 @@ class CommandSender:
         return True
 
     def stop_asked(self) -> bool:
-        """Whether another rank called `ask_to_stop`."""
         return bool(self.followers) and self.store.check([STOP_ASKED])
 
 

@@ -204,7 +204,6 @@ class Learner:
         return totals, largest_gap
 
     def _add_gradient(self, micro_batch: MicroBatch, denominator: float) -> MicroBatchSums:
-        """Forward and backward."""
         batch = pad_micro_batch(micro_batch, self.ranks.device)
         tokens = (batch.input_ids, batch.positions, batch.targets)
         reference_logprobs = self.reference.logprobs(*tokens) if self.reference is not None else None

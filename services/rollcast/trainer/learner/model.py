@@ -56,7 +56,6 @@ class Policy(nn.Module):
 
     @property
     def is_tied(self) -> bool:
-        """Whether the head's weight is the embedding's."""
         return self.causal_lm.get_output_embeddings().weight is self.causal_lm.get_input_embeddings().weight
 
     def named_weights(self) -> Iterator[tuple[str, DTensor]]:

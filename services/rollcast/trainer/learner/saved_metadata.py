@@ -167,7 +167,6 @@ class _Machine:
             raise ValueError(f"operation {name}")
 
     def _to_mark(self) -> list[Any]:
-        """Remove and return the items on the stack since the last mark."""
         place = len(self._stack) - 1 - next(at for at, item in enumerate(reversed(self._stack)) if item is _MARK)
         items = self._stack[place + 1 :]
         del self._stack[place:]

@@ -42,7 +42,6 @@ class FolderStorage:
         self.location = folder
 
     def at(self, name: str) -> Path:
-        """The place of one checkpoint."""
         return self.location / name
 
     def names(self) -> list[str]:
@@ -55,7 +54,6 @@ class FolderStorage:
         return (self.at(name) / CONTROLLER).read_text()
 
     def files(self, name: str) -> set[str]:
-        """Names of all files of a checkpoint."""
         return {path.name for path in self.at(name).iterdir()}
 
     def check(self, name: str, file: str) -> None:
