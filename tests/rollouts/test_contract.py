@@ -52,8 +52,8 @@ async def test_the_snapshot_shows_where_every_task_is(wire: Wire) -> None:
     assert snapshot.claims[1].owner == "a"
     assert snapshot.claims[1].first_version == PolicyVersion(1, 9)
     assert set(snapshot.waiting) == {2, 3}
-    found = [*snapshot.finished.items(), *snapshot.claims.items(), *snapshot.waiting.items()]
-    assert {sequence for sequence, item in found if item.purpose is Purpose.EVAL} == {3}
+    assert {sequence for sequence, item in snapshot.waiting.items() if item.purpose is Purpose.EVAL} == {3}
+    assert {snapshot.finished[0].purpose, snapshot.claims[1].purpose} == {Purpose.TRAIN}
 
 
 async def test_dispatching_twice_adds_nothing_while_the_task_is_outstanding(wire: Wire) -> None:

@@ -79,7 +79,8 @@ class _Choices(TorchFunctionMode):
 def _chosen_by(router: nn.Module) -> tuple[int, int]:
     """(experts, choices) of a router, tried on one token. Raises Unsupported unless it makes exactly one choice."""
     weight = next(router.parameters())
-    with torch.no_grad(), _Choices() as choices:
+    choices = _Choices()
+    with torch.no_grad(), choices:
         router(torch.zeros(1, weight.shape[-1], dtype=weight.dtype, device=weight.device))
     if len(choices.asked) != 1:
         raise Unsupported(
