@@ -110,7 +110,7 @@ def test_a_controller_tells_its_parts_of_removals_and_of_versions(tmp_path: Path
     broker = MemoryBroker()
     queue, answers = MemoryTrainerQueue(broker), Answers(0.5, PolicyVersion(1, 0), random.Random(0))
     controller = make_controller(make_config(tmp_path, steps=1), queue, answers, QuickLearners())
-    controller._pipeline._dispatcher.dispatch(2, controller._pipeline.intake)
+    controller._pipeline.dispatch(2)
     assert len(claim_all(broker, "g")) == 2
     controller._publisher._removals._on_removed("g", "silent")
     assert sorted(queue.outstanding().waiting) == [0, 1]

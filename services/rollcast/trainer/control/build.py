@@ -1,20 +1,21 @@
 """Makes the parts of a controller, each with its own settings, and joins them.
 
-state (of the checkpoint) -> reporter -> dispatcher, examiner -> intake -> fleet, pipeline, checkpoints -> controller
+state (of the checkpoint) -> reporter -> intake -> pipeline -> examiner, fleet, checkpoints -> controller
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from rollcast.config.run import RunConfig
 from rollcast.recipe.schedule import make_schedule
 from rollcast.rollouts.base import TrainerQueue
+from rollcast.rollouts.records import PromptTask, Purpose
 from rollcast.runfolder.run_secrets import secret_place
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.checkpoints import Checkpoints
 from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.defects import DefectFinder
-from rollcast.trainer.control.dispatch import Dispatcher
 from rollcast.trainer.control.evaluation import OpenEvaluations, evaluation_plans
 from rollcast.trainer.control.examiner import Examiner
 from rollcast.trainer.control.fleet import Fleet, OnRemoved
@@ -24,7 +25,7 @@ from rollcast.trainer.control.pipeline import GroupPipeline
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import Books, Encode, TaskMaker, shares
 from rollcast.trainer.control.reporting import Reporter
-from rollcast.trainer.control.state import resume_state
+from rollcast.trainer.control.state import TrainerState, resume_state
 from rollcast.trainer.control.telemetry import GroupSignals
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.weights.sender.publisher import Publisher
@@ -53,17 +54,18 @@ def build_controller(
     state = resume_state(config, queue, shares(books.train, plans[0].weights), progress)
     reporter = Reporter(state, exporter, books.train, recipe, max_staleness=schedule.max_staleness, max_bytes=max_bytes)
     maker = TaskMaker(recipe, encode, incarnation=state.incarnation, seed=config.seed)
-    dispatcher = Dispatcher(state, queue, reporter, books.train, maker, recipe=recipe, max_bytes=max_bytes)
+
+    def make_task(sequence: int, prompt_id: str) -> PromptTask:
+        """A task of the ledger; one that is dispatched again asks for as many rollouts as at first."""
+        return maker.make(sequence, books.train[prompt_id], state.ledger.num_rollouts[sequence], Purpose.TRAIN)
+
     open_evaluations = OpenEvaluations(config.run, config.tasks.evaluation.deadline_seconds)
-    examiner = Examiner(
-        state, queue, reporter, books, maker, plans, open_evaluations, send=dispatcher.send, stop_when=config.stop_when
-    )
     intake = Intake(
         state,
         queue,
         open_evaluations,
         exporter,
-        make_task=dispatcher.train_task,
+        make_task=make_task,
         count_outcome=reporter.count_group,
         find_defect=DefectFinder(state, learners.vocab_size, config.model.max_length, learners.routing).find,
         is_filtered=(lambda group: not assemble([group], recipe).sequences) if recipe.refill_filtered else None,
@@ -73,25 +75,12 @@ def build_controller(
         config.tasks, num_slots=config.generator.most_slots, grading_seconds=config.longest_grading_seconds
     )
     pacing = Pacing(recipe, schedule.max_staleness, config.trainer.drop_after_budgets, verdict_seconds)
-    pipeline = GroupPipeline(state, queue, reporter, schedule, dispatcher, intake, pacing, recipe=recipe)
-
-    def make_publisher(on_removed: OnRemoved) -> Publisher:
-        return Publisher(
-            weights=config.weights,
-            rpc=config.rpc,
-            incarnation=state.incarnation,
-            history=state.history.earlier,
-            lm_head=recipe.lm_head,
-            specs=learners.specs,
-            device=learners.ranks.device,
-            exporter=exporter,
-            on_removed=on_removed,
-            slots=learners.slots,
-            lanes=learners.lanes,
-            router_replay=recipe.router_replay,
-            secret_place=secret_place(config.run_folder, "rpc.token"),
-        )
-
+    pipeline = GroupPipeline(
+        state, queue, reporter, schedule, intake, pacing, make_task=make_task, recipe=recipe, max_bytes=max_bytes
+    )
+    examiner = Examiner(
+        state, queue, reporter, books, maker, plans, open_evaluations, send=pipeline.send, stop_when=config.stop_when
+    )
     fleet = Fleet(
         state,
         queue,
@@ -102,8 +91,28 @@ def build_controller(
         settings=config.weights,
         devices_each=config.generator.tensor_parallel,
         is_sharded_over_gpus=learners.ranks.are_several_gpus,
-        make_publisher=make_publisher,
+        make_publisher=partial(_publisher, config, learners, state, exporter),
         stop_requested=stop_requested,
     )
     checkpoints = Checkpoints(state, learners, intake, reporter, config.trainer.checkpoint_every_steps)
     return Controller(state, pipeline, examiner, fleet, checkpoints, learners, reporter, stop_requested)
+
+
+def _publisher(
+    config: RunConfig, learners: LearnerGroup, state: TrainerState, exporter: Exporter, on_removed: OnRemoved
+) -> Publisher:
+    return Publisher(
+        weights=config.weights,
+        rpc=config.rpc,
+        incarnation=state.incarnation,
+        history=state.history.earlier,
+        lm_head=config.recipe.lm_head,
+        specs=learners.specs,
+        device=learners.ranks.device,
+        exporter=exporter,
+        on_removed=on_removed,
+        slots=learners.slots,
+        lanes=learners.lanes,
+        router_replay=config.recipe.router_replay,
+        secret_place=secret_place(config.run_folder, "rpc.token"),
+    )

@@ -114,7 +114,7 @@ class Controller:
         while unusable := self._pipeline.schedule.unusable(pipeline_state):
             self._pipeline.give_up(unusable)
             pipeline_state = self._reconcile()
-        self._pipeline.dispatch(pipeline_state)
+        self._pipeline.dispatch(self._pipeline.schedule.dispatch(pipeline_state))
         decision = self._pipeline.schedule.next_batch(pipeline_state)
         waited_for = decision.groups if isinstance(decision, Wait) else ()
         self._fleet.hand_over(pipeline_state, waited_for)
@@ -182,7 +182,7 @@ class Controller:
                 return
             try:
                 self._pipeline.collect()
-                self._pipeline.dispatch(self._reconcile())
+                self._pipeline.dispatch(self._pipeline.schedule.dispatch(self._reconcile()))
             except QueueAway:
                 is_away = True
 

@@ -2,22 +2,27 @@
 
 dispatch -> (generators) -> collect -> decide: Wait(reason)
                                                Batch -> take -> (update) -> settle: used | filtered
+
+dispatch: owed prompts, then new draws -> rollouts allocated -> entered in the ledger -> sent
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from rollcast.config.recipe import Recipe
+from rollcast.recipe.allocation import allocated_rollouts
 from rollcast.recipe.schedule import PipelineState, Schedule, WaitReason
 from rollcast.rollouts.base import Delivery, TrainerQueue
-from rollcast.rollouts.records import RolloutGroup
+from rollcast.rollouts.errors import QueueAway
+from rollcast.rollouts.records import PromptTask, RolloutGroup
 from rollcast.trainer.control.assembly import AssembledBatch, assemble
-from rollcast.trainer.control.dispatch import Dispatcher
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.pacing import Pacing
+from rollcast.trainer.control.pass_rate import verdicts
 from rollcast.trainer.control.reporting import Reporter
-from rollcast.trainer.control.state import TrainerState
+from rollcast.trainer.control.state import NEXT_SEQUENCE, TrainerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +49,22 @@ class GroupPipeline:
         queue: TrainerQueue,
         reporter: Reporter,
         schedule: Schedule,
-        dispatcher: Dispatcher,
         intake: Intake,
         pacing: Pacing,
         *,
+        make_task: Callable[[int, str], PromptTask],
         recipe: Recipe,
+        max_bytes: int,
     ) -> None:
+        """`make_task`: as for `Intake`. `max_bytes`: of finished groups in Redis; above it nothing is dispatched."""
         self._state = state
+        self._ledger = state.ledger
+        self._curriculum = state.curriculum
+        self._make_task = make_task
         self._recipe = recipe
+        self._max_bytes = max_bytes
         self.schedule = schedule
         self.intake = intake
-        self._dispatcher = dispatcher
         self._pacing = pacing
         self._queue = queue
         self._reporter = reporter
@@ -70,7 +80,7 @@ class GroupPipeline:
         filtered = self.intake.take_filtered()
         if filtered:
             groups = [delivery.group for delivery in filtered]
-            self._dispatcher.observe(groups)
+            self.observe(groups)
             self.settle(filtered, kept=frozenset())
             self._replaced += groups
             self._reporter.replaced(len(self._replaced))
@@ -103,17 +113,53 @@ class GroupPipeline:
 
     def give_up(self, sequences: Sequence[int]) -> None:
         """Give up groups that can no longer be used in time; their prompts are dispatched again before new ones."""
-        self._state.ledger.owed.extend(self.intake.give_up(sequences))
+        self._ledger.owed.extend(self.intake.give_up(sequences))
 
-    def dispatch(self, state: PipelineState) -> None:
-        self._dispatcher.dispatch(self.schedule.dispatch(state), self.intake)
+    def dispatch(self, count: int) -> None:
+        """Dispatch up to `count` prompts, owed ones first; one batch always may, however full the queue is.
+
+        So may all while nothing is under way: only a step empties the queue then, and the schedule may wait for these.
+        """
+        queued_bytes = self.intake.queued_bytes()
+        num_outstanding = len(self._ledger.outstanding)
+        is_any_under_way = num_outstanding > max(len(self.intake.ready), self._recipe.prompts_per_step - 1)
+        if count and queued_bytes > self._max_bytes and is_any_under_way:
+            self._reporter.back_pressure(queued_bytes)
+            return
+        owed = self._ledger.take_owed(count)
+        drawn = (self._curriculum.draw() for _ in range(count - len(owed)))
+        prompt_ids = [*owed, *(prompt_id for prompt_id in drawn if prompt_id is not None)]
+        numbers = allocated_rollouts(self._recipe, [self._curriculum.counts(prompt_id) for prompt_id in prompt_ids])
+        tasks = [
+            self._make_task(self._ledger.dispatch(prompt_id, number), prompt_id)
+            for prompt_id, number in zip(prompt_ids, numbers, strict=True)
+        ]
+        for task in tasks:
+            self._ledger.note_dispatch(task)
+        self._reporter.count_dispatched(tasks)
+        self.send(tasks)
+
+    def send(self, tasks: Sequence[PromptTask]) -> None:
+        """Tasks of either purpose. Those that an outage keeps from being sent are missing at the next reconciliation,
+        and sent then."""
+        if tasks:
+            with suppress(QueueAway):
+                self._queue.set_state(NEXT_SEQUENCE, str(self._ledger.next_sequence).encode())
+                self._queue.dispatch(tasks)
+
+    def observe(self, groups: Iterable[RolloutGroup]) -> None:
+        """Every training group that came back counts in its prompt's history, filtered or not; once each."""
+        for group in groups:
+            rewards = verdicts(group.rollouts)
+            self._curriculum.observe(
+                group.prompt_id, reward=sum(rewards), graded=len(rewards), sampled=len(group.rollouts)
+            )
 
     @property
     def is_out_of_prompts(self) -> bool:
         """No prompt is left, and every group has come back."""
-        ledger = self._state.ledger
-        is_exhausted = self._state.curriculum.is_exhausted and not ledger.owed
-        return is_exhausted and ledger.outstanding.keys() <= self.intake.ready.keys()
+        is_exhausted = self._curriculum.is_exhausted and not self._ledger.owed
+        return is_exhausted and self._ledger.outstanding.keys() <= self.intake.ready.keys()
 
     def take(self, sequences: Sequence[int]) -> GroupBatch:
         """The batch that the schedule chose. It stays outstanding until it is settled."""
@@ -122,22 +168,21 @@ class GroupPipeline:
         replaced = self._replaced
         self._replaced = []
         self._reporter.batch(groups, replaced)
-        self._dispatcher.observe(groups)
+        self.observe(groups)
         return GroupBatch(deliveries, replaced, assemble(groups, self._recipe))
 
     def settle(self, deliveries: Sequence[Delivery], kept: frozenset[int]) -> None:
         """Return the groups' credit. What a restart could still use stays on the queue until the next checkpoint."""
         progress = self._state.progress
-        ledger = self._state.ledger
         for delivery in deliveries:
             group = delivery.group
-            prompt_id = ledger.settle(group.sequence)
+            prompt_id = self._ledger.settle(group.sequence)
             is_used = group.sequence in kept
             if is_used:
                 progress.uses[prompt_id] = progress.uses.get(prompt_id, 0) + 1
             self._reporter.settled("used" if is_used else "filtered", group)
             if all(self._state.is_in_checkpoint(version) for version in group.versions):
-                ledger.held[group.sequence] = delivery.stream_id
+                self._ledger.held[group.sequence] = delivery.stream_id
             else:
                 self.intake.done_with([delivery.stream_id])
 
@@ -155,7 +200,7 @@ class GroupPipeline:
         self._reporter.serve(self.intake, self._queue)
 
     def retire_all(self) -> None:
-        self._queue.retire(list(self._state.ledger.outstanding))
+        self._queue.retire(list(self._ledger.outstanding))
 
     def close(self) -> None:
         self._queue.close()
