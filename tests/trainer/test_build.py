@@ -34,21 +34,22 @@ def claim_all(broker: MemoryBroker, owner: str) -> list[Claimed]:
 
 def make_fleet(state: TrainerState, queue: MemoryTrainerQueue, counted: list[tuple[str, int, str]]) -> Fleet:
     """Without generators; `counted` is told what is redone."""
-    parts: dict[str, Any] = {
-        "reporter": SimpleNamespace(count_group=lambda *what: counted.append(what), no_generator=lambda: None),
-        "schedule": None,
-        "intake": SimpleNamespace(snapshot=queue.outstanding()),
-        "make_publisher": lambda *_: SimpleNamespace(members=list),
-    }
+    reporter: Any = SimpleNamespace(count_group=lambda *what: counted.append(what), no_generator=lambda: None)
+    schedule: Any = None
+    intake: Any = SimpleNamespace(snapshot=queue.outstanding())
+    publisher: Any = SimpleNamespace(members=list)
     return Fleet(
         state,
         queue,
-        pacing=Pacing(Recipe(prompts_per_step=4, max_completion_tokens=8), 3, 3.0),
+        reporter,
+        schedule,
+        intake,
+        Pacing(Recipe(prompts_per_step=4, max_completion_tokens=8), 3, 3.0),
         stop_requested=lambda: False,
         devices_each=1,
         settings=Weights(),
         is_sharded_over_gpus=False,
-        **parts,
+        make_publisher=lambda on_removed: publisher,
     )
 
 

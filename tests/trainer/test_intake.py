@@ -179,7 +179,8 @@ async def test_given_up_groups_come_off_the_queue() -> None:
     desk.dispatch("a", "b")
     await desk.answer(PolicyVersion(2, 6))
     desk.turn()
-    assert desk.intake.give_up([1]) == ["b"]
+    desk.intake.give_up([1])
+    assert desk.ledger.owed == ["b"]
     desk.turn()
     assert list(desk.ledger.outstanding.values()) == ["a"]
     assert len(desk.queue.outstanding().finished) == 1

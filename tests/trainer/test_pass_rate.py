@@ -60,9 +60,8 @@ def ended(reward: float, failed: GradingStatus | None = None) -> Outcome:
 def observed(group: RolloutGroup, tmp_path: Any) -> Curriculum:
     """What training remembers of the group's prompt."""
     curriculum = Curriculum([group.prompt_id, "another"], seed=0)
-    parts: dict[str, Any] = dict.fromkeys(("queue", "reporter", "schedule", "intake", "pacing", "make_task"))
-    state = make_state(curriculum=curriculum)
-    GroupPipeline(state, recipe=Recipe(), max_bytes=1 << 20, **parts).observe([group])
+    others: list[Any] = [None] * 6
+    GroupPipeline(make_state(curriculum=curriculum), *others, Recipe(), 1 << 20).observe([group])
     return curriculum
 
 

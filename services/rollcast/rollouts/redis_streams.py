@@ -9,7 +9,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
+from importlib import resources
 from typing import Any, TypeVar
 
 from redis.exceptions import ResponseError
@@ -17,7 +18,7 @@ from redis.exceptions import ResponseError
 from rollcast.config.errors import UserError
 from rollcast.config.services import Redis as RedisSettings
 from rollcast.connections.redis import connect, connect_async
-from rollcast.rollouts import index, scripts
+from rollcast.rollouts import index
 from rollcast.rollouts.base import MAX_FAILURES, Claimed, Delivery, Outstanding, Redispatch
 from rollcast.rollouts.codec import decode_group, decode_task, encode_group, encode_task
 from rollcast.rollouts.errors import CodecError, OwnerFenced, QueueAway
@@ -29,8 +30,21 @@ from rollcast.wire.version import PolicyVersion
 
 _TASKS_PER_CALL = 64
 _PENDING_PER_CALL = 10_000
+_REBUILDING = frozenset({"snapshot", "dispatch"})
+"""Scripts that first check :inflight against the streams."""
 _Result = TypeVar("_Result")
 log = get_logger()
+
+
+@cache
+def script_source(name: str) -> str:
+    """Return the text of one Lua script, with the parts that it shares with others.
+
+    Each takes every key of the run, in the order of `Keys.all`, and runs atomically.
+    """
+    parts = ["append", "entries", *(["rebuild"] if name in _REBUILDING else []), name]
+    folder = resources.files("rollcast.rollouts") / "lua"
+    return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts)
 
 
 class _End:
@@ -211,7 +225,7 @@ class RedisTrainerQueue(_End):
         return Delivery(stream_id, group, len(payload))
 
     def _run(self, name: str, *arguments: Any) -> Any:
-        script = self._client.register_script(scripts.source(name))
+        script = self._client.register_script(script_source(name))
         return self._call(lambda: script(keys=self._keys.all, args=arguments))
 
     def _call(self, command: Callable[[], Any]) -> Any:
@@ -341,7 +355,7 @@ class RedisGeneratorQueue(_End):
         return await self._call(lambda: self._script(name, *arguments))
 
     async def _script(self, name: str, *arguments: Any) -> Any:
-        return await self._client.register_script(scripts.source(name))(keys=self._keys.all, args=arguments)
+        return await self._client.register_script(script_source(name))(keys=self._keys.all, args=arguments)
 
     async def _call(self, command: Callable[[], Awaitable[_Result]]) -> _Result:
         return await self._outage.call_async(command, self._make_groups)

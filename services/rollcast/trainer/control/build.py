@@ -16,14 +16,16 @@ from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.checkpoints import Checkpoints
 from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.defects import DefectFinder
+from rollcast.trainer.control.early_stop import EarlyStop
 from rollcast.trainer.control.evaluation import OpenEvaluations, evaluation_plans
 from rollcast.trainer.control.examiner import Examiner
 from rollcast.trainer.control.fleet import Fleet, OnRemoved
 from rollcast.trainer.control.intake import Intake
+from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.pacing import Pacing, longest_verdict_seconds
 from rollcast.trainer.control.pipeline import GroupPipeline
 from rollcast.trainer.control.progress import Progress
-from rollcast.trainer.control.prompt_book import Books, Encode, TaskMaker, shares
+from rollcast.trainer.control.prompt_book import Books, Encode, PromptBook, TaskMaker, shares
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.state import TrainerState, resume_state
 from rollcast.trainer.control.telemetry import GroupSignals
@@ -54,11 +56,7 @@ def build_controller(
     state = resume_state(config, queue, shares(books.train, plans[0].weights), progress)
     reporter = Reporter(state, exporter, books.train, recipe, max_staleness=schedule.max_staleness, max_bytes=max_bytes)
     maker = TaskMaker(recipe, encode, incarnation=state.incarnation, seed=config.seed)
-
-    def make_task(sequence: int, prompt_id: str) -> PromptTask:
-        """A task of the ledger; one that is dispatched again asks for as many rollouts as at first."""
-        return maker.make(sequence, books.train[prompt_id], state.ledger.num_rollouts[sequence], Purpose.TRAIN)
-
+    make_task = partial(_train_task, maker, books.train, state.ledger)
     open_evaluations = OpenEvaluations(config.run, config.tasks.evaluation.deadline_seconds)
     intake = Intake(
         state,
@@ -68,19 +66,13 @@ def build_controller(
         make_task=make_task,
         count_outcome=reporter.count_group,
         find_defect=DefectFinder(state, learners.vocab_size, config.model.max_length, learners.routing).find,
-        is_filtered=(lambda group: not assemble([group], recipe).sequences) if recipe.refill_filtered else None,
+        is_filtered=lambda group: recipe.refill_filtered and not assemble([group], recipe).sequences,
         note_answer=GroupSignals(recipe, exporter).note,
     )
-    verdict_seconds = longest_verdict_seconds(
-        config.tasks, num_slots=config.generator.most_slots, grading_seconds=config.longest_grading_seconds
-    )
-    pacing = Pacing(recipe, schedule.max_staleness, config.trainer.drop_after_budgets, verdict_seconds)
-    pipeline = GroupPipeline(
-        state, queue, reporter, schedule, intake, pacing, make_task=make_task, recipe=recipe, max_bytes=max_bytes
-    )
-    examiner = Examiner(
-        state, queue, reporter, books, maker, plans, open_evaluations, send=pipeline.send, stop_when=config.stop_when
-    )
+    pacing = _pacing(config, schedule.max_staleness)
+    pipeline = GroupPipeline(state, queue, reporter, schedule, intake, pacing, make_task, recipe, max_bytes)
+    early_stop = EarlyStop(config.stop_when, config.budget, progress.curve) if config.stop_when else None
+    examiner = Examiner(state, queue, reporter, books, maker, plans, open_evaluations, pipeline.send, early_stop)
     fleet = Fleet(
         state,
         queue,
@@ -96,6 +88,18 @@ def build_controller(
     )
     checkpoints = Checkpoints(state, learners, intake, reporter, config.trainer.checkpoint_every_steps)
     return Controller(state, pipeline, examiner, fleet, checkpoints, learners, reporter, stop_requested)
+
+
+def _train_task(maker: TaskMaker, prompts: PromptBook, ledger: Ledger, sequence: int, prompt_id: str) -> PromptTask:
+    """A task of the ledger; one that is dispatched again asks for as many rollouts as at first."""
+    return maker.make(sequence, prompts[prompt_id], ledger.num_rollouts[sequence], Purpose.TRAIN)
+
+
+def _pacing(config: RunConfig, max_staleness: int) -> Pacing:
+    verdict_seconds = longest_verdict_seconds(
+        config.tasks, num_slots=config.generator.most_slots, grading_seconds=config.longest_grading_seconds
+    )
+    return Pacing(config.recipe, max_staleness, config.trainer.drop_after_budgets, verdict_seconds)
 
 
 def _publisher(

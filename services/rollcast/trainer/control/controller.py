@@ -112,7 +112,7 @@ class Controller:
         self._examiner.ask_if_due(at_start=self.state.steps_since_start == 0)
         pipeline_state = self._reconcile()
         while unusable := self._pipeline.schedule.unusable(pipeline_state):
-            self._pipeline.give_up(unusable)
+            self._pipeline.intake.give_up(unusable)
             pipeline_state = self._reconcile()
         self._pipeline.dispatch(self._pipeline.schedule.dispatch(pipeline_state))
         decision = self._pipeline.schedule.next_batch(pipeline_state)

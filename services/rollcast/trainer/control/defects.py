@@ -33,10 +33,7 @@ class DefectFinder:
     """Shape of the expert choices that a training group must bring; None = the recipe replays none."""
 
     def find(self, group: RolloutGroup, task: PromptTask) -> str | None:
-        """Return why this group must not be used, None if it may.
-
-        `task`: as it was dispatched, by the incarnation that the group names if that one did.
-        """
+        """Return why this group must not be used as the answer to `task`, as that was dispatched; None if it may."""
         if found := _task_defect(group, task) or self._version_defect(group):
             return found
         seconds = group.finished_at - group.started_at

@@ -3,9 +3,8 @@
     plan due --> ask: one task per prompt --> generators, preferred --> add(group) ... -> close -> EvaluationRecord(s)
 
 An evaluation is closed when every group came back or was given up, or at its deadline with the answers so far; time
-without any generator or without Redis does not count. Prompts without an answer are counted. Several evaluations may be
-open at the same time. One of a mixture ends in a point of the whole, the weighted mean of its parts, and in one of each
-part.
+without any generator or without Redis does not count. Several may be open at the same time. One of a mixture ends in a
+point of the whole, the weighted mean of its parts, and in one of each part.
 """
 
 import time

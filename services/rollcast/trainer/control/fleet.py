@@ -11,6 +11,7 @@ No generator is blamed for the time for which Redis was away.
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from rollcast.config.services import Weights
 from rollcast.recipe.schedule import PipelineState, Schedule
@@ -37,47 +38,33 @@ MAX_SILENT_HEARTBEATS = 3.0
 log = get_logger()
 
 
+@dataclass(eq=False)
 class Fleet:
     """The generators, seen from the trainer. `fence` comes from the publisher's thread, all else from the main one."""
 
-    def __init__(
-        self,
-        state: TrainerState,
-        queue: TrainerQueue,
-        reporter: Reporter,
-        schedule: Schedule,
-        intake: Intake,
-        pacing: Pacing,
-        *,
-        settings: Weights,
-        devices_each: int,
-        is_sharded_over_gpus: bool,
-        make_publisher: Callable[[OnRemoved], Publisher],
-        stop_requested: Callable[[], bool],
-    ) -> None:
-        """`devices_each`: of a generator. `is_sharded_over_gpus`: the learner has collectives on several GPUs, which
-        broadcasts use as well."""
-        self._devices_each = devices_each
-        self._silent_seconds = MAX_SILENT_HEARTBEATS * settings.heartbeat_timeout_seconds
-        self._takes_turns = is_sharded_over_gpus and not settings.overlap_training
-        self._patience_seconds = settings.acknowledge_timeout_seconds
-        self._schedule = schedule
-        self._queue = queue
-        self._state = state
-        self._ledger = state.ledger
-        self._compute = state.compute
-        self._intake = intake
-        self._pacing = pacing
-        self._reporter = reporter
-        self._stop_requested = stop_requested
-        self.publisher = make_publisher(self.fence)
-        self.has_joined = False
-        """Whether any generator was at work when `watch` looked."""
-        self._hand_overs = HandOvers()
-        self._counted: set[str] = set()
-        self._swept_at = time.monotonic()
-        self._away_seconds = queue.away_seconds
-        self._redis_back_at = time.time()
+    _state: TrainerState
+    _queue: TrainerQueue
+    _reporter: Reporter
+    _schedule: Schedule
+    _intake: Intake
+    _pacing: Pacing
+    settings: Weights
+    devices_each: int
+    """Devices of a generator."""
+    is_sharded_over_gpus: bool
+    """The learner has collectives on several GPUs, which broadcasts use as well."""
+    make_publisher: Callable[[OnRemoved], Publisher]
+    stop_requested: Callable[[], bool]
+    has_joined: bool = False
+    """Whether any generator was at work when `watch` looked."""
+    _hand_overs: HandOvers = field(default_factory=HandOvers)
+    _counted: set[str] = field(default_factory=set)
+    _swept_at: float = field(default_factory=time.monotonic)
+    _redis_back_at: float = field(default_factory=time.time)
+
+    def __post_init__(self) -> None:
+        self.publisher = self.make_publisher(self.fence)
+        self._away_seconds = self._queue.away_seconds
 
     def watch(self) -> float:
         """Called every round. Returns the seconds for which Redis was away since the last call."""
@@ -98,21 +85,19 @@ class Fleet:
         if time.monotonic() - self._swept_at > SWEEP_SECONDS:
             self._swept_at = time.monotonic()
             # No claim could be renewed while Redis was away, or be seen before this trainer started.
-            if time.time() - self._redis_back_at > self._silent_seconds:
-                self._count_redone(self._queue.sweep(self._silent_seconds).redone)
+            silent_seconds = MAX_SILENT_HEARTBEATS * self.settings.heartbeat_timeout_seconds
+            if time.time() - self._redis_back_at > silent_seconds:
+                self._count_redone(self._queue.sweep(silent_seconds).redone)
         return away_seconds
 
     def count_compute(self) -> None:
-        """Count the device-hours since the last call.
-
-        Every generator that has announced itself is allocated, joined or not, and was while its engine started.
-        """
+        """Every generator that has announced itself is allocated, joined or not, and was while its engine started."""
         members = self.publisher.members()
         now = time.monotonic()
         new = [member for member in members if member.name not in self._counted]
         self._counted.update(member.name for member in new)
-        new_devices = [now - member.allocated_since for member in new for _ in range(self._devices_each)]
-        self._compute.tick(len(members) * self._devices_each, new_devices)
+        new_devices = [now - member.allocated_since for member in new for _ in range(self.devices_each)]
+        self._state.compute.tick(len(members) * self.devices_each, new_devices)
 
     def hand_over(self, state: PipelineState, waited_for: Collection[int]) -> None:
         """Let slow generators hand over groups that they would finish too late; arguments as `groups_to_move`."""
@@ -132,7 +117,7 @@ class Fleet:
             waited_for=waited_for,
             now=time.time(),
         )
-        requested = self._hand_overs.request(moves, self._ledger.outstanding, self.publisher.hand_over)
+        requested = self._hand_overs.request(moves, self._state.ledger.outstanding, self.publisher.hand_over)
         for generator, sequences in requested.items():
             log.info("a slow generator hands groups over", generator=generator, tasks=len(sequences))
             self._reporter.mark("handed_over", generator=generator, tasks=sequences)
@@ -140,17 +125,17 @@ class Fleet:
     @contextmanager
     def broadcasts_kept_away(self) -> Iterator[None]:
         """Broadcasts that would share GPUs with the learner's collectives go first, or wait for their end."""
-        if not self._takes_turns:
+        if not self.is_sharded_over_gpus or self.settings.overlap_training:
             yield
             return
         started = time.monotonic()
-        with self.publisher.kept_away(self._state.published.step, self._patience_seconds):
+        with self.publisher.kept_away(self._state.published.step, self.settings.acknowledge_timeout_seconds):
             self._reporter.waited(time.monotonic() - started, "weights")
             yield
 
     def fence(self, generator: str, reason: str) -> None:
         """A generator was removed: others take its tasks. Waits for Redis until a stop is requested."""
-        while not self._stop_requested():
+        while not self.stop_requested():
             try:
                 taken = self._queue.fence(generator, reason)
             except QueueAway:
@@ -162,5 +147,5 @@ class Fleet:
 
     def _count_redone(self, sequences: Iterable[int]) -> None:
         for sequence in sequences:
-            if prompt_id := self._ledger.outstanding.get(sequence):
+            if prompt_id := self._state.ledger.outstanding.get(sequence):
                 self._reporter.count_group("redone", sequence, prompt_id)

@@ -9,7 +9,7 @@ dispatch: owed prompts, then new draws -> rollouts allocated -> entered in the l
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rollcast.config.recipe import Recipe
 from rollcast.recipe.allocation import allocated_rollouts
@@ -35,42 +35,25 @@ class GroupBatch:
     assembled: AssembledBatch
     """The training sequences of these groups."""
 
-    @property
-    def groups(self) -> list[RolloutGroup]:
-        return [delivery.group for delivery in self.deliveries]
 
-
+@dataclass(eq=False)
 class GroupPipeline:
     """Rank 0's training groups. One thread."""
 
-    def __init__(
-        self,
-        state: TrainerState,
-        queue: TrainerQueue,
-        reporter: Reporter,
-        schedule: Schedule,
-        intake: Intake,
-        pacing: Pacing,
-        *,
-        make_task: Callable[[int, str], PromptTask],
-        recipe: Recipe,
-        max_bytes: int,
-    ) -> None:
-        """`make_task`: as for `Intake`. `max_bytes`: of finished groups in Redis; above it nothing is dispatched."""
-        self._state = state
-        self._ledger = state.ledger
-        self._curriculum = state.curriculum
-        self._make_task = make_task
-        self._recipe = recipe
-        self._max_bytes = max_bytes
-        self.schedule = schedule
-        self.intake = intake
-        self._pacing = pacing
-        self._queue = queue
-        self._reporter = reporter
-        self._replaced: list[RolloutGroup] = []
-        self._straggler_seconds = 0.0
-        self._last_step_at = time.monotonic()
+    _state: TrainerState
+    _queue: TrainerQueue
+    _reporter: Reporter
+    schedule: Schedule
+    intake: Intake
+    _pacing: Pacing
+    _make_task: Callable[[int, str], PromptTask]
+    """As for `Intake`."""
+    _recipe: Recipe
+    _max_bytes: int
+    """Bytes of finished groups in Redis; above it nothing is dispatched."""
+    _replaced: list[RolloutGroup] = field(default_factory=list)
+    _straggler_seconds: float = 0.0
+    _last_step_at: float = field(default_factory=time.monotonic)
 
     def collect(self, block_seconds: float = 0.0) -> None:
         """Read finished groups; those that count towards no batch return their credit immediately."""
@@ -111,31 +94,29 @@ class GroupPipeline:
             enough=self._pacing.enough(),
         )
 
-    def give_up(self, sequences: Sequence[int]) -> None:
-        """Give up groups that can no longer be used in time; their prompts are dispatched again before new ones."""
-        self._ledger.owed.extend(self.intake.give_up(sequences))
-
     def dispatch(self, count: int) -> None:
         """Dispatch up to `count` prompts, owed ones first; one batch always may, however full the queue is.
 
         So may all while nothing is under way: only a step empties the queue then, and the schedule may wait for these.
         """
         queued_bytes = self.intake.queued_bytes()
-        num_outstanding = len(self._ledger.outstanding)
+        ledger = self._state.ledger
+        curriculum = self._state.curriculum
+        num_outstanding = len(ledger.outstanding)
         is_any_under_way = num_outstanding > max(len(self.intake.ready), self._recipe.prompts_per_step - 1)
         if count and queued_bytes > self._max_bytes and is_any_under_way:
             self._reporter.back_pressure(queued_bytes)
             return
-        owed = self._ledger.take_owed(count)
-        drawn = (self._curriculum.draw() for _ in range(count - len(owed)))
+        owed = ledger.take_owed(count)
+        drawn = (curriculum.draw() for _ in range(count - len(owed)))
         prompt_ids = [*owed, *(prompt_id for prompt_id in drawn if prompt_id is not None)]
-        numbers = allocated_rollouts(self._recipe, [self._curriculum.counts(prompt_id) for prompt_id in prompt_ids])
+        numbers = allocated_rollouts(self._recipe, [curriculum.counts(prompt_id) for prompt_id in prompt_ids])
         tasks = [
-            self._make_task(self._ledger.dispatch(prompt_id, number), prompt_id)
+            self._make_task(ledger.dispatch(prompt_id, number), prompt_id)
             for prompt_id, number in zip(prompt_ids, numbers, strict=True)
         ]
         for task in tasks:
-            self._ledger.note_dispatch(task)
+            ledger.note_dispatch(task)
         self._reporter.count_dispatched(tasks)
         self.send(tasks)
 
@@ -144,22 +125,22 @@ class GroupPipeline:
         and sent then."""
         if tasks:
             with suppress(QueueAway):
-                self._queue.set_state(NEXT_SEQUENCE, str(self._ledger.next_sequence).encode())
+                self._queue.set_state(NEXT_SEQUENCE, str(self._state.ledger.next_sequence).encode())
                 self._queue.dispatch(tasks)
 
     def observe(self, groups: Iterable[RolloutGroup]) -> None:
         """Every training group that came back counts in its prompt's history, filtered or not; once each."""
         for group in groups:
             rewards = verdicts(group.rollouts)
-            self._curriculum.observe(
+            self._state.curriculum.observe(
                 group.prompt_id, reward=sum(rewards), graded=len(rewards), sampled=len(group.rollouts)
             )
 
     @property
     def is_out_of_prompts(self) -> bool:
         """No prompt is left, and every group has come back."""
-        is_exhausted = self._curriculum.is_exhausted and not self._ledger.owed
-        return is_exhausted and self._ledger.outstanding.keys() <= self.intake.ready.keys()
+        is_exhausted = self._state.curriculum.is_exhausted and not self._state.ledger.owed
+        return is_exhausted and self._state.ledger.outstanding.keys() <= self.intake.ready.keys()
 
     def take(self, sequences: Sequence[int]) -> GroupBatch:
         """The batch that the schedule chose. It stays outstanding until it is settled."""
@@ -176,13 +157,13 @@ class GroupPipeline:
         progress = self._state.progress
         for delivery in deliveries:
             group = delivery.group
-            prompt_id = self._ledger.settle(group.sequence)
+            prompt_id = self._state.ledger.settle(group.sequence)
             is_used = group.sequence in kept
             if is_used:
                 progress.uses[prompt_id] = progress.uses.get(prompt_id, 0) + 1
             self._reporter.settled("used" if is_used else "filtered", group)
             if all(self._state.is_in_checkpoint(version) for version in group.versions):
-                self._ledger.held[group.sequence] = delivery.stream_id
+                self._state.ledger.held[group.sequence] = delivery.stream_id
             else:
                 self.intake.done_with([delivery.stream_id])
 
@@ -190,7 +171,7 @@ class GroupPipeline:
         """A step was made of this batch; returns how many steps the longest recent group lasted, over k - l."""
         now = time.monotonic()
         seconds = now - self._last_step_at - self._straggler_seconds
-        self._pacing.step_made(seconds, [*batch.replaced, *batch.groups])
+        self._pacing.step_made(seconds, [*batch.replaced, *(delivery.group for delivery in batch.deliveries)])
         self._last_step_at = now
         self._straggler_seconds = 0.0
         return self._pacing.longest_ratio()
@@ -200,7 +181,7 @@ class GroupPipeline:
         self._reporter.serve(self.intake, self._queue)
 
     def retire_all(self) -> None:
-        self._queue.retire(list(self._ledger.outstanding))
+        self._queue.retire(list(self._state.ledger.outstanding))
 
     def close(self) -> None:
         self._queue.close()

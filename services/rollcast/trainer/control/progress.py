@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from rollcast.config.errors import UserError
 from rollcast.recipe.curriculum import CurriculumState
@@ -21,16 +22,13 @@ class MalformedProgress(ValueError):  # noqa: N818  (a finding: an older checkpo
     """The controller's state in a checkpoint is not what any release writes."""
 
 
-def _of_every_role(hours: dict[str, float]) -> dict[str, float]:
-    if missing := set(ROLES) - hours.keys():
-        raise ValueError(f"lacks {min(missing)}")
-    return hours
+def _with_all(names: Collection[str]) -> BeforeValidator:
+    def check(found: Any) -> Any:
+        if isinstance(found, dict) and (missing := set(names) - found.keys()):
+            raise ValueError(f"lacks {min(missing)}")
+        return found
 
-
-def _of_every_field(ledger: Any) -> Any:
-    if isinstance(ledger, dict) and (missing := {item.name for item in fields(Ledger)} - ledger.keys()):
-        raise ValueError(f"lacks {min(missing)}")
-    return ledger
+    return BeforeValidator(check)
 
 
 @dataclass(slots=True)
@@ -52,12 +50,12 @@ class Progress:
     """Step of the newest closed evaluation of each downstream set, by its label."""
     curve: list[Annotated[list[float], Field(min_length=4, max_length=4)]] = field(default_factory=list)
     """Step, pass rate, standard error and device-hours of each evaluation, where `stop_when` is set."""
-    compute_state: Annotated[dict[str, float], AfterValidator(_of_every_role)] | None = None
+    compute_state: Annotated[dict[str, float], _with_all(ROLES)] | None = None
     start_up: float = 0.0
     """Device-hours of `compute_state` spent on start-up."""
     spent_before: float | None = None
     """Device-hours that went into the model before the run began; no part of `compute_state`. None = not known."""
-    ledger: Annotated[Ledger, BeforeValidator(_of_every_field)] | None = None
+    ledger: Annotated[Ledger, _with_all([item.name for item in fields(Ledger)])] | None = None
     curriculum: CurriculumState | MixtureState | None = None
 
     @property

@@ -56,11 +56,6 @@ class Books:
     downstream: dict[str, PromptBook] = field(default_factory=dict)
     """By the label of their evaluations."""
 
-    @property
-    def skipped_too_long(self) -> int:
-        """Prompts left out of any of them because they are longer than the recipe allows, or empty."""
-        return sum(book.skipped_too_long for book in (self.train, self.held_out, *self.downstream.values()))
-
 
 def shares(book: PromptBook, weights: Mapping[str, float]) -> list[Share]:
     """The prompts of each part of a mixture. `weights`: of the parts by their names; empty = one data set."""

@@ -96,10 +96,9 @@ def checkpoint_version(checkpoint: Place) -> PolicyVersion:
 
 
 def load_checkpoint(checkpoint: Place, learner: Learner) -> dict[str, Any]:
-    """Put the learner into the state of a checkpoint; return the controller's. Collective.
+    """Put the learner into the state of a checkpoint; return the controller's. Collective: every rank raises the same.
 
-    Raises DamagedCheckpoint on every rank if it is, PassingError if the disk fails now, UserError if it belongs to
-    another model.
+    Raises DamagedCheckpoint if it is, PassingError if the disk fails now, UserError if it belongs to another model.
     """
     ranks = learner.ranks
     tensors = state(learner)

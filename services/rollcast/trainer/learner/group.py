@@ -180,10 +180,9 @@ class LearnerGroup:
         return self._carry_out(RankCommand(kind, body.encode()))
 
     def stop(self, ending: TrainerEnding) -> None:
-        """Let the other ranks return `ending` from `follow`.
+        """Let the other ranks return `ending` from `follow`, and wait until they have read it.
 
-        Waits until they have read it. After a failure they may hang in a collective, and end without. A checkpoint that
-        is being written is waited for, after a failure for a limited time.
+        A checkpoint that is being written is waited for. After a failure they may hang in a collective: then not long.
         """
         self.saver.wait_written(END_PATIENCE_SECONDS if ending is TrainerEnding.FAILED else None)
         self._lane_sender.send(CommandKind.STOP)

@@ -49,11 +49,10 @@ class CheckpointSaver:
         self._stager.stage(state(self._learner))
 
     def begin(self, version: PolicyVersion, controller: dict[str, Any] | None) -> Future[Place]:
-        """Copy the learner's state and begin to write it. Collective; `controller` counts at rank 0.
+        """Copy the learner's state and begin to write it; the one before must be done. Collective.
 
-        The result is the checkpoint's place, or the UserError of a disk that is full or not writable; then nothing
-        half-written is left. Raises UserError on every rank if the disk refuses immediately. The one before must be
-        done.
+        `controller` counts at rank 0. The result is the checkpoint's place, or the UserError of a disk that is full or
+        not writable, which is raised on every rank if the disk refuses immediately; nothing half-written is left.
         """
         name = str(version)
         tensors = state(self._learner)
