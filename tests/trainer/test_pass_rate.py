@@ -60,8 +60,9 @@ def ended(reward: float, failed: GradingStatus | None = None) -> Outcome:
 def observed(group: RolloutGroup, tmp_path: Any) -> Curriculum:
     """What training remembers of the group's prompt."""
     curriculum = Curriculum([group.prompt_id, "another"], seed=0)
-    others: list[Any] = [None] * 6
-    GroupPipeline(make_state(curriculum=curriculum), *others, Recipe(), 1 << 20).observe([group])
+    no: Any = None
+    state = make_state(curriculum=curriculum)
+    GroupPipeline(state, no, no, no, no, no, no, Recipe(), 1 << 20).observe([group])
     return curriculum
 
 

@@ -180,7 +180,6 @@ class RankLauncher:
         self._signal(signal.SIGTERM)
 
     def _leave_for_another(self) -> None:
-        """Act once as if SIGTERM had come."""
         if self._named is not None and not self.superseded and (other := self._named.other()):
             log.warning("this trainer leaves: its release names another", job=other)
             self.superseded = True

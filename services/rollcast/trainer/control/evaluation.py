@@ -138,7 +138,6 @@ class OpenEvaluations:
         return bool(self._open)
 
     def ask(self, plan: EvaluationPlan, moment: Moment, tasks: Sequence[PromptTask]) -> None:
-        """Open an evaluation whose tasks are about to be dispatched."""
         self._asked[plan.dataset] = moment.step
         by_sequence = {task.sequence: task for task in tasks}
         self._open.append(OpenEvaluation(plan, moment, by_sequence, self._deadline_seconds))

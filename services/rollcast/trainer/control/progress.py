@@ -33,7 +33,7 @@ def _with_all(names: Collection[str]) -> BeforeValidator:
 
 @dataclass(slots=True)
 class Progress:
-    """Plain JSON values."""
+    """The controller's state in a checkpoint, whose JSON has these fields."""
 
     step: Count = 0
     """Optimizer steps in the surviving history."""

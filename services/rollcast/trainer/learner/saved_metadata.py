@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.distributed.checkpoint import metadata as dcp
@@ -117,6 +117,9 @@ class _Named:
 class _Machine(pickle._Unpickler):
     """Python's own reader of pickles, but for the operations that could run code of the file's choice."""
 
+    stack: list[Any]
+    pop_mark: Callable[[], list[Any]]
+
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and isinstance(found := getattr(torch, name, None), torch.dtype):
             return found
@@ -125,8 +128,7 @@ class _Machine(pickle._Unpickler):
         return _Named(name)
 
     def _append(self) -> None:
-        item = self.stack.pop()
-        _of_type(self.stack[-1], list).append(item)
+        _of_type(self.stack[-2], list).append(self.stack.pop())
 
     def _appends(self) -> None:
         items = self.pop_mark()
@@ -161,7 +163,7 @@ class _Machine(pickle._Unpickler):
         else:
             raise ValueError(f"a state for {type(made).__name__}")
 
-    dispatch = {operation[0]: pickle._Unpickler.dispatch[operation[0]] for operation in _OPERATIONS} | {
+    dispatch: ClassVar[Any] = {operation[0]: pickle._Unpickler.dispatch[operation[0]] for operation in _OPERATIONS} | {
         pickle.APPEND[0]: _append,
         pickle.APPENDS[0]: _appends,
         pickle.SETITEM[0]: _setitem,
