@@ -59,11 +59,11 @@ class Fleet:
     """Whether any generator was at work when `watch` looked."""
     _hand_overs: HandOvers = field(default_factory=HandOvers)
     _counted: set[str] = field(default_factory=set)
-    _swept_at: float = field(default_factory=time.monotonic)
-    _redis_back_at: float = field(default_factory=time.time)
 
     def __post_init__(self) -> None:
         self.publisher = self.make_publisher(self.fence)
+        self._swept_at = time.monotonic()
+        self._redis_back_at = time.time()
         self._away_seconds = self._queue.away_seconds
 
     def watch(self) -> float:
