@@ -36,7 +36,7 @@ import yaml
 from rollcast.config.run import load_run_config
 from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from rollcast.rollouts.codec import encode_group
-from rollcast.rollouts.records import RolloutGroup
+from rollcast.rollouts.records import Purpose, RolloutGroup
 from testkit.generator.trainer_end import copy_weights
 from testkit.record import write_result
 from testkit.system.harness import System
@@ -133,7 +133,8 @@ def generation_alone(folder: Path) -> tuple[dict[str, float], list[RolloutGroup]
         system.start_generator("g0")
         pin(system)
         batch = config.recipe.prompts_per_step
-        tasks = [maker.train(number, book[prompt_id]) for number, prompt_id in enumerate(book.ids)]
+        num_rollouts = config.recipe.rollouts_per_prompt
+        tasks = [maker.make(number, item, num_rollouts, Purpose.TRAIN) for number, item in enumerate(book.values())]
         end.queue.dispatch(tasks[: WINDOW_BATCHES * batch])
         sent, started, groups = WINDOW_BATCHES * batch, 0.0, list[RolloutGroup]()
         deadline = time.monotonic() + START_SECONDS

@@ -20,7 +20,7 @@ import torch
 from rollcast.config.recipe import Recipe
 from rollcast.config.services import Trainer
 from rollcast.recipe.losses import make_loss
-from rollcast.trainer.learner.batch import TrainingSequence, denominator, plan_micro_batches
+from rollcast.trainer.learner.batch import TrainingSequence, denominator, padded_tokens, plan_micro_batches
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.gpu import card, models
@@ -102,7 +102,7 @@ def steps(
         "step_seconds_worst": round(max(one.seconds for one in stats), 4),
         "tokens": stats[0].tokens,
         "loss_tokens": stats[0].loss_tokens,
-        "padding_ratio": round(stats[0].padding_ratio, 4),
+        "padding_ratio": round(1 - stats[0].tokens / sum(map(padded_tokens, micro_batches)), 4),
         "micro_batches": stats[0].micro_batches,
         "tokens_per_second": round(stats[0].tokens / seconds, 1),
         "tflops": round(flops / 1e12, 6),

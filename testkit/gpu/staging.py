@@ -14,9 +14,8 @@ from typing import Any
 import torch
 
 from rollcast.config.services import Weights
-from rollcast.trainer.learner.model import Policy
+from rollcast.trainer.learner.model import Policy, stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.learner.staging import stage_shard, weight_specs
 from rollcast.weights.plan.manifest import plan_buckets, total_bytes
 from rollcast.weights.plan.snapshot import Snapshot
 from rollcast.weights.receiver.host_memory import HostMemory

@@ -20,7 +20,6 @@ from rollcast.rollouts.base import (
     Delivery,
     Finished,
     Outstanding,
-    QueueDepth,
     Redispatch,
     Waiting,
 )
@@ -199,10 +198,6 @@ class MemoryTrainerQueue:
         with self._broker.atomic():
             for sequence in sequences:
                 self._broker.tasks.pop(sequence, None)
-
-    def depth(self) -> QueueDepth:
-        finished = self.outstanding().finished.values()
-        return QueueDepth(len(finished), sum(group.num_bytes for group in finished))
 
     def refused(self) -> int:
         return self._broker.refused

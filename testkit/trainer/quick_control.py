@@ -29,7 +29,6 @@ from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.learner import UpdateStats
-from rollcast.trainer.publishing import publisher_maker
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.sender.lanes import ONE_LANE
 from rollcast.weights.sender.staging import StagingSlots
@@ -69,7 +68,7 @@ class QuickLearners:
     def update(self, sequences: list[Any], between: Any) -> UpdateStats:
         between()
         tokens = sum(len(sequence.token_ids) for sequence in sequences)
-        return UpdateStats(True, 0.1, 1.0, 0.0, 0.0, 0.0, 1.0, tokens, tokens, 0.0, 1, 0.001)
+        return UpdateStats(True, 0.1, 1.0, 0.0, 0.0, 0.0, 1.0, tokens, tokens, 1, 0.001)
 
     def stage(self, slot: int, version: PolicyVersion) -> None:
         self.slots.fill(slot, version, 1.0, lambda snapshot: None)
@@ -191,7 +190,6 @@ def make_controller(
     controller = build_controller(
         config,
         learners=group,
-        make_publisher=publisher_maker(config.weights, config.rpc, config.recipe, config.run_folder, group, exporter),
         queue=queue,
         books=Books(train=book(0, 22), held_out=book(100, 3)),
         encode=lambda text: [],

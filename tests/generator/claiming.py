@@ -61,7 +61,7 @@ class Run:
         return self.exporter.registry.get_sample_value(metric.name, {"run": "test", **labels}) or 0.0
 
     def claimed(self, purpose: Purpose) -> int:
-        return len(self.trainer.outstanding().of(purpose).claims)
+        return sum(claim.purpose is purpose for claim in self.trainer.outstanding().claims.values())
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):

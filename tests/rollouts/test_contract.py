@@ -32,11 +32,10 @@ async def test_a_task_travels_to_a_generator_and_its_group_back(wire: Wire) -> N
     (delivery,) = trainer.read(10, 0)
     assert delivery.group.generator == "a"
     np.testing.assert_array_equal(delivery.group.rollouts[1].logprobs, group.rollouts[1].logprobs)
-    assert trainer.depth().groups == 1
-    assert trainer.depth().num_bytes == delivery.num_bytes
+    assert [item.num_bytes for item in trainer.outstanding().finished.values()] == [delivery.num_bytes]
     trainer.remove([delivery.stream_id])
     assert trainer.outstanding().sequences == set()
-    assert trainer.depth().groups == 0
+    assert not trainer.outstanding().finished
 
 
 async def test_the_snapshot_shows_where_every_task_is(wire: Wire) -> None:
@@ -53,8 +52,8 @@ async def test_the_snapshot_shows_where_every_task_is(wire: Wire) -> None:
     assert snapshot.claims[1].owner == "a"
     assert snapshot.claims[1].first_version == PolicyVersion(1, 9)
     assert set(snapshot.waiting) == {2, 3}
-    assert snapshot.of(Purpose.EVAL).sequences == {3}
-    assert snapshot.of(Purpose.TRAIN).sequences == {0, 1, 2}
+    assert {sequence for sequence, item in snapshot.waiting.items() if item.purpose is Purpose.EVAL} == {3}
+    assert {snapshot.finished[0].purpose, snapshot.claims[1].purpose} == {Purpose.TRAIN}
 
 
 async def test_dispatching_twice_adds_nothing_while_the_task_is_outstanding(wire: Wire) -> None:

@@ -18,12 +18,13 @@ import yaml
 
 from rollcast.rollouts.codec import decode_group, decode_task
 from rollcast.rollouts.records import Purpose
-from rollcast.trainer.control.defects import defect
+from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.wire.version import PolicyVersion
 from testkit.forked_programs import ForkedPrograms
 from testkit.system.audit import check_every_task_once, check_nothing_was_left_behind
 from testkit.system.harness import System, wait_for
+from testkit.trainer.states import make_state
 from tests.system.conftest import small_settings
 from tests.system.faults import answer_late, joined, stop_holding_tasks
 from tests.system.recording import Recorder, touched_by_a_fault
@@ -197,14 +198,11 @@ def test_not_one_of_its_groups_is_refused_as_defect(ended: System, recorder: Rec
             history = histories[line["incarnation"]] = history.continued_by(line["incarnation"], step)
     recorded = recorder.finish()
     defects = [
-        defect(
-            decode_group(item.group),
-            decode_task(item.task),
-            newest=item.newest,
-            history=histories[item.newest.incarnation],
+        DefectFinder(
+            make_state(history=histories[item.newest.incarnation], published=item.newest),
             vocab_size=10**6,
             max_length=ended.settings["model"]["max_length"],
-        )
+        ).find(decode_group(item.group), decode_task(item.task))
         for item in recorded
     ]
     assert defects == [None] * len(recorded)

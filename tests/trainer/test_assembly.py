@@ -148,7 +148,7 @@ def test_clamped_ratios_are_exported_and_written_down(tmp_path: Path) -> None:
     config.run_folder.mkdir()
     reporter = make_reporter(config.run_folder, exporter)
     for clamped in (3, 4):
-        stats = UpdateStats(True, 0.1, 1.0, 0.0, 0.0, 0.0, 1.0, 9, 9, 0.0, 1, 0.001, clamped_ratios=clamped)
+        stats = UpdateStats(True, 0.1, 1.0, 0.0, 0.0, 0.0, 1.0, 9, 9, 1, 0.001, clamped_ratios=clamped)
         reporter.step(stats, 0.0)
     assert 'rollcast_clamped_ratios_total{run="r"} 7.0' in exporter.render().decode()
     written = (config.run_folder / "steps.jsonl").read_text().splitlines()

@@ -19,8 +19,7 @@ from rollcast.trainer.control.fleet import Fleet
 from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.pacing import Pacing
 from rollcast.trainer.control.progress import Progress
-from rollcast.trainer.control.resumption import restore_ledger
-from rollcast.trainer.control.state import TrainerState
+from rollcast.trainer.control.state import TrainerState, restore_ledger
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import VERSION, make_group, make_task
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
@@ -35,21 +34,22 @@ def claim_all(broker: MemoryBroker, owner: str) -> list[Claimed]:
 
 def make_fleet(state: TrainerState, queue: MemoryTrainerQueue, counted: list[tuple[str, int, str]]) -> Fleet:
     """Without generators; `counted` is told what is redone."""
-    parts: dict[str, Any] = {
-        "reporter": SimpleNamespace(count_group=lambda *what: counted.append(what), no_generator=lambda: None),
-        "schedule": None,
-        "intake": SimpleNamespace(snapshot=queue.outstanding()),
-        "make_publisher": lambda *_: SimpleNamespace(members=list),
-    }
+    reporter: Any = SimpleNamespace(count_group=lambda *what: counted.append(what), no_generator=lambda: None)
+    schedule: Any = None
+    intake: Any = SimpleNamespace(snapshot=queue.outstanding())
+    publisher: Any = SimpleNamespace(members=list)
     return Fleet(
         state,
         queue,
-        pacing=Pacing(Recipe(prompts_per_step=4, max_completion_tokens=8), 3, 3.0),
+        reporter,
+        schedule,
+        intake,
+        Pacing(Recipe(prompts_per_step=4, max_completion_tokens=8), 3, 3.0),
         stop_requested=lambda: False,
         devices_each=1,
         settings=Weights(),
         is_sharded_over_gpus=False,
-        **parts,
+        make_publisher=lambda on_removed: publisher,
     )
 
 
@@ -59,7 +59,7 @@ def test_a_ledger_takes_back_what_was_dispatched_after_its_checkpoint() -> None:
     queue.dispatch([make_task(sequence) for sequence in (3, 4, 5)])
     queue.set_state("next_sequence", b"6")
     kept = Ledger(next_sequence=4, outstanding={3: "prompt-3"}, num_rollouts={3: 2})
-    ledger = restore_ledger(queue, "state", Progress(step=2, incarnation=1, ledger=kept.state()))
+    ledger = restore_ledger(queue, "state", Progress(step=2, incarnation=1, ledger=kept))
     assert (ledger.outstanding, ledger.next_sequence) == ({3: "prompt-3"}, 6)
     assert queue.outstanding().sequences == {3}
 
@@ -111,7 +111,7 @@ def test_a_controller_tells_its_parts_of_removals_and_of_versions(tmp_path: Path
     broker = MemoryBroker()
     queue, answers = MemoryTrainerQueue(broker), Answers(0.5, PolicyVersion(1, 0), random.Random(0))
     controller = make_controller(make_config(tmp_path, steps=1), queue, answers, QuickLearners())
-    controller._pipeline._dispatcher.dispatch(2, controller._pipeline.intake)
+    controller._pipeline.dispatch(2)
     assert len(claim_all(broker, "g")) == 2
     controller._publisher._removals._on_removed("g", "silent")
     assert sorted(queue.outstanding().waiting) == [0, 1]

@@ -18,7 +18,7 @@ from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.learner.checkpoint import checkpoint_version, checkpoints, load_weights
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.starting import begin
+from rollcast.trainer.service import begin
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.learner_state import state
 from tests.trainer.tiny_models import make_config, make_sequences, newest_whole, write_model
@@ -66,7 +66,7 @@ def test_a_killed_run_continues_bit_equal_to_an_uninterrupted_one(
     resumed = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     torch.rand(5)
     assert resumed.restore(latest) == {"next": 3}
-    assert resumed.updates == 3
+    assert resumed.learner.updates == 3
     uninterrupted = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     for step in range(6):
         uninterrupted.update(make_sequences(step))
@@ -230,7 +230,7 @@ def test_a_new_run_begins_with_anothers_weights_and_says_what_they_cost(
     make_folder(config.run_folder)
     progress = begin(config.run_folder, config.model, later)
     assert progress == Progress(spent_before=3.75)
-    assert later.updates == 0
+    assert later.learner.updates == 0
     for found, expected in zip(later.learner.weights, earlier.learner.weights, strict=True):
         assert torch.equal(found.full_tensor(), expected.full_tensor())
     before = spent_before(config.run_folder)

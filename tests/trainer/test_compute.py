@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rollcast.config.errors import PassingError, UserError
 from rollcast.trainer.control.compute import GENERATOR, TRAINER, ComputeLedger
-from rollcast.trainer.control.progress import Progress
+from rollcast.trainer.control.progress import MalformedProgress, Progress
 
 
 class Clock:
@@ -301,17 +301,13 @@ def test_a_start_up_is_never_more_than_all_that_was_spent(
         if place == came:
             ledger.rollouts_came()
         start_up = ledger.total_start_up
-        assert start_up is not None
         assert told <= start_up <= ledger.total_state
         told = start_up
 
 
-def test_a_checkpoint_of_before_tells_no_start_up_and_one_of_later_is_refused(tmp_path: Path) -> None:
-    old = {name: value for name, value in Progress(step=5).as_json().items() if name != "start_up"}
-    assert Progress.from_json(old).start_up is None
-    ledger = Clock().ledger(tmp_path / "compute.json")
-    ledger.start(1, None, start_up=None)
-    ledger.rollouts_came()
-    assert ledger.total_start_up is None
+def test_a_checkpoint_that_lacks_a_field_is_damaged_and_one_of_a_later_release_is_refused() -> None:
+    whole = Progress(step=5).as_json()
+    with pytest.raises(MalformedProgress, match="lacks start_up"):
+        Progress.from_json({name: value for name, value in whole.items() if name != "start_up"})
     with pytest.raises(UserError, match="checkpoint: holds tomorrow, which this Rollcast does not know; resume with"):
-        Progress.from_json({**old, "tomorrow": 1})
+        Progress.from_json({**whole, "tomorrow": 1})

@@ -165,7 +165,7 @@ def test_no_batch_is_left_behind_while_weights_are_waited_for(tmp_path: Path) ->
 
     controller._publisher.lowest_step = acknowledged  # type: ignore[method-assign]
     assert run(controller, answers) is TrainerEnding.FINISHED
-    assert controller._pipeline._dispatcher.is_exhausted
+    assert controller.state.curriculum.is_exhausted
     assert len(controller._pipeline.intake.ready) < recipe.prompts_per_step
     assert controller.state.version.step >= 22 // recipe.prompts_per_step
     check_every_task_once(lines(config, "tasks.jsonl"))
@@ -179,9 +179,9 @@ def test_a_few_right_answers_among_gradings_that_failed_remove_no_prompt(tmp_pat
     easy, stalling = (make_group(Claimed(task, "1-0", VERSION), "g") for task in tasks)
     for rollout in stalling.rollouts[3:]:
         rollout.reward, rollout.grading_status = 0.0, GradingStatus.TIMEOUT
-    controller._pipeline._dispatcher.observe([stalling])
+    controller._pipeline.observe([stalling])
     assert controller.state.curriculum.num_removed == 0
-    controller._pipeline._dispatcher.observe([easy])
+    controller._pipeline.observe([easy])
     assert controller.state.curriculum.num_removed == 1
 
 
@@ -196,9 +196,7 @@ def test_a_second_answer_to_a_group_in_training_ends_no_run(tmp_path: Path, seco
 
     def update(sequences: list[Any], between: Any) -> UpdateStats:
         broker.tasks.clear()
-        tasks = [
-            controller._pipeline._dispatcher.train_task(*item) for item in controller.state.ledger.outstanding.items()
-        ]
+        tasks = [controller._pipeline._make_task(*item) for item in controller.state.ledger.outstanding.items()]
         queue.dispatch(tasks)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(answers, "pass_rate", 0.0)

@@ -10,7 +10,7 @@ import pytest
 
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup, VersionSpan
-from rollcast.trainer.control.defects import DefectFinder, defect
+from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.learner.batch import Routing
 from rollcast.wire.version import PolicyVersion
@@ -26,9 +26,8 @@ def answered() -> tuple[PromptTask, RolloutGroup]:
 
 
 def found(task: PromptTask, group: RolloutGroup) -> str | None:
-    return defect(
-        group, task, newest=VERSION, history=SurvivingHistory((), VERSION.incarnation), vocab_size=VOCAB, max_length=32
-    )
+    state = make_state(history=SurvivingHistory((), VERSION.incarnation), published=VERSION)
+    return DefectFinder(state, VOCAB, max_length=32).find(group, task)
 
 
 def test_a_good_group_has_none() -> None:

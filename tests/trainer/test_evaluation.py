@@ -94,7 +94,7 @@ def test_prompts_that_are_given_up_are_not_waited_for_and_count_as_missing() -> 
     open_evaluations = OpenEvaluations("run", deadline_seconds=1e9)
     ask(open_evaluations, range(3))
     open_evaluations.add(make_group(0, [1, 1]))
-    open_evaluations.give_up([1, 0, 7])
+    assert not open_evaluations.note_failures(1, 3)
     assert open_evaluations.unanswered().keys() == {2}
     assert not open_evaluations.note_failures(2, 3)
     (point,) = points(open_evaluations)
@@ -114,7 +114,7 @@ def test_every_prompt_of_an_evaluation_is_accounted_for(fates: list[str]) -> Non
         elif fate == "ungraded":
             open_evaluations.add(make_group(sequence, [0, 0], GradingStatus.TIMEOUT))
         elif fate == "given up":
-            open_evaluations.give_up([sequence])
+            open_evaluations.note_failures(sequence, 3)
     now[0] = 11.0
     found = points(open_evaluations)
     if "right" not in fates:

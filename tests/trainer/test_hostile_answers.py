@@ -18,8 +18,8 @@ from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.keys import Keys
 from rollcast.rollouts.records import Rollout, RolloutGroup, VersionSpan
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
-from rollcast.trainer.control.dispatch import NEXT_SEQUENCE
 from rollcast.trainer.control.progress import Progress
+from rollcast.trainer.control.state import NEXT_SEQUENCE
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.memory import MemoryBroker, MemoryTrainerQueue

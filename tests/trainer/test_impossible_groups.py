@@ -19,7 +19,6 @@ from rollcast.config.services import Redis
 from rollcast.generator.completion import Completion
 from rollcast.rollouts.base import MAX_FAILURES, Claimed
 from rollcast.rollouts.codec import decode_group, encode_group
-from rollcast.rollouts.index import version_text
 from rollcast.rollouts.records import (
     GradingStatus,
     KvMark,
@@ -36,9 +35,8 @@ from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQue
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import parse_page
-from rollcast.trainer.control.asked import own_task
 from rollcast.trainer.control.controller import Controller
-from rollcast.trainer.control.defects import defect
+from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.progress import Progress
@@ -57,6 +55,7 @@ from testkit.trainer.quick_control import (
     make_controller,
     run,
 )
+from testkit.trainer.states import make_state
 
 LENGTH, BUDGET, VOCAB = 6, 12, 16
 COPIED = {
@@ -76,8 +75,8 @@ def an_answer(task: PromptTask) -> RolloutGroup:
 
 
 def found(task: PromptTask, group: RolloutGroup) -> str | None:
-    history = SurvivingHistory((), VERSION.incarnation)
-    return defect(group, task, newest=VERSION, history=history, vocab_size=VOCAB, max_length=64)
+    state = make_state(history=SurvivingHistory((), VERSION.incarnation), published=VERSION)
+    return DefectFinder(state, VOCAB, max_length=64).find(group, task)
 
 
 def with_rollout(group: RolloutGroup, **changes: Any) -> RolloutGroup:
@@ -262,32 +261,20 @@ def test_a_group_is_compared_with_the_task_of_its_own_incarnation() -> None:
     ledger.outstanding[3] = now.prompt_id
     ledger.note_dispatch(before)
     ledger.note_dispatch(now)
-    restored = Ledger.restore(json.loads(json.dumps(ledger.state())), at_least=9)
-    assert restored.asked == ledger.asked
+    restored = Progress.from_json(json.loads(json.dumps(Progress(ledger=ledger).as_json()))).ledger
+    assert restored == ledger
+    assert restored is not None
     for asked in (before, now):
         answer = decode_group(encode_group(an_answer(asked)))
-        assert found(own_task(answer, now, restored.asked[3]), answer) is None
+        assert found(restored.own_task(answer, now), answer) is None
     mixed = dataclasses.replace(an_answer(before), length=now.length)
-    assert "length budget" in str(found(own_task(mixed, now, restored.asked[3]), mixed))
+    assert "length budget" in str(found(restored.own_task(mixed, now), mixed))
     mixed = dataclasses.replace(an_answer(before), prompt_token_ids=np.array([4, 5], np.int32))
-    assert "other tokens" in str(found(own_task(mixed, now, restored.asked[3]), mixed))
+    assert "other tokens" in str(found(restored.own_task(mixed, now), mixed))
     never = dataclasses.replace(an_answer(now), incarnation=3)
-    assert "never dispatched this task" in str(found(own_task(never, now, restored.asked[3]), never))
+    assert "never dispatched this task" in str(found(restored.own_task(never, now), never))
     restored.settle(3)
     assert restored.asked == {}
-
-
-def test_a_checkpoint_of_an_older_release_believes_what_earlier_incarnations_asked() -> None:
-    ledger, now = Ledger(), dataclasses.replace(a_task(), incarnation=2)
-    ledger.outstanding[3] = now.prompt_id
-    state = ledger.state()
-    del state["asked"]
-    asked = Ledger.restore(state, at_least=0).asked.get(3, [])
-    for incarnation, is_good in ((0, False), (1, True), (2, True), (3, False)):
-        answer = dataclasses.replace(an_answer(now), incarnation=incarnation)
-        if incarnation == 1:
-            answer.sampling = Sampling(temperature=0.9)
-        assert (found(own_task(answer, now, asked), answer) is None) is is_good
 
 
 # The whole trainer on a real Redis
@@ -308,8 +295,7 @@ class SpoilingGenerator(RedisGeneratorQueue):
         message = Message.FromString(encode_group(group))
         if self._is_spoilt(claimed):
             self._spoil(message)
-        version = version_text(group.first_version)
-        return await self._let_go("publish", claimed, version, message.SerializeToString())
+        return await self._let_go_with("publish", claimed, group.first_version, message.SerializeToString())
 
 
 class SpoiltQueue(RedisTrainerQueue):
@@ -487,7 +473,7 @@ def test_groups_of_before_a_resume_are_compared_with_their_own_tasks(tmp_path: P
     first.close()
     progress = Progress.from_json(learners.saved["1.5"])
     assert progress.ledger is not None
-    kept = {int(sequence) for sequence in progress.ledger["outstanding"]}
+    kept = set(progress.ledger.outstanding)
     assert kept, "tasks of the first incarnation are under way"
     changed = {"temperature": 0.6, "max_completion_tokens": 6}
     config = config.model_copy(update={"recipe": config.recipe.model_copy(update=changed)})

@@ -20,10 +20,10 @@ from rollcast.rollouts.records import (
 )
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.evaluation import EvaluationPlan, Moment, OpenEvaluations
-from rollcast.trainer.control.group_signals import GroupSignals
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
+from rollcast.trainer.control.telemetry import GroupSignals
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import graded, group_of
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
@@ -142,7 +142,7 @@ async def test_an_outage_at_any_call_loses_nothing(fail_in: int, after: bool) ->
     assert sorted(desk.ledger.outstanding.values()) == ["a", "b", "lost"]
     assert desk.open_evaluations.unanswered() == {}
     assert desk.outcomes["dead"] == 1
-    assert desk.queue.depth().groups == 3, "everything else was acknowledged"
+    assert len(desk.queue.outstanding().finished) == 3, "everything else was acknowledged"
 
 
 async def test_what_redis_lost_is_dispatched_again_once() -> None:
@@ -171,7 +171,7 @@ async def test_a_group_in_a_batch_stays_outstanding_until_it_is_settled() -> Non
     desk.intake.done_with([taken[0].stream_id])
     desk.turn()
     assert [group.sequence for group in desk.intake.groups()] == [1]
-    assert desk.queue.depth().groups == 1
+    assert len(desk.queue.outstanding().finished) == 1
 
 
 async def test_given_up_groups_come_off_the_queue() -> None:
@@ -179,10 +179,11 @@ async def test_given_up_groups_come_off_the_queue() -> None:
     desk.dispatch("a", "b")
     await desk.answer(PolicyVersion(2, 6))
     desk.turn()
-    assert desk.intake.give_up([1]) == ["b"]
+    desk.intake.give_up([1])
+    assert desk.ledger.owed == ["b"]
     desk.turn()
     assert list(desk.ledger.outstanding.values()) == ["a"]
-    assert desk.queue.depth().groups == 1
+    assert len(desk.queue.outstanding().finished) == 1
 
 
 async def test_a_task_whose_answers_cannot_be_used_is_dead_at_the_third() -> None:
@@ -204,7 +205,7 @@ async def test_a_task_whose_answers_cannot_be_used_is_dead_at_the_third() -> Non
     page = desk.exporter.render().decode()
     assert f'rollcast_groups_total{{outcome="defective",run="r"}} {2 * MAX_FAILURES}.0' in page
     assert 'rollcast_groups_total{outcome="dead",run="r"} 1.0' in page, "of the evaluation; the other is counted above"
-    assert desk.queue.depth().groups == 1
+    assert len(desk.queue.outstanding().finished) == 1
 
 
 async def test_a_second_answer_to_a_group_in_training_is_a_duplicate() -> None:
@@ -227,7 +228,7 @@ async def test_a_second_answer_to_a_group_in_training_is_a_duplicate() -> None:
     desk.turn()
     assert desk.intake.groups() == ()
     assert 'rollcast_groups_total{outcome="duplicate",run="r"} 1.0' in desk.exporter.render().decode()
-    assert desk.queue.depth().groups == 0
+    assert len(desk.queue.outstanding().finished) == 0
 
 
 async def test_an_answer_that_is_there_outlives_its_task_given_up_on_redis() -> None:

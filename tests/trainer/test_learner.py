@@ -162,7 +162,7 @@ def test_a_gradient_that_is_not_finite_is_not_applied(ranks: Ranks, untied_model
     ]
     stats = group.update(bad)
     assert not stats.applied
-    assert group.updates == 0
+    assert group.learner.updates == 0
     assert all(torch.equal(a, w.full_tensor()) for a, w in zip(before, group.learner.weights, strict=True))
     assert group.update(good).applied
 
@@ -213,7 +213,6 @@ def test_stats_count_tokens(ranks: Ranks, untied_model: Path, tmp_path: Path) ->
     stats = group.update(sequences)
     assert stats.tokens == sum(len(s.prompt_token_ids) + len(s.token_ids) for s in sequences)
     assert stats.loss_tokens == sum(int(s.loss_mask.sum()) for s in sequences)
-    assert 0 <= stats.padding_ratio < 1
     # Random tokens under a random policy: the gap is what numpy says it is.
     plain = AutoModelForCausalLM.from_pretrained(untied_model, dtype=torch.float32)
     gaps, entropies = [], []

@@ -8,6 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollcast.trainer.control.ledger import Ledger
+from rollcast.trainer.control.progress import Progress
+from rollcast.trainer.control.state import NEXT_SEQUENCE, restore_ledger
+from testkit.rollouts.memory import MemoryBroker, MemoryTrainerQueue
 
 
 @given(st.lists(st.booleans(), max_size=60))
@@ -29,10 +32,12 @@ def test_sequences_never_go_back_after_a_restart() -> None:
     ledger = Ledger()
     for number in range(5):
         ledger.dispatch(f"p{number}", 8)
-    checkpoint = json.loads(json.dumps(ledger.state()))
+    checkpoint = Progress(ledger=ledger).as_json()
     for number in range(5, 9):
         ledger.dispatch(f"p{number}", 8)
-    restored = Ledger.restore(checkpoint, at_least=ledger.next_sequence)
+    queue = MemoryTrainerQueue(MemoryBroker())
+    queue.set_state(NEXT_SEQUENCE, str(ledger.next_sequence).encode())
+    restored = restore_ledger(queue, "state", Progress.from_json(json.loads(json.dumps(checkpoint))))
     assert restored.outstanding == {number: f"p{number}" for number in range(5)}
     assert restored.dispatch("x", 8) == 9
 
@@ -41,6 +46,7 @@ def test_refused_answers_are_remembered_until_the_task_is_settled() -> None:
     ledger = Ledger()
     sequences = [ledger.dispatch(f"p{number}", 8) for number in range(2)]
     assert [ledger.refuse(sequence) for sequence in (*sequences, sequences[0])] == [1, 1, 2]
-    restored = Ledger.restore(json.loads(json.dumps(ledger.state())), at_least=0)
+    restored = Progress.from_json(json.loads(json.dumps(Progress(ledger=ledger).as_json()))).ledger
+    assert restored is not None
     restored.settle(sequences[1])
     assert restored.refused == {sequences[0]: 2}

@@ -28,7 +28,6 @@ from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.ending import TrainerEnding
-from rollcast.trainer.publishing import publisher_maker
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.memory import MemoryBroker
 from testkit.system.audit import check_every_task_once
@@ -90,7 +89,6 @@ def make_controller(
     controller = build_controller(
         config,
         learners=group,
-        make_publisher=publisher_maker(config.weights, config.rpc, config.recipe, config.run_folder, group, exporter),
         queue=queue,
         books=Books(
             train=book(math=30, code=30),

@@ -22,8 +22,8 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.assembly import assemble
-from rollcast.trainer.control.dispatch import Dispatcher
 from rollcast.trainer.control.evaluation import OpenEvaluations
+from rollcast.trainer.control.pipeline import GroupPipeline
 from rollcast.trainer.control.telemetry import export_batch
 from testkit.trainer.states import make_state
 from tests.trainer.evaluating import ask, make_group, points
@@ -60,9 +60,9 @@ def ended(reward: float, failed: GradingStatus | None = None) -> Outcome:
 def observed(group: RolloutGroup, tmp_path: Any) -> Curriculum:
     """What training remembers of the group's prompt."""
     curriculum = Curriculum([group.prompt_id, "another"], seed=0)
-    parts: dict[str, Any] = dict.fromkeys(("queue", "reporter", "prompts", "maker"))
+    no: Any = None
     state = make_state(curriculum=curriculum)
-    Dispatcher(state, recipe=Recipe(), max_bytes=1 << 20, **parts).observe([group])
+    GroupPipeline(state, no, no, no, no, no, no, Recipe(), 1 << 20).observe([group])
     return curriculum
 
 

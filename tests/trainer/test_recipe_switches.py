@@ -142,7 +142,7 @@ def test_rollouts_by_difficulty_keep_the_budget_and_prompts_equal_weights(tmp_pa
     for update in learners.updates:  # prompt aggregation: 22 prompts have 22 different texts
         weights: Counter[bytes] = Counter()
         for sequence in update:
-            weights[sequence.prompt_token_ids.tobytes()] += sequence.total_weight
+            weights[sequence.prompt_token_ids.tobytes()] += sequence.weight * int(sequence.loss_mask.sum())
         assert list(weights.values()) == pytest.approx([1.0] * len(weights))
     check_every_task_once(lines(config, "tasks.jsonl"))
 

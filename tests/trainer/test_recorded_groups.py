@@ -13,9 +13,10 @@ import pytest
 from rollcast.rollouts.codec import decode_group, decode_task, encode_group, encode_task
 from rollcast.rollouts.records import Purpose, Rollout, RolloutGroup
 from rollcast.rollouts.redis_streams import told_by
-from rollcast.trainer.control.defects import defect
+from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.wire.version import PolicyVersion
+from testkit.trainer.states import make_state
 from tests.system.recording import RecordedGroup, read
 
 VOCAB, MAX_LENGTH = 32, 96
@@ -29,14 +30,9 @@ def recorded() -> list[RecordedGroup]:
 
 
 def found(item: RecordedGroup, group: RolloutGroup) -> str | None:
-    return defect(
-        group,
-        decode_task(item.task),
-        newest=item.newest,
-        history=HISTORY if item.newest.incarnation == 2 else SurvivingHistory((), 1),
-        vocab_size=VOCAB,
-        max_length=MAX_LENGTH,
-    )
+    history = HISTORY if item.newest.incarnation == 2 else SurvivingHistory((), 1)
+    state = make_state(history=history, published=item.newest)
+    return DefectFinder(state, VOCAB, MAX_LENGTH).find(group, decode_task(item.task))
 
 
 def test_a_thousand_recorded_groups_are_all_taken(recorded: list[RecordedGroup]) -> None:

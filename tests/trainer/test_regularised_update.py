@@ -18,10 +18,9 @@ from rollcast.recipe.losses import make_loss
 from rollcast.trainer.learner.batch import TrainingSequence, denominator
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.head import Head, LogitShape
-from rollcast.trainer.learner.learner import Learner
+from rollcast.trainer.learner.learner import Learner, Reference
 from rollcast.trainer.learner.model import shard_policy
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.learner.reference import Reference
 from tests.trainer.tiny_models import make_config, make_sequences, write_model
 
 KL, ENTROPY, RATIO_MAX = 0.3, 0.2, 5.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from rollcast.trainer.control.samples import MAX_CHARACTERS, shortened
+from rollcast.trainer.control.examiner import MAX_CHARACTERS, shortened
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.memory import MemoryBroker
 from testkit.trainer.quick_control import (

@@ -10,7 +10,7 @@ import torch
 import rollcast.memory.trainer as planner
 from rollcast.memory.model_file import read_here
 from rollcast.memory.trainer import RankMemory
-from rollcast.trainer.learner import staging
+from rollcast.trainer.learner import model as policy_model
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.wire.version import PolicyVersion
@@ -26,7 +26,7 @@ def test_weights_are_converted_a_piece_at_a_time(
     ranks: Ranks, untied_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """float32 masters, published in bfloat16; on a CPU as on a GPU, where the slots are not."""
-    monkeypatch.setattr(staging, "PIECE_BYTES", PIECE)
+    monkeypatch.setattr(policy_model, "PIECE_BYTES", PIECE)
     monkeypatch.setattr(planner, "PIECE_BYTES", PIECE)
     config = make_config(untied_model, tmp_path, model={"dtype": "bfloat16"})
     group = LearnerGroup.build(config, ranks)

@@ -17,7 +17,7 @@ from rollcast.runfolder.checkpoint_place import checkpoint_place
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, training_sequences
 from rollcast.trainer.learner.group import LearnerGroup
-from rollcast.trainer.starting import restore
+from rollcast.trainer.service import restore
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import group_of, make_task
 

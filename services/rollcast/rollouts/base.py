@@ -9,9 +9,6 @@ Life of a task; every arrow is one atomic script, so a snapshot never sees a tas
                                         |
                                         +--> dead --retire--> gone          third failure, or unreadable
 
-A task whose entry cannot be read is dead with fewer failures than `MAX_FAILURES`: the trainer retires it and
-dispatches it again.
-
 A generator owns a task as long as its entry is pending under its name. Whatever it sends after the task was taken from
 it is refused and counted. All calls may be repeated: a repeated one finds that its work is done and changes nothing.
 
@@ -78,15 +75,6 @@ class Outstanding:
     finished: dict[int, Finished] = field(default_factory=dict)
     dead: dict[int, Dead] = field(default_factory=dict)
 
-    def of(self, purpose: Purpose) -> Outstanding:
-        """Only the tasks of one purpose."""
-        return Outstanding(
-            {sequence: item for sequence, item in self.waiting.items() if item.purpose is purpose},
-            {sequence: item for sequence, item in self.claims.items() if item.purpose is purpose},
-            {sequence: item for sequence, item in self.finished.items() if item.purpose is purpose},
-            {sequence: item for sequence, item in self.dead.items() if item.purpose is purpose},
-        )
-
     @property
     def sequences(self) -> frozenset[int]:
         return frozenset(self.waiting) | frozenset(self.claims) | frozenset(self.finished) | frozenset(self.dead)
@@ -110,14 +98,6 @@ class Redispatch:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueDepth:
-    """Finished groups that are still on the queue."""
-
-    groups: int
-    num_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Claimed:
     """A task this generator owns. `task.attempt` counts its failures so far."""
 
@@ -137,8 +117,8 @@ class Claimed:
         )
 
 
-class TrainerQueue(Protocol):
-    """Trainer rank 0's end. Blocking; one thread, but `fence` may come from another. Raises QueueAway."""
+class QueueEnd(Protocol):
+    """What both ends count."""
 
     @property
     def unknown_fields(self) -> int:
@@ -147,6 +127,10 @@ class TrainerQueue(Protocol):
     @property
     def away_seconds(self) -> float:
         """Seconds without Redis so far."""
+
+
+class TrainerQueue(QueueEnd, Protocol):
+    """Trainer rank 0's end. Blocking; one thread, but `fence` may come from another. Raises QueueAway."""
 
     def start_incarnation(self, at_least: int) -> int:
         """Begin the next incarnation and return it: one more than the last, and never below `at_least`.
@@ -169,8 +153,7 @@ class TrainerQueue(Protocol):
     def bury(self, reasons: Mapping[str, str]) -> None:
         """Take groups that must not be used off the queue, by stream id; their tasks may be dispatched again."""
 
-    def outstanding(self) -> Outstanding:
-        """Return every task that was dispatched and is still on the queue."""
+    def outstanding(self) -> Outstanding: ...
 
     def fence(self, owner: str, reason: str) -> Redispatch:
         """Remove a generator: its tasks go on with attempt + 1, its answers and claims are refused from now on."""
@@ -183,9 +166,6 @@ class TrainerQueue(Protocol):
 
     def retire(self, sequences: Sequence[int]) -> None:
         """Take tasks off wire 1 wherever they are; an answer that still comes is refused."""
-
-    def depth(self) -> QueueDepth:
-        """Return the number and size of finished groups on the queue."""
 
     def refused(self) -> int:
         """Return how many late answers were refused since the run began."""
@@ -203,18 +183,10 @@ class TrainerQueue(Protocol):
         """Let go of connections."""
 
 
-class GeneratorQueue(Protocol):
+class GeneratorQueue(QueueEnd, Protocol):
     """A generator's end, for asyncio. Raises QueueAway if Redis stays away."""
 
     owner: str
-
-    @property
-    def away_seconds(self) -> float:
-        """Seconds without Redis so far."""
-
-    @property
-    def unknown_fields(self) -> int:
-        """Fields seen so far that a newer program wrote and this one does not know."""
 
     async def claim(
         self, *, train: int, evals: int, first_version: Callable[[], PolicyVersion], block_seconds: float

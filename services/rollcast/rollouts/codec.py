@@ -3,7 +3,8 @@
 Token arrays travel as raw little-endian bytes, 4 for an id and 4 for a log-probability; a router's choice takes one.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import numpy as np
@@ -52,6 +53,8 @@ _LEG_KINDS = {
     LegKind.PHRASE: pb.LEG_KIND_PHRASE,
     LegKind.ANSWER: pb.LEG_KIND_ANSWER,
 }
+_SAME = ("sequence", "attempt", "incarnation", "dataset", "prompt_id", "eval_step", "hand_backs")
+"""Fields that tasks and groups have in common and that travel as they are."""
 _Word = TypeVar("_Word", Purpose, GradingStatus, StopReason, LegKind)
 _Proto = TypeVar("_Proto", bound=Message)
 OnUnknown = Callable[[int], None]
@@ -62,22 +65,11 @@ def encode_task(task: PromptTask) -> bytes:
     """Raises CodecError if the task contradicts itself."""
     check_task(task)
     message = pb.PromptTask(
-        sequence=task.sequence,
-        attempt=task.attempt,
-        incarnation=task.incarnation,
-        purpose=_PURPOSES[task.purpose],
-        dataset=task.dataset,
-        prompt_id=task.prompt_id,
-        prompt_token_ids=_int_bytes(task.prompt_token_ids),
+        **_shared_to_proto(task),
         num_rollouts=task.num_rollouts,
-        sampling=_sampling_to_proto(task.sampling),
-        length_control=_length_to_proto(task.length),
         verifier=task.verifier,
         reference=task.reference.encode(),
-        eval_step=task.eval_step,
-        rollouts=map(_rollout_to_proto, task.rollouts),
         first_version=task.first_version.to_proto() if task.first_version else None,
-        hand_backs=task.hand_backs,
     )
     return message.SerializeToString()
 
@@ -86,22 +78,11 @@ def decode_task(payload: bytes, on_unknown: OnUnknown = lambda _: None) -> Promp
     """Inverse of `encode_task`. Raises CodecError."""
     message = _parse(pb.PromptTask(), payload, on_unknown)
     task = PromptTask(
-        sequence=message.sequence,
-        incarnation=message.incarnation,
-        purpose=_word(_PURPOSES, message.purpose, "purpose"),
-        dataset=message.dataset,
-        prompt_id=message.prompt_id,
-        prompt_token_ids=_ints(message.prompt_token_ids),
+        **_shared(message),
         num_rollouts=message.num_rollouts,
-        sampling=_sampling(message.sampling),
-        length=_length(message.length_control),
         verifier=message.verifier,
         reference=_text(message.reference),
-        eval_step=message.eval_step,
-        attempt=message.attempt,
-        hand_backs=message.hand_backs,
         first_version=PolicyVersion.from_proto(message.first_version) if message.HasField("first_version") else None,
-        rollouts=[_rollout(item) for item in message.rollouts],
     )
     check_task(task)
     return task
@@ -111,23 +92,12 @@ def encode_group(group: RolloutGroup) -> bytes:
     """Raises CodecError if the group contradicts itself."""
     check_group(group)
     message = pb.RolloutGroup(
-        sequence=group.sequence,
-        attempt=group.attempt,
-        incarnation=group.incarnation,
-        purpose=_PURPOSES[group.purpose],
-        dataset=group.dataset,
-        prompt_id=group.prompt_id,
-        prompt_token_ids=_int_bytes(group.prompt_token_ids),
+        **_shared_to_proto(group),
         num_rollouts=len(group.rollouts),
-        sampling=_sampling_to_proto(group.sampling),
-        length_control=_length_to_proto(group.length),
-        rollouts=map(_rollout_to_proto, group.rollouts),
         first_version=group.first_version.to_proto(),
         generator=group.generator,
-        eval_step=group.eval_step,
         started_at=group.started_at,
         finished_at=group.finished_at,
-        hand_backs=group.hand_backs,
     )
     return message.SerializeToString()
 
@@ -138,25 +108,36 @@ def decode_group(payload: bytes, on_unknown: OnUnknown = lambda _: None) -> Roll
     if message.num_rollouts != len(message.rollouts):
         raise CodecError(f"num_rollouts = {message.num_rollouts}, but the group holds {len(message.rollouts)} rollouts")
     group = RolloutGroup(
-        sequence=message.sequence,
-        attempt=message.attempt,
-        incarnation=message.incarnation,
-        purpose=_word(_PURPOSES, message.purpose, "purpose"),
-        dataset=message.dataset,
-        prompt_id=message.prompt_id,
-        prompt_token_ids=_ints(message.prompt_token_ids),
-        sampling=_sampling(message.sampling),
-        length=_length(message.length_control),
-        rollouts=[_rollout(item) for item in message.rollouts],
+        **_shared(message),
         first_version=PolicyVersion.from_proto(message.first_version),
         generator=message.generator,
-        eval_step=message.eval_step,
         started_at=message.started_at,
         finished_at=message.finished_at,
-        hand_backs=message.hand_backs,
     )
     check_group(group)
     return group
+
+
+def _shared_to_proto(item: PromptTask | RolloutGroup) -> dict[str, Any]:
+    """Fields that a task and its group have in common."""
+    return {name: getattr(item, name) for name in _SAME} | {
+        "purpose": _PURPOSES[item.purpose],
+        "prompt_token_ids": _int_bytes(item.prompt_token_ids),
+        "sampling": pb.SamplingParameters(**asdict(item.sampling)),
+        "length_control": _length_to_proto(item.length),
+        "rollouts": map(_rollout_to_proto, item.rollouts),
+    }
+
+
+def _shared(message: pb.PromptTask | pb.RolloutGroup) -> dict[str, Any]:
+    sampling = message.sampling
+    return {name: getattr(message, name) for name in _SAME} | {
+        "purpose": _word(_PURPOSES, message.purpose, "purpose"),
+        "prompt_token_ids": _ints(message.prompt_token_ids),
+        "sampling": Sampling(sampling.temperature, sampling.top_p, sampling.top_k, sampling.seed),
+        "length": _length(message.length_control),
+        "rollouts": [_rollout(item) for item in message.rollouts],
+    }
 
 
 def _parse(message: _Proto, payload: bytes, on_unknown: OnUnknown) -> _Proto:
@@ -207,16 +188,6 @@ def _ints(raw: bytes) -> NDArray[np.int32]:
     return _array(raw, "<i4").astype(np.int32, copy=False)
 
 
-def _sampling_to_proto(sampling: Sampling) -> pb.SamplingParameters:
-    return pb.SamplingParameters(
-        temperature=sampling.temperature, top_p=sampling.top_p, top_k=sampling.top_k, seed=sampling.seed
-    )
-
-
-def _sampling(message: pb.SamplingParameters) -> Sampling:
-    return Sampling(message.temperature, message.top_p, message.top_k, message.seed)
-
-
 def _length_to_proto(length: LengthBudget) -> pb.LengthControl:
     return pb.LengthControl(
         max_tokens=length.max_tokens,
@@ -246,7 +217,10 @@ def _rollout_to_proto(rollout: Rollout) -> pb.Rollout:
         index=rollout.index,
         token_ids=_int_bytes(rollout.token_ids),
         logprobs=np.asarray(rollout.logprobs, dtype="<f4").tobytes(),
-        version_spans=_spans_to_proto(rollout.version_spans),
+        version_spans=[
+            pb.VersionSpan(version=span.version.to_proto(), start=span.start, end=span.end)
+            for span in rollout.version_spans
+        ],
         loss_mask_spans=[pb.TokenSpan(start=start, end=end) for start, end in rollout.loss_masked],
         legs=[pb.Leg(kind=_LEG_KINDS[leg.kind], start=leg.start, end=leg.end) for leg in rollout.legs],
         kv_marks=[
@@ -277,10 +251,6 @@ def _experts(message: pb.RoutedExperts) -> RoutedExperts:
     if not 0 < layers * choices <= MAX_CHOICES or len(message.experts) % (layers * choices):
         raise CodecError(f"{len(message.experts)} experts are not {layers} layers x {choices} choices of whole tokens")
     return np.frombuffer(message.experts, np.uint8).reshape(-1, layers, choices)
-
-
-def _spans_to_proto(spans: Iterable[VersionSpan]) -> list[pb.VersionSpan]:
-    return [pb.VersionSpan(version=span.version.to_proto(), start=span.start, end=span.end) for span in spans]
 
 
 def _rollout(message: pb.Rollout) -> Rollout:

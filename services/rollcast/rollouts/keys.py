@@ -31,3 +31,8 @@ class Keys:
     def all(self) -> tuple[str, ...]:
         """Every key, in the order in which the scripts take them."""
         return (self.tasks, self.evals, self.rollouts, self.inflight, self.dead, self.state)
+
+    @property
+    def consumer_groups(self) -> tuple[tuple[str, str], ...]:
+        """Each stream that is read by consumers, with their group."""
+        return ((self.tasks, GENERATORS), (self.evals, GENERATORS), (self.rollouts, TRAINER))

@@ -9,7 +9,8 @@ command --ok--------------------------------> result
 import re
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from redis.exceptions import (
@@ -85,11 +86,8 @@ class Outage:
                 make_groups()
                 return command()
 
-        try:
+        with self._translated():
             result: _Result = Retrying(**self._policy())(once)
-        except Exception as error:
-            raise self._translate(error) from error
-        self._end()
         return result
 
     async def call_async(
@@ -106,11 +104,8 @@ class Outage:
                 await make_groups()
                 return await command()
 
-        try:
+        with self._translated():
             result: _Result = await AsyncRetrying(**self._policy())(once)
-        except Exception as error:
-            raise self._translate(error) from error
-        self._end()
         return result
 
     def _policy(self) -> dict[str, Any]:
@@ -139,14 +134,20 @@ class Outage:
             self._since = None
         log.info("redis is back", away_seconds=round(seconds, 1))
 
-    def _translate(self, error: Exception) -> Exception:
-        if isinstance(error, AuthenticationError):
-            return UserError(
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raises QueueAway, and UserError if Redis refuses the user; any success ends the outage."""
+        try:
+            yield
+        except AuthenticationError as error:
+            raise UserError(
                 f"redis.password: the server refuses it ({error}); set redis.password or ROLLCAST_REDIS_PASSWORD "
                 "(that of a server started by `rollcast up` is in run.json of its run folder)"
-            )
-        if isinstance(error, NoPermissionError):
-            return UserError(f"redis.username: it lacks a permission ({error}); widen its ACL")
-        if _is_away(error):
-            return QueueAway(f"Redis took no command for {self._patience:.0f} s: {error}")
-        return error
+            ) from error
+        except NoPermissionError as error:
+            raise UserError(f"redis.username: it lacks a permission ({error}); widen its ACL") from error
+        except Exception as error:
+            if not _is_away(error):
+                raise
+            raise QueueAway(f"Redis took no command for {self._patience:.0f} s: {error}") from error
+        self._end()

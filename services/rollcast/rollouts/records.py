@@ -151,10 +151,6 @@ class Rollout:
     def oldest_version(self) -> PolicyVersion | None:
         return min((span.version for span in self.version_spans), default=None)
 
-    @property
-    def newest_version(self) -> PolicyVersion | None:
-        return max((span.version for span in self.version_spans), default=None)
-
 
 @dataclass(slots=True, eq=False)
 class PromptTask:
@@ -208,7 +204,6 @@ class RolloutGroup:
 
     @property
     def versions(self) -> frozenset[PolicyVersion]:
-        """Every version that sampled one of its tokens."""
         return frozenset(span.version for rollout in self.rollouts for span in rollout.version_spans)
 
     @property

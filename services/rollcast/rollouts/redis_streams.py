@@ -7,8 +7,10 @@ under its name with how many it knows.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from importlib import resources
 from typing import Any, TypeVar
 
 from redis.exceptions import ResponseError
@@ -16,11 +18,11 @@ from redis.exceptions import ResponseError
 from rollcast.config.errors import UserError
 from rollcast.config.services import Redis as RedisSettings
 from rollcast.connections.redis import connect, connect_async
-from rollcast.rollouts import index, scripts
-from rollcast.rollouts.base import MAX_FAILURES, Claimed, Delivery, Outstanding, QueueDepth, Redispatch
+from rollcast.rollouts import index
+from rollcast.rollouts.base import MAX_FAILURES, Claimed, Delivery, Outstanding, Redispatch
 from rollcast.rollouts.codec import decode_group, decode_task, encode_group, encode_task
 from rollcast.rollouts.errors import CodecError, OwnerFenced, QueueAway
-from rollcast.rollouts.keys import GENERATORS, TRAINER, Keys
+from rollcast.rollouts.keys import TRAINER, Keys
 from rollcast.rollouts.outage import PATIENCE_SECONDS, Outage
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.telemetry.logging import get_logger
@@ -28,24 +30,31 @@ from rollcast.wire.version import PolicyVersion
 
 _TASKS_PER_CALL = 64
 _PENDING_PER_CALL = 10_000
+_REBUILDING = frozenset({"snapshot", "dispatch"})
+"""Scripts that first check :inflight against the streams."""
 _Result = TypeVar("_Result")
 log = get_logger()
 
 
-class RedisTrainerQueue:
-    """Trainer rank 0's end. See `base.TrainerQueue`."""
+@cache
+def script_source(name: str) -> str:
+    """Return the text of one Lua script, with the parts that it shares with others.
 
-    def __init__(self, settings: RedisSettings, run: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        self._client = connect(settings)
+    Each takes every key of the run, in the order of `Keys.all`, and runs atomically.
+    """
+    parts = ["append", "entries", *(["rebuild"] if name in _REBUILDING else []), name]
+    folder = resources.files("rollcast.rollouts") / "lua"
+    return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts)
+
+
+class _End:
+    """One end of wire 1."""
+
+    def __init__(self, settings: RedisSettings, run: str, patience_seconds: float) -> None:
         self._keys = Keys(run, settings.scope)
         self._longest_block = settings.timeout_seconds / 2
         self._outage = Outage(patience_seconds)
-        self._held: set[str] = set()
-        """Entries on :rollouts that were delivered and not removed."""
-        self._look_back = True
-        """Whether entries may be pending that this object never saw: a former trainer's, or of a lost reply."""
         self._unknown_fields = 0
-        self._unreadable = 0
 
     @property
     def away_seconds(self) -> float:
@@ -54,6 +63,22 @@ class RedisTrainerQueue:
     @property
     def unknown_fields(self) -> int:
         return self._unknown_fields
+
+    def _count_unknown(self, count: int) -> None:
+        self._unknown_fields += count
+
+
+class RedisTrainerQueue(_End):
+    """Trainer rank 0's end. See `base.TrainerQueue`."""
+
+    def __init__(self, settings: RedisSettings, run: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        super().__init__(settings, run, patience_seconds)
+        self._client = connect(settings)
+        self._held: set[str] = set()
+        """Entries on :rollouts that were delivered and not removed."""
+        self._look_back = True
+        """Whether entries may be pending that this object never saw: a former trainer's, or of a lost reply."""
+        self._unreadable = 0
 
     def start_incarnation(self, at_least: int) -> int:
         incarnation = self._run("incarnation", at_least)
@@ -124,10 +149,6 @@ class RedisTrainerQueue:
     def retire(self, sequences: Sequence[int]) -> None:
         if sequences:
             self._run("retire", *sequences)
-
-    def depth(self) -> QueueDepth:
-        finished = self.outstanding().finished.values()
-        return QueueDepth(len(finished), sum(group.num_bytes for group in finished))
 
     def refused(self) -> int:
         return self._counter("refused")
@@ -203,25 +224,20 @@ class RedisTrainerQueue:
         self._held.add(stream_id)
         return Delivery(stream_id, group, len(payload))
 
-    def _count_unknown(self, count: int) -> None:
-        self._unknown_fields += count
-
     def _run(self, name: str, *arguments: Any) -> Any:
-        script = self._client.register_script(scripts.source(name))
+        script = self._client.register_script(script_source(name))
         return self._call(lambda: script(keys=self._keys.all, args=arguments))
 
     def _call(self, command: Callable[[], Any]) -> Any:
         return self._outage.call(command, self._make_groups)
 
     def _make_groups(self) -> None:
-        for stream, group in _groups(self._keys):
-            try:
+        for stream, group in self._keys.consumer_groups:
+            with _may_exist():
                 self._client.xgroup_create(stream, group, id="0", mkstream=True)
-            except ResponseError as error:
-                _expect_existing(error)
 
 
-class RedisGeneratorQueue:
+class RedisGeneratorQueue(_End):
     """One generator's end. See `base.GeneratorQueue`."""
 
     def __init__(
@@ -229,24 +245,13 @@ class RedisGeneratorQueue:
     ) -> None:
         assert owner, "a generator needs a name"
         assert not any(character.isspace() for character in owner), owner
+        super().__init__(settings, run, patience_seconds)
         self.owner = owner
         self._client = connect_async(settings)
-        self._keys = Keys(run, settings.scope)
-        self._longest_block = settings.timeout_seconds / 2
         self._attempt_seconds = settings.timeout_seconds  # the client alone would add those of connecting again
-        self._outage = Outage(patience_seconds)
         self._recording = asyncio.Lock()
         self._held: set[tuple[Purpose, str]] = set()
         """Entries claimed and not let go of."""
-        self._unknown_fields = 0
-
-    @property
-    def away_seconds(self) -> float:
-        return self._outage.seconds
-
-    @property
-    def unknown_fields(self) -> int:
-        return self._unknown_fields
 
     async def claim(
         self, *, train: int, evals: int, first_version: Callable[[], PolicyVersion], block_seconds: float
@@ -282,29 +287,27 @@ class RedisGeneratorQueue:
 
     async def publish(self, claimed: Claimed, group: RolloutGroup) -> bool:
         assert group.sequence == claimed.task.sequence, (group.sequence, claimed.task.sequence)
-        version = index.version_text(group.first_version)
-        return await self._let_go("publish", claimed, version, encode_group(group))
+        return await self._let_go_with("publish", claimed, group.first_version, encode_group(group))
 
     async def hand_back(self, claimed: Claimed, task: PromptTask) -> bool:
         assert task.sequence == claimed.task.sequence, (task.sequence, claimed.task.sequence)
         returned = claimed.handed_back(task)
-        version = index.version_text(returned.first_version)
-        return await self._let_go("hand_back", claimed, version, encode_task(returned))
+        return await self._let_go_with("hand_back", claimed, returned.first_version, encode_task(returned))
 
     async def fail(self, claimed: Claimed, reason: str) -> bool:
-        purpose = claimed.task.purpose
-        accepted = bool(await self._run("fail", self.owner, purpose.value, claimed.stream_id, reason, MAX_FAILURES))
-        self._held.discard((purpose, claimed.stream_id))
-        return accepted
+        return await self._let_go("fail", claimed, reason, MAX_FAILURES)
 
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _let_go(self, script: str, claimed: Claimed, version: str, payload: bytes) -> bool:
+    async def _let_go_with(self, script: str, claimed: Claimed, version: PolicyVersion | None, payload: bytes) -> bool:
         task = claimed.task
-        place = (task.purpose.value, claimed.stream_id, task.sequence, task.attempt)
-        accepted = bool(await self._run(script, self.owner, *place, version, payload))
-        self._held.discard((task.purpose, claimed.stream_id))
+        return await self._let_go(script, claimed, task.sequence, task.attempt, index.version_text(version), payload)
+
+    async def _let_go(self, script: str, claimed: Claimed, *arguments: Any) -> bool:
+        purpose = claimed.task.purpose
+        accepted = bool(await self._run(script, self.owner, purpose.value, claimed.stream_id, *arguments))
+        self._held.discard((purpose, claimed.stream_id))
         return accepted
 
     async def _claim_now(
@@ -348,33 +351,29 @@ class RedisGeneratorQueue:
             claimed.append(Claimed(task, stream_id, PolicyVersion.parse(version.decode())))
         return claimed
 
-    def _count_unknown(self, count: int) -> None:
-        self._unknown_fields += count
-
     async def _run(self, name: str, *arguments: Any) -> Any:
         return await self._call(lambda: self._script(name, *arguments))
 
     async def _script(self, name: str, *arguments: Any) -> Any:
-        return await self._client.register_script(scripts.source(name))(keys=self._keys.all, args=arguments)
+        return await self._client.register_script(script_source(name))(keys=self._keys.all, args=arguments)
 
     async def _call(self, command: Callable[[], Awaitable[_Result]]) -> _Result:
         return await self._outage.call_async(command, self._make_groups)
 
     async def _make_groups(self) -> None:
-        for stream, group in _groups(self._keys):
-            try:
+        for stream, group in self._keys.consumer_groups:
+            with _may_exist():
                 await self._client.xgroup_create(stream, group, id="0", mkstream=True)
-            except ResponseError as error:
-                _expect_existing(error)
 
 
-def _groups(keys: Keys) -> tuple[tuple[str, str], ...]:
-    return ((keys.tasks, GENERATORS), (keys.evals, GENERATORS), (keys.rollouts, TRAINER))
-
-
-def _expect_existing(error: ResponseError) -> None:
-    if not str(error).startswith("BUSYGROUP"):
-        raise error
+@contextmanager
+def _may_exist() -> Iterator[None]:
+    """A consumer group that is there already is as good as a new one."""
+    try:
+        yield
+    except ResponseError as error:
+        if not str(error).startswith("BUSYGROUP"):
+            raise
 
 
 def _field(fields: dict[bytes, bytes] | None, name: bytes) -> bytes:

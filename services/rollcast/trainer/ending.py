@@ -1,6 +1,6 @@
 """How the trainer ended: every rank's process returns the same exit code."""
 
-from enum import StrEnum
+from enum import IntEnum
 
 from rollcast.config.errors import EXIT_FAILED
 
@@ -8,18 +8,9 @@ EXIT_INTERRUPTED = 143
 """SIGTERM was obeyed and a checkpoint written: whoever supervises may start again with --resume."""
 
 
-class TrainerEnding(StrEnum):
-    """Why the loop ended."""
+class TrainerEnding(IntEnum):
+    """Why the loop ended, as an exit code: 0 only for a finished run, whose pod a Job never restarts."""
 
-    FINISHED = "finished"
-    INTERRUPTED = "interrupted"
-    FAILED = "failed"
-
-    @property
-    def exit_code(self) -> int:
-        """0 only for a finished run: a Job never restarts a pod that ended with it."""
-        return {
-            TrainerEnding.FINISHED: 0,
-            TrainerEnding.INTERRUPTED: EXIT_INTERRUPTED,
-            TrainerEnding.FAILED: EXIT_FAILED,
-        }[self]
+    FINISHED = 0
+    INTERRUPTED = EXIT_INTERRUPTED
+    FAILED = EXIT_FAILED

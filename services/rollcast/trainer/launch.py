@@ -166,7 +166,9 @@ class RankLauncher:
 
         A JobSet would begin again for a machine that said 143 meanwhile.
         """
-        return self._named is not None and not self._stop and EXIT_INTERRUPTED in failed and self._named.names_another()
+        if self._named is None or self._stop or EXIT_INTERRUPTED not in failed:
+            return False
+        return self._named.read_other() != ""
 
     def _signal(self, number: int) -> None:
         for rank in self._ranks:
@@ -178,7 +180,6 @@ class RankLauncher:
         self._signal(signal.SIGTERM)
 
     def _leave_for_another(self) -> None:
-        """Act once as if SIGTERM had come."""
         if self._named is not None and not self.superseded and (other := self._named.other()):
             log.warning("this trainer leaves: its release names another", job=other)
             self.superseded = True

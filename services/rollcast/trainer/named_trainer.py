@@ -9,7 +9,9 @@ change of a ConfigMap into running pods, so each trainer can see that it is neit
 one that it is about to have. An upgrade whose Job was refused never changes `accepted`: the trainer before stays.
 """
 
+import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 READ_INTERVAL_SECONDS = 5.0
@@ -20,43 +22,35 @@ accepted, so usually its SIGTERM ends the former trainer."""
 MAX_NAME_BYTES = 1_000
 
 
+@dataclass(eq=False)
 class NamedTrainer:
-    """Reports the Job that this trainer must leave for: accepted, while ours is neither accepted nor rendered.
+    """Reports the Job that this trainer must leave for: accepted, while ours is neither accepted nor rendered."""
 
-    Without a name in `accepted`, or with ours in either file, this trainer stays.
-    """
-
-    def __init__(self, job: str, rendered: Path, accepted: Path) -> None:
-        self._job = job
-        self._rendered = rendered
-        self._accepted = accepted
-        self._looked_at = float("-inf")
-        self._other = ""
-        self._other_since = 0.0
+    _job: str
+    _rendered: Path
+    _accepted: Path
+    _looked_at: float = -math.inf
+    _other: str = ""
+    _other_since: float = 0.0
 
     def other(self) -> str:
         """The Job that is to train in our place; "" = none, or not for long enough."""
         now = time.monotonic()
         if now - self._looked_at >= READ_INTERVAL_SECONDS:
             self._looked_at = now
-            found = self._read_other()
+            found = self.read_other()
             if found != self._other:
                 self._other = found
                 self._other_since = now
         return self._other if now - self._other_since >= PATIENCE_SECONDS else ""
 
-    def names_another(self) -> bool:
-        """Whether we must leave for another Job by what the files say now, however short they have said so."""
-        return self._read_other() != ""
-
-    def _read_other(self) -> str:
-        """The accepted Job if ours is neither that nor rendered; else ""."""
+    def read_other(self) -> str:
+        """The Job that we must leave for by what the files say now, however short they have said so; else ""."""
         accepted = _read(self._accepted)
         return "" if self._job in (accepted, _read(self._rendered)) else accepted
 
 
 def _read(file: Path) -> str:
-    """The name in this file; "" if the file is empty or absent."""
     try:
         with file.open("rb") as opened:
             return opened.read(MAX_NAME_BYTES).decode(errors="replace").strip()

@@ -4,7 +4,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
+from rollcast.config.errors import UserError
+from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.tasks import Tasks
@@ -13,8 +18,10 @@ from rollcast.connections.page_readers import PageReaders
 from rollcast.connections.port_files import publish_port
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
-from rollcast.runfolder.checkpoint_place import checkpoint_place
-from rollcast.runfolder.writing import make_folder
+from rollcast.runfolder.checkpoint_place import Place, checkpoint_place, earlier_run_place
+from rollcast.runfolder.files import BEFORE
+from rollcast.runfolder.records import BeforeRecord, as_json
+from rollcast.runfolder.writing import make_folder, replace_json
 from rollcast.tasks.prompts import Prompt, check_prompts, load
 from rollcast.tasks.thinking import check_thinking
 from rollcast.tasks.tokens import Tokenizer, load_tokenizer, render
@@ -24,12 +31,12 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.stop_signal import StopSignal
 from rollcast.trainer.control.build import build_controller
 from rollcast.trainer.control.controller import Controller
+from rollcast.trainer.control.progress import MalformedProgress, Progress
 from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.ending import TrainerEnding
+from rollcast.trainer.learner.checkpoint import DamagedCheckpoint, checkpoint_version, checkpoints, damaged
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import join_ranks
-from rollcast.trainer.publishing import publisher_maker
-from rollcast.trainer.starting import begin, restore
 
 HUNG_TIMEOUTS = 2.0
 """Collective timeouts without a round of the loop after which /healthz reports that it hangs."""
@@ -48,13 +55,13 @@ def serve(config: RunConfig, *, resume: bool) -> int:
     try:
         learners = LearnerGroup.build(config, ranks)
         if ranks.rank > 0:
-            return learners.follow(stop).exit_code
+            return learners.follow(stop)
         ending = TrainerEnding.FAILED
         try:
-            ending = _lead(config, learners, lambda: stop() or learners.stop_asked(), resume=resume)
+            ending = _lead(config, learners, lambda: stop() or learners.sender.stop_asked(), resume=resume)
         finally:
             learners.stop(ending)
-        return ending.exit_code
+        return ending
     finally:
         ranks.leave()
 
@@ -78,7 +85,6 @@ def _lead(config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *
         lambda: build_controller(
             config,
             learners=learners,
-            make_publisher=publisher_maker(config.weights, config.rpc, config.recipe, folder, learners, exporter),
             queue=RedisTrainerQueue(config.redis, config.run),
             books=books,
             encode=lambda text: list(tokenizer(text, add_special_tokens=False)["input_ids"]),
@@ -103,8 +109,63 @@ def _lead(config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *
             _wait_for_readers(readers, ended_at, stop)
     finally:
         http.stop()
-    log.info("trainer ended", ending=str(ending))
+    log.info("trainer ended", ending=ending.name.lower())
     return ending
+
+
+def restore(run: str, place: Place, learners: LearnerGroup, *, resume: bool) -> Progress | None:
+    """Continue from the newest whole checkpoint; None = no checkpoint at all. Raises UserError if all are damaged."""
+    found = checkpoints(place)
+    if not found:
+        return None
+    if not resume:
+        raise UserError(
+            f"run = {run!r}: {place} holds a checkpoint already; resume it with --resume, "
+            "or choose another name or folder"
+        )
+    return _newest_whole(found, learners.restore)[1]
+
+
+def begin(run_folder: Path, model: Model, learners: LearnerGroup) -> Progress:
+    """Begin a new run and note in its folder the device-hours spent before it.
+
+    Raises UserError if model.from_run has no weights that fit.
+    """
+    before = BeforeRecord(model.path, None, model.spent_device_hours)
+    if model.from_run is not None:
+        before = _earlier_run(model.from_run, learners)
+    if before.version is not None or before.device_hours is not None:
+        replace_json(run_folder / BEFORE, as_json(before))
+        log.info("device-hours spent before the run are not part of the curve", **as_json(before))
+    return Progress(spent_before=before.device_hours)
+
+
+def _earlier_run(name: str, learners: LearnerGroup) -> BeforeRecord:
+    found = checkpoints(earlier_run_place(name))
+    if not found:
+        raise UserError(f"model.from_run = {name}: holds no checkpoint; give the folder of a run that has one")
+    path, earlier = _newest_whole(found, learners.take_weights)
+    spent = None if earlier.compute_state is None else sum(earlier.compute_state.values()) + (earlier.spent_before or 0)
+    return BeforeRecord(name, str(checkpoint_version(path)), spent)
+
+
+def _newest_whole(found: Sequence[Place], read: Callable[[Place], dict[str, Any]]) -> tuple[Place, Progress]:
+    for path, older in pairwise([*found, None]):
+        assert path is not None
+        try:
+            return path, _progress(path, read(path))
+        except DamagedCheckpoint as error:
+            if older is None:
+                raise
+            log.warning("a checkpoint is damaged; the one before is taken", error=str(error), older=str(older))
+    raise AssertionError("the oldest one is read or raises")
+
+
+def _progress(path: Place, controller: dict[str, Any]) -> Progress:
+    try:
+        return Progress.from_json(controller)
+    except MalformedProgress as error:
+        raise DamagedCheckpoint(damaged(path, error)) from None
 
 
 def _wait_for_readers(readers: PageReaders, ended_at: float, stop: Callable[[], bool]) -> None:
@@ -147,7 +208,8 @@ def _read_books(tasks: Tasks, recipe: Recipe, tokenizer: Tokenizer, exporter: Ex
         held_out=book(split.held_out),
         downstream={names.DOWNSTREAM_PREFIX + name: book(prompts) for name, prompts in split.downstream.items()},
     )
-    exporter.set(names.PROMPTS_SKIPPED, books.skipped_too_long, reason="too_long")
+    skipped = sum(one.skipped_too_long for one in (books.train, books.held_out, *books.downstream.values()))
+    exporter.set(names.PROMPTS_SKIPPED, skipped, reason="too_long")
     return books
 
 

@@ -32,18 +32,14 @@ def assemble(groups: Sequence[RolloutGroup], recipe: Recipe) -> AssembledBatch:
         shaped=np.array([shaped_reward(rollout, recipe) for rollout in rollouts]),
         group=owner,
         loss_tokens=np.array([int(loss_mask(rollout).sum()) for rollout in rollouts], dtype=np.int64),
-        excluded=np.array([is_excluded(rollout, recipe) for rollout in rollouts]),
+        # A grader that failed says nothing about the answer.
+        excluded=np.array([not one.has_verdict or (recipe.exclude_truncated and one.truncated) for one in rollouts]),
         normalisation=recipe.advantage_normalisation,
         aggregation=recipe.aggregation,
         zero_variance_filter=recipe.zero_variance_filter,
     )
     kept = {groups[index].sequence for index in np.unique(owner[effective.kept])}
     return AssembledBatch(training_sequences(groups, effective), frozenset(kept))
-
-
-def is_excluded(rollout: Rollout, recipe: Recipe) -> bool:
-    """A grader that failed says nothing about the answer."""
-    return (recipe.exclude_truncated and rollout.truncated) or not rollout.has_verdict
 
 
 def shaped_reward(rollout: Rollout, recipe: Recipe) -> float:

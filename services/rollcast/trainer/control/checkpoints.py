@@ -14,8 +14,6 @@ from rollcast.wire.version import PolicyVersion
 
 @dataclass(frozen=True, slots=True)
 class CheckpointUnderWay:
-    """A checkpoint that is being written."""
-
     version: PolicyVersion
     started: float
     """Monotonic seconds."""
@@ -24,18 +22,16 @@ class CheckpointUnderWay:
     """Groups that no restart needs once it is on the disk: task sequence -> stream id."""
 
 
+@dataclass(eq=False)
 class Checkpoints:
     """One checkpoint is under way at most. Groups held for the one before are released once it is on the disk."""
 
-    def __init__(
-        self, state: TrainerState, learners: LearnerGroup, intake: Intake, reporter: Reporter, every_steps: int
-    ) -> None:
-        self._state = state
-        self._learners = learners
-        self._intake = intake
-        self._reporter = reporter
-        self._every_steps = every_steps
-        self._under_way: CheckpointUnderWay | None = None
+    _state: TrainerState
+    _learners: LearnerGroup
+    _intake: Intake
+    _reporter: Reporter
+    _every_steps: int
+    _under_way: CheckpointUnderWay | None = None
 
     def begin_if_due(self) -> None:
         if self._state.progress.step % self._every_steps == 0:
@@ -65,6 +61,5 @@ class Checkpoints:
             self._state.ledger.held.pop(sequence, None)
 
     def release_if_written(self) -> None:
-        """`wait_written`, unless it would wait."""
         if self._under_way is not None and self._under_way.written.done():
             self.wait_written()

@@ -46,8 +46,8 @@ class ComputeLedger:
     """Device-hours of the surviving history."""
     spent: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ROLES, 0.0))
     """Device-hours ever allocated."""
-    start_up: float | None = 0.0
-    """Device-hours of the surviving history that earlier incarnations spent on start-up; None = not known for all."""
+    start_up: float = 0.0
+    """Device-hours of the surviving history that earlier incarnations spent on start-up."""
     _starts_at: float | None = None
     """C when this incarnation began; None once its start-up is over."""
     _devices: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ROLES, 0))
@@ -56,12 +56,7 @@ class ComputeLedger:
     """What a generator was allocated before is counted already, or not believed."""
 
     def start(
-        self,
-        trainer_devices: int,
-        state: dict[str, float] | None,
-        allocated_seconds: float = 0.0,
-        *,
-        start_up: float | None,
+        self, trainer_devices: int, state: dict[str, float] | None, allocated_seconds: float = 0.0, *, start_up: float
     ) -> None:
         """Continue the accounts; generators that stayed up while the trainer was away are counted as spent.
 
@@ -103,7 +98,7 @@ class ComputeLedger:
         started = sum(believed) / SECONDS_PER_HOUR
         self.state[GENERATOR] += started
         self.spent[GENERATOR] += started
-        if self.start_up is not None and self._starts_at is None:
+        if self._starts_at is None:
             self.start_up += started  # before the first rollouts everything is start-up, this too
         self._devices[GENERATOR] = generator_devices
         self._last = now
@@ -114,13 +109,10 @@ class ComputeLedger:
         return sum(self.state.values())
 
     @property
-    def total_start_up(self) -> float | None:
+    def total_start_up(self) -> float:
         """The part of C that each incarnation spent before its first own rollouts came, and each later engine before it
-        joined.
-
-        None = not known.
-        """
-        if self.start_up is None or self._starts_at is None:
+        joined."""
+        if self._starts_at is None:
             return self.start_up
         return min(self.start_up + self.total_state - self._starts_at, self.total_state)
 
@@ -135,16 +127,12 @@ class ComputeLedger:
         return sum(self._devices.values())
 
     def save(self, *, stopped: bool = False) -> None:
-        """Write the accounts. `stopped`: the whole run ends with this process, nothing stays allocated.
-
-        Raises UserError if the disk refuses it.
-        """
+        """Raises UserError if the disk refuses it. `stopped`: the run ends, so nothing stays allocated."""
         at = self.wall_clock() - (self.clock() - self._last)
         replace_json(self.path, as_json(ComputeRecord(self.spent, self._devices, at, stopped)))
 
 
 def _read(path: Path) -> ComputeRecord | None:
-    """The last record of an earlier process."""
     try:
         earlier = read_record(path, ComputeRecord)
     except FileNotFoundError:

@@ -97,13 +97,14 @@ class Controller:
             except QueueAway as error:  # the queue has retried for half a minute already
                 log.warning("Redis stays away; training waits for it", error=str(error))
                 time.sleep(AWAY_RETRY_SECONDS)
-        return self._interrupted()
+        with suppress(QueueAway):
+            self._write_last_checkpoint()
+        return TrainerEnding.INTERRUPTED
 
     def _has_ended(self) -> bool:
         return self.state.is_budget_spent or self._is_out_of_prompts or self._examiner.stop_reason is not None
 
     def _step_or_wait(self) -> None:
-        """One round of the loop."""
         self.state.last_round_at = time.monotonic()
         self._checkpoints.release_if_written()
         self._pipeline.collect()
@@ -111,9 +112,9 @@ class Controller:
         self._examiner.ask_if_due(at_start=self.state.steps_since_start == 0)
         pipeline_state = self._reconcile()
         while unusable := self._pipeline.schedule.unusable(pipeline_state):
-            self._pipeline.give_up(unusable)
+            self._pipeline.intake.give_up(unusable)
             pipeline_state = self._reconcile()
-        self._pipeline.dispatch(pipeline_state)
+        self._pipeline.dispatch(self._pipeline.schedule.dispatch(pipeline_state))
         decision = self._pipeline.schedule.next_batch(pipeline_state)
         waited_for = decision.groups if isinstance(decision, Wait) else ()
         self._fleet.hand_over(pipeline_state, waited_for)
@@ -121,7 +122,7 @@ class Controller:
             case Wait(reason=reason):
                 if reason is WaitReason.BATCH:  # a wait for weights does not mean that no batch is ready
                     self._is_out_of_prompts = self._pipeline.is_out_of_prompts
-                self._wait(reason)
+                self._pipeline.wait(POLL_SECONDS, reason)
             case Batch(sequences=sequences):
                 self._step(sequences)
 
@@ -133,12 +134,6 @@ class Controller:
 
     def _reconcile(self) -> PipelineState:
         return self._pipeline.reconcile(acknowledged=self._publisher.lowest_step())
-
-    def _wait(self, reason: WaitReason) -> None:
-        seconds = self._pipeline.wait_for_groups(POLL_SECONDS)
-        if reason is WaitReason.STRAGGLER:
-            self._pipeline.note_straggler_wait(seconds)
-        self._reporter.waited(seconds, reason)
 
     # One step
 
@@ -174,10 +169,9 @@ class Controller:
         return stats
 
     def _dispatcher_during_update(self) -> Callable[[], None]:
-        """Returns a function to be called between the micro-batches of one update.
+        """Returns a function for the time between micro-batches: a long update must not delay what may be dispatched.
 
-        A long update must not delay the dispatch that the window allows as groups come in and weights are
-        acknowledged. Once Redis is away the update goes on without.
+        Once Redis is away the update goes on without.
         """
         is_away = False
 
@@ -188,7 +182,7 @@ class Controller:
                 return
             try:
                 self._pipeline.collect()
-                self._pipeline.dispatch(self._reconcile())
+                self._pipeline.dispatch(self._pipeline.schedule.dispatch(self._reconcile()))
             except QueueAway:
                 is_away = True
 
@@ -204,7 +198,6 @@ class Controller:
     # End
 
     def _finish(self) -> TrainerEnding:
-        """Evaluate the final weights, write a checkpoint, export the model."""
         progress = self.state.progress
         if self._examiner.stop_reason is not None:
             self._reporter.stopped_early(progress.step, self._examiner.stop_reason)
@@ -227,18 +220,12 @@ class Controller:
         self.state.compute.save(stopped=True)
         return TrainerEnding.FINISHED
 
-    def _interrupted(self) -> TrainerEnding:
-        with suppress(QueueAway):
-            self._write_last_checkpoint()
-        return TrainerEnding.INTERRUPTED
-
     def _write_last_checkpoint(self) -> None:
         self._checkpoints.begin()
         self._checkpoints.wait_written()
         self._pipeline.intake.remove_done()
 
     def close(self) -> None:
-        """Close the connections to generators and Redis."""
         if self._is_serving:
             self._publisher.stop(deadline_seconds=CLOSE_SECONDS)
         self._pipeline.close()

@@ -3,9 +3,8 @@
     plan due --> ask: one task per prompt --> generators, preferred --> add(group) ... -> close -> EvaluationRecord(s)
 
 An evaluation is closed when every group came back or was given up, or at its deadline with the answers so far; time
-without any generator or without Redis does not count. Prompts without an answer are counted. Several evaluations may be
-open at the same time. One of a mixture ends in a point of the whole, the weighted mean of its parts, and in one of each
-part.
+without any generator or without Redis does not count. Several may be open at the same time. One of a mixture ends in a
+point of the whole, the weighted mean of its parts, and in one of each part.
 """
 
 import time
@@ -70,7 +69,7 @@ class Moment:
     incarnation: int
     step: int
     compute_device_hours: float
-    start_up_device_hours: float | None
+    start_up_device_hours: float
     devices: int
     trained_tokens: int
     truncation_ratio: float | None
@@ -92,12 +91,10 @@ class OpenEvaluation:
     """Sequences of tasks that failed too often."""
 
     def waits_for(self, sequence: int) -> bool:
-        """Whether the task is one of these and has no answer yet."""
         return sequence in self.tasks and sequence not in self.groups and sequence not in self.given_up
 
     @property
     def unanswered(self) -> set[int]:
-        """Sequences that are still waited for."""
         return self.tasks.keys() - self.groups.keys() - self.given_up
 
 
@@ -134,7 +131,6 @@ class OpenEvaluations:
         return self._asked.get(plan.dataset, -1)
 
     def unanswered(self) -> dict[int, PromptTask]:
-        """Tasks whose answers are still wanted, by sequence."""
         return {sequence: item.tasks[sequence] for item in self._open for sequence in sorted(item.unanswered)}
 
     @property
@@ -142,7 +138,6 @@ class OpenEvaluations:
         return bool(self._open)
 
     def ask(self, plan: EvaluationPlan, moment: Moment, tasks: Sequence[PromptTask]) -> None:
-        """Open an evaluation whose tasks are about to be dispatched."""
         self._asked[plan.dataset] = moment.step
         by_sequence = {task.sequence: task for task in tasks}
         self._open.append(OpenEvaluation(plan, moment, by_sequence, self._deadline_seconds))
@@ -163,12 +158,6 @@ class OpenEvaluations:
         item.groups[group.sequence] = group
         return True
 
-    def refuse(self, sequence: int) -> bool:
-        """Note that the answer to a wanted task could not be used; False = that was one too many, it is given up."""
-        item = self._waiting_for(sequence)
-        assert item is not None, sequence
-        return self.note_failures(sequence, item.tasks[sequence].attempt + 1)
-
     def note_failures(self, sequence: int, count: int) -> bool:
         """Note that a wanted task has failed `count` times by now; False = that was one too many, it is given up."""
         item = self._waiting_for(sequence)
@@ -177,13 +166,8 @@ class OpenEvaluations:
         task.attempt = max(count, task.attempt)
         if task.attempt < MAX_FAILURES:
             return True
-        self.give_up([sequence])
+        item.given_up.add(sequence)
         return False
-
-    def give_up(self, sequences: Sequence[int]) -> None:
-        """Stop waiting for these tasks; their prompts count as missing."""
-        for item in self._open:
-            item.given_up |= item.unanswered & set(sequences)
 
     def close_finished(self, *, generators: bool, away_seconds: float = 0.0) -> list[Closed]:
         """Close the evaluations that are complete or out of time, oldest first.

@@ -1,49 +1,38 @@
 """Asks for evaluations when they are due, and records their results: the curve, downstream sets, `stop_when`."""
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from rollcast.config.services import StopWhen
 from rollcast.rollouts.base import TrainerQueue
-from rollcast.rollouts.records import PromptTask
+from rollcast.rollouts.records import PromptTask, Purpose
+from rollcast.runfolder.records import SampledCompletion, SamplesRecord
 from rollcast.trainer.control.early_stop import EarlyStop
 from rollcast.trainer.control.evaluation import Closed, EvaluationPlan, Moment, OpenEvaluations
 from rollcast.trainer.control.prompt_book import Books, PromptBook, TaskMaker
 from rollcast.trainer.control.reporting import Reporter
-from rollcast.trainer.control.samples import sampled
 from rollcast.trainer.control.state import TrainerState
 
+MAX_CHARACTERS = 4_000
+"""Length of a sampled prompt or completion: those of a thousand evaluations stay below 32 MB."""
 
+
+@dataclass(eq=False)
 class Examiner:
-    """The trainer's side of the evaluations."""
-
-    def __init__(
-        self,
-        state: TrainerState,
-        queue: TrainerQueue,
-        reporter: Reporter,
-        books: Books,
-        maker: TaskMaker,
-        plans: Sequence[EvaluationPlan],
-        open_evaluations: OpenEvaluations,
-        *,
-        send: Callable[[Sequence[PromptTask]], None],
-        stop_when: StopWhen | None,
-    ) -> None:
-        """`plans`: that of the curve first. The state's progress is brought up to date here."""
-        self._state = state
-        self._progress = state.progress
-        self._plans = plans
-        self._open_evaluations = open_evaluations
-        self._books = books
-        self._maker = maker
-        self._queue = queue
-        self._reporter = reporter
-        self._send = send
-        self._early_stop = EarlyStop(stop_when, state.budget, state.progress.curve) if stop_when else None
+    _state: TrainerState
+    """Its progress is brought up to date here."""
+    _queue: TrainerQueue
+    _reporter: Reporter
+    _books: Books
+    _maker: TaskMaker
+    _plans: Sequence[EvaluationPlan]
+    """That of the curve first."""
+    _open_evaluations: OpenEvaluations
+    _send: Callable[[Sequence[PromptTask]], None]
+    _early_stop: EarlyStop | None
 
     @property
     def pending(self) -> bool:
-        """Answers are still waited for."""
         return self._open_evaluations.pending
 
     @property
@@ -64,33 +53,32 @@ class Examiner:
             plan
             for plan in self._plans
             if plan.is_due(
-                self._progress.step,
+                self._state.progress.step,
                 at_start=at_start,
                 asked=self._open_evaluations.asked_step(plan),
-                evaluated=self._progress.newest_evaluation(plan.dataset),
+                evaluated=self._state.progress.newest_evaluation(plan.dataset),
             )
         ]
 
     def ask_last(self) -> None:
         """Ask for every evaluation that the final weights did not have yet."""
         for plan in self._plans:
-            newest = max(self._open_evaluations.asked_step(plan), self._progress.newest_evaluation(plan.dataset))
-            if newest < self._progress.step:
+            newest = max(self._open_evaluations.asked_step(plan), self._state.progress.newest_evaluation(plan.dataset))
+            if newest < self._state.progress.step:
                 self._ask(plan)
 
     def close_finished(self, *, generators: bool, away_seconds: float) -> None:
-        """Record the evaluations that are complete or out of time; arguments as `OpenEvaluations.close_finished`."""
         for closed in self._open_evaluations.close_finished(generators=generators, away_seconds=away_seconds):
             self._record(closed)
 
     def _ask(self, plan: EvaluationPlan) -> None:
-        step = self._progress.step
+        step = self._state.progress.step
         book = self._prompts(plan.dataset)
         ledger = self._state.ledger
         compute = self._state.compute
         tasks = [
-            self._maker.evaluation(ledger.take_sequence(), book[prompt_id], plan.rollouts_per_prompt, step)
-            for prompt_id in book.ids
+            self._maker.make(ledger.take_sequence(), item, plan.rollouts_per_prompt, Purpose.EVAL, step)
+            for item in book.values()
         ]
         moment = Moment(
             incarnation=self._state.incarnation,
@@ -98,15 +86,15 @@ class Examiner:
             compute_device_hours=compute.total_state,
             start_up_device_hours=compute.total_start_up,
             devices=compute.num_devices,
-            trained_tokens=self._progress.trained_tokens,
+            trained_tokens=self._state.progress.trained_tokens,
             truncation_ratio=self._reporter.truncation_ratio,
-            started_from=self._reporter.started_from,
+            started_from=step - self._state.steps_since_start,
         )
         self._open_evaluations.ask(plan, moment, tasks)
         self._send(tasks)
 
     def _record(self, closed: Closed) -> None:
-        self._progress.note_evaluation(closed.dataset, closed.step)
+        self._state.progress.note_evaluation(closed.dataset, closed.step)
         if closed.evaluation is None:
             self._reporter.evaluation_lost(closed.dataset, closed.step)
         else:
@@ -121,5 +109,30 @@ class Examiner:
         self._queue.retire(closed.unanswered)
 
     def _prompts(self, dataset: str) -> PromptBook:
-        """The prompts of the evaluation with this label."""
         return self._books.downstream.get(dataset, self._books.held_out)
+
+
+def sampled(closed: Closed, incarnation: int, text: Callable[[Sequence[int]], str]) -> SamplesRecord:
+    """The first completion of each of the evaluation's first prompts. `text` decodes token ids."""
+    samples = []
+    for group in closed.sampled:
+        rollout = group.rollouts[0]
+        samples.append(
+            SampledCompletion(
+                prompt=shortened(text(group.prompt_token_ids.tolist())),
+                completion=shortened(text(rollout.token_ids.tolist())),
+                reward=rollout.reward,
+                status=str(rollout.grading_status),
+                num_tokens=rollout.num_tokens,
+                truncated=rollout.truncated,
+            )
+        )
+    return SamplesRecord(incarnation, closed.step, closed.dataset, samples, time.time())
+
+
+def shortened(text: str) -> str:
+    """Beginning and end, with the number of characters left out between them."""
+    if len(text) <= MAX_CHARACTERS:
+        return text
+    half = MAX_CHARACTERS // 2
+    return f"{text[:half]} [... {len(text) - 2 * half} characters ...] {text[-half:]}"

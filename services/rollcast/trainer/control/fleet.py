@@ -9,8 +9,9 @@ No generator is blamed for the time for which Redis was away.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from rollcast.config.services import Weights
 from rollcast.recipe.schedule import PipelineState, Schedule
@@ -19,17 +20,14 @@ from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import Purpose
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.control.hand_over import HandOvers, groups_to_move
-from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.pacing import Pacing
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.state import TrainerState
 from rollcast.weights.sender.publisher import Publisher
-from rollcast.weights.sender.roster import Member
 
 OnRemoved = Callable[[str, str], None]
 """Called with the name of a generator that was removed, and why."""
-PublisherMaker = Callable[[SurvivingHistory, OnRemoved], Publisher]
 
 AWAY_RETRY_SECONDS = 0.5
 """Between two calls to a Redis that stays away."""
@@ -40,56 +38,45 @@ MAX_SILENT_HEARTBEATS = 3.0
 log = get_logger()
 
 
+@dataclass(eq=False)
 class Fleet:
     """The generators, seen from the trainer. `fence` comes from the publisher's thread, all else from the main one."""
 
-    def __init__(
-        self,
-        state: TrainerState,
-        queue: TrainerQueue,
-        reporter: Reporter,
-        schedule: Schedule,
-        intake: Intake,
-        pacing: Pacing,
-        *,
-        settings: Weights,
-        devices_each: int,
-        is_sharded_over_gpus: bool,
-        make_publisher: PublisherMaker,
-        stop_requested: Callable[[], bool],
-    ) -> None:
-        """`devices_each`: of a generator. `is_sharded_over_gpus`: the learner has collectives on several GPUs, which
-        broadcasts use as well."""
-        self._devices_each = devices_each
-        self._silent_seconds = MAX_SILENT_HEARTBEATS * settings.heartbeat_timeout_seconds
-        self._takes_turns = is_sharded_over_gpus and not settings.overlap_training
-        self._patience_seconds = settings.acknowledge_timeout_seconds
-        self._schedule = schedule
-        self._queue = queue
-        self._state = state
-        self._ledger = state.ledger
-        self._compute = state.compute
-        self._intake = intake
-        self._pacing = pacing
-        self._reporter = reporter
-        self._stop_requested = stop_requested
-        self.publisher = make_publisher(state.history, self.fence)
-        self.has_joined = False
-        """Whether any generator was at work when `watch` looked."""
-        self._hand_overs = HandOvers()
-        self._counted: set[str] = set()
+    _state: TrainerState
+    _queue: TrainerQueue
+    _reporter: Reporter
+    _schedule: Schedule
+    _intake: Intake
+    _pacing: Pacing
+    settings: Weights
+    devices_each: int
+    """Devices of a generator."""
+    is_sharded_over_gpus: bool
+    """The learner has collectives on several GPUs, which broadcasts use as well."""
+    make_publisher: Callable[[OnRemoved], Publisher]
+    stop_requested: Callable[[], bool]
+    has_joined: bool = False
+    """Whether any generator was at work when `watch` looked."""
+    _hand_overs: HandOvers = field(default_factory=HandOvers)
+    _counted: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.publisher = self.make_publisher(self.fence)
         self._swept_at = time.monotonic()
-        self._away_seconds = queue.away_seconds
         self._redis_back_at = time.time()
+        self._away_seconds = self._queue.away_seconds
 
     def watch(self) -> float:
         """Called every round. Returns the seconds for which Redis was away since the last call."""
         members = self.publisher.members()
-        away_seconds = self._note_outage()
+        away_seconds = self._queue.away_seconds - self._away_seconds
+        self._away_seconds += away_seconds
+        if away_seconds > 0:
+            self._redis_back_at = time.time()
         self.has_joined = any(member.joined for member in members)
         if not self.has_joined:
             self._reporter.no_generator()
-        self._count_compute(members)
+        self.count_compute()
         self._pacing.observe_rates(member.decode_tokens_per_second for member in members)
         overdue = self._pacing.overdue(self._intake.snapshot.claims, time.time(), redis_back_at=self._redis_back_at)
         if overdue:
@@ -97,29 +84,26 @@ class Fleet:
             self._count_redone(self._queue.redo(overdue, "overdue").redone)
         if time.monotonic() - self._swept_at > SWEEP_SECONDS:
             self._swept_at = time.monotonic()
-            self._sweep()
+            # No claim could be renewed while Redis was away, or be seen before this trainer started.
+            silent_seconds = MAX_SILENT_HEARTBEATS * self.settings.heartbeat_timeout_seconds
+            if time.time() - self._redis_back_at > silent_seconds:
+                self._count_redone(self._queue.sweep(silent_seconds).redone)
         return away_seconds
 
     def count_compute(self) -> None:
-        """Count the device-hours since the last call."""
-        self._count_compute(self.publisher.members())
-
-    def _count_compute(self, members: Sequence[Member]) -> None:
         """Every generator that has announced itself is allocated, joined or not, and was while its engine started."""
+        members = self.publisher.members()
         now = time.monotonic()
         new = [member for member in members if member.name not in self._counted]
         self._counted.update(member.name for member in new)
-        new_devices = [now - member.allocated_since for member in new for _ in range(self._devices_each)]
-        self._compute.tick(len(members) * self._devices_each, new_devices)
+        new_devices = [now - member.allocated_since for member in new for _ in range(self.devices_each)]
+        self._state.compute.tick(len(members) * self.devices_each, new_devices)
 
     def hand_over(self, state: PipelineState, waited_for: Collection[int]) -> None:
-        """Let slow generators hand over groups that they would finish too late.
-
-        `waited_for`: sequences that the trainer waits for already.
-        """
+        """Let slow generators hand over groups that they would finish too late; arguments as `groups_to_move`."""
         able = [member for member in self.publisher.members() if member.joined and not member.draining]
-        snapshot = self._intake.snapshot.of(Purpose.TRAIN)
-        outlook = self._pacing.outlook(waiting=len(snapshot.waiting))
+        snapshot = self._intake.snapshot
+        outlook = self._pacing.outlook(sum(item.purpose is Purpose.TRAIN for item in snapshot.waiting.values()))
         if len(able) < 2 or outlook is None:
             return
         moves = groups_to_move(
@@ -133,7 +117,7 @@ class Fleet:
             waited_for=waited_for,
             now=time.time(),
         )
-        requested = self._hand_overs.request(moves, self._ledger.outstanding, self.publisher.hand_over)
+        requested = self._hand_overs.request(moves, self._state.ledger.outstanding, self.publisher.hand_over)
         for generator, sequences in requested.items():
             log.info("a slow generator hands groups over", generator=generator, tasks=len(sequences))
             self._reporter.mark("handed_over", generator=generator, tasks=sequences)
@@ -141,17 +125,17 @@ class Fleet:
     @contextmanager
     def broadcasts_kept_away(self) -> Iterator[None]:
         """Broadcasts that would share GPUs with the learner's collectives go first, or wait for their end."""
-        if not self._takes_turns:
+        if not self.is_sharded_over_gpus or self.settings.overlap_training:
             yield
             return
         started = time.monotonic()
-        with self.publisher.kept_away(self._state.published.step, self._patience_seconds):
+        with self.publisher.kept_away(self._state.published.step, self.settings.acknowledge_timeout_seconds):
             self._reporter.waited(time.monotonic() - started, "weights")
             yield
 
     def fence(self, generator: str, reason: str) -> None:
         """A generator was removed: others take its tasks. Waits for Redis until a stop is requested."""
-        while not self._stop_requested():
+        while not self.stop_requested():
             try:
                 taken = self._queue.fence(generator, reason)
             except QueueAway:
@@ -161,22 +145,7 @@ class Fleet:
             self._count_redone(taken.redone)
             return
 
-    def _note_outage(self) -> float:
-        away_seconds = self._queue.away_seconds - self._away_seconds
-        self._away_seconds += away_seconds
-        if away_seconds > 0:
-            self._redis_back_at = time.time()
-        return away_seconds
-
-    def _sweep(self) -> None:
-        """Take back tasks of owners that renew nothing: generators that died without being members of the weight group.
-
-        No claim could be renewed while Redis was away, or be seen before this trainer started.
-        """
-        if time.time() - self._redis_back_at > self._silent_seconds:
-            self._count_redone(self._queue.sweep(self._silent_seconds).redone)
-
     def _count_redone(self, sequences: Iterable[int]) -> None:
         for sequence in sequences:
-            if prompt_id := self._ledger.outstanding.get(sequence):
+            if prompt_id := self._state.ledger.outstanding.get(sequence):
                 self._reporter.count_group("redone", sequence, prompt_id)

@@ -11,7 +11,7 @@ time. Lengths are in tokens, which do not depend on the generator: recent groups
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rollcast.recipe.staleness import Group, deadline
 from rollcast.rollouts.records import Claim
@@ -79,11 +79,11 @@ def _is_to_move(elapsed: float, rate: float, fastest: float, seconds_left: float
     return here > seconds_left and there < here and seconds_left <= MAX_SLACK_RATIO * there
 
 
+@dataclass(eq=False)
 class HandOvers:
     """Asks each owner once for each task: one that gets it again, because no other had room, keeps it."""
 
-    def __init__(self) -> None:
-        self._asked: set[tuple[int, str]] = set()
+    _asked: set[tuple[int, str]] = field(default_factory=set)
 
     def request(
         self,

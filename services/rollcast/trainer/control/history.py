@@ -8,7 +8,6 @@ surviving: 1.0 .. 1.4, 2.4 .. 2.8, 3.8 ..            lost: 1.5, 1.6
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rollcast.wire.version import PolicyVersion
@@ -38,9 +37,6 @@ class SurvivingHistory:
         began = [0, *(last for _, last in self.earlier)]
         numbers = [*(number for number, _ in self.earlier), self.incarnation]
         return dict(zip(numbers, began, strict=True)).get(incarnation)
-
-    def all_survive(self, versions: Iterable[PolicyVersion]) -> bool:
-        return all(self.survives(version) for version in versions)
 
     def continued_by(self, incarnation: int, step: int) -> SurvivingHistory:
         """The history of a new incarnation that starts from a checkpoint of this one at `step`."""

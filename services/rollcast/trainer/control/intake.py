@@ -12,7 +12,8 @@ reconcile (before every decision): one snapshot of wire 1 --> dead ones return t
                                                               missing ones (Redis lost them) are dispatched again
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from rollcast.recipe.staleness import Group
 from rollcast.rollouts.base import MAX_FAILURES, Delivery, Outstanding, TrainerQueue
@@ -21,7 +22,6 @@ from rollcast.runfolder.records import TaskOutcome
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.control.asked import own_task
 from rollcast.trainer.control.evaluation import OpenEvaluations
 from rollcast.trainer.control.state import TrainerState
 
@@ -32,74 +32,56 @@ MAX_REASON_CHARACTERS = 500
 log = get_logger()
 
 
+@dataclass(eq=False)
 class Intake:
     """Rank 0's view of the tasks under way. Not thread-safe."""
 
-    def __init__(
-        self,
-        state: TrainerState,
-        queue: TrainerQueue,
-        open_evaluations: OpenEvaluations,
-        exporter: Exporter,
-        *,
-        make_task: Callable[[int, str], PromptTask],
-        count_outcome: Callable[[TaskOutcome, int, str], None],
-        find_defect: Callable[[RolloutGroup, PromptTask], str | None],
-        is_filtered: Callable[[RolloutGroup], bool] | None = None,
-        note_answer: Callable[[RolloutGroup], None] = lambda _: None,
-    ) -> None:
-        """`make_task(sequence, prompt id)` makes a task of the ledger again.
+    _state: TrainerState
+    _queue: TrainerQueue
+    _open_evaluations: OpenEvaluations
+    _exporter: Exporter
+    make_task: Callable[[int, str], PromptTask]
+    """Makes a task of the ledger again, of its sequence and prompt id."""
+    count_outcome: Callable[[TaskOutcome, int, str], None]
+    """Has these arguments too."""
+    find_defect: Callable[[RolloutGroup, PromptTask], str | None]
+    is_filtered: Callable[[RolloutGroup], bool] = lambda _: False
+    """Whether a group counts towards no batch."""
+    note_answer: Callable[[RolloutGroup], None] = lambda _: None
+    has_own_rollouts: bool = False
+    """Whether rollouts of this incarnation's weights came: earlier ones do not show that an engine runs."""
+    generated_tokens: dict[Purpose, int] = field(default_factory=lambda: dict.fromkeys(Purpose, 0))
+    snapshot: Outstanding = field(default_factory=Outstanding)
+    """Wire 1 as of the last reconciliation."""
+    ready: dict[int, Delivery] = field(default_factory=dict)
+    """Groups that can go into a batch, by task sequence."""
+    _training: dict[int, Delivery] = field(default_factory=dict)
+    """Groups of the newest batch, by task sequence; outstanding until they are settled."""
+    _filtered: dict[int, Delivery] = field(default_factory=dict)
+    _done: list[str] = field(default_factory=list)
+    """Stream ids to be removed."""
+    _refused: dict[str, str] = field(default_factory=dict)
+    """Stream ids to be buried, with the reason."""
 
-        `count_outcome(outcome, sequence, prompt id)` exports what became of a group. `find_defect` returns why a group
-        must not be used as its task's answer. `is_filtered` returns whether it counts towards no batch (None = every
-        group counts). `note_answer` is called with each training group that answers its task.
-        """
-        self._queue = queue
-        self._ledger = state.ledger
-        self._history = state.history
-        self._open_evaluations = open_evaluations
-        self._exporter = exporter
-        self._make_task = make_task
-        self._count = count_outcome
-        self._find_defect = find_defect
-        self._is_filtered = is_filtered
-        self._note_answer = note_answer
-        self._filtered: dict[int, Delivery] = {}
-        self._done: list[str] = []
-        """Stream ids to be removed."""
-        self._refused: dict[str, str] = {}
-        """Stream ids to be buried, with the reason."""
-        self._training: dict[int, Delivery] = {}
-        """Groups of the newest batch, by task sequence; outstanding until they are settled."""
-        self.ready: dict[int, Delivery] = {}
-        """Groups that can go into a batch, by task sequence."""
-        self.snapshot = Outstanding()
-        """Wire 1 as of the last reconciliation."""
-        exporter.add(names.GROUPS, 0.0, outcome="defective")  # a counter that begins at 1 would hide the first
-        self.generated_tokens = {Purpose.TRAIN: 0, Purpose.EVAL: 0}
-        self.has_own_rollouts = False
-        """Whether rollouts of this incarnation's weights came: earlier ones do not show that an engine runs."""
+    def __post_init__(self) -> None:
+        self._exporter.add(names.GROUPS, 0.0, outcome="defective")  # a counter that begins at 1 would hide the first
 
-    def collect(self, block_seconds: float) -> int:
-        """Read finished groups, waiting up to `block_seconds` for the first; returns the number of groups read."""
-        count = 0
+    def collect(self, block_seconds: float) -> None:
+        """Read finished groups, waiting up to `block_seconds` for the first."""
         deliveries = self._queue.read(MAX_GROUPS_PER_READ, block_seconds)
         while deliveries:
-            count += len(deliveries)
             for delivery in deliveries:
                 self._sort(delivery)
             deliveries = self._queue.read(MAX_GROUPS_PER_READ, 0.0) if len(deliveries) == MAX_GROUPS_PER_READ else []
-        return count
 
     def _sort(self, delivery: Delivery) -> None:
-        """Does not call Redis."""
         group = delivery.group
         tokens = group.num_tokens
         self.generated_tokens[group.purpose] += tokens
         self._exporter.add(names.TOKENS, tokens, role="generator")
         if group.purpose is Purpose.EVAL:
             self._exporter.add(names.CONSUMED_TOKENS, tokens)
-        elif any(version.incarnation == self._history.incarnation for version in group.versions):
+        elif any(version.incarnation == self._state.history.incarnation for version in group.versions):
             self.has_own_rollouts = True
         if task := self._open_evaluations.wanted(group.sequence):
             self._sort_evaluation(delivery, task)
@@ -108,32 +90,27 @@ class Intake:
 
     def _sort_training(self, delivery: Delivery) -> None:
         group = delivery.group
-        sequence = delivery.group.sequence
-        prompt_id = self._ledger.outstanding.get(sequence)
-        if self._ledger.held.get(sequence) == delivery.stream_id:
+        sequence = group.sequence
+        prompt_id = self._state.ledger.outstanding.get(sequence)
+        if self._state.ledger.held.get(sequence) == delivery.stream_id:
             return
         if prompt_id is None or sequence in self.ready.keys() | self._filtered.keys() | self._training.keys():
             self._discard(delivery, "duplicate")
-        elif defect := self._find_defect(group, self._task_of(group, prompt_id)):
+        elif defect := self.find_defect(group, self._state.ledger.own_task(group, self.make_task(sequence, prompt_id))):
             self._refuse(delivery, defect)
-            if self._ledger.refuse(sequence) == MAX_FAILURES:
-                self._count("dead", sequence, self._ledger.settle(sequence))
+            if self._state.ledger.refuse(sequence) == MAX_FAILURES:
+                self.count_outcome("dead", sequence, self._state.ledger.settle(sequence))
         elif not self._survives(group):
             self._discard(delivery, "lost_version")
         else:
-            self._note_answer(group)
-            is_filtered = self._is_filtered is not None and self._is_filtered(group)
-            (self._filtered if is_filtered else self.ready)[sequence] = delivery
-
-    def _task_of(self, group: RolloutGroup, prompt_id: str) -> PromptTask:
-        task = self._make_task(group.sequence, prompt_id)
-        return own_task(group, task, self._ledger.asked.get(group.sequence, ()))
+            self.note_answer(group)
+            (self._filtered if self.is_filtered(group) else self.ready)[sequence] = delivery
 
     def _sort_evaluation(self, delivery: Delivery, task: PromptTask) -> None:
         group = delivery.group
-        if defect := self._find_defect(group, task):
+        if defect := self.find_defect(group, task):
             self._refuse(delivery, defect)
-            if not self._open_evaluations.refuse(group.sequence):
+            if not self._open_evaluations.note_failures(group.sequence, task.attempt + 1):
                 self._exporter.add(names.GROUPS, outcome="dead")
         elif not self._survives(group):
             self._discard(delivery, "lost_version")
@@ -142,7 +119,7 @@ class Intake:
             self._done.append(delivery.stream_id)
 
     def _survives(self, group: RolloutGroup) -> bool:
-        return self._history.all_survive({group.first_version} | group.versions)
+        return all(map(self._state.history.survives, {group.first_version} | group.versions))
 
     def _refuse(self, delivery: Delivery, defect: str) -> None:
         group = delivery.group
@@ -174,12 +151,11 @@ class Intake:
     def queued_bytes(self) -> int:
         """Bytes of finished training groups in Redis, read or not, without those held for the next checkpoint."""
         finished = self.snapshot.finished.items()
-        return sum(item.num_bytes for sequence, item in finished if sequence not in self._ledger.held)
+        return sum(item.num_bytes for sequence, item in finished if sequence not in self._state.ledger.held)
 
     def reconcile(self) -> None:
-        """Reconcile the ledger with Redis: dead tasks return their credit, missing ones are dispatched again."""
         self.reconcile_evaluation()
-        missing = self._ledger.missing([*self.snapshot.sequences, *self.ready, *self._training])
+        missing = self._state.ledger.missing([*self.snapshot.sequences, *self.ready, *self._training])
         if missing:
             log.warning("tasks without an answer that could be used are dispatched again", tasks=len(missing))
             self._dispatch_again(missing)
@@ -189,51 +165,42 @@ class Intake:
         self.remove_done()
         self.snapshot = self._queue.outstanding()
         if self.snapshot.dead:
-            self._bury(self.snapshot)
+            self._bury_dead()
         unanswered = self._open_evaluations.unanswered()
         if lost := unanswered.keys() - self.snapshot.sequences:
             log.warning("evaluation tasks were missing from Redis and are asked again", tasks=len(lost))
             self._queue.dispatch([unanswered[sequence] for sequence in sorted(lost)])
 
-    def _bury(self, snapshot: Outstanding) -> None:
+    def _bury_dead(self) -> None:
         """Tasks that failed too often are given up. Those with an unreadable answer are asked again.
 
         The purpose of a task is that of its dispatch, whatever the queue's record says.
         """
         settled = self.ready.keys() | self._filtered.keys() | self._training.keys()
-        for sequence, dead in snapshot.dead.items():
+        for sequence, dead in self.snapshot.dead.items():
             is_final = dead.attempt >= MAX_FAILURES
-            log.warning(
-                "task given up" if is_final else "unusable answer",
-                task=sequence,
-                reason=dead.reason[:MAX_REASON_CHARACTERS],
-            )
+            event = "task given up" if is_final else "unusable answer"
+            log.warning(event, task=sequence, reason=dead.reason[:MAX_REASON_CHARACTERS])
             if self._open_evaluations.wanted(sequence):
                 if not self._open_evaluations.note_failures(sequence, dead.attempt):
                     self._exporter.add(names.GROUPS, outcome="dead")
-            elif sequence in self._ledger.outstanding.keys() - settled:
-                self._ledger.note_failures(sequence, dead.attempt)
+            elif sequence in self._state.ledger.outstanding.keys() - settled:
+                self._state.ledger.note_failures(sequence, dead.attempt)
                 if is_final:
-                    self._count("dead", sequence, self._ledger.settle(sequence))
-        self._queue.retire(list(snapshot.dead))
+                    self.count_outcome("dead", sequence, self._state.ledger.settle(sequence))
+        self._queue.retire(list(self.snapshot.dead))
 
     def _dispatch_again(self, sequences: Iterable[int]) -> None:
-        """Tasks of the ledger that are nowhere start again, under the same sequence."""
-        tasks = [self._make_task(sequence, self._ledger.outstanding[sequence]) for sequence in sequences]
+        tasks = [self.make_task(sequence, self._state.ledger.outstanding[sequence]) for sequence in sequences]
         for task in tasks:
-            task.attempt = self._ledger.refused.get(task.sequence, 0)
-            self._ledger.note_dispatch(task)
+            task.attempt = self._state.ledger.refused.get(task.sequence, 0)
+            self._state.ledger.note_dispatch(task)
         for sequence in self._queue.dispatch(tasks):
-            self._count("redone", sequence, self._ledger.outstanding[sequence])
+            self.count_outcome("redone", sequence, self._state.ledger.outstanding[sequence])
 
     def groups(self) -> tuple[Group, ...]:
         """Every dispatched and unsettled training group, as the schedule sees it."""
-        return tuple(self._group(sequence) for sequence in self._ledger.outstanding)
-
-    @property
-    def all_ready(self) -> bool:
-        """Nothing is under way: every unsettled training group has come back."""
-        return self._ledger.outstanding.keys() <= self.ready.keys()
+        return tuple(self._group(sequence) for sequence in self._state.ledger.outstanding)
 
     def _group(self, sequence: int) -> Group:
         if delivery := self.ready.get(sequence) or self._training.get(sequence):
@@ -241,7 +208,7 @@ class Intake:
         snapshot = self.snapshot
         item = snapshot.claims.get(sequence) or snapshot.waiting.get(sequence) or snapshot.finished.get(sequence)
         first = item.first_version if item is not None else None
-        if first is None or not self._history.survives(first):
+        if first is None or not self._state.history.survives(first):
             return Group(sequence, None, ready=False)
         return Group(sequence, first.step, ready=False)
 
@@ -250,14 +217,12 @@ class Intake:
         self._training = {sequence: self.ready.pop(sequence) for sequence in sequences}
         return list(self._training.values())
 
-    def give_up(self, sequences: Iterable[int]) -> list[str]:
-        """Take groups that can no longer be used in time out of the running; returns their prompts."""
-        given_up = list(sequences)
-        self._queue.retire(given_up)
-        prompts = []
-        for sequence in given_up:
+    def give_up(self, sequences: Sequence[int]) -> None:
+        """Give up groups that can no longer be used in time; their prompts are dispatched again before new ones."""
+        self._queue.retire(sequences)
+        for sequence in sequences:
             if delivery := self.ready.pop(sequence, None):
                 self._done.append(delivery.stream_id)
-            prompts.append(self._ledger.settle(sequence))
-            self._count("stale", sequence, prompts[-1])
-        return prompts
+            prompt_id = self._state.ledger.settle(sequence)
+            self._state.ledger.owed.append(prompt_id)
+            self.count_outcome("stale", sequence, prompt_id)

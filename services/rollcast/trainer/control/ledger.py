@@ -12,49 +12,67 @@ immediately: after a restart they would be worthless.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Annotated, NotRequired
+from dataclasses import dataclass, field, replace
+from typing import Annotated
 
+import numpy as np
 from pydantic import Field
-from typing_extensions import TypedDict
 
-from rollcast.rollouts.records import PromptTask
-from rollcast.trainer.control.asked import Asked, AskedState, as_plain, from_plain
+from rollcast.rollouts.records import LengthBudget, PromptTask, RolloutGroup, Sampling, TokenIds
 
+DIGEST_BYTES = 8
+"""Digest of a prompt's tokens: long enough to notice that a prompt was changed by mistake."""
 MAX_SEQUENCE_DIGITS = 15
 """Wire 1 takes no longer sequence for a task."""
-Sequence = Annotated[str, Field(pattern=rf"^\d{{1,{MAX_SEQUENCE_DIGITS}}}$")]
-"""A task's sequence as a JSON key."""
+Sequence = Annotated[int, Field(ge=0, lt=10**MAX_SEQUENCE_DIGITS)]
 StreamId = Annotated[str, Field(pattern=r"^\d{1,20}-\d{1,20}$")]
 """A stream id as Redis writes it."""
 
 
-class LedgerState(TypedDict):
-    """The ledger in a checkpoint; plain JSON values. Older checkpoints lack some."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one dispatch of a task asked for: its answer is compared with that.
 
-    next_sequence: Annotated[int, Field(ge=0, lt=10**MAX_SEQUENCE_DIGITS)]
-    outstanding: dict[Sequence, str]
-    num_rollouts: NotRequired[dict[Sequence, int]]
-    refused: NotRequired[dict[Sequence, int]]
-    asked: NotRequired[dict[Sequence, list[AskedState]]]
-    held: dict[Sequence, StreamId]
-    owed: NotRequired[list[str]]
+    Another incarnation of the trainer may dispatch the same task with other settings, and an answer to either may come.
+    """
+
+    incarnation: int
+    """The incarnation of the trainer that dispatched it."""
+    dataset: str
+    prompt_digest: str
+    sampling: Sampling
+    length: LengthBudget
+
+    def task_for(self, group: RolloutGroup, task: PromptTask) -> PromptTask:
+        """`task` as this dispatch asked for it. The prompt is the group's own if it has the digest."""
+        is_same_prompt = digest_of(group.prompt_token_ids) == self.prompt_digest
+        return replace(
+            task,
+            incarnation=self.incarnation,
+            dataset=self.dataset,
+            prompt_token_ids=group.prompt_token_ids if is_same_prompt else task.prompt_token_ids,
+            sampling=self.sampling,
+            length=self.length,
+        )
 
 
 @dataclass(slots=True)
 class Ledger:
-    next_sequence: int = 0
+    """Part of the checkpoint: its JSON has these fields."""
+
+    next_sequence: Sequence = 0
     """Never goes back, so that a late answer can never be taken for another task's."""
-    outstanding: dict[int, str] = field(default_factory=dict)
+    outstanding: dict[Sequence, str] = field(default_factory=dict)
     """Task sequence -> prompt id."""
-    num_rollouts: dict[int, int] = field(default_factory=dict)
+    num_rollouts: dict[Sequence, int] = field(default_factory=dict)
     """Task sequence -> rollouts asked for, of every outstanding task."""
-    refused: dict[int, int] = field(default_factory=dict)
+    refused: dict[Sequence, int] = field(default_factory=dict)
     """Task sequence -> answers that could not be used, of the outstanding tasks that had any."""
-    asked: dict[int, list[Asked]] = field(default_factory=dict)
+    asked: dict[Sequence, list[Asked]] = field(default_factory=dict)
     """Task sequence -> what each incarnation that dispatched it asked for, of every outstanding task."""
-    held: dict[int, str] = field(default_factory=dict)
+    held: dict[Sequence, StreamId] = field(default_factory=dict)
     """Used or filtered, on the queue until the next checkpoint: task sequence -> stream id."""
     owed: list[str] = field(default_factory=list)
     """Prompts of groups that were given up: dispatched before new ones are drawn."""
@@ -68,8 +86,19 @@ class Ledger:
 
     def note_dispatch(self, task: PromptTask) -> None:
         """Note what an outstanding task asks for, before it is sent."""
+        asked = Asked(task.incarnation, task.dataset, digest_of(task.prompt_token_ids), task.sampling, task.length)
         others = [item for item in self.asked.get(task.sequence, []) if item.incarnation != task.incarnation]
-        self.asked[task.sequence] = [*others, Asked.of(task)]
+        self.asked[task.sequence] = [*others, asked]
+
+    def own_task(self, group: RolloutGroup, task: PromptTask) -> PromptTask:
+        """The task that the group answers: as the incarnation that it names dispatched it.
+
+        `task` as it would be dispatched now. It is returned if the group names an incarnation that never dispatched it.
+        """
+        for asked in self.asked.get(group.sequence, ()):
+            if asked.incarnation == group.incarnation:
+                return asked.task_for(group, task)
+        return task
 
     def take_sequence(self) -> int:
         """A sequence for a task that is not accounted here (evaluation)."""
@@ -103,27 +132,6 @@ class Ledger:
         """Outstanding tasks that are nowhere: not queued, not claimed, not delivered."""
         return sorted(self.outstanding.keys() - set(present))
 
-    def state(self) -> LedgerState:
-        """Plain JSON values for a checkpoint."""
-        return {
-            "next_sequence": self.next_sequence,
-            "outstanding": {str(sequence): prompt_id for sequence, prompt_id in self.outstanding.items()},
-            "num_rollouts": {str(sequence): number for sequence, number in self.num_rollouts.items()},
-            "refused": {str(sequence): count for sequence, count in self.refused.items()},
-            "asked": {str(sequence): [as_plain(item) for item in items] for sequence, items in self.asked.items()},
-            "held": {str(sequence): stream_id for sequence, stream_id in self.held.items()},
-            "owed": list(self.owed),
-        }
 
-    @classmethod
-    def restore(cls, state: LedgerState, *, at_least: int) -> Ledger:
-        """The ledger of a checkpoint; sequences start at `at_least`, the highest ever given out."""
-        return cls(
-            next_sequence=max(int(state["next_sequence"]), at_least),
-            outstanding={int(sequence): prompt_id for sequence, prompt_id in state["outstanding"].items()},
-            num_rollouts={int(sequence): int(number) for sequence, number in state.get("num_rollouts", {}).items()},
-            refused={int(sequence): int(count) for sequence, count in state.get("refused", {}).items()},
-            asked={int(key): [from_plain(item) for item in items] for key, items in state.get("asked", {}).items()},
-            held={int(sequence): stream_id for sequence, stream_id in state["held"].items()},
-            owed=list(state.get("owed", ())),
-        )
+def digest_of(token_ids: TokenIds) -> str:
+    return hashlib.blake2b(np.asarray(token_ids, dtype="<i4").tobytes(), digest_size=DIGEST_BYTES).hexdigest()

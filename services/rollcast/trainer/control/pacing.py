@@ -45,8 +45,7 @@ class Pacing:
     def __init__(
         self, recipe: Recipe, max_staleness: int, drop_after_budgets: float, verdict_seconds: float = 0.0
     ) -> None:
-        """`max_staleness`: of the schedule. `drop_after_budgets`: trainer.drop_after_budgets. `verdict_seconds`: the
-        longest that a working generator's grading takes once a group is sampled."""
+        """`verdict_seconds`: the longest that a working generator's grading takes once a group is sampled."""
         self._max_staleness = max_staleness
         self._groups_per_step = recipe.prompts_per_step
         self._token_budget = recipe.max_completion_tokens

@@ -4,8 +4,7 @@ A reward is the verifier's own, in [0, 1], before the recipe shapes it: a verifi
 finds a pass rate of 0.1. A program that runs into its time limit has failed, and counts 0 as any wrong answer does.
 
 A truncated answer counts as wrong, whatever the verifier found in it: a number that happens to match is the last one
-that the model wrote, not an answer. The number of such matches is counted. Whether truncated answers are trained on is
-up to `recipe.exclude_truncated`.
+that the model wrote, not an answer. The number of such matches is counted.
 
 A rollout without a verdict, because its grader hung or was lost, is in no pass rate and in no batch: the answer was not
 looked at, and a failing grader must move neither the curve nor the curriculum. It is counted.

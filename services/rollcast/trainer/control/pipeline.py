@@ -2,22 +2,27 @@
 
 dispatch -> (generators) -> collect -> decide: Wait(reason)
                                                Batch -> take -> (update) -> settle: used | filtered
+
+dispatch: owed prompts, then new draws -> rollouts allocated -> entered in the ledger -> sent
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from rollcast.config.recipe import Recipe
-from rollcast.recipe.schedule import PipelineState, Schedule
+from rollcast.recipe.allocation import allocated_rollouts
+from rollcast.recipe.schedule import PipelineState, Schedule, WaitReason
 from rollcast.rollouts.base import Delivery, TrainerQueue
-from rollcast.rollouts.records import RolloutGroup
+from rollcast.rollouts.errors import QueueAway
+from rollcast.rollouts.records import PromptTask, RolloutGroup
 from rollcast.trainer.control.assembly import AssembledBatch, assemble
-from rollcast.trainer.control.dispatch import Dispatcher
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.pacing import Pacing
+from rollcast.trainer.control.pass_rate import verdicts
 from rollcast.trainer.control.reporting import Reporter
-from rollcast.trainer.control.state import TrainerState
+from rollcast.trainer.control.state import NEXT_SEQUENCE, TrainerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,37 +35,25 @@ class GroupBatch:
     assembled: AssembledBatch
     """The training sequences of these groups."""
 
-    @property
-    def groups(self) -> list[RolloutGroup]:
-        return [delivery.group for delivery in self.deliveries]
 
-
+@dataclass(eq=False)
 class GroupPipeline:
     """Rank 0's training groups. One thread."""
 
-    def __init__(
-        self,
-        state: TrainerState,
-        queue: TrainerQueue,
-        reporter: Reporter,
-        schedule: Schedule,
-        dispatcher: Dispatcher,
-        intake: Intake,
-        pacing: Pacing,
-        *,
-        recipe: Recipe,
-    ) -> None:
-        self._state = state
-        self._recipe = recipe
-        self.schedule = schedule
-        self.intake = intake
-        self._dispatcher = dispatcher
-        self._pacing = pacing
-        self._queue = queue
-        self._reporter = reporter
-        self._replaced: list[RolloutGroup] = []
-        self._straggler_seconds = 0.0
-        self._last_step_at = time.monotonic()
+    _state: TrainerState
+    _queue: TrainerQueue
+    _reporter: Reporter
+    schedule: Schedule
+    intake: Intake
+    _pacing: Pacing
+    _make_task: Callable[[int, str], PromptTask]
+    """As for `Intake`."""
+    _recipe: Recipe
+    _max_bytes: int
+    """Bytes of finished groups in Redis; above it nothing is dispatched."""
+    _replaced: list[RolloutGroup] = field(default_factory=list)
+    _straggler_seconds: float = 0.0
+    _last_step_at: float = field(default_factory=time.monotonic)
 
     def collect(self, block_seconds: float = 0.0) -> None:
         """Read finished groups; those that count towards no batch return their credit immediately."""
@@ -70,18 +63,21 @@ class GroupPipeline:
         filtered = self.intake.take_filtered()
         if filtered:
             groups = [delivery.group for delivery in filtered]
-            self._dispatcher.observe(groups)
+            self.observe(groups)
             self.settle(filtered, kept=frozenset())
             self._replaced += groups
             self._reporter.replaced(len(self._replaced))
 
-    def wait_for_groups(self, block_seconds: float) -> float:
-        """`collect`; returns the seconds that it took, without those for which Redis was away."""
+    def wait(self, block_seconds: float, reason: WaitReason) -> None:
+        """`collect`; the time that it took counts under `reason`, without that for which Redis was away."""
         started = time.monotonic()
         away_before = self._queue.away_seconds
         self.collect(block_seconds)
         away_seconds = self._queue.away_seconds - away_before
-        return max(0.0, time.monotonic() - started - away_seconds)
+        seconds = max(0.0, time.monotonic() - started - away_seconds)
+        if reason is WaitReason.STRAGGLER:  # the next step does not count it as its own
+            self._straggler_seconds += seconds
+        self._reporter.waited(seconds, reason)
 
     def reconcile(self, acknowledged: int | None) -> PipelineState:
         """Compare the ledger with Redis; returns what the schedule decides on.
@@ -98,18 +94,53 @@ class GroupPipeline:
             enough=self._pacing.enough(),
         )
 
-    def give_up(self, sequences: Sequence[int]) -> None:
-        """Give up groups that can no longer be used in time; their prompts are dispatched again before new ones."""
-        self._state.ledger.owed.extend(self.intake.give_up(sequences))
+    def dispatch(self, count: int) -> None:
+        """Dispatch up to `count` prompts, owed ones first; one batch always may, however full the queue is.
 
-    def dispatch(self, state: PipelineState) -> None:
-        """Dispatch as many prompts as the schedule allows."""
-        self._dispatcher.dispatch(self.schedule.dispatch(state), self.intake)
+        So may all while nothing is under way: only a step empties the queue then, and the schedule may wait for these.
+        """
+        queued_bytes = self.intake.queued_bytes()
+        ledger = self._state.ledger
+        curriculum = self._state.curriculum
+        num_outstanding = len(ledger.outstanding)
+        is_any_under_way = num_outstanding > max(len(self.intake.ready), self._recipe.prompts_per_step - 1)
+        if count and queued_bytes > self._max_bytes and is_any_under_way:
+            self._reporter.back_pressure(queued_bytes)
+            return
+        owed = ledger.take_owed(count)
+        drawn = (curriculum.draw() for _ in range(count - len(owed)))
+        prompt_ids = [*owed, *(prompt_id for prompt_id in drawn if prompt_id is not None)]
+        numbers = allocated_rollouts(self._recipe, [curriculum.counts(prompt_id) for prompt_id in prompt_ids])
+        tasks = [
+            self._make_task(ledger.dispatch(prompt_id, number), prompt_id)
+            for prompt_id, number in zip(prompt_ids, numbers, strict=True)
+        ]
+        for task in tasks:
+            ledger.note_dispatch(task)
+        self._reporter.count_dispatched(tasks)
+        self.send(tasks)
+
+    def send(self, tasks: Sequence[PromptTask]) -> None:
+        """Tasks of either purpose. Those that an outage keeps from being sent are missing at the next reconciliation,
+        and sent then."""
+        if tasks:
+            with suppress(QueueAway):
+                self._queue.set_state(NEXT_SEQUENCE, str(self._state.ledger.next_sequence).encode())
+                self._queue.dispatch(tasks)
+
+    def observe(self, groups: Iterable[RolloutGroup]) -> None:
+        """Every training group that came back counts in its prompt's history, filtered or not; once each."""
+        for group in groups:
+            rewards = verdicts(group.rollouts)
+            self._state.curriculum.observe(
+                group.prompt_id, reward=sum(rewards), graded=len(rewards), sampled=len(group.rollouts)
+            )
 
     @property
     def is_out_of_prompts(self) -> bool:
         """No prompt is left, and every group has come back."""
-        return self._dispatcher.is_exhausted and self.intake.all_ready
+        is_exhausted = self._state.curriculum.is_exhausted and not self._state.ledger.owed
+        return is_exhausted and self._state.ledger.outstanding.keys() <= self.intake.ready.keys()
 
     def take(self, sequences: Sequence[int]) -> GroupBatch:
         """The batch that the schedule chose. It stays outstanding until it is settled."""
@@ -118,34 +149,29 @@ class GroupPipeline:
         replaced = self._replaced
         self._replaced = []
         self._reporter.batch(groups, replaced)
-        self._dispatcher.observe(groups)
+        self.observe(groups)
         return GroupBatch(deliveries, replaced, assemble(groups, self._recipe))
 
     def settle(self, deliveries: Sequence[Delivery], kept: frozenset[int]) -> None:
         """Return the groups' credit. What a restart could still use stays on the queue until the next checkpoint."""
         progress = self._state.progress
-        ledger = self._state.ledger
         for delivery in deliveries:
             group = delivery.group
-            prompt_id = ledger.settle(group.sequence)
+            prompt_id = self._state.ledger.settle(group.sequence)
             is_used = group.sequence in kept
             if is_used:
                 progress.uses[prompt_id] = progress.uses.get(prompt_id, 0) + 1
             self._reporter.settled("used" if is_used else "filtered", group)
             if all(self._state.is_in_checkpoint(version) for version in group.versions):
-                ledger.held[group.sequence] = delivery.stream_id
+                self._state.ledger.held[group.sequence] = delivery.stream_id
             else:
                 self.intake.done_with([delivery.stream_id])
-
-    def note_straggler_wait(self, seconds: float) -> None:
-        """Time that the next step does not count as its own."""
-        self._straggler_seconds += seconds
 
     def note_step(self, batch: GroupBatch) -> float:
         """A step was made of this batch; returns how many steps the longest recent group lasted, over k - l."""
         now = time.monotonic()
         seconds = now - self._last_step_at - self._straggler_seconds
-        self._pacing.step_made(seconds, [*batch.replaced, *batch.groups])
+        self._pacing.step_made(seconds, [*batch.replaced, *(delivery.group for delivery in batch.deliveries)])
         self._last_step_at = now
         self._straggler_seconds = 0.0
         return self._pacing.longest_ratio()
@@ -155,9 +181,7 @@ class GroupPipeline:
         self._reporter.serve(self.intake, self._queue)
 
     def retire_all(self) -> None:
-        """Take every training task off the queue: no group is needed any more."""
         self._queue.retire(list(self._state.ledger.outstanding))
 
     def close(self) -> None:
-        """Close the connection to Redis."""
         self._queue.close()

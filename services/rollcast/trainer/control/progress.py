@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from rollcast.config.errors import UserError
 from rollcast.recipe.curriculum import CurriculumState
 from rollcast.recipe.mixture import MixtureState
 from rollcast.telemetry.names import DOWNSTREAM_PREFIX
 from rollcast.trainer.control.compute import ROLES
-from rollcast.trainer.control.ledger import LedgerState
+from rollcast.trainer.control.ledger import Ledger
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -22,21 +22,24 @@ class MalformedProgress(ValueError):  # noqa: N818  (a finding: an older checkpo
     """The controller's state in a checkpoint is not what any release writes."""
 
 
-def _of_every_role(hours: dict[str, float]) -> dict[str, float]:
-    if missing := set(ROLES) - hours.keys():
-        raise ValueError(f"lacks {min(missing)}")
-    return hours
+def _with_all(names: Collection[str]) -> BeforeValidator:
+    def check(found: Any) -> Any:
+        if isinstance(found, dict) and (missing := set(names) - found.keys()):
+            raise ValueError(f"lacks {min(missing)}")
+        return found
+
+    return BeforeValidator(check)
 
 
 @dataclass(slots=True)
 class Progress:
-    """Plain JSON values."""
+    """The controller's state in a checkpoint, whose JSON has these fields."""
 
     step: Count = 0
     """Optimizer steps in the surviving history."""
     incarnation: Count = 0
     """That wrote the checkpoint; 0 = before the first."""
-    earlier: list[Annotated[list[int], Field(min_length=2, max_length=2)]] = field(default_factory=list)
+    earlier: tuple[tuple[int, int], ...] = ()
     """Earlier incarnations, each with its last surviving step."""
     trained_tokens: Count = 0
     uses: dict[str, int] = field(default_factory=dict)
@@ -47,17 +50,16 @@ class Progress:
     """Step of the newest closed evaluation of each downstream set, by its label."""
     curve: list[Annotated[list[float], Field(min_length=4, max_length=4)]] = field(default_factory=list)
     """Step, pass rate, standard error and device-hours of each evaluation, where `stop_when` is set."""
-    compute_state: Annotated[dict[str, float], AfterValidator(_of_every_role)] | None = None
-    start_up: float | None = 0.0
-    """Device-hours of `compute_state` spent on start-up; None = written by a release that did not measure them."""
+    compute_state: Annotated[dict[str, float], _with_all(ROLES)] | None = None
+    start_up: float = 0.0
+    """Device-hours of `compute_state` spent on start-up."""
     spent_before: float | None = None
     """Device-hours that went into the model before the run began; no part of `compute_state`. None = not known."""
-    ledger: LedgerState | None = None
+    ledger: Annotated[Ledger, _with_all([item.name for item in fields(Ledger)])] | None = None
     curriculum: CurriculumState | MixtureState | None = None
 
     @property
     def is_restored(self) -> bool:
-        """Whether it is of a checkpoint."""
         return self.incarnation > 0
 
     def newest_evaluation(self, label: str) -> int:
@@ -80,13 +82,16 @@ class Progress:
     def from_json(cls, data: dict[str, Any]) -> Progress:
         """Raises UserError for fields of another release that are unknown here, MalformedProgress for a value of a type
         that no release writes."""
-        if unknown := data.keys() - {item.name for item in fields(cls)}:
+        names = {item.name for item in fields(cls)}
+        if unknown := data.keys() - names:
             raise UserError(
                 f"checkpoint: holds {', '.join(sorted(unknown))}, which this Rollcast does not know; "
                 "resume with the release that wrote it, or a newer one"
             )
+        if missing := names - data.keys():
+            raise MalformedProgress(f"its controller's state lacks {min(missing)}")
         try:
-            progress: Progress = _adapter().validate_python({"start_up": None} | data)
+            progress: Progress = _ADAPTER.validate_python(data)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
             place = ".".join(map(str, first["loc"]))[:200]
@@ -94,6 +99,4 @@ class Progress:
         return progress
 
 
-@cache
-def _adapter() -> TypeAdapter[Progress]:
-    return TypeAdapter(Progress)
+_ADAPTER = TypeAdapter(Progress)

@@ -18,8 +18,8 @@ Encode = Callable[[str], Sequence[int]]
 """Bare text to token ids, without a template or special tokens."""
 
 
-class PromptBook:
-    """Every usable prompt of a split, in the data set's order. Prompts that are too long are skipped and counted."""
+class PromptBook(dict[str, TokenizedPrompt]):
+    """Usable prompts of a split by id, in the data set's order. Those that are too long are skipped and counted."""
 
     def __init__(
         self,
@@ -31,27 +31,14 @@ class PromptBook:
     ) -> None:
         self._tokenizer = tokenizer
         usable, self.skipped_too_long = tokenize_prompts(tokenizer, prompts, max_prompt_tokens, prompt_format)
-        self._by_id = {item.prompt.id: item for item in usable}
-        if not self._by_id:
+        super().__init__({item.prompt.id: item for item in usable})
+        if not self:
             raise UserError(
                 f"recipe.max_prompt_tokens = {max_prompt_tokens}: every one of the {len(prompts)} prompts is longer or "
                 "empty; raise it or check the data set"
             )
-        lengths = sorted(len(item.token_ids) for item in self._by_id.values())
+        lengths = sorted(len(item.token_ids) for item in self.values())
         self._decile_bounds = [lengths[min(len(lengths) - 1, len(lengths) * i // 10)] for i in range(1, 10)]
-
-    @property
-    def ids(self) -> list[str]:
-        return list(self._by_id)
-
-    def __len__(self) -> int:
-        return len(self._by_id)
-
-    def __getitem__(self, prompt_id: str) -> TokenizedPrompt:
-        return self._by_id[prompt_id]
-
-    def __contains__(self, prompt_id: str) -> bool:
-        return prompt_id in self._by_id
 
     def text(self, token_ids: Sequence[int]) -> str:
         """Text that a model read or wrote, special tokens included."""
@@ -59,51 +46,35 @@ class PromptBook:
 
     def length_decile(self, prompt_id: str) -> int:
         """0..9 by the prompt's length, known at dispatch: metrics by decile show what happens to long prompts."""
-        return bisect_right(self._decile_bounds, len(self._by_id[prompt_id].token_ids))
+        return bisect_right(self._decile_bounds, len(self[prompt_id].token_ids))
 
 
 @dataclass(slots=True)
 class Books:
-    """The prompts of the run, tokenised."""
-
     train: PromptBook
     held_out: PromptBook
     downstream: dict[str, PromptBook] = field(default_factory=dict)
     """By the label of their evaluations."""
 
-    @property
-    def skipped_too_long(self) -> int:
-        """Prompts left out of any of them because they are longer than the recipe allows, or empty."""
-        return sum(book.skipped_too_long for book in (self.train, self.held_out, *self.downstream.values()))
-
 
 def shares(book: PromptBook, weights: Mapping[str, float]) -> list[Share]:
     """The prompts of each part of a mixture. `weights`: of the parts by their names; empty = one data set."""
     if not weights:
-        return [Share("", book.ids, 1.0)]
+        return [Share("", list(book), 1.0)]
     of_part: dict[str, list[str]] = {name: [] for name in weights}
-    for prompt_id in book.ids:
-        of_part[book[prompt_id].prompt.dataset].append(prompt_id)
+    for prompt_id, item in book.items():
+        of_part[item.prompt.dataset].append(prompt_id)
     return [Share(name, of_part[name], weight) for name, weight in weights.items()]
 
 
 class TaskMaker:
-    """Makes prompt tasks as the recipe says."""
-
     def __init__(self, recipe: Recipe, encode: Encode, *, incarnation: int, seed: int) -> None:
         self._recipe = recipe
         self._incarnation = incarnation
         self._length = length_budget(recipe, encode, seed)
 
-    def train(self, sequence: int, item: TokenizedPrompt, num_rollouts: int | None = None) -> PromptTask:
-        """`num_rollouts`: None = the recipe's `rollouts_per_prompt`."""
-        return self._task(sequence, item, Purpose.TRAIN, num_rollouts or self._recipe.rollouts_per_prompt, 0)
-
-    def evaluation(self, sequence: int, item: TokenizedPrompt, num_rollouts: int, step: int) -> PromptTask:
-        return self._task(sequence, item, Purpose.EVAL, num_rollouts, step)
-
-    def _task(
-        self, sequence: int, item: TokenizedPrompt, purpose: Purpose, num_rollouts: int, eval_step: int
+    def make(
+        self, sequence: int, item: TokenizedPrompt, num_rollouts: int, purpose: Purpose, eval_step: int = 0
     ) -> PromptTask:
         return PromptTask(
             sequence=sequence,

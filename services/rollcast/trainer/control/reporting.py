@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -30,14 +31,7 @@ from rollcast.telemetry.names import Metric
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.prompt_book import PromptBook
 from rollcast.trainer.control.state import TrainerState
-from rollcast.trainer.control.telemetry import (
-    EvaluationSeries,
-    export_batch,
-    export_compute,
-    export_lost_prompts,
-    export_staleness,
-    staleness_of,
-)
+from rollcast.trainer.control.telemetry import EvaluationSeries, export_batch, export_lost_prompts, staleness_of
 from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.wire.version import PolicyVersion
 
@@ -54,54 +48,39 @@ NUM_PASS_RATE_BINS = 4
 log = get_logger()
 
 
+@dataclass(eq=False)
 class Reporter:
     """Exports, logs and writes records; decides nothing."""
 
-    def __init__(
-        self,
-        state: TrainerState,
-        exporter: Exporter,
-        prompts: PromptBook,
-        recipe: Recipe,
-        *,
-        max_staleness: int,
-        max_bytes: int,
-    ) -> None:
-        """`prompts`: of training. `max_staleness`: of the schedule. `max_bytes`: of the queue."""
-        self._state = state
-        self._folder = state.folder
-        self._curriculum = state.curriculum
-        self._exporter = exporter
-        self._prompts = prompts
-        self._max_staleness = max_staleness
-        self._groups_per_step = recipe.prompts_per_step
-        self._max_bytes = max_bytes
-        self._series = EvaluationSeries(exporter)
-        self._exported_spent: dict[str, float] = {}
-        self._raised: dict[tuple[str, ...], int] = {}
-        self._away = 0.0
-        self._served_at = 0.0
-        self.started_from = 0
-        self._warned_at: dict[str, float] = {}
-        self._staleness: dict[int, int] = {}
-        self._batch: dict[str, float] = {}
+    _state: TrainerState
+    _exporter: Exporter
+    _prompts: PromptBook
+    _recipe: Recipe
+    max_staleness: int
+    max_bytes: int
+    """Bytes of finished groups in Redis above which nothing is dispatched."""
+    _raised: dict[tuple[str, ...], float] = field(default_factory=dict)
+    _served_at: float = 0.0
+    _warned_at: dict[str, float] = field(default_factory=dict)
+    _staleness: dict[int, int] = field(default_factory=dict)
+    _batch: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._series = EvaluationSeries(self._exporter)
 
     def started(self) -> None:
-        """This incarnation begins: its settings and its first step are exported."""
         history = self._state.history
         step = self._state.progress.step
-        self.started_from = step
         record = IncarnationRecord(history.incarnation, step, time.time())
-        append_line(self._folder / files.INCARNATIONS, as_json(record))
+        append_line(self._state.folder / files.INCARNATIONS, as_json(record))
         set_gauge = self._exporter.set
         set_gauge(names.INCARNATION, history.incarnation)
         set_gauge(names.TRAINER_STEP, step)
-        if history.earlier:
-            self.mark("resumed", version="{}.{}".format(*history.earlier[-1]), incarnation=history.incarnation)
-        elif history.incarnation > 1:  # the one before died without a checkpoint: nothing of it survives
-            self.mark("resumed", version=None, incarnation=history.incarnation)
-        set_gauge(names.MAX_STALENESS, self._max_staleness)
-        set_gauge(names.QUEUE_MAX_BYTES, self._max_bytes)
+        if history.incarnation > 1:  # without a version the one before died without a checkpoint
+            version = "{}.{}".format(*history.earlier[-1]) if history.earlier else None
+            self.mark("resumed", version=version, incarnation=history.incarnation)
+        set_gauge(names.MAX_STALENESS, self.max_staleness)
+        set_gauge(names.QUEUE_MAX_BYTES, self.max_bytes)
         for (_, last), (number, _) in pairwise(history.earlier):
             set_gauge(names.INCARNATION_START, last, incarnation=str(number))
         set_gauge(names.INCARNATION_START, step, incarnation=str(history.incarnation))
@@ -120,8 +99,7 @@ class Reporter:
         self.mark("dispatched", tasks=[task.sequence for task in tasks])
 
     def mark(self, what: TaskEvent, **details: Any) -> None:
-        """Append a `TaskMark` with these details."""
-        append_line(self._folder / files.TASKS, as_json(TaskMark(what, time.time(), **details)))
+        append_line(self._state.folder / files.TASKS, as_json(TaskMark(what, time.time(), **details)))
 
     def settled(self, outcome: TaskOutcome, group: RolloutGroup) -> None:
         """One group used or filtered, with the tokens of its longest rollout, in which a bias by length would show."""
@@ -138,7 +116,7 @@ class Reporter:
     def _count_by_bias(self, outcome: str, prompt_id: str) -> None:
         decile = str(self._prompts.length_decile(prompt_id))
         self._exporter.add(names.GROUPS_BY_DECILE, outcome=outcome, decile=decile)
-        pass_rate = self._curriculum.pass_rate(prompt_id)
+        pass_rate = self._state.curriculum.pass_rate(prompt_id)
         quarter = "new" if pass_rate is None else str(min(NUM_PASS_RATE_BINS - 1, int(pass_rate * NUM_PASS_RATE_BINS)))
         self._exporter.add(names.GROUPS_BY_PASS_RATE, outcome=outcome, quarter=quarter)
 
@@ -149,10 +127,11 @@ class Reporter:
         """
         step = self._state.progress.step
         counts = staleness_of(groups, step)
-        assert max(counts, default=0) <= self._max_staleness, (
-            f"a token is {max(counts)} steps old at step {step}, k is {self._max_staleness}"
+        assert max(counts, default=0) <= self.max_staleness, (
+            f"a token is {max(counts)} steps old at step {step}, k is {self.max_staleness}"
         )
-        export_staleness(self._exporter, counts)
+        for steps, tokens in counts.items():
+            self._exporter.observe(names.STALENESS, steps, count=tokens)
         self._staleness = dict(counts)
         self._batch = export_batch(self._exporter, [*replaced, *groups])
         if self._batch["truncation_ratio"] > MAX_TRUNCATION_RATIO and self._may_warn("truncation"):
@@ -168,11 +147,10 @@ class Reporter:
 
     def replaced(self, count: int) -> None:
         """`count` groups were filtered on arrival since the last batch; others take their place."""
-        if count > MAX_REPLACED_BATCHES * self._groups_per_step and self._may_warn("refill"):
+        if count > MAX_REPLACED_BATCHES * self._recipe.prompts_per_step and self._may_warn("refill"):
             log.warning("recipe.refill_filtered: prompt after prompt is all right or all wrong", filtered=count)
 
     def step(self, stats: UpdateStats, longest_ratio: float) -> None:
-        """An optimizer step was made. `longest_ratio`: as `Pacing.longest_ratio`."""
         progress = self._state.progress
         set_gauge = self._exporter.set
         set_gauge(names.TRAINER_STEP, progress.step)
@@ -188,7 +166,7 @@ class Reporter:
         set_gauge(names.UNIQUE_PROMPTS, len(progress.uses))
         uses_mean = sum(progress.uses.values()) / max(1, len(progress.uses))
         set_gauge(names.PROMPT_USES, uses_mean)
-        set_gauge(names.PROMPTS_RETIRED, self._curriculum.num_removed)
+        set_gauge(names.PROMPTS_RETIRED, self._state.curriculum.num_removed)
         self._exporter.add(names.TOKENS, stats.tokens, role="trainer")
         self._exporter.add(names.CLAMPED_RATIOS, stats.clamped_ratios)
         self._exporter.observe(names.STEP_SECONDS, stats.seconds)
@@ -212,7 +190,7 @@ class Reporter:
             staleness_tokens=dict(sorted(self._staleness.items())),
             **self._batch,
         )
-        append_line(self._folder / files.STEPS, as_json(record))
+        append_line(self._state.folder / files.STEPS, as_json(record))
         self.mark("step", step=progress.step)
         log.info("step", step=progress.step, reward=round(self._batch.get("reward_mean", 0.0), 3))
 
@@ -230,7 +208,6 @@ class Reporter:
         log.error("the gradient is not finite; this batch makes no update")
 
     def no_generator(self) -> None:
-        """Training waits; the alert looks at the gauge of generators."""
         if self._may_warn("generators"):
             log.warning("no generator has joined; training waits for one")
 
@@ -240,17 +217,15 @@ class Reporter:
 
     def back_pressure(self, queued_bytes: int) -> None:
         if self._may_warn("back-pressure"):
-            limit = self._max_bytes
-            log.warning("redis.max_bytes holds dispatch back", queued_bytes=queued_bytes, max_bytes=limit)
+            log.warning("redis.max_bytes holds dispatch back", queued_bytes=queued_bytes, max_bytes=self.max_bytes)
 
     def waited(self, seconds: float, reason: str) -> None:
-        """The loop waited that long for `reason`."""
         self._exporter.add(names.TRAINER_WAIT, seconds, **{"for": reason})
 
     def evaluation(self, evaluation: EvaluationRecord) -> None:
         self._series.show(evaluation)
         export_lost_prompts(self._exporter, evaluation)
-        append_line(self._folder / files.EVALUATIONS, as_json(evaluation))
+        append_line(self._state.folder / files.EVALUATIONS, as_json(evaluation))
         log.info(
             "evaluation",
             dataset=evaluation.dataset,
@@ -270,10 +245,9 @@ class Reporter:
             )
 
     def samples(self, record: SamplesRecord) -> None:
-        append_line(self._folder / files.SAMPLES, as_json(record))
+        append_line(self._state.folder / files.SAMPLES, as_json(record))
 
     def stopped_early(self, step: int, reason: str) -> None:
-        """`stop_when` ends the run: logged, and kept in tasks.jsonl."""
         self.mark("stopped_early", step=step, reason=reason)
         log.warning("stop_when ends the run before its budget", step=step, reason=reason)
 
@@ -282,7 +256,6 @@ class Reporter:
         self.mark("checkpoint", version=str(version))
 
     def checkpoint_written(self, version: PolicyVersion, seconds: float) -> None:
-        """It is on the disk, `seconds` after it was begun."""
         self._exporter.set(names.CHECKPOINT_STEP, version.step)
         self._exporter.observe(names.CHECKPOINT_SECONDS, seconds)
 
@@ -293,17 +266,19 @@ class Reporter:
         if now - self._served_at < GAUGES_SECONDS:
             return
         self._served_at = now
-        export_compute(self._exporter, compute, self._exported_spent)
+        for role, hours in compute.state.items():
+            self._exporter.set(names.COMPUTE_STATE, hours, role=role)
+        for role, hours in compute.spent.items():
+            self._raise_to(names.COMPUTE_SPENT, hours, role=role)
         compute.save()
         self._exporter.set(names.GROUPS_OUTSTANDING, len(self._state.ledger.outstanding))
-        depth = queue.depth()
-        self._exporter.set(names.QUEUE_GROUPS, depth.groups)
-        self._exporter.set(names.QUEUE_BYTES, depth.num_bytes)
+        finished = queue.outstanding().finished.values()
+        self._exporter.set(names.QUEUE_GROUPS, len(finished))
+        self._exporter.set(names.QUEUE_BYTES, sum(group.num_bytes for group in finished))
         self._raise_to(names.GROUPS, queue.refused(), outcome="refused")
-        away = max(0.0, queue.away_seconds - self._away)
-        self._away += away
-        self._exporter.add(names.REDIS_AWAY, away)
-        self.waited(away, "redis")
+        away_seconds = queue.away_seconds
+        self._raise_to(names.REDIS_AWAY, away_seconds)
+        self._raise_to(names.TRAINER_WAIT, away_seconds, **{"for": "redis"})
         self._raise_to(names.UNREADABLE, queue.unreadable())
         self._raise_to(names.UNKNOWN_FIELDS, queue.unknown_fields)
         tokens = intake.generated_tokens
@@ -311,8 +286,8 @@ class Reporter:
         if total:
             self._exporter.set(names.COMPUTE_EVAL_SHARE, tokens[Purpose.EVAL] / total)
 
-    def _raise_to(self, metric: Metric, total: int, **labels: str) -> None:
-        """Bring a counter up to a total that is counted elsewhere."""
+    def _raise_to(self, metric: Metric, total: float, **labels: str) -> None:
         key = (metric.name, *labels.values())
-        self._exporter.add(metric, max(0, total - self._raised.get(key, 0)), **labels)
-        self._raised[key] = max(total, self._raised.get(key, 0))
+        raised = self._raised.get(key, 0)
+        self._exporter.add(metric, max(0, total - raised), **labels)
+        self._raised[key] = max(total, raised)

@@ -1,17 +1,33 @@
-"""State that the parts of a controller share: step, versions, dispatched tasks, device-hours."""
+"""State that the parts of a controller share, and how the next incarnation makes it of a checkpoint's progress.
+
+incarnation (from Redis) -> history -> curriculum -> ledger; tasks dispatched after the checkpoint are taken back
+"""
 
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig
 from rollcast.config.services import Budget
 from rollcast.recipe.curriculum import Curriculum
-from rollcast.recipe.mixture import MixtureCurriculum
+from rollcast.recipe.data_reuse import reduced
+from rollcast.recipe.mixture import MixtureCurriculum, Share, make_curriculum
+from rollcast.rollouts.base import TrainerQueue
+from rollcast.rollouts.keys import Keys
+from rollcast.runfolder.files import COMPUTE
+from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.control.compute import ComputeLedger
 from rollcast.trainer.control.history import SurvivingHistory
-from rollcast.trainer.control.ledger import Ledger
+from rollcast.trainer.control.ledger import MAX_SEQUENCE_DIGITS, Ledger
 from rollcast.trainer.control.progress import Progress
 from rollcast.wire.version import PolicyVersion
+
+NEXT_SEQUENCE = "next_sequence"
+"""Key of wire 1's state: no sequence is given out twice, whatever checkpoint a restart begins from."""
+MAX_STORED_DIGITS = MAX_SEQUENCE_DIGITS - 1
+"""A digit less than a sequence may have on wire 1, so that those given out from here on fit."""
+log = get_logger()
 
 
 @dataclass(slots=True)
@@ -65,9 +81,81 @@ class TrainerState:
         """`progress`, with everything else that a checkpoint holds brought up to date."""
         progress = self.progress
         progress.incarnation = self.incarnation
-        progress.earlier = [list(pair) for pair in self.history.earlier]
-        progress.compute_state = dict(self.compute.state)
+        progress.earlier = self.history.earlier
+        progress.compute_state = self.compute.state
         progress.start_up = self.compute.total_start_up
-        progress.ledger = self.ledger.state()
+        progress.ledger = self.ledger
         progress.curriculum = self.curriculum.state()
         return progress
+
+
+def resume_state(config: RunConfig, queue: TrainerQueue, parts: list[Share], progress: Progress) -> TrainerState:
+    """Take the next incarnation and continue from `progress`. `parts`: the training prompts.
+
+    Raises QueueAway if Redis cannot be reached, UserError if the checkpoint or Redis holds what no run wrote.
+    """
+    incarnation = queue.start_incarnation(progress.incarnation + 1)
+    history = SurvivingHistory((), incarnation)
+    if progress.is_restored:
+        history = SurvivingHistory(progress.earlier, progress.incarnation).continued_by(incarnation, progress.step)
+    curriculum = make_curriculum(
+        reduced(parts, config.recipe.unique_prompts, seed=config.seed),
+        seed=config.seed,
+        remove_at=config.recipe.no_positive_resampling,
+    )
+    _restore_curriculum(curriculum, progress)
+    return TrainerState(
+        folder=config.run_folder,
+        budget=config.budget,
+        history=history,
+        progress=progress,
+        curriculum=curriculum,
+        ledger=restore_ledger(queue, Keys(config.run, config.redis.scope).state, progress),
+        compute=ComputeLedger(config.run_folder / COMPUTE),
+        published=PolicyVersion(incarnation, progress.step),
+        checkpoint=PolicyVersion(progress.incarnation, progress.step if progress.is_restored else -1),
+    )
+
+
+def _restore_curriculum(curriculum: Curriculum | MixtureCurriculum, progress: Progress) -> None:
+    """Raises UserError if the checkpoint holds what no run can have saved."""
+    if progress.curriculum is None:
+        return
+    try:
+        curriculum.restore(progress.curriculum)
+    except UserError:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+        raise UserError(
+            f"the checkpoint's curriculum is damaged ({type(error).__name__}: {str(error)[:100]}); remove the "
+            "checkpoint to resume from an older one"
+        ) from error
+
+
+def restore_ledger(queue: TrainerQueue, state_key: str, progress: Progress) -> Ledger:
+    """The checkpoint's ledger. Tasks that a lost history dispatched after it are removed from Redis.
+
+    `state_key`: Redis key of the trainer's state, for error messages.
+    """
+    ledger = progress.ledger or Ledger()
+    ledger.next_sequence = max(ledger.next_sequence, _stored_sequence(queue, state_key))
+    queue.remove(list(ledger.held.values()))
+    ledger.held.clear()
+    lost = queue.outstanding().sequences - ledger.outstanding.keys()
+    if lost:
+        log.info("tasks dispatched after the checkpoint are taken back", tasks=len(lost))
+        queue.retire(sorted(lost))
+    return ledger
+
+
+def _stored_sequence(queue: TrainerQueue, state_key: str) -> int:
+    """The first sequence that was never given out, as wire 1 knows it. Raises UserError if that is not a number."""
+    text = queue.get_state(NEXT_SEQUENCE)
+    if text is None:
+        return 0
+    if not text.isdigit() or len(text) > MAX_STORED_DIGITS:
+        raise UserError(
+            f"redis: trainer:{NEXT_SEQUENCE} in {state_key} is {text[:200]!r}, not a sequence; "
+            "set it (HSET) to one more than the highest task in the run's tasks.jsonl"
+        )
+    return int(text)

@@ -1,14 +1,16 @@
-"""Metrics of the trainer: batch statistics, staleness, waits, compute and the last evaluations."""
+"""Metrics of the trainer: batch statistics, staleness, what groups can teach, and the last evaluations."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 
+from rollcast.config.recipe import Recipe
+from rollcast.recipe.group_signal import GroupSignal, signal_of, why_none_is_used
 from rollcast.rollouts.records import Purpose, RolloutGroup
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.names import Metric
-from rollcast.trainer.control.compute import ComputeLedger
 from rollcast.trainer.control.pass_rate import truncated_matches, verdicts
 
 NUM_KEPT_EVALUATIONS = 16
@@ -26,6 +28,7 @@ _EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (
     (names.EVAL_PASS_RATE, "pass_rate"),
 )
 """The pass rate comes last: a scrape that sees it sees the others."""
+log = get_logger()
 
 
 def export_batch(exporter: Exporter, groups: Sequence[RolloutGroup]) -> dict[str, float]:
@@ -57,20 +60,6 @@ def staleness_of(groups: Sequence[RolloutGroup], step: int) -> Counter[int]:
     return counts
 
 
-def export_staleness(exporter: Exporter, counts: Counter[int]) -> None:
-    for steps, tokens in counts.items():
-        exporter.observe(names.STALENESS, steps, count=tokens)
-
-
-def export_compute(exporter: Exporter, compute: ComputeLedger, exported_spent: dict[str, float]) -> None:
-    """`exported_spent`: values that the counters show already; brought up to date here."""
-    for role, hours in compute.state.items():
-        exporter.set(names.COMPUTE_STATE, hours, role=role)
-    for role, hours in compute.spent.items():
-        exporter.add(names.COMPUTE_SPENT, max(0.0, hours - exported_spent.get(role, 0.0)), role=role)
-        exported_spent[role] = max(hours, exported_spent.get(role, 0.0))
-
-
 def export_lost_prompts(exporter: Exporter, evaluation: EvaluationRecord) -> None:
     """Count the prompts that the evaluation's pass rate lacks. Parts of a mixture are counted in their whole."""
     if evaluation.dataset.startswith(names.PART_PREFIX):
@@ -83,6 +72,33 @@ def export_lost_prompts(exporter: Exporter, evaluation: EvaluationRecord) -> Non
     for reason, count in lost.items():
         exporter.add(names.EVAL_PROMPTS_LOST, count, dataset=evaluation.dataset, reason=reason)
     exporter.add(names.TRUNCATED_MATCHES, evaluation.truncated_matches or 0, purpose=Purpose.EVAL)
+
+
+class GroupSignals:
+    """Counts what the training groups that come back can teach, and warns if none of the first ones is of use."""
+
+    def __init__(self, recipe: Recipe, exporter: Exporter) -> None:
+        self._recipe = recipe
+        self._exporter = exporter
+        self._counts: Counter[str] = Counter()
+        self._has_warned = False
+        for signal in GroupSignal:  # a counter that begins at 1 would hide the first
+            exporter.add(names.GROUP_SIGNALS, 0.0, signal=str(signal))
+
+    def note(self, group: RolloutGroup) -> None:
+        """Count a group that answers its task, once."""
+        rollouts = group.rollouts
+        signal = signal_of(
+            [rollout.reward for rollout in rollouts],
+            [rollout.truncated for rollout in rollouts],
+            [rollout.has_verdict for rollout in rollouts],
+            self._recipe,
+        )
+        self._counts[str(signal)] += 1
+        self._exporter.add(names.GROUP_SIGNALS, signal=str(signal))
+        if not self._has_warned and (sentence := why_none_is_used(self._counts, self._recipe)):
+            self._has_warned = True
+            log.warning(sentence)
 
 
 class EvaluationSeries:

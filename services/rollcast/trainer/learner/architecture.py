@@ -11,11 +11,19 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForCausalLM
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import (
+    Chunk,
+    PrefixChange,
+    SplitModulelist,
+    WeightConverter,
+    WeightRenaming,
+    rename_source_key,
+)
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from rollcast.config.model import TEXT_MODELS, Model
 from rollcast.trainer.learner.head import LogitShape
-from rollcast.trainer.learner.stored_names import published_names
 
 NUM_PROBE_TOKENS = 4
 """Positions at which the model's own logits are compared with the head's."""
@@ -23,6 +31,13 @@ NUM_PROBE_ROWS = 8
 """Rows of the head in that comparison."""
 RANDOM_ROUTERS = frozenset({"phimoe"})
 """Model types whose routers draw experts at random while they train."""
+STACKS = {
+    "mlp.experts.*.gate_proj.weight": "mlp.experts.gate_up_proj",
+    "mlp.experts.*.down_proj.weight": "mlp.experts.down_proj",
+    "block_sparse_moe.experts.*.w1.weight": "block_sparse_moe.experts.w13",
+    "block_sparse_moe.experts.*.w2.weight": "block_sparse_moe.experts.w2",
+}
+"""What each expert's weights are stored as (of two that are fused the first), and what vLLM calls their stack."""
 
 
 class Unsupported(ValueError):  # noqa: N818  (an answer, which the caller makes a sentence of)
@@ -146,3 +161,31 @@ def _bare(causal_lm: Any, hidden: torch.Tensor, weight: torch.Tensor) -> Iterato
     finally:
         causal_lm.set_output_embeddings(head)
         del inner.forward
+
+
+def published_names(causal_lm: Any) -> dict[str, str | None]:
+    """Return the name under which each weight of a Transformers model travels to the generators, by its name there.
+
+    Transformers renames some weights when it reads them, and says how to undo that; vLLM reads the names of the files.
+    The experts of a layer are one 3-D weight here and one for each expert in the files; vLLM takes the stack too, under
+    a name of its own. None: it is stored in a form that neither is renamed only nor a stack that vLLM knows.
+    """
+    conversions = get_model_conversion_mapping(causal_lm, add_legacy=False)
+    # Whether a file has such a prefix is not known without the file; vLLM takes the model's own names.
+    undo = [one.reverse_transform() for one in reversed(conversions) if not isinstance(one, PrefixChange)]
+    renamings = [one for one in undo if isinstance(one, WeightRenaming)]
+    converters = [one for one in undo if isinstance(one, WeightConverter)]
+    return {name: _published_name(name, renamings, converters) for name, _ in causal_lm.named_parameters()}
+
+
+def _published_name(name: str, renamings: list[Any], converters: list[Any]) -> str | None:
+    stored, pattern = rename_source_key(name, renamings, converters, reverse=True)
+    if pattern is None:
+        return str(stored)
+    (converter,) = (one for one in converters if pattern in one.source_patterns)
+    if not all(isinstance(operation, Chunk | SplitModulelist) for operation in converter.operations):
+        return None
+    for suffix, stack in STACKS.items():
+        if stored.endswith(f".{suffix}"):
+            return str(stored).removesuffix(suffix) + stack
+    return None

@@ -2,31 +2,24 @@
 
 A micro-batch is one forward and backward pass of one rank. FSDP's collectives run in lock-step, so every rank gets the
 same number of micro-batches (empty ones at the end) and the i-th ones of all ranks are about equally long.
-
-Bytes, little endian, no pickle:
-
-    header      magic "RCB2", uint32 micro-batches, float64 denominator
-    micro-batch uint32 sequences, then of each: uint32 P, uint32 L, float64 advantage, float64 weight, uint16 layers,
-                uint16 choices (both 0: no experts)
-    arrays      of each sequence in order: int32 prompt [P], int32 tokens [L], float32 log-probs [L], uint8 mask [L],
-                uint8 experts [P + L - 1, layers, choices]
+Their bytes are those of safetensors: no pickle.
 """
 
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from rollcast.recipe.effective_batch import EffectiveBatch
 from rollcast.rollouts.records import Logprobs, Rollout, RolloutGroup, RoutedExperts, TokenIds
 
-MAGIC = b"RCB2"
-HEADER = struct.Struct("<4sId")
-COUNT = struct.Struct("<I")
-SEQUENCE = struct.Struct("<IIddHH")
+ARRAYS = ("prompt_token_ids", "token_ids", "generator_logprobs", "loss_mask", "routed_experts")
+"""Fields of a training sequence that are arrays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,15 +43,6 @@ class TrainingSequence:
     @property
     def num_tokens(self) -> int:
         return len(self.prompt_token_ids) + len(self.token_ids)
-
-    @property
-    def total_weight(self) -> float:
-        return self.weight * int(self.loss_mask.sum())
-
-    @property
-    def routing(self) -> tuple[int, int]:
-        """(layers, choices); 0 if no experts were recorded."""
-        return (0, 0) if self.routed_experts is None else self.routed_experts.shape[1:]
 
 
 class Routing(NamedTuple):
@@ -104,7 +88,7 @@ def training_sequences(groups: Sequence[RolloutGroup], effective: EffectiveBatch
 
 def denominator(sequences: Iterable[TrainingSequence]) -> float:
     """Return sum_t w_t over the whole batch: what the objective of all micro-batches and ranks is divided by."""
-    return float(sum(sequence.total_weight for sequence in sequences))
+    return float(sum(sequence.weight * int(sequence.loss_mask.sum()) for sequence in sequences))
 
 
 def padded_tokens(micro_batch: MicroBatch) -> int:
@@ -147,73 +131,31 @@ def plan_micro_batches(
 
 def encode_micro_batches(micro_batches: Sequence[MicroBatch], denominator: float) -> bytes:
     """Return the bytes of one rank's micro-batches; about 9 bytes per completion token, and one for each expert."""
-    parts = [HEADER.pack(MAGIC, len(micro_batches), denominator)]
-    for micro_batch in micro_batches:
-        parts.append(COUNT.pack(len(micro_batch)))
-        parts += [
-            SEQUENCE.pack(len(s.prompt_token_ids), len(s.token_ids), s.advantage, s.weight, *s.routing)
-            for s in micro_batch
-        ]
-    for sequence in (s for micro_batch in micro_batches for s in micro_batch):
-        parts += [
-            np.asarray(sequence.prompt_token_ids, "<i4").tobytes(),
-            np.asarray(sequence.token_ids, "<i4").tobytes(),
-            np.asarray(sequence.generator_logprobs, "<f4").tobytes(),
-            np.asarray(sequence.loss_mask, np.uint8).tobytes(),
-            b"" if sequence.routed_experts is None else sequence.routed_experts.tobytes(),
-        ]
-    return b"".join(parts)
+    sequences = [sequence for micro_batch in micro_batches for sequence in micro_batch]
+    arrays = {
+        "counts": np.array([len(micro_batch) for micro_batch in micro_batches], np.int64),
+        "advantages": np.array([sequence.advantage for sequence in sequences]),
+        "weights": np.array([sequence.weight for sequence in sequences]),
+        "denominator": np.array([denominator]),
+    }
+    for index, sequence in enumerate(sequences):
+        for name in ARRAYS:
+            if (array := getattr(sequence, name)) is not None:
+                arrays[f"{index}.{name}"] = np.ascontiguousarray(array)
+    return save(arrays)
 
 
 def decode_micro_batches(data: bytes) -> tuple[list[MicroBatch], float]:
-    """Inverse of `encode_micro_batches`. Raises ValueError if the lengths contradict the number of bytes."""
-    reader = _Reader(data)
-    magic, num_micro_batches, total = reader.unpack(HEADER)
-    if magic != MAGIC:
-        raise ValueError("not the bytes of micro-batches")
-    headers = []
-    for _ in range(num_micro_batches):
-        (num_sequences,) = reader.unpack(COUNT)
-        headers.append([reader.unpack(SEQUENCE) for _ in range(num_sequences)])
-    micro_batches = [tuple(reader.sequence(*header) for header in rows) for rows in headers]
-    reader.finish()
-    return micro_batches, total
-
-
-class _Reader:
-    """Reads forward and never past the end."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.offset = 0
-
-    def take(self, num_bytes: int) -> memoryview:
-        end = self.offset + num_bytes
-        if end > len(self.data):
-            raise ValueError(f"micro-batches end after {len(self.data)} bytes, {end} were announced")
-        view = memoryview(self.data)[self.offset : end]
-        self.offset = end
-        return view
-
-    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        return layout.unpack(self.take(layout.size))
-
-    def sequence(
-        self, num_prompt: int, num_tokens: int, advantage: float, weight: float, layers: int, choices: int
-    ) -> TrainingSequence:
-        return TrainingSequence(
-            prompt_token_ids=np.frombuffer(self.take(4 * num_prompt), "<i4"),
-            token_ids=np.frombuffer(self.take(4 * num_tokens), "<i4"),
-            generator_logprobs=np.frombuffer(self.take(4 * num_tokens), "<f4"),
-            loss_mask=np.frombuffer(self.take(num_tokens), np.uint8).astype(np.bool_),
-            advantage=advantage,
-            weight=weight,
-            routed_experts=self.experts(num_prompt + num_tokens - 1, layers, choices) if layers else None,
-        )
-
-    def experts(self, num_tokens: int, layers: int, choices: int) -> RoutedExperts:
-        return np.frombuffer(self.take(num_tokens * layers * choices), np.uint8).reshape(-1, layers, choices)
-
-    def finish(self) -> None:
-        if self.offset != len(self.data):
-            raise ValueError(f"micro-batches have {len(self.data) - self.offset} bytes too many")
+    """Inverse of `encode_micro_batches`. Raises ValueError for other bytes."""
+    try:
+        arrays = load(data)
+        numbers = zip(arrays["advantages"].tolist(), arrays["weights"].tolist(), strict=True)
+        sequences = []
+        for index, (advantage, weight) in enumerate(numbers):
+            fields: dict[str, Any] = {name: arrays.get(f"{index}.{name}") for name in ARRAYS}
+            sequences.append(TrainingSequence(advantage=advantage, weight=weight, **fields))
+        remaining = iter(sequences)
+        micro_batches = [tuple(islice(remaining, count)) for count in arrays["counts"].tolist()]
+        return micro_batches, float(arrays["denominator"][0])
+    except (SafetensorError, KeyError) as error:
+        raise ValueError("not the bytes of micro-batches") from error

@@ -10,7 +10,7 @@ done with the file.
 import io
 import os
 import zlib
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -32,7 +32,7 @@ class CheckedWriter(FileSystemWriter):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.fs = CheckedFileSystem()
-        leave_out_other_checksums()
+        set_crc32_options(False)  # torch's own checksums are never read and cost half of the processor's time
 
 
 class CheckedFileSystem(FileSystem):
@@ -73,18 +73,12 @@ class CheckedStream(io.BufferedIOBase):
         if self._refusal is None:
             self._crc = zlib.crc32(data, self._crc)
             self._num_bytes += size
-            try:
-                self._raw.write(data)
-            except Exception as error:
-                self._refusal = error
+            self._attempt(lambda: self._raw.write(data))
         return size
 
     def flush(self) -> None:
         if not self._is_over and self._refusal is None:
-            try:
-                self._raw.flush()
-            except Exception as error:
-                self._refusal = error
+            self._attempt(self._raw.flush)
 
     def tell(self) -> int:
         return self._num_bytes
@@ -95,11 +89,14 @@ class CheckedStream(io.BufferedIOBase):
     def close(self) -> None:
         if not self._is_over:
             self._is_over = True
-            try:
-                self._raw.close()  # an object is sent by this
-            except Exception as error:
-                self._refusal = self._refusal or error
+            self._attempt(self._raw.close)  # an object is sent by this
         super().close()
+
+    def _attempt(self, action: Callable[[], Any]) -> None:
+        try:
+            action()
+        except Exception as error:
+            self._refusal = self._refusal or error
 
     def end(self) -> None:
         """Close the file, if torch did not. Raises the error of a refused write."""
@@ -124,11 +121,6 @@ def files_to_check(names: Collection[str]) -> list[str]:
     if missing := [name for name in needed if f"{name}{CHECKSUM}" not in names]:
         raise ValueError(f"{missing[0]} has no checksum, {missing[0]}{CHECKSUM} is not there")
     return needed
-
-
-def leave_out_other_checksums() -> None:
-    """Switch off torch's own checksums: they are never read and cost half of the processor's time."""
-    set_crc32_options(False)
 
 
 def check(name: str, num_bytes: int, data: IO[bytes], checksum: str) -> None:

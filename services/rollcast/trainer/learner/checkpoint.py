@@ -9,7 +9,11 @@
 checksums. The number of ranks may differ when one is read; random-number states are then left alone.
 """
 
+import json
+import re
+import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,30 +25,47 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from rollcast.config.errors import PassingError, UserError, may_pass, refused_by_the_world
+from rollcast.config.finite_json import finite_json
 from rollcast.config.out_of_memory import is_out_of_memory
-from rollcast.telemetry.logging import get_logger
+from rollcast.runfolder.checkpoint_place import Place
 from rollcast.trainer.learner.checked_files import data_files, files_to_check
-from rollcast.trainer.learner.controller_file import ControllerFile, read_controller
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.object_storage import ObjectStorage
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.saved_metadata import check_metadata
-from rollcast.trainer.learner.storage import CheckpointStorage, FolderStorage, Location
+from rollcast.trainer.learner.storage import FolderStorage
 from rollcast.wire.version import PolicyVersion
 
-log = get_logger()
+CheckpointStorage = FolderStorage | ObjectStorage
 Read = TypeVar("Read")
 WEIGHTS = "weights."
 RNG = "rng."
 GOOD, PASSING, DAMAGED = range(3)
 """What a rank found; the gravest of all ranks counts."""
+FORMAT = 2
+"""Raised when an earlier release would misread a newer file."""
+_CHECKSUM = re.compile(r'\{"crc32": (\d{1,10}), ')
 
 
 class DamagedCheckpoint(UserError):  # noqa: N818  (a finding: an older one may be whole)
     """Torn, or not as it was written."""
 
 
-def storage_at(location: Location) -> CheckpointStorage:
+@dataclass(frozen=True, slots=True)
+class ControllerFile:
+    """The controller's state, and how the checkpoint's other files are to be read.
+
+    {"crc32": checksum of what follows, "format": 2, "updates": .., "world_size": .., "controller": ..}
+    """
+
+    updates: int
+    """Optimizer steps made."""
+    world_size: int
+    """Ranks that wrote the checkpoint."""
+    controller: dict[str, Any] | None
+
+
+def storage_at(location: Place) -> CheckpointStorage:
     """Raises UserError if a URL has an unknown protocol."""
     if isinstance(location, Path):
         return FolderStorage(location)
@@ -57,7 +78,7 @@ def storage_at(location: Location) -> CheckpointStorage:
         ) from error
 
 
-def checkpoints(location: Location) -> list[Location]:
+def checkpoints(location: Place) -> list[Place]:
     """Return the complete checkpoints, newest version first. Raises UserError if they cannot be listed."""
     storage = storage_at(location)
     try:
@@ -69,16 +90,15 @@ def checkpoints(location: Location) -> list[Location]:
         ) from error
 
 
-def checkpoint_version(checkpoint: Location) -> PolicyVersion:
+def checkpoint_version(checkpoint: Place) -> PolicyVersion:
     """Return the version that a complete checkpoint holds. Raises ValueError for any other place."""
     return PolicyVersion.parse(_split(checkpoint)[1])
 
 
-def load_checkpoint(checkpoint: Location, learner: Learner) -> dict[str, Any]:
-    """Put the learner into the state of a checkpoint; return the controller's. Collective.
+def load_checkpoint(checkpoint: Place, learner: Learner) -> dict[str, Any]:
+    """Put the learner into the state of a checkpoint; return the controller's. Collective: every rank raises the same.
 
-    Raises DamagedCheckpoint on every rank if it is, PassingError if the disk fails now, UserError if it belongs to
-    another model.
+    Raises DamagedCheckpoint if it is, PassingError if the disk fails now, UserError if it belongs to another model.
     """
     ranks = learner.ranks
     tensors = state(learner)
@@ -93,13 +113,13 @@ def load_checkpoint(checkpoint: Location, learner: Learner) -> dict[str, Any]:
     return saved.controller or {}
 
 
-def load_weights(checkpoint: Location, learner: Learner) -> dict[str, Any]:
+def load_weights(checkpoint: Place, learner: Learner) -> dict[str, Any]:
     """Give the learner a checkpoint's weights and nothing else; return its controller's state. Otherwise the same."""
     tensors = {f"{WEIGHTS}{name}": weight.detach() for name, weight in learner.policy.named_weights()}
     return _read(checkpoint, learner, tensors, weights_only=True).controller or {}
 
 
-def _read(checkpoint: Location, learner: Learner, tensors: dict[str, Tensor], *, weights_only: bool) -> ControllerFile:
+def _read(checkpoint: Place, learner: Learner, tensors: dict[str, Tensor], *, weights_only: bool) -> ControllerFile:
     """Fill `tensors`; return the controller file next to them."""
     folder, name = _split(checkpoint)
     storage = storage_at(folder)
@@ -139,14 +159,13 @@ def _checked_controller(storage: CheckpointStorage, name: str, ranks: Ranks) -> 
 
 
 def _shapes(storage: CheckpointStorage, name: str) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor in a checkpoint."""
     metadata = storage.reader(name).read_metadata()
     check_metadata(metadata, data_files(storage.files(name)))
     entries = metadata.state_dict_metadata.items()
     return {key: tuple(entry.size) for key, entry in entries if isinstance(entry, TensorStorageMetadata)}
 
 
-def _split(checkpoint: Location) -> tuple[Location, str]:
+def _split(checkpoint: Place) -> tuple[Place, str]:
     """The place of all checkpoints, and the name of this one."""
     if isinstance(checkpoint, Path):
         return checkpoint.parent, checkpoint.name
@@ -154,7 +173,7 @@ def _split(checkpoint: Location) -> tuple[Location, str]:
     return folder, name
 
 
-def _agreed(checkpoint: Location, learner: Learner, read: Callable[[], Read]) -> Read:
+def _agreed(checkpoint: Place, learner: Learner, read: Callable[[], Read]) -> Read:
     """What `read` returns, on every rank or on none."""
     try:
         found = read()
@@ -169,7 +188,7 @@ def _agreed(checkpoint: Location, learner: Learner, read: Callable[[], Read]) ->
     return found
 
 
-def _agree(checkpoint: Location, learner: Learner, failure: Exception | None) -> None:
+def _agree(checkpoint: Place, learner: Learner, failure: Exception | None) -> None:
     """Raise the same on every rank if any of them found a failure."""
     own = GOOD
     if failure is not None:
@@ -183,8 +202,7 @@ def _agree(checkpoint: Location, learner: Learner, failure: Exception | None) ->
     raise kind(sentence) from failure
 
 
-def damaged(checkpoint: Location, reason: object) -> str:
-    """One sentence on a checkpoint that cannot be read."""
+def damaged(checkpoint: Place, reason: object) -> str:
     return f"checkpoint {checkpoint} cannot be read ({reason}); remove it to resume from an older one"
 
 
@@ -208,5 +226,40 @@ def state(learner: Learner) -> dict[str, Tensor]:
 
 
 def disk_failure(error: CheckpointException) -> OSError | None:
-    """The file system's error on any rank; None if it has none."""
+    """The file system's error on any rank."""
     return next((failure for failure, _ in error.failures.values() if isinstance(failure, OSError)), None)
+
+
+def controller_text(learner: Learner, controller: dict[str, Any] | None) -> str:
+    """The file that `read_controller` reads."""
+    world_size = learner.ranks.world_size
+    text = json.dumps(
+        {"format": FORMAT, "updates": learner.updates, "world_size": world_size, "controller": controller}
+    )
+    return f'{{"crc32": {zlib.crc32(text.encode())}, {text[1:]}'
+
+
+def read_controller(text: str) -> ControllerFile:
+    """Raises ValueError if it is damaged, UserError if a newer Rollcast wrote it."""
+    checksum = _CHECKSUM.match(text)
+    if checksum is None:
+        raise ValueError("controller.json has no checksum")
+    covered = "{" + text[checksum.end() :]
+    if zlib.crc32(covered.encode()) != int(checksum[1]):
+        raise ValueError("controller.json is not as it was written")
+    found = finite_json(covered)
+    if not isinstance(found, dict):
+        raise ValueError("controller.json holds no object")
+    written_in = found.get("format")
+    if _is_count(written_in, FORMAT + 1):
+        raise UserError(f"it is of format {written_in}, this Rollcast knows {FORMAT} at most")
+    if written_in != FORMAT:
+        raise ValueError(f"controller.json is of format {written_in!r}")
+    updates, world_size, controller = (found.get(name, "") for name in ("updates", "world_size", "controller"))
+    if not _is_count(updates, 0) or not _is_count(world_size, 1) or not isinstance(controller, dict | None):
+        raise ValueError("controller.json lacks updates, world_size or controller")
+    return ControllerFile(updates, world_size, controller)
+
+
+def _is_count(value: Any, least: int) -> bool:
+    return type(value) is int and value >= least

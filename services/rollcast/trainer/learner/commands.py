@@ -55,21 +55,16 @@ class CommandSender:
         self._sending = threading.Lock()
 
     def send(self, kind: CommandKind, body: bytes | Mapping[int, bytes] = b"") -> None:
-        """Queue a command for every other rank, with one body for all or one for each; does not wait.
-
-        May be called from any thread.
-        """
+        """Queue a command for every other rank, with one body for all or one for each. Thread-safe; does not wait."""
         with self._sending:
-            self._send(kind, body)
-
-    def _send(self, kind: CommandKind, body: bytes | Mapping[int, bytes]) -> None:
-        for rank in self.followers:
-            data = body if isinstance(body, bytes) else body[rank]
-            chunks = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
-            for index, chunk in enumerate(chunks):
-                self.store.set(f"{rank}/{self.sent}/{index}", chunk)  # type: ignore[arg-type]
-            self.store.set(f"{rank}/{self.sent}", HEADER.pack(kind, len(chunks), len(data)))  # type: ignore[arg-type]
-        self.sent += 1
+            for rank in self.followers:
+                data = body if isinstance(body, bytes) else body[rank]
+                chunks = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
+                for index, chunk in enumerate(chunks):
+                    self.store.set(f"{rank}/{self.sent}/{index}", chunk)  # type: ignore[arg-type]
+                header = HEADER.pack(kind, len(chunks), len(data))
+                self.store.set(f"{rank}/{self.sent}", header)  # type: ignore[arg-type]
+            self.sent += 1
 
     def wait_received(self, seconds: float) -> bool:
         """Wait until every other rank holds the last command; False = one did not take it in time."""
@@ -82,7 +77,6 @@ class CommandSender:
         return True
 
     def stop_asked(self) -> bool:
-        """Whether another rank called `ask_to_stop`."""
         return bool(self.followers) and self.store.check([STOP_ASKED])
 
 
@@ -111,7 +105,6 @@ class CommandReceiver:
         return RankCommand(CommandKind(kind), body)
 
     def ask_to_stop(self) -> None:
-        """Let rank 0 know that this process was asked to stop."""
         self.store.set(STOP_ASKED, b"1")  # type: ignore[arg-type]
 
     def _arrived(self, key: str) -> bool:

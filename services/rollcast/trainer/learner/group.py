@@ -11,7 +11,7 @@ thread. Between calls no rank waits inside a collective.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -30,7 +30,7 @@ from rollcast.config.run import RunConfig
 from rollcast.config.services import Trainer
 from rollcast.recipe.learning_rate import scaled_to_batch
 from rollcast.recipe.losses import make_loss
-from rollcast.runfolder.checkpoint_place import checkpoint_place, place_of
+from rollcast.runfolder.checkpoint_place import Place, checkpoint_place, place_of
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.batch import (
@@ -46,12 +46,10 @@ from rollcast.trainer.learner.checkpoint import load_checkpoint, load_weights, s
 from rollcast.trainer.learner.commands import CommandKind, CommandReceiver, CommandSender, RankCommand
 from rollcast.trainer.learner.export import Export
 from rollcast.trainer.learner.learner import Learner, UpdateStats
+from rollcast.trainer.learner.model import stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.learner.reading import read_policy
-from rollcast.trainer.learner.reference import read_reference
+from rollcast.trainer.learner.reading import read_policy, read_reference
 from rollcast.trainer.learner.saving import CheckpointSaver
-from rollcast.trainer.learner.staging import stage_shard, weight_specs
-from rollcast.trainer.learner.storage import Location
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets
 from rollcast.weights.sender.lanes import Lanes, LaneSender
@@ -126,11 +124,6 @@ class LearnerGroup:
         replay = self.learner.policy.replay
         return None if replay is None else replay.routing
 
-    @property
-    def updates(self) -> int:
-        """Optimizer steps made in the surviving history."""
-        return self.learner.updates
-
     def update(self, sequences: Sequence[TrainingSequence], between: Callable[[], None] = lambda: None) -> UpdateStats:
         """Make one optimizer step on the kept rollouts of a batch; at least one must carry loss.
 
@@ -141,10 +134,8 @@ class LearnerGroup:
         ranks = plan_micro_batches(
             sequences, world_size=self.ranks.world_size, max_tokens=self.config.trainer.tokens_per_micro_batch
         )
-        bodies: Mapping[int, bytes] = {
-            rank: encode_micro_batches(ranks[rank], total) for rank in range(1, self.ranks.world_size)
-        }
-        self.sender.send(CommandKind.UPDATE, bodies)
+        others = range(1, self.ranks.world_size)
+        self.sender.send(CommandKind.UPDATE, {rank: encode_micro_batches(ranks[rank], total) for rank in others})
         return self._update(ranks[0], total, between)
 
     @property
@@ -154,52 +145,50 @@ class LearnerGroup:
 
     def stage(self, slot: int, version: PolicyVersion) -> None:
         """Fill `slot` of every rank with its rows of the current weights."""
-        self.sender.send(CommandKind.STAGE, json.dumps([slot, *version]).encode())
-        self._stage(slot, version)
+        self._order(CommandKind.STAGE, json.dumps([slot, *version]))
 
-    def save(self, version: PolicyVersion, controller: dict[str, Any]) -> Future[Location]:
+    def save(self, version: PolicyVersion, controller: dict[str, Any]) -> Future[Place]:
         """Begin to write a checkpoint with the controller's state (JSON); the one before is waited for.
 
         The result is its place. UserError, here or as the result: the disk is full or not writable.
         """
         self.saver.wait_written()
-        done: Future[Location] = Future()
+        done: Future[Place] = Future()
         if (path := self.saver.replace_controller(version, controller)) is not None:
             done.set_result(path)
             return done
         self.sender.send(CommandKind.SAVE, str(version).encode())
-        return self._save(version, controller)
+        return self.saver.begin(version, controller)
 
-    def restore(self, checkpoint: Location) -> dict[str, Any]:
+    def restore(self, checkpoint: Place) -> dict[str, Any]:
         """Continue from a checkpoint; return the controller's state. Raises UserError if it does not fit."""
-        self.sender.send(CommandKind.RESTORE, str(checkpoint).encode())
-        return self._restore(checkpoint)
+        controller: dict[str, Any] = self._order(CommandKind.RESTORE, str(checkpoint))
+        return controller
 
-    def take_weights(self, checkpoint: Location) -> dict[str, Any]:
+    def take_weights(self, checkpoint: Place) -> dict[str, Any]:
         """Begin with another run's weights; return its controller's state. Raises UserError if they do not fit."""
-        self.sender.send(CommandKind.TAKE_WEIGHTS, str(checkpoint).encode())
-        return self._take_weights(checkpoint)
+        controller: dict[str, Any] = self._order(CommandKind.TAKE_WEIGHTS, str(checkpoint))
+        return controller
 
     def export(self, folder: Path) -> None:
         """Write the weights as a Hugging Face folder. Raises UserError if that fails."""
-        self.sender.send(CommandKind.EXPORT, str(folder).encode())
-        self._export(folder, is_first=True)
+        self._order(CommandKind.EXPORT, str(folder))
+
+    def _order(self, kind: CommandKind, body: str) -> Any:
+        """Rank 0: let every other rank carry out a command, and carry it out."""
+        self.sender.send(kind, body.encode())
+        return self._carry_out(RankCommand(kind, body.encode()))
 
     def stop(self, ending: TrainerEnding) -> None:
-        """Let the other ranks return `ending` from `follow`.
+        """Let the other ranks return `ending` from `follow`, and wait until they have read it.
 
-        Waits until they have read it. After a failure they may hang in a collective, and end without. A checkpoint that
-        is being written is waited for, after a failure for a limited time.
+        A checkpoint that is being written is waited for. After a failure they may hang in a collective: then not long.
         """
         self.saver.wait_written(END_PATIENCE_SECONDS if ending is TrainerEnding.FAILED else None)
         self._lane_sender.send(CommandKind.STOP)
-        self.sender.send(CommandKind.STOP, ending.encode())
+        self.sender.send(CommandKind.STOP, str(ending.value).encode())
         if ending is not TrainerEnding.FAILED and not self.sender.wait_received(END_PATIENCE_SECONDS):
-            log.warning("not every rank heard how the run ended", ending=str(ending))
-
-    def stop_asked(self) -> bool:
-        """Rank 0 only: whether another rank was asked to stop. Thread-safe."""
-        return self.sender.stop_asked()
+            log.warning("not every rank heard how the run ended", ending=ending.name.lower())
 
     def follow(self, stop_requested: Callable[[], bool] = lambda: False) -> TrainerEnding:
         """Ranks above 0: carry out rank 0's commands until it stops; returns how the run ended.
@@ -229,23 +218,26 @@ class LearnerGroup:
         finally:
             lane.stop(LANE_END_SECONDS)
         self.saver.wait_written(END_PATIENCE_SECONDS)
-        return TrainerEnding(command.body.decode())
+        return TrainerEnding(int(command.body))
 
-    def _carry_out(self, command: RankCommand) -> None:
-        if command.kind is CommandKind.UPDATE:
-            self._update(*decode_micro_batches(command.body))
-        elif command.kind is CommandKind.STAGE:
-            slot, *version = json.loads(command.body)
-            self._stage(slot, PolicyVersion(*version))
-        elif command.kind is CommandKind.SAVE:
-            self.saver.wait_written()
-            self._save(PolicyVersion.parse(command.body.decode()), None)
-        elif command.kind is CommandKind.RESTORE:
-            self._restore(place_of(command.body.decode()))
-        elif command.kind is CommandKind.TAKE_WEIGHTS:
-            self._take_weights(place_of(command.body.decode()))
-        elif command.kind is CommandKind.EXPORT:
-            self._export(Path(command.body.decode()), is_first=False)
+    def _carry_out(self, command: RankCommand) -> Any:
+        """This rank's part of a command; returns the controller's state of a checkpoint that was read."""
+        match command.kind:
+            case CommandKind.UPDATE:
+                self._update(*decode_micro_batches(command.body))
+            case CommandKind.STAGE:
+                slot, *version = json.loads(command.body)
+                self._stage(slot, PolicyVersion(*version))
+            case CommandKind.SAVE:
+                self.saver.wait_written()
+                self.saver.begin(PolicyVersion.parse(command.body.decode()), None)
+            case CommandKind.RESTORE:
+                return self._read(place_of(command.body.decode()), "", load_checkpoint)
+            case CommandKind.TAKE_WEIGHTS:
+                return self._read(place_of(command.body.decode()), " (model.from_run)", load_weights)
+            case CommandKind.EXPORT:
+                self._export(Path(command.body.decode()))
+        return None
 
     def _stage(self, slot: int, version: PolicyVersion) -> None:
         write = partial(stage_shard, self.learner.policy)
@@ -270,19 +262,14 @@ class LearnerGroup:
         with told_what_did_not_fit("an update", f"{remedies}, or {MORE_RANKS}"):
             return self.learner.update(micro_batches, total, between)
 
-    def _save(self, version: PolicyVersion, controller: dict[str, Any] | None) -> Future[Location]:
-        return self.saver.begin(version, controller)
+    def _read(
+        self, checkpoint: Place, setting: str, read: Callable[[Place, Learner], dict[str, Any]]
+    ) -> dict[str, Any]:
+        with told_what_did_not_fit(f"this rank's part of the checkpoint {checkpoint}{setting}", MORE_RANKS):
+            return read(checkpoint, self.learner)
 
-    def _restore(self, checkpoint: Location) -> dict[str, Any]:
-        with told_what_did_not_fit(f"this rank's part of the checkpoint {checkpoint}", MORE_RANKS):
-            return load_checkpoint(checkpoint, self.learner)
-
-    def _take_weights(self, checkpoint: Location) -> dict[str, Any]:
-        with told_what_did_not_fit(f"this rank's part of the checkpoint {checkpoint} (model.from_run)", MORE_RANKS):
-            return load_weights(checkpoint, self.learner)
-
-    def _export(self, folder: Path, *, is_first: bool) -> None:
+    def _export(self, folder: Path) -> None:
         """Rank 0 gathers weight by weight and holds a file of them in host memory."""
         export = Export(self.learner.policy, self.config.model, folder)
         with told_what_did_not_fit("a weight gathered for the export", "give each trainer machine more memory"):
-            export.write() if is_first else export.take_part()
+            export.write() if self.ranks.rank == 0 else export.take_part()

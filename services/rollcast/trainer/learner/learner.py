@@ -10,21 +10,22 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from rollcast.config.recipe import Optimizer
 from rollcast.recipe.learning_rate import learning_rate
 from rollcast.recipe.losses import Loss, LossInputs, objective
 from rollcast.recipe.regularisation import clamped_kl, weighted_entropy, weighted_kl
-from rollcast.trainer.learner.batch import MicroBatch, padded_tokens
+from rollcast.trainer.learner.batch import MicroBatch
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.learner.reference import Reference
 from rollcast.trainer.learner.router_replay import UNKNOWN_EXPERT
 
 
@@ -47,8 +48,6 @@ class UpdateStats:
     loss_tokens: int
     tokens: int
     """Prompts and completions, without padding."""
-    padding_ratio: float
-    """Share of padding in the computed tokens."""
     micro_batches: int
     """Per rank."""
     seconds: float
@@ -95,7 +94,27 @@ class MicroBatchSums:
     """0 without loss tokens."""
     loss_tokens: int
     tokens: int
-    padded_tokens: int
+
+
+class Reference:
+    """The reference policy of a KL penalty: frozen, in the model's dtype, sharded like the trained policy.
+
+    Nothing of it is saved or published: a resumed run reads it from its folder again.
+    """
+
+    def __init__(self, policy: Policy, coefficient: float) -> None:
+        self.policy = policy
+        self.coefficient = coefficient
+        """Coefficient of the KL penalty in the objective."""
+
+    def logprobs(self, input_ids: Tensor, positions: Tensor, targets: Tensor) -> Tensor:
+        """Return [T] log pi_ref of `targets`, without gradient; arguments as `Policy.forward`. Collective."""
+        with torch.no_grad():
+            logprobs, _ = self.policy(input_ids, positions, targets)
+        for module in self.policy.modules():  # without a backward pass nothing else frees the gathered weights
+            if isinstance(module, FSDPModule):
+                module.reshard()
+        return cast(Tensor, logprobs)
 
 
 class Learner:
@@ -153,7 +172,7 @@ class Learner:
             self.optimizer.step()
             self.updates += 1
         self.optimizer.zero_grad()
-        objective, weight, kl, gap, entropy, num_clamped, loss_tokens, tokens, padded_tokens = totals.tolist()
+        objective, weight, kl, gap, entropy, num_clamped, loss_tokens, tokens = totals.tolist()
         assert math.isclose(weight, denominator, rel_tol=1e-4), (weight, denominator)
         return UpdateStats(
             applied=applied,
@@ -165,7 +184,6 @@ class Learner:
             entropy=entropy / loss_tokens,
             loss_tokens=int(loss_tokens),
             tokens=int(tokens),
-            padding_ratio=1 - tokens / padded_tokens,
             micro_batches=len(micro_batches),
             seconds=time.perf_counter() - started,
             kl=kl / denominator if self.reference is not None else None,
@@ -173,21 +191,19 @@ class Learner:
         )
 
     def _over_all_ranks(self, sums: Sequence[MicroBatchSums]) -> tuple[Tensor, Tensor]:
-        """Return the totals [9], in the order of the fields without `largest_gap`, and the largest gap. Collective."""
-        totals = torch.zeros(9, dtype=torch.float64, device=self.ranks.device)
+        """Return the totals [8], in the order of the fields without `largest_gap`, and the largest gap. Collective."""
+        totals = torch.zeros(8, dtype=torch.float64, device=self.ranks.device)
         for one in sums:
             measured = [one.objective, one.weight, one.kl, one.logprob_gap, one.entropy, one.clamped_ratios]
             totals[:6] += torch.stack(measured)
         totals[6] = sum(one.loss_tokens for one in sums)
         totals[7] = sum(one.tokens for one in sums)
-        totals[8] = sum(one.padded_tokens for one in sums)
         largest_gap = torch.stack([one.largest_gap for one in sums]).max()
         dist.all_reduce(totals)
         dist.all_reduce(largest_gap, dist.ReduceOp.MAX)
         return totals, largest_gap
 
     def _add_gradient(self, micro_batch: MicroBatch, denominator: float) -> MicroBatchSums:
-        """Forward and backward."""
         batch = pad_micro_batch(micro_batch, self.ranks.device)
         tokens = (batch.input_ids, batch.positions, batch.targets)
         reference_logprobs = self.reference.logprobs(*tokens) if self.reference is not None else None
@@ -221,7 +237,6 @@ class Learner:
             largest_gap=gaps.max() if gaps.numel() else gaps.new_zeros(()),
             loss_tokens=len(batch.targets),
             tokens=sum(sequence.num_tokens for sequence in micro_batch),
-            padded_tokens=padded_tokens(micro_batch),
         )
 
     def _clip(self) -> float:

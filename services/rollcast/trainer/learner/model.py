@@ -18,10 +18,11 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from rollcast.config.errors import UserError
-from rollcast.trainer.learner.architecture import body, logit_shape
+from rollcast.trainer.learner.architecture import body, logit_shape, published_names
 from rollcast.trainer.learner.head import Head, Precision
 from rollcast.trainer.learner.router_replay import RouterReplay
-from rollcast.trainer.learner.stored_names import published_names
+from rollcast.weights.plan.manifest import PIECE_BYTES, TensorSpec
+from rollcast.weights.plan.snapshot import Snapshot
 
 
 class Policy(nn.Module):
@@ -55,7 +56,6 @@ class Policy(nn.Module):
 
     @property
     def is_tied(self) -> bool:
-        """Whether the head's weight is the embedding's."""
         return self.causal_lm.get_output_embeddings().weight is self.causal_lm.get_input_embeddings().weight
 
     def named_weights(self) -> Iterator[tuple[str, DTensor]]:
@@ -113,3 +113,25 @@ def shard_policy(
     fully_shard(policy, mesh=mesh, mp_policy=mixed)
     policy.train()
     return policy
+
+
+def weight_specs(policy: Policy, dtype: str) -> tuple[TensorSpec, ...]:
+    """The published weights, each under the name the generators know, as `dtype` ("bfloat16")."""
+    return tuple(TensorSpec(name, dtype, tuple(weight.shape)) for name, weight in policy.published_weights())
+
+
+def stage_shard(policy: Policy, snapshot: Snapshot) -> None:
+    """Fill `snapshot` with this rank's rows, in the generators' dtype: what the rank's lane sends.
+
+    The weights may change as soon as it returns.
+    """
+    weights = dict(policy.published_weights())
+    with torch.no_grad():
+        for name, rows in snapshot.views():
+            # Converted on the device, so that half of the bytes cross the bus; in pieces, so that it takes little.
+            numbers = PIECE_BYTES // rows.element_size()
+            own = weights[name].to_local().view(-1)
+            for packed, piece in zip(torch.split(rows.view(-1), numbers), torch.split(own, numbers), strict=True):
+                packed.copy_(piece.to(rows.dtype), non_blocking=True)
+        if torch.cuda.is_available():
+            torch.cuda.current_stream().synchronize()

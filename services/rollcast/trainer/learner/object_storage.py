@@ -14,17 +14,12 @@ from typing import Any, cast
 
 from fsspec.core import url_to_fs
 from torch.distributed.checkpoint._fsspec_filesystem import FileSystem, FsspecReader, FsspecWriter
+from torch.serialization import set_crc32_options
 
 from rollcast.runfolder.files import CONTROLLER
-from rollcast.trainer.learner.checked_files import (
-    CHECKSUM,
-    CheckedStream,
-    check,
-    checksum_of,
-    leave_out_other_checksums,
-)
+from rollcast.trainer.learner.checked_files import CHECKSUM, CheckedStream, check, checksum_of
 from rollcast.trainer.learner.saved_metadata import PlainReader
-from rollcast.trainer.learner.storage import Location, newest_first
+from rollcast.trainer.learner.storage import newest_first
 
 NO_NETWORK = frozenset({"builtins", "_pickle", "torch", "zlib"})
 """Modules whose errors concern the data or our code, not the network."""
@@ -73,7 +68,7 @@ class ObjectWriter(FsspecWriter):
         files = ObjectFiles()
         self.path = files.init_path(path, **NO_CACHE, **_folders(path))
         self.fs = cast(Any, files)
-        leave_out_other_checksums()
+        set_crc32_options(False)  # as `CheckedWriter`
 
 
 class ObjectReader(PlainReader, FsspecReader):
@@ -85,21 +80,20 @@ class ObjectReader(PlainReader, FsspecReader):
 
 
 class ObjectStorage:
-    """Implements `storage.CheckpointStorage`."""
+    """The methods of `FolderStorage`."""
 
     remedy = "fix the credentials or the bucket, or change trainer.checkpoints"
 
     def __init__(self, url: str) -> None:
         """Raises OSError if the URL's protocol is unknown, or its library is not installed."""
-        self.location: Location = url
-        self._url = url
+        self.location = url
         try:
             self._fs, self._root = url_to_fs(url, **NO_CACHE, **_folders(url))
         except (ValueError, ImportError) as error:
             raise OSError(errno.ENOENT, str(error)) from error
 
     def at(self, name: str) -> str:
-        return f"{self._url}/{name}"
+        return f"{self.location}/{name}"
 
     def names(self) -> list[str]:
         with as_os_error():

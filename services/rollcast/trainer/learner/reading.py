@@ -7,8 +7,7 @@ only the experts that this rank holds. Here it reads one parameter after the oth
 """
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -27,9 +26,10 @@ from transformers.utils.logging import disable_progress_bar
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.model import Model
 from rollcast.config.out_of_memory import is_out_of_memory
-from rollcast.config.recipe import Recipe
+from rollcast.config.recipe import KlPenalty, Recipe
 from rollcast.config.services import Trainer
 from rollcast.trainer.learner.architecture import Unsupported, skeleton
+from rollcast.trainer.learner.learner import Reference
 from rollcast.trainer.learner.model import Policy, shard_policy
 from rollcast.trainer.learner.ranks import Ranks
 
@@ -135,24 +135,6 @@ def _check_experts(policy: Policy, ranks: Ranks) -> None:
             )
 
 
-@contextmanager
-def _one_after_the_other() -> Iterator[None]:
-    """Make Transformers read without threads, which run ahead of the stacking of experts by any number of layers.
-
-    With them a rank held up to 0.8 GB more than its shard of 1.2 GB, and were no quicker: `python -m lab.start`.
-    """
-    name = "HF_DEACTIVATE_ASYNC_LOAD"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
-
-
 def _read_weights(policy: Policy, stored: Mapping[str, StoredTensor], device: torch.device) -> None:
     """Fill parameters and buffers. Raises Unsupported, UserError and what Transformers raises."""
     causal_lm = policy.causal_lm
@@ -164,8 +146,10 @@ def _read_weights(policy: Policy, stored: Mapping[str, StoredTensor], device: to
         dtype=dtype,
         weight_mapping=get_model_conversion_mapping(causal_lm),
     )
-    with _one_after_the_other():
-        report, _ = convert_and_load_state_dict_in_model(causal_lm, dict(stored), loading)
+    # Without threads, which run ahead of the stacking of experts by any number of layers: with them a rank held up to
+    # 0.8 GB more than its shard of 1.2 GB, and was no quicker (`python -m lab.start`).
+    os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
+    report, _ = convert_and_load_state_dict_in_model(causal_lm, dict(stored), loading)
     report = causal_lm._finalize_model_loading(causal_lm, loading, report)
     missing = sorted(report.missing_keys)
     if missing:
@@ -182,3 +166,25 @@ def _read_weights(policy: Policy, stored: Mapping[str, StoredTensor], device: to
     # A rank with fewer rows than others holds them in padded memory. This makes FSDP allocate it now. Otherwise the
     # first step would, and the buffers that checkpoints reserved for the old memory would be lost.
     policy.load_state_dict({}, strict=False)
+
+
+def read_reference(
+    settings: KlPenalty, model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, *, vocab_size: int
+) -> Reference:
+    """Read and shard the reference policy. Raises UserError if it cannot be read or has another vocabulary.
+
+    `model`: the trained one, which is its own reference if the settings name no other.
+    """
+    path = settings.reference or model.path
+    reference = model.model_copy(update={"path": path})
+    try:
+        policy = read_policy(reference, recipe, trainer, ranks, dtype=getattr(torch, model.dtype), frozen=True)
+    except UserError as error:
+        raise type(error)(str(error).replace("model.path", "recipe.kl.reference")) from error
+    policy.eval()
+    if policy.vocab_size != vocab_size:
+        raise UserError(
+            f"recipe.kl.reference = {path!r} has a vocabulary of {policy.vocab_size}, model.path one of {vocab_size}; "
+            "give a model with the same tokenizer"
+        )
+    return Reference(policy, settings.coefficient)

@@ -20,7 +20,7 @@ from rollcast.trainer.learner.batch import Routing
 
 UNKNOWN_EXPERT = -1
 """Means that the router chooses itself: for padding, and for the last token, which is never an input."""
-_CHOICES = (torch.topk, Tensor.topk)
+TOPK = (torch.topk, Tensor.topk)
 
 
 class RouterReplay:
@@ -47,36 +47,16 @@ class RouterReplay:
     def _route(self, layer: int, forward: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if self._chosen is None:
             return forward(*arguments, **named)
-        with _Replayed(self._chosen[:, :, layer].flatten(0, 1).long()):
+        with _Choices(self._chosen[:, :, layer].flatten(0, 1).long()):
             return forward(*arguments, **named)
 
 
-class _Replayed(TorchFunctionMode):
-    """`topk` returns these experts [T, choices], with their scores."""
+class _Choices(TorchFunctionMode):
+    """Records the arguments of `topk`, which returns `experts` [T, choices] with their scores if it has any."""
 
-    def __init__(self, experts: Tensor) -> None:
+    def __init__(self, experts: Tensor | None = None) -> None:
         super().__init__()
         self._experts = experts
-
-    def __torch_function__(
-        self,
-        function: Callable[..., Any],
-        types: Sequence[type],
-        arguments: Sequence[Any] = (),
-        named: Mapping[str, Any] | None = None,
-    ) -> Any:
-        result = function(*arguments, **(named or {}))
-        if function not in _CHOICES:
-            return result
-        chosen = torch.where(self._experts == UNKNOWN_EXPERT, result.indices, self._experts)
-        return torch.return_types.topk((arguments[0].gather(-1, chosen), chosen))
-
-
-class _Counting(TorchFunctionMode):
-    """Records the arguments of `topk`."""
-
-    def __init__(self) -> None:
-        super().__init__()
         self.asked: list[tuple[int, int]] = []
 
     def __torch_function__(
@@ -87,21 +67,25 @@ class _Counting(TorchFunctionMode):
         named: Mapping[str, Any] | None = None,
     ) -> Any:
         result = function(*arguments, **(named or {}))
-        if function in _CHOICES:
-            self.asked.append((arguments[0].shape[-1], result.indices.shape[-1]))
-        return result
+        if function not in TOPK:
+            return result
+        self.asked.append((arguments[0].shape[-1], result.indices.shape[-1]))
+        if self._experts is None:
+            return result
+        chosen = torch.where(self._experts == UNKNOWN_EXPERT, result.indices, self._experts)
+        return torch.return_types.topk((arguments[0].gather(-1, chosen), chosen))
 
 
 def _chosen_by(router: nn.Module) -> tuple[int, int]:
     """(experts, choices) of a router, tried on one token. Raises Unsupported unless it makes exactly one choice."""
     weight = next(router.parameters())
-    counting = _Counting()
-    with torch.no_grad(), counting:
+    choices = _Choices()
+    with torch.no_grad(), choices:
         router(torch.zeros(1, weight.shape[-1], dtype=weight.dtype, device=weight.device))
-    if len(counting.asked) != 1:
+    if len(choices.asked) != 1:
         raise Unsupported(
-            f"has routers ({type(router).__name__}) that choose in {len(counting.asked)} steps, and "
+            f"has routers ({type(router).__name__}) that choose in {len(choices.asked)} steps, and "
             "recipe.router_replay knows those of one",
             "set recipe.router_replay to false",
         )
-    return counting.asked[0]
+    return choices.asked[0]

@@ -5,26 +5,25 @@ torch's own files consist of and makes the few kinds of objects that they hold. 
 """
 
 import math
-import pickletools
+import pickle
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from io import BytesIO
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.distributed.checkpoint import metadata as dcp
 from torch.distributed.checkpoint.filesystem import FileSystemReader, _StorageInfo
 
-_MARK = object()
-_NO_OPERATION = frozenset({"PROTO", "FRAME", "STOP"})
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_WITH_VALUE = frozenset({"BININT", "BININT1", "BININT2", "LONG1", "SHORT_BINUNICODE", "BINUNICODE"})
-_NEW: dict[str, Callable[[], Any]] = {
-    "EMPTY_TUPLE": tuple,
-    "EMPTY_LIST": list,
-    "EMPTY_DICT": dict,
-    "MARK": lambda: _MARK,
-}
-_SMALL_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_OPERATIONS = (
+    *(pickle.PROTO, pickle.FRAME, pickle.STOP, pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.MARK),
+    *(pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.LONG1, pickle.SHORT_BINUNICODE, pickle.BINUNICODE),
+    *(pickle.EMPTY_TUPLE, pickle.EMPTY_LIST, pickle.EMPTY_DICT),
+    *(pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3),
+    *(pickle.MEMOIZE, pickle.BINPUT, pickle.LONG_BINPUT, pickle.BINGET, pickle.LONG_BINGET, pickle.STACK_GLOBAL),
+)
+"""Operations of torch's own files that call nothing of what they read; `_Machine` has its own of the others."""
 _RECORDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
@@ -61,7 +60,7 @@ class PlainReader(FileSystemReader):
 def plain_metadata(pickled: bytes) -> dcp.Metadata:
     """The object that torch pickled. Raises ValueError for anything that torch does not write."""
     try:
-        metadata = _Machine().run(pickled)
+        metadata = _Machine(BytesIO(pickled)).load()
     except Exception as error:  # bytes may make it stumble anywhere
         raise ValueError(f".metadata is damaged: {' '.join(str(error).split())[:100]}") from None
     if not isinstance(metadata, dcp.Metadata):
@@ -108,73 +107,71 @@ def _check_places(places: list[_StorageInfo], data_files: Collection[str]) -> No
             raise ValueError(".metadata is damaged: a tensor has no place in its file")
 
 
-class _Machine:
-    """The stack and the memory of one pickle."""
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A class or function that the file names, before anything is made with it."""
 
-    def __init__(self) -> None:
-        self._stack: list[Any] = []
-        self._memory: dict[int, Any] = {}
+    name: str
 
-    def run(self, pickled: bytes) -> Any:
-        for operation, argument, _ in pickletools.genops(pickled):
-            self._do(operation.name, argument)
-        (result,) = self._stack
-        return result
 
-    def _do(self, name: str, argument: Any) -> None:
-        stack = self._stack
-        if name in _WITH_VALUE:
-            stack.append(argument)
-        elif name == "MEMOIZE":
-            self._memory[len(self._memory)] = stack[-1]
-        elif name in ("BINPUT", "LONG_BINPUT"):
-            self._memory[argument] = stack[-1]
-        elif name in ("BINGET", "LONG_BINGET"):
-            stack.append(self._memory[argument])
-        elif name in _CONSTANTS:
-            stack.append(_CONSTANTS[name])
-        elif name in _NEW:
-            stack.append(_NEW[name]())
-        elif name in _SMALL_TUPLES:
-            self._tuple(stack[-_SMALL_TUPLES[name] :])
-        elif name == "TUPLE":
-            items = self._to_mark()
-            stack.append(tuple(items))
-        elif name not in _NO_OPERATION:
-            self._make(name)
+class _Machine(pickle._Unpickler):
+    """Python's own reader of pickles, but for the operations that could run code of the file's choice."""
 
-    def _make(self, name: str) -> None:
-        stack = self._stack
-        if name in ("APPEND", "APPENDS"):
-            items = self._to_mark() if name == "APPENDS" else [stack.pop()]
-            _of_type(stack[-1], list).extend(items)
-        elif name in ("SETITEM", "SETITEMS"):
-            items = self._to_mark() if name == "SETITEMS" else [stack.pop(-2), stack.pop()]
-            _of_type(stack[-1], dict).update({_key(key): value for key, value in list(pairwise(items))[::2]})
-        elif name == "STACK_GLOBAL":
-            kind = stack.pop()
-            module = stack.pop()
-            stack.append(_named(module, kind))
-        elif name in ("NEWOBJ", "REDUCE"):
-            arguments = stack.pop()
-            made = stack.pop()
-            stack.append(_made(made, arguments))
-        elif name == "BUILD":
-            state = stack.pop()
-            _build(stack[-1], state)
+    stack: list[Any]
+    pop_mark: Callable[[], list[Any]]
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "torch" and isinstance(found := getattr(torch, name, None), torch.dtype):
+            return found
+        if name not in _RECORDS and name not in _CALLS:
+            raise ValueError(f"it asks for {module[:40]}.{name[:40]}")
+        return _Named(name)
+
+    def _append(self) -> None:
+        _of_type(self.stack[-2], list).append(self.stack.pop())
+
+    def _appends(self) -> None:
+        items = self.pop_mark()
+        _of_type(self.stack[-1], list).extend(items)
+
+    def _setitem(self) -> None:
+        value = self.stack.pop()
+        key = self.stack.pop()
+        _of_type(self.stack[-1], dict)[_key(key)] = value
+
+    def _setitems(self) -> None:
+        items = self.pop_mark()
+        _of_type(self.stack[-1], dict).update({_key(key): value for key, value in list(pairwise(items))[::2]})
+
+    def _make(self) -> None:
+        given = _of_type(self.stack.pop(), tuple)
+        name = _of_type(self.stack.pop(), _Named).name
+        if name in _CALLS:
+            self.stack.append(_CALLS[name](*given))
+        elif given:
+            raise ValueError(f"{name} with arguments")
         else:
-            raise ValueError(f"operation {name}")
+            self.stack.append(object.__new__(_RECORDS[name]))
 
-    def _tuple(self, items: list[Any]) -> None:
-        del self._stack[-len(items) :]
-        self._stack.append(tuple(items))
+    def _build(self) -> None:
+        state = self.stack.pop()
+        made = self.stack[-1]
+        if type(made) is dcp.TensorProperties:
+            made.__setstate__(state)  # type: ignore[no-untyped-call]
+        elif type(made) in _RECORDS.values():
+            made.__dict__.update(_of_type(state, dict))
+        else:
+            raise ValueError(f"a state for {type(made).__name__}")
 
-    def _to_mark(self) -> list[Any]:
-        """Remove and return the items on the stack since the last mark."""
-        place = len(self._stack) - 1 - next(at for at, item in enumerate(reversed(self._stack)) if item is _MARK)
-        items = self._stack[place + 1 :]
-        del self._stack[place:]
-        return items
+    dispatch: ClassVar[Any] = {operation[0]: pickle._Unpickler.dispatch[operation[0]] for operation in _OPERATIONS} | {
+        pickle.APPEND[0]: _append,
+        pickle.APPENDS[0]: _appends,
+        pickle.SETITEM[0]: _setitem,
+        pickle.SETITEMS[0]: _setitems,
+        pickle.NEWOBJ[0]: _make,
+        pickle.REDUCE[0]: _make,
+        pickle.BUILD[0]: _build,
+    }
 
 
 def _of_type(value: Any, kind: type[Any]) -> Any:
@@ -189,37 +186,3 @@ def _key(key: Any) -> Any:
     if type(key) is not str and not is_index:
         raise ValueError(f"{type(key).__name__} as a key")
     return key
-
-
-class _Named:
-    """A class or function that the file names, before anything is made with it."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
-def _named(module: Any, name: Any) -> Any:
-    if module == "torch" and isinstance(found := getattr(torch, str(name), None), torch.dtype):
-        return found
-    if name not in _RECORDS and name not in _CALLS:
-        raise ValueError(f"it asks for {str(module)[:40]}.{str(name)[:40]}")
-    return _Named(name)
-
-
-def _made(named: Any, arguments: Any) -> Any:
-    name = _of_type(named, _Named).name
-    given = _of_type(arguments, tuple)
-    if name in _CALLS:
-        return _CALLS[name](*given)
-    if given:
-        raise ValueError(f"{name} with arguments")
-    return object.__new__(_RECORDS[name])
-
-
-def _build(made: Any, state: Any) -> None:
-    if type(made) is dcp.TensorProperties:
-        made.__setstate__(state)  # type: ignore[no-untyped-call]
-    elif type(made) in _RECORDS.values():
-        made.__dict__.update(_of_type(state, dict))
-    else:
-        raise ValueError(f"a state for {type(made).__name__}")

@@ -20,11 +20,10 @@ from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from rollcast.config.errors import UserError, refused_by_the_world
+from rollcast.runfolder.checkpoint_place import Place
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.learner.checkpoint import disk_failure, state
-from rollcast.trainer.learner.controller_file import controller_text
+from rollcast.trainer.learner.checkpoint import CheckpointStorage, controller_text, disk_failure, state
 from rollcast.trainer.learner.learner import Learner
-from rollcast.trainer.learner.storage import CheckpointStorage, Location
 from rollcast.wire.version import PolicyVersion
 
 log = get_logger()
@@ -43,25 +42,24 @@ class CheckpointSaver:
         self._group = dist.new_group(backend="gloo", timeout=WRITE_TIMEOUT)
         # It keeps its buffers: pinned pages are slow to allocate.
         self._stager = DefaultStager(StagingOptions(on_gpu, False, False, on_gpu))
-        self._written: Future[Location] | None = None
+        self._written: Future[Place] | None = None
 
     def reserve(self) -> None:
         """Take the memory that checkpoints are copied into: new pages would make the first copy many times as long."""
         self._stager.stage(state(self._learner))
 
-    def begin(self, version: PolicyVersion, controller: dict[str, Any] | None) -> Future[Location]:
-        """Copy the learner's state and begin to write it. Collective; `controller` counts at rank 0.
+    def begin(self, version: PolicyVersion, controller: dict[str, Any] | None) -> Future[Place]:
+        """Copy the learner's state and begin to write it; the one before must be done. Collective.
 
-        The result is the checkpoint's place, or the UserError of a disk that is full or not writable; then nothing
-        half-written is left. Raises UserError on every rank if the disk refuses immediately. The one before must be
-        done.
+        `controller` counts at rank 0. The result is the checkpoint's place, or the UserError of a disk that is full or
+        not writable, which is raised on every rank if the disk refuses immediately; nothing half-written is left.
         """
         name = str(version)
         tensors = state(self._learner)
         num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         self._at_rank_0(lambda: self._storage.begin(name, num_bytes))
-        text = _controller_text(self._learner, controller)
-        written: Future[Location] = Future()
+        text = controller_text(self._learner, controller)
+        written: Future[Place] = Future()
         upload = async_save(
             tensors,
             storage_writer=self._storage.writer(name),
@@ -72,13 +70,13 @@ class CheckpointSaver:
         self._written = written
         return written
 
-    def replace_controller(self, version: PolicyVersion, controller: dict[str, Any]) -> Location | None:
+    def replace_controller(self, version: PolicyVersion, controller: dict[str, Any]) -> Place | None:
         """Rank 0: if `version` was saved already, replace the controller's state alone: the weights are equal."""
         name = str(version)
         try:
             if name not in self._storage.names():
                 return None
-            self._storage.replace_controller(name, _controller_text(self._learner, controller))
+            self._storage.replace_controller(name, controller_text(self._learner, controller))
         except OSError as error:
             raise self._refused(error) from error
         return self._storage.at(name)
@@ -88,7 +86,7 @@ class CheckpointSaver:
         if self._written is not None:
             wait([self._written], timeout=seconds)
 
-    def _end(self, upload: Future[Any], written: Future[Location], name: str, text: str) -> None:
+    def _end(self, upload: Future[Any], written: Future[Place], name: str, text: str) -> None:
         """Called in the writing thread: complete the checkpoint, or remove it."""
         is_first = self._learner.ranks.rank == 0
         try:
@@ -133,7 +131,3 @@ class CheckpointSaver:
         return refused_by_the_world(
             error, f"checkpoint folder {place} cannot be written ({reason}); {self._storage.remedy}"
         )
-
-
-def _controller_text(learner: Learner, controller: dict[str, Any] | None) -> str:
-    return controller_text(updates=learner.updates, world_size=learner.ranks.world_size, controller=controller)

@@ -10,63 +10,15 @@ import errno
 import os
 import shutil
 from pathlib import Path
-from typing import Protocol
 
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 
-from rollcast.runfolder.checkpoint_place import Place
 from rollcast.runfolder.files import CONTROLLER
 from rollcast.trainer.learner.checked_files import CHECKSUM, CheckedWriter, check
 from rollcast.trainer.learner.saved_metadata import PlainReader
 from rollcast.wire.version import PolicyVersion
 
 PARTIAL = ".partial-"
-Location = Place
-"""The place of all checkpoints, or of one."""
-
-
-class CheckpointStorage(Protocol):
-    """Raises OSError throughout. `name`: the version, as "2.118"."""
-
-    location: Location
-    remedy: str
-    """The end of the sentence for a user who cannot write there."""
-
-    def at(self, name: str) -> Location:
-        """The place of one checkpoint."""
-        ...
-
-    def names(self) -> list[str]:
-        """Names of whole checkpoints, the newest first."""
-        ...
-
-    def controller(self, name: str) -> str: ...
-
-    def files(self, name: str) -> set[str]:
-        """Names of all files of a checkpoint."""
-        ...
-
-    def check(self, name: str, file: str) -> None:
-        """Read one of its files again. Raises ValueError if its checksum differs."""
-
-    def reader(self, name: str) -> PlainReader: ...
-
-    def begin(self, name: str, num_bytes: int) -> None:
-        """Make an empty place, if there is room; incomplete checkpoints are removed."""
-
-    def writer(self, name: str) -> FileSystemWriter: ...
-
-    def complete(self, name: str, controller: str) -> None:
-        """Give it its name, once all of it is there."""
-
-    def abandon(self, name: str) -> None:
-        """Remove the incomplete checkpoint, as far as possible."""
-
-    def replace_controller(self, name: str, controller: str) -> None:
-        """Replace the controller's state of a whole checkpoint atomically."""
-
-    def remove(self, name: str) -> None:
-        """Remove a whole checkpoint, as far as possible."""
 
 
 def newest_first(names: list[str]) -> list[str]:
@@ -81,21 +33,22 @@ def newest_first(names: list[str]) -> list[str]:
 
 
 class FolderStorage:
-    """A checkpoint is written under another name and renamed."""
+    """Every method raises OSError; `name`: the version, as "2.118". A checkpoint is written under another name."""
 
     remedy = "free space there, or change `folder` or trainer.checkpoints"
+    """The end of the sentence for a user who cannot write there."""
 
     def __init__(self, folder: Path) -> None:
-        self.location: Location = folder
-        self._folder = folder
+        self.location = folder
 
     def at(self, name: str) -> Path:
-        return self._folder / name
+        return self.location / name
 
     def names(self) -> list[str]:
-        if not self._folder.is_dir():
+        """Names of whole checkpoints, the newest first."""
+        if not self.location.is_dir():
             return []
-        return newest_first([path.name for path in self._folder.iterdir() if path.is_dir()])
+        return newest_first([path.name for path in self.location.iterdir() if path.is_dir()])
 
     def controller(self, name: str) -> str:
         return (self.at(name) / CONTROLLER).read_text()
@@ -104,6 +57,7 @@ class FolderStorage:
         return {path.name for path in self.at(name).iterdir()}
 
     def check(self, name: str, file: str) -> None:
+        """Read one of its files again. Raises ValueError if its checksum differs."""
         path = self.at(name) / file
         with path.open("rb") as data:
             check(file, path.stat().st_size, data, path.with_name(f"{file}{CHECKSUM}").read_text())
@@ -112,10 +66,11 @@ class FolderStorage:
         return PlainReader(self.at(name))
 
     def begin(self, name: str, num_bytes: int) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for stale in self._folder.glob(f"{PARTIAL}*"):
+        """Make an empty place, if there is room; incomplete checkpoints are removed."""
+        self.location.mkdir(parents=True, exist_ok=True)
+        for stale in self.location.glob(f"{PARTIAL}*"):
             shutil.rmtree(stale)
-        if shutil.disk_usage(self._folder).free < num_bytes:
+        if shutil.disk_usage(self.location).free < num_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._partial(name).mkdir()
 
@@ -123,23 +78,27 @@ class FolderStorage:
         return CheckedWriter(self._partial(name))
 
     def complete(self, name: str, controller: str) -> None:
+        """Give it its name, once all of it is there."""
         _replace(self._partial(name) / CONTROLLER, controller)
         self._partial(name).rename(self.at(name))
-        descriptor = os.open(self._folder, os.O_RDONLY)
+        descriptor = os.open(self.location, os.O_RDONLY)
         os.fsync(descriptor)
         os.close(descriptor)
 
     def abandon(self, name: str) -> None:
+        """Remove the incomplete checkpoint, as far as possible."""
         shutil.rmtree(self._partial(name), ignore_errors=True)
 
     def replace_controller(self, name: str, controller: str) -> None:
+        """Replace the controller's state of a whole checkpoint atomically."""
         _replace(self.at(name) / CONTROLLER, controller)
 
     def remove(self, name: str) -> None:
+        """Remove a whole checkpoint, as far as possible."""
         shutil.rmtree(self.at(name), ignore_errors=True)
 
     def _partial(self, name: str) -> Path:
-        return self._folder / f"{PARTIAL}{name}"
+        return self.location / f"{PARTIAL}{name}"
 
 
 def _replace(path: Path, text: str) -> None:
