@@ -18,7 +18,7 @@ from rollcast.trainer.learner.model import Policy, stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.plan.manifest import plan_buckets, total_bytes
 from rollcast.weights.plan.snapshot import Snapshot
-from rollcast.weights.receiver.host_memory import HostMemory
+from rollcast.weights.receiver.host_memory import in_host_memory
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.gpu import card, models
@@ -67,7 +67,7 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     staged, loaded = slots[0], Snapshot.on(device, buckets)
     seconds = card.median_seconds(lambda: copy_snapshot(staged, loaded), device, repeats=REPEATS)
     rows.append(timed("load from the host", size, seconds))
-    shared = HostMemory().snapshot(buckets)
+    shared = in_host_memory(buckets)
     copy_snapshot(staged, shared)
     model = {name: torch.empty_like(view, device=device) for name, view in loaded.views()}
     for where, source in (("device", loaded), ("host", shared)):

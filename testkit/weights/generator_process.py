@@ -21,15 +21,14 @@ from rollcast.config.errors import UserError
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import configure_logging
-from rollcast.weights.plan.survival import Surviving
 from rollcast.weights.receiver.member import WeightMember
-from rollcast.weights.receiver.receive_state import ReceiveState, merge_states
 from rollcast.weights.receiver.receiver import Receiver
-from rollcast.weights.receiver.weight_engine import EngineHeartbeat, ReceiverVerb
+from rollcast.weights.receiver.weight_engine import ReceiverVerb, ReceiveState, merge_states
 from rollcast.weights.transport import turns
 from rollcast.weights.transport.lane_transfer import TRAILER_BYTES
 from rollcast.weights.transport.process_group import WeightGroup
-from rollcast.wire.version import PolicyVersion
+from rollcast.wire import weights_pb2
+from rollcast.wire.version import PolicyVersion, Surviving
 
 torch.set_num_threads(1)
 
@@ -95,9 +94,11 @@ class TensorEngine:
         emit("applied", version=str(version), digest=digests.pop(), steps=self.steps, pause=pause)
         return pause
 
-    async def heartbeat(self) -> EngineHeartbeat:
+    async def heartbeat(self) -> weights_pb2.Heartbeat:
         async with self.loading:
-            return EngineHeartbeat(self.steps, self.running_rollouts, 12.5, draining=False)
+            return weights_pb2.Heartbeat(
+                engine_steps=self.steps, running_rollouts=self.running_rollouts, decode_tokens_per_second=12.5
+            )
 
     async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
         emit("incarnation", incarnation=incarnation, history=[list(entry) for entry in history])

@@ -18,7 +18,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
-from rollcast.generator.verifier_failures import VerifierFailures
+from rollcast.generator.grading import VerifierFailures
 from rollcast.local.event_log import events_of
 from rollcast.runfolder.verifier_failures import failures_file
 from rollcast.tasks.verifiers import find_verifier, run_verifier

@@ -25,8 +25,7 @@ from rollcast.rollouts.records import (
     VersionSpan,
 )
 from rollcast.telemetry import names
-from rollcast.weights.plan.survival import Surviving
-from rollcast.wire.version import PolicyVersion
+from rollcast.wire.version import PolicyVersion, Surviving
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue
 from tests.generator.claiming import V1, V2, generator, make_task
 from tests.generator.scripted_engine import ScriptedEngine

@@ -12,8 +12,8 @@ import pytest
 
 from rollcast.config.run import RunConfig
 from rollcast.generator.sampling import RolloutSampler
-from rollcast.generator.vllm import no_room
 from rollcast.generator.vllm.engine import EngineRequest
+from rollcast.generator.vllm.engine_failure import no_room_at_work
 from rollcast.rollouts.records import LengthBudget, Sampling
 from rollcast.weights.receiver.reception import EngineStuckError
 from rollcast.wire.version import PolicyVersion
@@ -144,7 +144,7 @@ async def test_what_the_engine_has_no_memory_for_is_told_with_the_setting(
     with pytest.raises(Exception, match="can't allocate memory") as refused:
         await engine.update(PolicyVersion(1, 9_000), "load_too_much")
     stuck = EngineStuckError(f"applying failed: {refused.value}")
-    said = no_room.at_work(run_config.generator, stuck, engine.no_room, killed=False)
+    said = no_room_at_work(run_config.generator, stuck, engine.no_room, killed=False)
     assert re.fullmatch(
         r"out of host memory: a version that is applied does not fit \(it asked for \d+ bytes more\); give the machine "
         r"more, or lower generator.cpu_kv_cache_gib \(now 1\)",
@@ -157,12 +157,12 @@ async def test_what_the_engine_has_no_memory_for_is_told_with_the_setting(
     with pytest.raises(Exception, match="EngineCore") as died:  # which says no more than that
         await asyncio.wait_for(engine.sample(request), 60)
     assert engine.failed
-    said = no_room.at_work(run_config.generator, died.value, engine.no_room, killed=False)
+    said = no_room_at_work(run_config.generator, died.value, engine.no_room, killed=False)
     assert str(said).startswith("out of host memory: a step of the engine does not fit (it asked for ")
 
 
 def test_what_ended_otherwise_is_not_for_want_of_memory(run_config: RunConfig) -> None:
-    assert no_room.at_work(run_config.generator, RuntimeError("shapes do not agree"), None, killed=False) is None
-    killed = no_room.at_work(run_config.generator, RuntimeError("the engine is dead"), None, killed=True)
+    assert no_room_at_work(run_config.generator, RuntimeError("shapes do not agree"), None, killed=False) is None
+    killed = no_room_at_work(run_config.generator, RuntimeError("the engine is dead"), None, killed=True)
     assert killed is not None
     assert killed.exit_code == 1, "perhaps for what others took"

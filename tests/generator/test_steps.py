@@ -225,10 +225,11 @@ def test_the_decode_rate_knows_nothing_of_idle_time_and_prefill() -> None:
 
     def step(seconds: float, output: Any) -> float:
         nonlocal now
+        before = (observer.num_decode_steps, observer.decode_seconds)
         observer.observe(output)
         now += seconds
         observer.step_ended(now)
-        return rate.update(observer.num_decode_steps, observer.decode_seconds)
+        return rate.update(observer.num_decode_steps - before[0], observer.decode_seconds - before[1])
 
     assert step(30.0, scheduled({"a": 10}, new={"a": (10, 0)})) == 0.0, "unknown"
     for outputs in range(1, 21):
@@ -240,12 +241,11 @@ def test_the_decode_rate_knows_nothing_of_idle_time_and_prefill() -> None:
 
 
 def test_the_decode_rate_follows_a_change_and_smooths_a_hiccup() -> None:
-    rate, steps, seconds = DecodeRate(), 0, 0.0
+    rate = DecodeRate()
     readings = []
     for per_second, duration in ((20.0, 30.0), (2.0, 1.0), (20.0, 29.0), (5.0, 40.0)):
         for _ in range(int(duration)):
-            steps, seconds = steps + int(per_second), seconds + 1.0
-            readings.append(rate.update(steps, seconds))
+            readings.append(rate.update(int(per_second), 1.0))
     assert readings[29] == pytest.approx(20.0)
     assert min(readings[:59]) > 17.0
     assert readings[-1] == pytest.approx(5.0, rel=0.1)

@@ -17,7 +17,7 @@ from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets, shard_segments
 from rollcast.weights.plan.snapshot import Snapshot
-from rollcast.weights.receiver.host_memory import HostMemory, attach, identity
+from rollcast.weights.receiver.host_memory import attach, identity, in_host_memory
 from rollcast.weights.transport import checksum, lane_transfer
 from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.weights.transport.process_group import GroupAddress, GroupError, NoRoomError, RendezvousStore, WeightGroup
@@ -168,7 +168,7 @@ print(digest(attach(sys.argv[1], plan_buckets(UNEVEN, 1 << 14)).views()))
 
 
 def test_another_process_reads_what_one_has_staged_for_both() -> None:
-    staged = HostMemory().snapshot(plan_buckets(UNEVEN, 1 << 14))
+    staged = in_host_memory(plan_buckets(UNEVEN, 1 << 14))
     fill(staged, seed=3)
     seen = subprocess.run([sys.executable, "-c", ATTACH, staged.path], capture_output=True, text=True, check=True)
     assert seen.stdout.strip() == digest(staged.views())
@@ -176,12 +176,12 @@ def test_another_process_reads_what_one_has_staged_for_both() -> None:
 
 def test_new_memory_under_an_old_path_is_told_from_the_old_one() -> None:
     """The system gives a number of a file again as soon as it is free."""
-    memory, specs = HostMemory(), plan_buckets(UNEVEN, 1 << 14)
-    staged = memory.snapshot(specs)
+    specs = plan_buckets(UNEVEN, 1 << 14)
+    staged = in_host_memory(specs)
     path, first = staged.path, identity(staged.path)
     attached = attach(path, specs)
     del staged
-    again = memory.snapshot(specs)
+    again = in_host_memory(specs)
     assert again.path == path
     assert identity(path) != first
     fill(again, seed=4)
@@ -202,7 +202,7 @@ def test_a_version_that_host_memory_cannot_hold_is_one_sentence() -> None:
     with pytest.raises(
         NoRoomError, match=r"^weights\.stage = host: a version of 562950\.0 GB does not fit into the .* GB"
     ) as e:
-        HostMemory().snapshot(huge)
+        in_host_memory(huge)
     assert "\n" not in str(e.value)
 
 
@@ -212,7 +212,7 @@ def test_a_few_pieces_pass_through_a_device_whatever_the_size_of_a_version(monke
     monkeypatch.setattr(lane_transfer, "_can_receive_into", lambda stretch, group: False)
     monkeypatch.setattr(checksum, "ProcessorChecksum", checksum.GpuChecksum)
     buckets = plan_buckets([TensorSpec("embedding", "bfloat16", (12_000, 1_024))], piece)
-    sent, received = Snapshot.on(CPU, buckets), HostMemory().snapshot(buckets)
+    sent, received = Snapshot.on(CPU, buckets), in_host_memory(buckets)
     fill(sent, seed=1)
     version = PolicyVersion(1, 1)
     sent.version = version

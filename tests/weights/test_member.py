@@ -14,14 +14,12 @@ from rollcast.config.errors import UserError
 from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.plan.survival import Surviving
-from rollcast.weights.receiver.deadlines import first_of, within
-from rollcast.weights.receiver.member import WeightMember
-from rollcast.weights.receiver.receive_state import FAILED, JOINED, ReceiveState
+from rollcast.weights.receiver.member import WeightMember, first_of
 from rollcast.weights.receiver.receiver import Receiver
-from rollcast.weights.receiver.weight_engine import EngineHeartbeat, ReceiverVerb
+from rollcast.weights.receiver.reception import within
+from rollcast.weights.receiver.weight_engine import FAILED, JOINED, ReceiverVerb, ReceiveState
 from rollcast.wire import weights_pb2
-from rollcast.wire.version import WIRE_VERSION, PolicyVersion
+from rollcast.wire.version import WIRE_VERSION, PolicyVersion, Surviving
 from rollcast.wire.weights_pb2_grpc import WeightSyncServicer, add_WeightSyncServicer_to_server
 
 MANY = 1000
@@ -81,8 +79,8 @@ class NoEngine:
     async def apply(self, version: PolicyVersion) -> float:
         raise NotImplementedError
 
-    async def heartbeat(self) -> EngineHeartbeat:
-        return EngineHeartbeat(0, 0, 0.0, draining=False)
+    async def heartbeat(self) -> weights_pb2.Heartbeat:
+        return weights_pb2.Heartbeat()
 
     async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
         pass

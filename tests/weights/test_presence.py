@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from rollcast.config.services import Rpc
-from rollcast.weights.receiver.presence import report_starting
+from rollcast.weights.receiver.member import report_starting
 from rollcast.weights.sender.roster import Roster, Seat
 from rollcast.weights.sender.sightings import EARLY_SECONDS, LAPSE_SECONDS, MAX_PROCESSES, UNSEEN_SECONDS, Sightings
 from rollcast.wire import weights_pb2
@@ -89,7 +89,7 @@ def test_reports_of_a_starting_process_reach_the_trainer(
     """Over the real port: of two generators that claim an hour each, one has reported for some seconds."""
     monkeypatch.setattr("rollcast.weights.sender.sightings.EARLY_SECONDS", -1.0)
     monkeypatch.setattr("rollcast.weights.sender.sightings.UNSEEN_SECONDS", 0.0)
-    monkeypatch.setattr("rollcast.weights.receiver.presence.REPORT_SECONDS", 0.2)
+    monkeypatch.setattr("rollcast.weights.receiver.member.REPORT_SECONDS", 0.2)
     trainer = start_trainer()
     rpc = Rpc(**trainer.rpc)
     began = time.monotonic()

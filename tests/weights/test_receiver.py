@@ -13,7 +13,8 @@ import torch
 
 from rollcast.weights.plan.manifest import Manifest, TensorSpec, manifest_to_proto, plan_buckets
 from rollcast.weights.plan.snapshot import Snapshot
-from rollcast.weights.receiver.receive_state import (
+from rollcast.weights.receiver.receiver import Receiver
+from rollcast.weights.receiver.weight_engine import (
     FAILED,
     IDLE,
     JOINED,
@@ -23,7 +24,6 @@ from rollcast.weights.receiver.receive_state import (
     ReceiveState,
     merge_states,
 )
-from rollcast.weights.receiver.receiver import Receiver
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.weights.transport.lane_transfer import send

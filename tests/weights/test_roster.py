@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from rollcast.weights.plan.survival import Surviving
 from rollcast.weights.sender.roster import MAX_FAILURES, NAME_TAKEN, Roster, Seat, SeatAnswer, SeatRefusal
 from rollcast.wire import weights_pb2
-from rollcast.wire.version import WIRE_VERSION, PolicyVersion
+from rollcast.wire.version import WIRE_VERSION, PolicyVersion, Surviving
 
 PATIENCE, SUSPICION = 8.0, 3.0
 
@@ -126,7 +125,7 @@ def test_a_name_whose_holder_has_a_place_is_given_to_its_own_process_only(
     assert roster.admit(announce(key=key), queue, 101.0) is None
     assert queue.get().leave.reason == NAME_TAKEN
     assert queue.get() is None
-    assert roster.find("g") is holder
+    assert list(roster) == [holder]
     assert holder.outgoing.empty()
 
 

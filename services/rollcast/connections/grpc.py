@@ -34,7 +34,7 @@ IDLE_SECONDS = 60.0
 _AUTHORIZATION = "authorization"
 
 
-def _options(max_message_bytes: int) -> list[tuple[str, int]]:
+def _options(max_message_bytes: int, *others: tuple[str, int]) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
@@ -45,24 +45,7 @@ def _options(max_message_bytes: int) -> list[tuple[str, int]]:
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.so_reuseport", 0),
-    ]
-
-
-def _server_options(max_message_bytes: int) -> list[tuple[str, int]]:
-    return [
-        *_options(max_message_bytes),
-        ("grpc.max_connection_idle_ms", int(1000 * IDLE_SECONDS)),
-    ]
-
-
-def _channel_options(max_message_bytes: int) -> list[tuple[str, int]]:
-    return [
-        *_options(max_message_bytes),
-        # Otherwise channels of one process share connections, and a pause that grows to two minutes.
-        ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.max_reconnect_backoff_ms", int(1000 * LONGEST_PAUSE_SECONDS)),
-        ("grpc.min_reconnect_backoff_ms", int(1000 * ATTEMPT_SECONDS)),  # bounds the attempt, not the pause
+        *others,
     ]
 
 
@@ -71,20 +54,33 @@ def open_channel_async(settings: Rpc) -> grpc.aio.Channel:
 
     Raises UserError if a file of rpc.tls cannot be used.
     """
-    target = f"{in_url(settings.host)}:{settings.port}"
-    options = _channel_options(MAX_MESSAGE_BYTES)
-    if settings.tls is None:
-        return grpc.aio.insecure_channel(target, options=options)
-    return grpc.aio.secure_channel(target, _channel_credentials(settings.tls), options=options)
+    channel: grpc.aio.Channel = _open(grpc.aio, settings, MAX_MESSAGE_BYTES)
+    return channel
 
 
-def open_channel(settings: Rpc, *, max_message_bytes: int = MAX_MESSAGE_BYTES) -> grpc.Channel:
+def open_channel(settings: Rpc, *, max_message_bytes: int) -> grpc.Channel:
     """A channel for threads, see `open_channel_async`."""
+    channel: grpc.Channel = _open(grpc, settings, max_message_bytes)
+    return channel
+
+
+def _open(library: Any, settings: Rpc, max_message_bytes: int) -> Any:
     target = f"{in_url(settings.host)}:{settings.port}"
-    options = _channel_options(max_message_bytes)
+    options = _options(
+        max_message_bytes,
+        # Otherwise channels of one process share connections, and a pause that grows to two minutes.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", int(1000 * LONGEST_PAUSE_SECONDS)),
+        ("grpc.min_reconnect_backoff_ms", int(1000 * ATTEMPT_SECONDS)),  # bounds the attempt, not the pause
+    )
     if settings.tls is None:
-        return grpc.insecure_channel(target, options=options)
-    return grpc.secure_channel(target, _channel_credentials(settings.tls), options=options)
+        return library.insecure_channel(target, options=options)
+    check_client(settings.tls, "rpc.tls")
+    credentials = grpc.ssl_channel_credentials(
+        _read(settings.tls.certificate_authority), _read(settings.tls.private_key), _read(settings.tls.certificate)
+    )
+    return library.secure_channel(target, credentials, options=options)
 
 
 def call_metadata(settings: Rpc) -> list[tuple[str, str]]:
@@ -111,7 +107,7 @@ def start_server(
         interceptors.append(_TokenInterceptor(settings.token.get_secret_value(), secret_place))
     server = grpc.server(
         ThreadPoolExecutor(max_workers=max_calls + MAX_SILENT_CALLS, thread_name_prefix="rpc"),
-        options=_server_options(max_message_bytes),
+        options=_options(max_message_bytes, ("grpc.max_connection_idle_ms", int(1000 * IDLE_SECONDS))),
         interceptors=interceptors,
     )
     register(server)
@@ -131,13 +127,6 @@ def start_server(
         ) from error
     server.start()
     return server, port
-
-
-def _channel_credentials(tls: TLS) -> grpc.ChannelCredentials:
-    check_client(tls, "rpc.tls")
-    return grpc.ssl_channel_credentials(
-        _read(tls.certificate_authority), _read(tls.private_key), _read(tls.certificate)
-    )
 
 
 def _server_credentials(tls: TLS) -> grpc.ServerCredentials:

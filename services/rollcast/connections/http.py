@@ -141,7 +141,7 @@ class HttpServer:
             self._listener.close()
             raise
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="http", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -155,10 +155,7 @@ class HttpServer:
         self._server.should_exit = True
         self._thread.join(timeout=5.0)
 
-    def _serve(self) -> None:
-        asyncio.run(self._serve_until_stopped())
-
-    async def _serve_until_stopped(self) -> None:
+    async def _serve(self) -> None:
         closing = asyncio.create_task(self._connections.close_the_silent())
         await self._server.serve(sockets=[self._listener])
         closing.cancel()

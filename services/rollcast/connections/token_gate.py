@@ -25,7 +25,7 @@ class TokenGate:
         self._open = OPEN_PATHS | guarded
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or scope["path"] in self._open or self._admits(scope):
+        if scope["type"] == "lifespan" or scope["path"] in self._open or presents(scope, self._token):
             await self._application(scope, receive, send)
             return
         refusal = PlainTextResponse(
@@ -34,9 +34,6 @@ class TokenGate:
             headers={"www-authenticate": 'Basic realm="rollcast", charset="UTF-8"'},
         )
         await refusal(scope, receive, send)
-
-    def _admits(self, scope: Scope) -> bool:
-        return presents(scope, self._token)
 
 
 def presents(scope: Scope, token: bytes) -> bool:

@@ -15,6 +15,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -39,10 +40,7 @@ CLAIM_BLOCK_SECONDS, and may just have missed the task once. After that this gen
 
 
 class _WithdrawnError(Exception):
-    """Raised while a claim waits: the weights or the trainer were lost, so nothing may be claimed.
-
-    A claim under a lost version would mislead the staleness gate.
-    """
+    """Raised while a claim waits: the weights or the trainer were lost, so nothing may be claimed."""
 
 
 log = get_logger()
@@ -175,7 +173,7 @@ class ClaimLoop:
     def hand_over(self, sequences: Iterable[int]) -> None:
         """Hand these tasks back with their partial rollouts, for other generators (HOLD_BACK_SECONDS). Does not wait.
 
-        Tasks that are not ours (any more) are ignored. Evaluation tasks are claimed as before.
+        Tasks that are not ours (any more) are ignored.
         """
         for sequence in sequences:
             if group := self._groups.get(sequence):
@@ -249,6 +247,7 @@ class ClaimLoop:
         return self._engine.version is not None and self._reaches_trainer()
 
     def _first_version(self) -> PolicyVersion:
+        # A claim under a lost version would mislead the staleness gate.
         if not self._may_claim():
             raise _WithdrawnError
         assert self._engine.version is not None
@@ -377,8 +376,6 @@ class ClaimLoop:
                 return None
 
     async def _wait_for_change(self, seconds: float) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
-        except TimeoutError:
-            pass

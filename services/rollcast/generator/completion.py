@@ -13,16 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rollcast.recipe.length_control import interruption_position
-from rollcast.rollouts.records import (
-    KvMark,
-    Leg,
-    LegKind,
-    PromptTask,
-    Rollout,
-    RoutedExperts,
-    StopReason,
-    VersionSpan,
-)
+from rollcast.rollouts.records import KvMark, Leg, LegKind, PromptTask, Rollout, RoutedExperts, StopReason, VersionSpan
 from rollcast.wire.version import PolicyVersion
 
 
@@ -45,28 +36,23 @@ class Completion:
         self._decode = decode
         self.task = task
         self.index = index
-        self.token_ids: list[int] = []
-        self.logprobs: list[float] = []
-        self.version_spans: list[VersionSpan] = []
-        self.legs: list[Leg] = []
-        self.loss_masked: list[tuple[int, int]] = []
-        self.kv_marks: list[KvMark] = []
-        self.stop_reason = StopReason.RUNNING
-        self.interrupted = False
-        self.preemptions = 0
-        self.routed_experts: RoutedExperts | None = None
-        if start is not None:
-            self.token_ids = start.token_ids.tolist()
-            self.logprobs = start.logprobs.tolist()
-            self.version_spans = list(start.version_spans)
-            self.legs = list(start.legs)
-            self.loss_masked = list(start.loss_masked)
-            self.kv_marks = list(start.kv_marks)
-            self.stop_reason = start.stop_reason
-            self.interrupted = start.interrupted
-            self.preemptions = start.preemptions
-            self.routed_experts = start.routed_experts
+        start = start or Rollout(index, np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
+        self.token_ids: list[int] = start.token_ids.tolist()
+        self.logprobs: list[float] = start.logprobs.tolist()
+        self.version_spans = list(start.version_spans)
+        self.legs = list(start.legs)
+        self.loss_masked = list(start.loss_masked)
+        self.kv_marks = list(start.kv_marks)
+        self.stop_reason = start.stop_reason
+        self.interrupted = start.interrupted
+        self.preemptions = start.preemptions
+        self.routed_experts = start.routed_experts
         self._cut = self._cut_position()
+
+    @property
+    def text_token_ids(self) -> list[int]:
+        """The tokens without the end-of-text token, which is not part of the answer's text."""
+        return self.token_ids[: len(self.token_ids) - (self.stop_reason is StopReason.END)]
 
     @property
     def can_have_two_legs(self) -> bool:
@@ -172,8 +158,8 @@ class Completion:
         )
 
     def _ended_thinking(self) -> bool:
-        """Whether the model wrote the end-of-thinking marker before the cut. Compares text, because the marker may be
-        tokenised in several ways: `>` and the line break after it are one token in many vocabularies."""
+        """Whether the model wrote the end-of-thinking marker before the cut."""
+        # Compares text, because the marker may be tokenised in several ways: `>` and a line break may be one token.
         marker = self.task.length.end_of_thinking
         return bool(marker) and self._decode(list(marker)) in self._decode(self.token_ids[: self._cut])
 

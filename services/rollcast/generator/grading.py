@@ -4,15 +4,15 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Tasks
 from rollcast.generator.remote_sandbox import RemoteSandbox
-from rollcast.generator.verifier_failures import VerifierFailures
 from rollcast.rollouts.records import GradingStatus, PromptTask
+from rollcast.runfolder.verifier_failures import VerifierFailure, write_failures
 from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.grading import MAX_COMPLETION_CHARACTERS, grade
 from rollcast.tasks.prompts import verifier_names
@@ -59,6 +59,33 @@ class Graded:
     """Why there is no verdict; empty if there is one."""
 
 
+class VerifierFailures:
+    """Verifiers of one generator that give no verdict: the first failure in words, the rest as a count."""
+
+    def __init__(self, exporter: Exporter, file: Path | None) -> None:
+        """`file`: gets the failures, for the run's other processes; None = not written."""
+        self._exporter = exporter
+        self._file = file
+        self._known: dict[str, VerifierFailure] = {}
+
+    def note(self, verifier: str, sentence: str) -> None:
+        """Count a grading without a verdict. Logs the first, then whenever their number has doubled."""
+        self._exporter.add(names.VERIFIER_FAILURES, verifier=verifier)
+        known = self._known.get(verifier, VerifierFailure(verifier, sentence, 0))
+        known = self._known[verifier] = replace(known, count=known.count + 1)
+        if known.count & (known.count - 1):  # not a power of two
+            return
+        log.error(
+            "a verifier gives no verdict; its completions are left out",
+            verifier=verifier,
+            first=known.sentence,
+            so_far=known.count,
+        )
+        if self._file is not None:
+            with suppress(UserError):  # a pod may see no run folder; its log says the same
+                write_failures(self._file, list(self._known.values()))
+
+
 class GradingThreads:
     """Threads that decode completions and call their verifiers, each at most one at a time.
 
@@ -73,8 +100,7 @@ class GradingThreads:
         remote: RemoteSandbox | None = None,
         failures_file: Path | None = None,
     ) -> None:
-        """`remote` replaces the sandbox on this machine. `failures_file`: gets the failures of verifiers, for the run's
-        other processes; None = not written."""
+        """`remote` replaces the sandbox on this machine. `failures_file`: see `VerifierFailures`."""
         self._decode = decode
         self._exporter = exporter
         self._verifiers = Verifiers.of(tasks)
@@ -90,7 +116,7 @@ class GradingThreads:
         self._imports: dict[str, asyncio.Task[str]] = {}
 
     async def grade(self, task: PromptTask, token_ids: list[int]) -> Graded:
-        """`token_ids`: the completion without its end-of-text token.
+        """`token_ids`: `Completion.text_token_ids`.
 
         Raises UserError for an unknown verifier, or one whose work this machine cannot contain.
         """

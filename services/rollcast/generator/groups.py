@@ -10,7 +10,7 @@ from rollcast.generator.grading import Graded, GradingThreads
 from rollcast.generator.sampling import RolloutSampler
 from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.base import Claimed
-from rollcast.rollouts.records import GradingStatus, PromptTask, Rollout, RolloutGroup, StopReason
+from rollcast.rollouts.records import GradingStatus, PromptTask, Rollout, RolloutGroup
 from rollcast.wire.version import PolicyVersion
 
 
@@ -101,14 +101,13 @@ class ActiveGroup:
         if self.stopped or not sampler.finished:
             return
         completion = sampler.completion
-        # The end-of-text token is not part of the answer's text.
-        num_tokens = len(completion.token_ids) - (completion.stop_reason is StopReason.END)
-        grading = asyncio.create_task(self._grader.grade(self.claimed.task, completion.token_ids[:num_tokens]))
+        grading = asyncio.create_task(self._grader.grade(self.claimed.task, completion.text_token_ids))
         self._gradings.add(grading)
         try:
             graded = await grading
         finally:
             self._gradings.discard(grading)
+        # Another completion: the rollout was restarted while this one was graded.
         if sampler.finished and sampler.completion is completion:
             self._graded[index] = graded
 

@@ -41,6 +41,7 @@ class RemoteSandbox:
         """`rpc`: the grader's address. `patience_seconds`: deadline of one grading with the wait for the grader."""
         self._rpc = rpc
         self._patience_seconds = patience_seconds
+        self._metadata = call_metadata(rpc)
         self._settings = settings
         self._exporter = exporter
         self._idle: deque[grpc.Channel] = deque()
@@ -49,7 +50,7 @@ class RemoteSandbox:
         """Raises UserError if the grader refuses these verifiers, limits or token; logs if it does not respond."""
         request = grading_pb2.CheckRequest(verifiers=verifiers, limits=self._limits(self._settings.longest_seconds))
         try:
-            self._retry(lambda stub, seconds: stub.Check(request, timeout=seconds, metadata=self._metadata()))
+            self._retry(lambda stub, seconds: stub.Check(request, timeout=seconds, metadata=self._metadata))
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAUTHENTICATED:
                 raise UserError(
@@ -72,7 +73,7 @@ class RemoteSandbox:
             self._exporter.add(names.GRADER_FAILURES, code="oversize")
             return Grade(0.0, "error", failure="completion and reference are longer than the grader takes")
         try:
-            reply = self._retry(lambda stub, seconds: stub.Grade(request, timeout=seconds, metadata=self._metadata()))
+            reply = self._retry(lambda stub, seconds: stub.Grade(request, timeout=seconds, metadata=self._metadata))
         except grpc.RpcError as error:
             log.warning("not graded", verifier=verifier, **_told(error))
             return Grade(0.0, "error", failure=f"the grader did not grade it ({error.code().name})")
@@ -116,9 +117,6 @@ class RemoteSandbox:
             seconds_per_test=self._settings.seconds_per_test,
             memory_mib=self._settings.memory_mib,
         )
-
-    def _metadata(self) -> list[tuple[str, str]]:
-        return call_metadata(self._rpc)
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -17,6 +17,7 @@ import os
 import signal
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import partial
 from socket import socket
 from typing import Any, TypeVar
 
@@ -32,12 +33,11 @@ from rollcast.connections.port_files import publish_port
 from rollcast.generator.claims import ClaimLoop, Slots
 from rollcast.generator.grading import GradingThreads, check_grading
 from rollcast.generator.remote_sandbox import RemoteSandbox
-from rollcast.generator.vllm import no_room
 from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_failure import no_room_at_work
 from rollcast.generator.vllm.engine_process import EngineFork
 from rollcast.generator.vllm.engine_start import set_environment
 from rollcast.generator.weights import GeneratorWeights, new_owner
-from rollcast.rollouts.base import GeneratorQueue
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue
 from rollcast.runfolder.verifier_failures import failures_file
 from rollcast.tasks.choice import Verifiers
@@ -46,8 +46,7 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.host_memory import kills
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.receiver.member import WeightMember
-from rollcast.weights.receiver.presence import new_key, report_starting
+from rollcast.weights.receiver.member import WeightMember, new_key, report_starting
 
 LEAVE_SECONDS = 5.0
 """Deadline for the trainer's confirmation that this member may go."""
@@ -83,13 +82,13 @@ def serve(config: RunConfig, name: str, index: int, *, park: bool) -> int:
     this process has one thread and no open files.
     """
     config = config.model_copy(update={"generator": on_own_core_and_port(config.generator, index)})
-    claimable(
-        config.generator, config.recipe, config.tasks, full_rollouts=0
-    )  # checks the run file before anything heavy is started
+    # Checks the run file before anything heavy is started.
+    claimable(config.generator, config.recipe, config.tasks, full_rollouts=0)
     check_grading(config.tasks)
     listener = listen(config.http.bind, config.generator.http_port, setting="generator.http_port")
     set_environment(config.generator)
-    for number in (signal.SIGTERM, signal.SIGINT):  # the first process of a container ignores signals without a handler
+    # The first process of a container ignores signals without a handler.
+    for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
     with EngineFork() as fork:
         return asyncio.run(_serve(config, name, listener, fork, park=park))
@@ -202,13 +201,10 @@ class GeneratorService:
         failures = failures_file(config.run_folder, name)
         self._grader = GradingThreads(engine.decode, config.tasks, exporter, remote, failures)
 
-        def open_queue(owner: str) -> GeneratorQueue:
-            return RedisGeneratorQueue(config.redis, config.run, owner)
-
         self._claims = ClaimLoop(
             engine=engine,
             grader=self._grader,
-            open_queue=open_queue,
+            open_queue=partial(RedisGeneratorQueue, config.redis, config.run),
             owner=new_owner(name),
             slots=slots,
             renew_seconds=2 * config.weights.heartbeat_seconds,
@@ -268,9 +264,8 @@ class GeneratorService:
         if isinstance(error, UserError):
             raise error
         killed = self._engine.failed and kills() > self._kills
-        if (
-            shortage := no_room.at_work(self._config.generator, error, self._engine.no_room, killed=killed)
-        ) is not None:
+        shortage = no_room_at_work(self._config.generator, error, self._engine.no_room, killed=killed)
+        if shortage is not None:
             raise shortage
         log.error("generator ends", reason=repr(error) if error else "left the weight group")
         return 1

@@ -46,7 +46,9 @@ async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> Tria
         samplers = [(task, RolloutSampler(engine, task, index)) for task in tasks for index in range(task.num_rollouts)]
         await asyncio.gather(*(sampler.run() for _, sampler in samplers))
         sampled = time.monotonic()
-        graded = await asyncio.gather(*(_graded(grader, task, sampler) for task, sampler in samplers))
+        graded = await asyncio.gather(
+            *(grader.grade(task, sampler.completion.text_token_ids) for task, sampler in samplers)
+        )
         tried = [
             _tried(engine, prompts[task.sequence], sampler, found)
             for (task, sampler), found in zip(samplers, graded, strict=True)
@@ -83,21 +85,11 @@ def _task(recipe: Recipe, number: int, prompt: TokenizedPrompt) -> PromptTask:
     )
 
 
-async def _graded(grader: GradingThreads, task: PromptTask, sampler: RolloutSampler) -> Graded:
-    return await grader.grade(task, _text_tokens(sampler))
-
-
-def _text_tokens(sampler: RolloutSampler) -> list[int]:
-    """The tokens without the end-of-text token, which is not part of the answer's text."""
-    completion = sampler.completion
-    return completion.token_ids[: len(completion.token_ids) - (completion.stop_reason is StopReason.END)]
-
-
 def _tried(engine: Engine, prompt: TokenizedPrompt, sampler: RolloutSampler, graded: Graded) -> TriedCompletion:
     completion = sampler.completion
     return TriedCompletion(
         prompt=prompt.prompt.text,
-        text=engine.decode(_text_tokens(sampler)),
+        text=engine.decode(completion.text_token_ids),
         num_prompt_tokens=len(prompt.token_ids),
         num_tokens=len(completion.token_ids),
         truncated=completion.stop_reason is StopReason.LENGTH,

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from rollcast.generator.claims import ClaimLoop
 from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.steps import EngineCounts
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.plan.survival import Surviving, survives
-from rollcast.weights.receiver.receive_state import ReceiveState, merge_states
-from rollcast.weights.receiver.weight_engine import EngineHeartbeat, ReceiverVerb
-from rollcast.wire.version import PolicyVersion
+from rollcast.weights.receiver.weight_engine import ReceiverVerb, ReceiveState, merge_states
+from rollcast.wire import weights_pb2
+from rollcast.wire.version import PolicyVersion, Surviving, survives
 
 SMOOTHING_SECONDS = 10.0
 MIN_RATE_TOKENS = 8
@@ -33,17 +33,11 @@ class DecodeRate:
     """
 
     def __init__(self) -> None:
-        self._decode_steps = 0
-        self._decode_seconds = 0.0
         self._tokens = 0.0
         self._seconds = 0.0
 
-    def update(self, decode_steps: int, decode_seconds: float) -> float:
-        """Update with the engine's counts since its start; returns tokens per second, 0 = unknown so far."""
-        tokens = decode_steps - self._decode_steps
-        seconds = decode_seconds - self._decode_seconds
-        self._decode_steps = decode_steps
-        self._decode_seconds = decode_seconds
+    def update(self, tokens: int, seconds: float) -> float:
+        """Update with what was decoded since the last call; returns tokens per second, 0 = unknown so far."""
         kept = math.exp(-seconds / SMOOTHING_SECONDS)
         self._tokens = kept * self._tokens + tokens
         self._seconds = kept * self._seconds + seconds
@@ -58,8 +52,7 @@ class GeneratorWeights:
         self._engine = engine
         self._claims = claims
         self._exporter = exporter
-        self._preemptions = 0
-        self._sampled_tokens = 0
+        self._reported = EngineCounts()
         self._decode_rate = DecodeRate()
         self._staged_path = ""
         """The path under which the engine's workers find the staged version, if they share it."""
@@ -77,18 +70,20 @@ class GeneratorWeights:
         await self._claims.recorded()
         return pause_seconds
 
-    async def heartbeat(self) -> EngineHeartbeat:
+    async def heartbeat(self) -> weights_pb2.Heartbeat:
         await self._engine.observe()
-        counts = self._engine.counts
-        self._exporter.add(names.PREEMPTIONS, counts.preemptions - self._preemptions)
-        self._preemptions = counts.preemptions
-        self._exporter.add(names.SAMPLED_TOKENS, counts.sampled_tokens - self._sampled_tokens)
-        self._sampled_tokens = counts.sampled_tokens
+        before = self._reported
+        counts = self._reported = self._engine.counts
+        rate = self._decode_rate.update(
+            counts.decode_steps - before.decode_steps, counts.decode_seconds - before.decode_seconds
+        )
+        self._exporter.add(names.PREEMPTIONS, counts.preemptions - before.preemptions)
+        self._exporter.add(names.SAMPLED_TOKENS, counts.sampled_tokens - before.sampled_tokens)
         self._exporter.set(names.INFLIGHT_TOKENS, counts.inflight_tokens)
-        return EngineHeartbeat(
+        return weights_pb2.Heartbeat(
             engine_steps=counts.steps,
             running_rollouts=self._engine.num_running,
-            decode_tokens_per_second=self._decode_rate.update(counts.decode_steps, counts.decode_seconds),
+            decode_tokens_per_second=rate,
             draining=self._claims.draining,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from rollcast.wire import rollout_pb2
@@ -46,3 +47,17 @@ class PolicyVersion(NamedTuple):
 
     def to_proto(self) -> rollout_pb2.PolicyVersion:
         return rollout_pb2.PolicyVersion(incarnation=self.incarnation, step=self.step)
+
+
+class Surviving(NamedTuple):
+    """Steps of `incarnation` up to and including `last_step` belong to the surviving history."""
+
+    incarnation: int
+    last_step: int
+
+
+def survives(version: PolicyVersion, incarnation: int, history: Iterable[Surviving]) -> bool:
+    """Whether the weights of trainer `incarnation` descend from `version`; `history` names older incarnations only."""
+    return version.incarnation == incarnation or any(
+        version.incarnation == entry.incarnation and version.step <= entry.last_step for entry in history
+    )

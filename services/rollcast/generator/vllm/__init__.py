@@ -9,18 +9,18 @@ release still behaves this way, so that the workaround is needed.
 | The sampler is compiled at the first request, which blocks the engine for seconds | engine | no release yet |
 | `shutdown` stops killing if a process has ended before its name is asked for | engine | no release yet |
 | Settings exist only as environment variables, read when it is imported | engine_start | no release yet |
+| Models with a text part are served whole | engine_start | no release yet |
 | Every process that it spawns imports all of it again | engine_process | no release yet |
 | A front end that dies is noticed after minutes while the engine starts | engine_warden | no release yet |
 | Sockets and rendezvous files stay in the temporary folder after a kill | engine_folder | no release yet |
-| Only the failed process logs its error, on the logger `vllm` | engine_notes | no release yet |
+| Only the failed process logs its error, on the logger `vllm` | engine_failure | no release yet |
 | The front end does not get the reason why the engine did not start | engine_failure | no release yet |
-| The front end does not get the reason if the engine ran out of memory | no_room | no release yet |
+| The front end does not get the reason if the engine ran out of memory | engine_failure | no release yet |
 | Plug-ins run in every process of the engine | plugin | relied on |
 | On CPU linear layers are packed and their weights emptied, so new weights cannot be loaded | plugin | no release yet |
-| On CPU experts are packed, so new weights cannot be loaded | expert_packing | no release yet |
-| On CPU only the second model runner returns routed experts, and it needs Triton | routed_experts | no release yet |
-| Which layers have a router is known only inside the worker | routing_shape | no release yet |
-| Models with a text part are served whole | served_config | no release yet |
+| On CPU experts are packed, so new weights cannot be loaded | experts_on_cpu | no release yet |
+| On CPU only the second model runner returns routed experts, and it needs Triton | experts_on_cpu | no release yet |
+| Which layers have a router is known only inside the worker | worker | no release yet |
 | `worker_extension_cls` and `collective_rpc` call our methods in every worker, between two steps | worker | relied on |
 | Quantised layers are reloaded one by one in their place | worker | relied on |
 | The scheduler's output names new, resumed, preempted and finished requests and their blocks | steps | relied on |

@@ -24,11 +24,9 @@ import psutil
 
 from rollcast.config.run import RunConfig
 from rollcast.generator.vllm import engine_start
-from rollcast.generator.vllm.engine_failure import explained_failure
+from rollcast.generator.vllm.engine_failure import explained_start, noted_shortage
 from rollcast.generator.vllm.engine_folder import EngineFolder
 from rollcast.generator.vllm.engine_process import EngineFork
-from rollcast.generator.vllm.no_room import explained_shortage, noted
-from rollcast.generator.vllm.routing_shape import RoutingShape
 from rollcast.generator.vllm.steps import EngineCounts
 from rollcast.memory.staging import StagingPlace, staging_place
 from rollcast.rollouts.records import RoutedExperts, Sampling, VersionSpan
@@ -37,6 +35,7 @@ from rollcast.wire.version import PolicyVersion
 Finish = Literal["stop", "length", "abort"]
 WARM_UP_SECONDS = 600.0
 """Deadline for compiling the sampler on a busy machine."""
+MAX_REFUSAL_CHARACTERS = 300
 
 SKELETON = PolicyVersion(0, 0)
 """The version of an engine that has received none from a trainer."""
@@ -86,7 +85,8 @@ class Engine:
         self._llm = llm
         self._folder = folder
         self._deadline_seconds = deadline_seconds
-        self._version: PolicyVersion | None = None
+        self.version: PolicyVersion | None = None
+        """The version that samples now; None = no usable weights."""
         self._applied: list[PolicyVersion] = []
         self._live: dict[str, EngineRequest] = {}
         self._admission = asyncio.Condition()
@@ -99,7 +99,7 @@ class Engine:
         """The part of the last update's pause that copied the parameters into the model."""
         self.stage: StagingPlace = "device"
         """Where received versions wait to be applied."""
-        self.routing: RoutingShape | None = None
+        self.routing: engine_start.RoutingShape | None = None
         """Shape of the expert choices that requests return; None = they return no choices."""
         self.num_threads = 0
         """CPU threads of one worker."""
@@ -117,51 +117,37 @@ class Engine:
         """
         await asyncio.to_thread(engine_start.import_vllm)
         folder = await asyncio.to_thread(EngineFolder)
+        engine: Engine | None = None
         try:
             arguments = engine_start.engine_arguments(config, name)
             taken = nullcontext() if fork is None else fork.taken_by_vllm()
-            with (
-                explained_shortage(config.model, config.generator, folder.path),
-                explained_failure(config.model.path, config.generator.engine, folder.path),
-                folder.environment(),
-                taken,
-            ):
-                llm = await asyncio.to_thread(engine_start.start_llm, arguments, "auto" if own_weights else "dummy")
-        except BaseException:
-            folder.close()
-            raise
-        engine = cls(llm, config.weights.acknowledge_timeout_seconds, folder)
-        try:
-            with (
-                explained_shortage(config.model, config.generator, folder.path),
-                explained_failure(config.model.path, config.generator.engine, folder.path),
-            ):
+            with explained_start(config.model, config.generator, folder.path):
+                with folder.environment(), taken:
+                    llm = await asyncio.to_thread(engine_start.start_llm, arguments, "auto" if own_weights else "dummy")
+                engine = cls(llm, config.weights.acknowledge_timeout_seconds, folder)
                 await engine._get_ready(config)
         except BaseException:
-            engine.shutdown()
+            # After the explanations, which read the notes of the engine's processes in the folder.
+            if engine is None:
+                folder.close()
+            else:
+                engine.shutdown()
             raise
         if own_weights:
             await llm.engine_core.set_weight_version_async(str(SKELETON))
-            engine._version = SKELETON
+            engine.version = SKELETON
             engine._applied.append(SKELETON)
         return engine
 
     async def _get_ready(self, config: RunConfig) -> None:
-        routing = RoutingShape(*(await self.call("routing_shape"))[0])
-        engine_start.check_routing(
-            config.recipe, config.model.max_length, config.generator.engine.quantization, routing
-        )
+        routing = engine_start.RoutingShape(*(await self.call("routing_shape"))[0])
+        engine_start.check_routing(routing, config)
         self.routing = routing if config.recipe.router_replay else None
         self.num_threads = max(await self.call("num_threads"))
         self.full_rollouts = min(await self.call("full_rollouts"))
         await self._warm_up()
         self.stage = staging_place(config.weights.stage, await self.call("room_for_staging"))
         await self.call("prepare_for_rollcast", config.generator.cpu, self.stage)
-
-    @property
-    def version(self) -> PolicyVersion | None:
-        """The version that samples now; None = no usable weights."""
-        return self._version
 
     @property
     def newest_version(self) -> PolicyVersion | None:
@@ -184,16 +170,16 @@ class Engine:
     @property
     def no_room(self) -> str | None:
         """Error text of the engine process that ran out of memory, or None."""
-        return noted(self._folder.path)
+        return noted_shortage(self._folder.path)
 
     async def sample(self, request: EngineRequest) -> Sampled:
         """Run one request to its end; waits for a version first. Raises BadRequestError, or what vLLM raises."""
         async with self._admission:
-            await self._admission.wait_for(lambda: request.aborted or self._version is not None)
+            await self._admission.wait_for(lambda: request.aborted or self.version is not None)
             if request.aborted:
                 return Sampled("", [], [], [], "abort", 0)
-            assert self._version is not None
-            outputs = await self._submit(request, self._version)
+            assert self.version is not None
+            outputs = await self._submit(request, self.version)
         try:
             output = await outputs.get()
         except asyncio.CancelledError:
@@ -218,9 +204,9 @@ class Engine:
         )
 
     def _experts_of(self, completion: Any) -> RoutedExperts | None:
-        """vLLM returns a row for every layer, dense ones too; on the wire a choice is one byte."""
         if self.routing is None or completion.routed_experts is None:
             return None
+        # vLLM returns a row for every layer, dense ones too; on the wire a choice is one byte.
         return np.ascontiguousarray(completion.routed_experts[:, self.routing.layers], dtype=np.uint8)
 
     def abort(self, request: EngineRequest) -> None:
@@ -243,8 +229,10 @@ class Engine:
         order to resume. A worker that failed to load holds no version: the error must end the process.
         """
         core = self._llm.engine_core
+        # Under this lock nothing is submitted, so every request gets its salt from the version that begins it.
         async with self._admission, asyncio.timeout(self._deadline_seconds):
             asked_at = time.monotonic()
+            # vLLM ends the running step, then keeps all requests with their KV until it may resume.
             await core.pause_scheduler_async(mode="keep", clear_cache=False)
             loaded: tuple[list[str], float, float] = (await self.call(load, *arguments))[0]
             decoding, last_step_at, self.load_seconds = loaded
@@ -256,7 +244,7 @@ class Engine:
                 core.set_weight_version_async(str(version)),
                 core.resume_scheduler_async(),
             )
-            self._version = version
+            self.version = version
             self._applied.append(version)
             self._admission.notify_all()
         return time.monotonic() - max(asked_at, last_step_at)
@@ -264,7 +252,7 @@ class Engine:
     async def withdraw(self) -> None:
         """The weights may not be used any more: nothing new is submitted until the next update."""
         async with self._admission:
-            self._version = None
+            self.version = None
 
     async def call(self, method: str, *arguments: Any) -> list[Any]:
         """Call a method of the worker extension on every worker, within the deadline."""
@@ -293,14 +281,12 @@ class Engine:
         self._folder.close()
 
     async def _warm_up(self) -> None:
-        """Sample two tokens from the skeleton: first one request, then two together.
-
-        vLLM compiles its sampler at the first request, and again for any number of requests at the second. On a fresh
-        machine this takes many seconds in which the engine does not answer, and a member that is silent that long is
-        fenced. The result is never reused, because of its cache salt, and is not counted. Raises TimeoutError.
-        """
+        """Sample two tokens from the skeleton: first one request, then two together. Raises TimeoutError."""
+        # vLLM compiles its sampler at the first request, and again for any number of requests at the second. A member
+        # that is silent for that long would be fenced.
         async with asyncio.timeout(WARM_UP_SECONDS):
             for num_requests in (1, 2):
+                # The salt keeps these KV blocks from being reused by rollouts.
                 requests = [
                     EngineRequest([0], max_tokens=2, sampling=Sampling(), seed=None, salt=lambda version: "warm-up")
                     for _ in range(num_requests)
@@ -323,18 +309,19 @@ class Engine:
                 top_k=request.sampling.top_k,
                 seed=request.seed,
                 max_tokens=request.max_tokens,
+                # 0: the log-prob of the sampled token alone; flat: one array, not a dictionary for each token.
                 logprobs=0,
                 flat_logprobs=True,
                 detokenize=False,
+                # One message from the engine's process for the whole request, not one for each token.
                 output_kind=RequestOutputKind.FINAL_ONLY,
                 routed_experts_prompt_start=request.routed_from,
             )
             prompt = tokens_input(request.token_ids, cache_salt=request.salt(version))
             outputs = await self._llm.add_request(str(next(self._ids)), prompt, parameters)
         except VLLMClientError as error:
-            raise BadRequestError(
-                f"{len(request.token_ids)} prompt tokens: {engine_start.first_sentence(error)}"
-            ) from error
+            sentence = " ".join(str(error).split())[:MAX_REFUSAL_CHARACTERS]
+            raise BadRequestError(f"{len(request.token_ids)} prompt tokens: {sentence}") from error
         request.first_version = version
         request.request_id = outputs.request_id
         self._live[outputs.request_id] = request

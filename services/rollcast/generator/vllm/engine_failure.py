@@ -1,55 +1,182 @@
-"""An engine that does not start, in one sentence: the model, the engine's settings that are set, the deepest error.
+"""An engine that does not start, or dies, in one sentence: what ran out of memory, or the deepest error.
 
-vLLM's front end learns only that its engine failed ("see stack trace above"). The process that failed, possibly a
-worker, knows the reason. So every process of the engine writes its error into the engine's folder.
+vLLM's front end learns only that its engine failed ("see stack trace above"), and nothing if it ran out of memory. The
+process that failed, possibly a worker, knows the reason. So every process of the engine writes it into the engine's
+folder.
 
-    a process of the engine: an error is logged -> the error that caused it in the folder
-    the generator:           the start fails    -> that error, else its own -> UserError
+    a process of the engine: an error is logged   -> its note in the folder: a shortage of memory, or what caused it
+    the generator:           the start fails      -> the shortage -> OutOfMemory, else the cause -> UserError
+                             the engine has ended -> the shortage -> OutOfMemory
 """
 
+import logging
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rollcast.config import engine_arguments as passed
-from rollcast.config.engine_arguments import EngineArguments
 from rollcast.config.errors import UserError
-from rollcast.generator.vllm import engine_notes
-from rollcast.generator.vllm.engine_start import passed_arguments
+from rollcast.config.model import Model
+from rollcast.config.out_of_memory import KilledForMemory, OutOfMemory, is_out_of_memory, out_of_memory
+from rollcast.config.services import Generator
+from rollcast.generator.vllm.engine_start import has_gpus, passed_arguments
+from rollcast.generator.vllm.engine_warden import FOLDER_VARIABLE
 from rollcast.telemetry.failure_reason import deepest_error, points_elsewhere
+from rollcast.telemetry.host_memory import kills
+from rollcast.weights.receiver.reception import EngineStuckError
 
-FILE = "failure"
+NO_ROOM = "no-room"
+"""File of the folder: text of the error of a process that ran out of memory."""
+CAUSE = "failure"
+"""File of the folder: the error that caused the last one that was logged."""
+MAX_NOTE_CHARACTERS = 2_000
+NO_KV_CACHE = ("No available memory for the cache blocks", "larger than the available KV cache")
+"""vLLM's messages if a single rollout does not fit into the KV cache."""
+LARGE_KV_CACHE = ("less than requested memory for kv",)
+"""vLLM's message if generator.cpu_kv_cache_gib exceeds the free memory."""
+TAKEN_BY_OTHERS = ("less than desired GPU memory utilization", "less than desired CPU memory utilization")
+"""vLLM's messages if other processes use the device."""
+SHORTAGES = (*NO_KV_CACHE, *LARGE_KV_CACHE, *TAKEN_BY_OTHERS)
+
+
+class _NoteHandler(logging.Handler):
+    """Writes notes of the last logged error: each process of an engine has one."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(logging.ERROR)
+        self._folder = folder
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            return
+        if _is_shortage(error):
+            self._write(NO_ROOM, str(error))
+        cause = deepest_error(error)
+        # Another process has written the reason down.
+        if not points_elsewhere(cause):
+            self._write(CAUSE, cause)
+
+    def _write(self, name: str, text: str) -> None:
+        with suppress(OSError):  # the folder is removed with its generator
+            (self._folder / name).write_text(text[:MAX_NOTE_CHARACTERS])
 
 
 def take_notes() -> None:
     """Called in every process of an engine, possibly several times."""
-    engine_notes.take_notes(FILE, _note)
+    folder = os.environ.get(FOLDER_VARIABLE)
+    # Every module of vLLM logs below this name, in whichever process it fails.
+    logger = logging.getLogger("vllm")
+    if folder is not None and not any(isinstance(handler, _NoteHandler) for handler in logger.handlers):
+        logger.addHandler(_NoteHandler(Path(folder)))
 
 
-def _note(error: BaseException) -> str | None:
-    reason = deepest_error(error)
-    return None if points_elsewhere(reason) else reason
+def noted_shortage(folder: Path) -> str | None:
+    """Error text of the process that ran out of memory; None = none did, as far as is known."""
+    return _read_note(folder, NO_ROOM)
 
 
 @contextmanager
-def explained_failure(model: str, settings: EngineArguments, folder: Path) -> Iterator[None]:
-    """Raise UserError if the context, a part of an engine's start, fails."""
+def explained_start(model: Model, generator: Generator, folder: Path) -> Iterator[None]:
+    """Raise UserError if the context, the start of an engine, fails; OutOfMemory if it ran out of memory."""
+    killed = kills()
     try:
         yield
-    except (UserError, TimeoutError):  # a timeout may pass: an engine takes long on a busy machine
-        raise
     except Exception as error:  # a broken tokenizer.json raises a bare Exception, other files other errors
-        raise _sentence(model, settings, error, engine_notes.read_note(folder, FILE)) from error
+        explained = error
+        # A timeout may pass: an engine takes long on a busy machine.
+        if not isinstance(error, UserError | TimeoutError):
+            explained = _does_not_start(model, generator, error, _read_note(folder, CAUSE))
+        # A process that the kernel kills logs nothing.
+        if kills() > killed:
+            raise _killed() from error
+        shortage = noted_shortage(folder)
+        if shortage is None and is_out_of_memory(explained):
+            shortage = str(explained)
+        if shortage is not None:
+            raise _no_room_at_start(model, generator, shortage) from error
+        if explained is error:
+            raise
+        raise explained from error
 
 
-def _sentence(path: str, settings: EngineArguments, error: Exception, noted: str | None) -> UserError:
-    """Only settings that the run file sets are blamed."""
-    given = ", ".join(passed_arguments(settings))
-    model = f"model.path = {path}" + (f" with {passed.FIELD} ({given})" if given else "")
-    if noted is None:
+def no_room_at_work(
+    generator: Generator, error: BaseException | None, said: str | None, *, killed: bool
+) -> OutOfMemory | None:
+    """The sentence for an engine that was at work; None = it did not run out of memory.
+
+    `error`: the error of the generator's part that ended. `said`: the engine's `noted_shortage`. `killed`: whether
+    the kernel has killed a process for lack of memory.
+    """
+    if killed:
+        return _killed()
+    if said is None and error is not None and is_out_of_memory(error):
+        said = str(error)
+    if said is None:
+        return None
+    what = "a version that is applied" if isinstance(error, EngineStuckError) else "a step of the engine"
+    if not has_gpus():
+        return out_of_memory(what, f"give the machine more, or lower {_cpu_cache(generator)}", said)
+    remedy = (
+        f"lower generator.gpu_memory_utilization (now {generator.gpu_memory_utilization:g}), which leaves more next to "
+        "weights and KV cache"
+    )
+    return out_of_memory(what, remedy, said)
+
+
+def _does_not_start(model: Model, generator: Generator, error: Exception, cause: str | None) -> UserError:
+    # Only settings that the run file sets are blamed.
+    given = ", ".join(passed_arguments(generator.engine))
+    served = f"model.path = {model.path}" + (f" with {passed.FIELD} ({given})" if given else "")
+    if cause is None:
         remedy = "give the folder of a Hugging Face causal LM"
     else:
         remedy = "choose a model that the installed vLLM serves on this machine"
     if given:
         remedy += f", or leave {passed.FIELD} out"
-    return UserError(f"{model}: vLLM cannot serve it ({noted or deepest_error(error)}); {remedy}")
+    return UserError(f"{served}: vLLM cannot serve it ({cause or deepest_error(error)}); {remedy}")
+
+
+def _no_room_at_start(model: Model, generator: Generator, said: str) -> OutOfMemory:
+    engine = f"vLLM's engine for model.path = {model.path}"
+    share = f"generator.gpu_memory_utilization (now {generator.gpu_memory_utilization:g})"
+    workers = f"generator.tensor_parallel (now {generator.tensor_parallel})"
+    if has_gpus():
+        others = f"end other processes on the GPU, or lower {share}"
+        more = f"raise {share} or {workers}"
+        less = f"raise {workers}, or lower {share}"
+    else:
+        others = "end other processes that use the machine's memory"
+        more = f"raise {_cpu_cache(generator)}"
+        less = f"give the machine more, or lower {_cpu_cache(generator)}"
+    if any(text in said for text in TAKEN_BY_OTHERS):
+        return OutOfMemory(f"out of memory: {engine} finds less free memory than it should take; {others}")
+    if any(text in said for text in NO_KV_CACHE):
+        return OutOfMemory(
+            f"out of memory: {engine} has no room for the KV cache of one rollout of model.max_length "
+            f"{model.max_length}; {more}, or shorten model.max_length"
+        )
+    return out_of_memory(engine, less, said)
+
+
+def _killed() -> KilledForMemory:
+    return KilledForMemory(
+        "the kernel ran out of host memory and ended the engine; give the machine or pod more, or keep less there "
+        "(weights.stage, generator.cpu_kv_cache_gib)"
+    )
+
+
+def _cpu_cache(generator: Generator) -> str:
+    return f"generator.cpu_kv_cache_gib (now {generator.cpu_kv_cache_gib})"
+
+
+def _is_shortage(error: BaseException) -> bool:
+    return is_out_of_memory(error) or any(text in str(error) for text in SHORTAGES)
+
+
+def _read_note(folder: Path, name: str) -> str | None:
+    try:
+        return (folder / name).read_text()
+    except OSError:
+        return None

@@ -15,6 +15,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -66,34 +67,25 @@ class _Context:
         self._fork = fork
         self._spawning = spawning
 
-    def Process(self, *, target: Callable[..., None], name: str, kwargs: Mapping[str, Any]) -> _Ordered:  # noqa: N802
-        return _Ordered(self._fork, target, kwargs)
+    def Process(self, *, target: Callable[..., None], name: str, kwargs: Mapping[str, Any]) -> Any:  # noqa: N802
+        process: Any = self._fork.process
+        # It runs already, and gets its target when vLLM starts it.
+        process.start = partial(self._fork.order, target, kwargs)
+        return process
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._spawning, name)
 
 
-class _Ordered:
-    """A multiprocessing process that runs already and gets its target when it is started."""
-
-    def __init__(self, fork: EngineFork, target: Callable[..., None], keywords: Mapping[str, Any]) -> None:
-        self._fork = fork
-        self._target = target
-        self._keywords = keywords
-
-    def start(self) -> None:
-        self._fork.order(self._target, self._keywords)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._fork.process, name)
-
-
 def _wait_for_order(orders: Connection, other_end: Connection) -> None:
-    """Runs in the fork. The plug-in turns garbage collection on again after vLLM's imports."""
+    """Runs in the fork."""
+    # The plug-in turns garbage collection on again after vLLM's imports.
     gc.disable()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the generator, which ends us
+    # Ctrl-C goes to the generator, which ends us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    other_end.close()  # else `recv` would not end with the generator
+    # Otherwise `recv` would not end with the generator.
+    other_end.close()
     import vllm.v1.engine.core  # noqa: F401
 
     try:
@@ -107,7 +99,7 @@ def _wait_for_order(orders: Connection, other_end: Connection) -> None:
 
 
 def _take_over(environment: Mapping[str, str]) -> None:
-    """Equal variables are not written again: vLLM finds the memory of the process title by their place."""
+    # Equal variables are not written again: vLLM finds the memory of the process title by their place.
     for name in os.environ.keys() - environment.keys():
         del os.environ[name]
     os.environ.update({name: value for name, value in environment.items() if os.environ.get(name) != value})

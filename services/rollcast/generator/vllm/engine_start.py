@@ -1,22 +1,39 @@
-"""How vLLM's engine is started: its environment and its arguments."""
+"""How vLLM's engine is started: its environment, its arguments, and whether the run's model fits them.
+
+Imports neither torch nor vLLM, because the generator imports it before it sets the environment that both read.
+"""
 
 import os
 import zlib
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rollcast.config import engine_arguments as passed
 from rollcast.config.errors import UserError
-from rollcast.config.recipe import Recipe
+from rollcast.config.model import TEXT_MODELS
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
-from rollcast.generator.vllm.routing_shape import RoutingShape
-from rollcast.generator.vllm.served_config import served_config
+from rollcast.rollouts.codec import MAX_MESSAGE_BYTES
 from rollcast.telemetry.heavy_imports import uncollected
 
 WORKER_EXTENSION = "rollcast.generator.vllm.worker.GeneratorWorker"
+TOKEN_BYTES = 12
+"""Upper limit of a token's bytes on the wire without its experts."""
+MAX_EXPERTS_PER_LAYER = 256
+"""A choice of an expert travels as one byte."""
+
+
+class RoutingShape(NamedTuple):
+    """The expert choices of one token."""
+
+    layers: list[int]
+    """Indices of the layers that have a router."""
+    experts: int
+    """Experts per layer."""
+    choices: int
+    """Experts that a router chooses per token and layer."""
 
 
 def has_gpus() -> bool:
@@ -45,7 +62,8 @@ def set_environment(generator: Generator) -> None:
     if generator.cpu is not None:
         cpus = range(generator.cpu, generator.cpu + workers)
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(map(str, cpus))
-    elif workers > 1:  # vLLM would give each worker a whole NUMA node
+    # vLLM would give each worker a whole NUMA node.
+    elif workers > 1:
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(map(str, sorted(cores)[:workers]))
 
 
@@ -80,19 +98,33 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
             arguments["distributed_executor_backend"] = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
         arguments["enforce_eager"] = True
     else:
+        # vLLM takes this share of the device at its start; the rest is left for a staged version and pieces.
         arguments["gpu_memory_utilization"] = generator.gpu_memory_utilization
         # The other kernels reorder the weights of experts: a new version could not be loaded in place.
         arguments["moe_backend"] = "triton"
     return arguments | passed_arguments(generator.engine)
 
 
-def passed_arguments(settings: passed.EngineArguments) -> dict[str, Any]:
-    """The settings of generator.engine that differ from their defaults: resolved run files contain the defaults too.
+def served_config(config: Any, *, wide_head: bool) -> Any:
+    """vLLM's `hf_overrides`; for a model of TEXT_MODELS the config of its text part.
 
-    Raises UserError if this vLLM does not know one of them.
+    wide_head: products of the head are float32.
     """
+    # vLLM would serve the whole model, but the trainer has weights of its text part only.
+    if config.model_type in TEXT_MODELS:
+        architecture = TEXT_MODELS[config.model_type]
+        config = config.get_text_config()
+        config.architectures = [architecture]
+    if wide_head:
+        config.head_dtype = "float32"
+    return config
+
+
+def passed_arguments(settings: passed.EngineArguments) -> dict[str, Any]:
+    """The settings of generator.engine that are set. Raises UserError if this vLLM does not know one of them."""
     from vllm.engine.arg_utils import AsyncEngineArgs
 
+    # Those that differ from their defaults, because resolved run files contain the defaults too.
     given = settings.model_dump(mode="json", exclude_defaults=True)
     known = {field.name for field in fields(AsyncEngineArgs)}
     for name in given:
@@ -101,10 +133,11 @@ def passed_arguments(settings: passed.EngineArguments) -> dict[str, Any]:
     return given
 
 
-def check_routing(recipe: Recipe, max_length: int, quantization: str | None, routing: RoutingShape) -> None:
+def check_routing(routing: RoutingShape, config: RunConfig) -> None:
     """Raise UserError if the run file has settings for experts that this model does not support."""
-    if recipe.router_replay:
-        routing.check(recipe.most_rollouts_per_prompt, max_length)
+    if config.recipe.router_replay:
+        _check_replay(routing, config.recipe.most_rollouts_per_prompt, config.model.max_length)
+    quantization = config.generator.engine.quantization
     if quantization is not None and routing.layers:
         raise UserError(
             f"{passed.FIELD}.quantization = {quantization!r}: updates in flight of quantised experts were never shown; "
@@ -112,8 +145,24 @@ def check_routing(recipe: Recipe, max_length: int, quantization: str | None, rou
         )
 
 
+def _check_replay(routing: RoutingShape, rollouts: int, max_length: int) -> None:
+    """Raise UserError if a group of `rollouts` rollouts, each `max_length` tokens long, exceeds a wire message."""
+    if routing.experts > MAX_EXPERTS_PER_LAYER:
+        raise UserError(
+            f"recipe.router_replay = true: a layer has {routing.experts} experts, and a choice is one byte on the "
+            f"wire, enough for {MAX_EXPERTS_PER_LAYER}; set it to false"
+        )
+    group = rollouts * max_length * (len(routing.layers) * routing.choices + TOKEN_BYTES)
+    if group > MAX_MESSAGE_BYTES:
+        raise UserError(
+            f"recipe.router_replay = true: {rollouts} rollouts of model.max_length {max_length} take {group >> 20} "
+            f"MiB with their experts, and a group may take {MAX_MESSAGE_BYTES >> 20}; shorten model.max_length, "
+            "lower recipe.rollouts_per_prompt, or set it to false"
+        )
+
+
 def import_vllm() -> None:
-    """Not part of `start_llm`: tracebacks of failed optional imports keep its frames, which would keep the engine."""
+    # Not part of `start_llm`: tracebacks of failed optional imports keep its frames, which would keep the engine.
     with uncollected():
         import vllm.v1.engine.async_llm  # noqa: F401
 
@@ -123,7 +172,3 @@ def start_llm(arguments: dict[str, Any], load_format: str) -> Any:
     from vllm.v1.engine.async_llm import AsyncLLM
 
     return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments, load_format=load_format))
-
-
-def first_sentence(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

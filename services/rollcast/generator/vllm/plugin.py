@@ -1,10 +1,6 @@
 """vLLM plug-in: keeps layers loadable in place on CPU, and the workers' rendezvous file in the engine's folder.
 
-vLLM packs the weight of every linear layer into a oneDNN handle on CPU and empties the parameter, so that a new version
-could not be loaded without rebuilding the layers. Plain `F.linear` is as fast for small models and loads as on CUDA.
-For experts see `expert_packing` and `routed_experts`. The rendezvous file of an engine's workers would stay in the
-temporary folder if the engine is killed, and its name does not identify its owner. `no_room` and `engine_failure`
-record why an engine ends.
+For experts see `experts_on_cpu`; `engine_failure` records why an engine ends.
 """
 
 import gc
@@ -12,26 +8,28 @@ import uuid
 
 import torch
 
-from rollcast.generator.vllm import engine_failure, no_room
-from rollcast.generator.vllm.expert_packing import keep_experts_plain
-from rollcast.generator.vllm.routed_experts import return_from_first_runner
+from rollcast.generator.vllm.engine_failure import take_notes
+from rollcast.generator.vllm.experts_on_cpu import keep_experts_plain, return_from_first_runner
 from rollcast.telemetry.heavy_imports import collect_from_now
 
 
 def register() -> None:
     """Entry point `vllm.general_plugins`; runs in every process of the engine, any number of times."""
-    if not gc.isenabled():  # a child of `python -m rollcast.generator` turns it off in its first line
+    # A child of `python -m rollcast.generator` turns it off in its first line.
+    if not gc.isenabled():
         collect_from_now()
-    no_room.take_notes()
-    engine_failure.take_notes()
+    take_notes()
     from vllm.platforms import current_platform
     from vllm.v1.executor import multiproc_executor, uniproc_executor
 
+    # In the temporary folder the file would stay if the engine is killed, and its name does not identify its owner.
     multiproc_executor.get_file_store_init_method = _rendezvous_file
     uniproc_executor.get_file_store_init_method = _rendezvous_file
     if current_platform.is_cpu():
         from vllm.model_executor.layers import utils
 
+        # vLLM packs the weight of every linear layer into a oneDNN handle on CPU and empties the parameter, so that a
+        # new version could not be loaded in place. Plain `F.linear` is as fast for small models.
         utils.dispatch_cpu_unquantized_gemm = _keep_plain_linear
         keep_experts_plain()
         return_from_first_runner()

@@ -16,15 +16,12 @@ import torch
 
 from rollcast.generator.vllm import plugin
 from rollcast.generator.vllm.engine_folder import end_with_generator
-from rollcast.generator.vllm.engine_start import has_gpus
-from rollcast.generator.vllm.expert_packing import pack_again
-from rollcast.generator.vllm.routed_experts import routing_shape
-from rollcast.generator.vllm.routing_shape import RoutingShape
+from rollcast.generator.vllm.engine_start import RoutingShape, has_gpus
+from rollcast.generator.vllm.experts_on_cpu import pack_again
 from rollcast.generator.vllm.steps import EngineCounts, KvRebuild, StepObserver
-from rollcast.weights.receiver.host_memory import HostMemory, SharedVersion
-from rollcast.weights.receiver.receive_state import ReceiveState
+from rollcast.weights.receiver.host_memory import SharedVersion, in_host_memory
 from rollcast.weights.receiver.receiver import Receiver
-from rollcast.weights.receiver.weight_engine import ReceiverVerb
+from rollcast.weights.receiver.weight_engine import ReceiverVerb, ReceiveState
 
 plugin.register()
 if not has_gpus():
@@ -50,7 +47,8 @@ class GeneratorWorker:
         from vllm.v1.core.kv_cache_utils import get_max_concurrency_for_kv_cache_config
 
         cache = self.model_runner.kv_cache_config
-        used = 1 - 1 / cache.num_blocks  # vLLM keeps one block for itself
+        # vLLM keeps one block for itself.
+        used = 1 - 1 / cache.num_blocks
         return int(get_max_concurrency_for_kv_cache_config(self.model_runner.vllm_config, cache) * used)
 
     def num_threads(self) -> int:
@@ -58,13 +56,19 @@ class GeneratorWorker:
         return torch.get_num_threads()
 
     def routing_shape(self) -> RoutingShape:
-        return routing_shape(self.model_runner)
+        """The expert choices of one token of this model; no layers if it has no routers."""
+        from vllm.model_executor.layers.fused_moe.runner.moe_runner import MoERunner
+
+        modules = self.model_runner.model.modules()
+        layers = sorted(module.layer_id for module in modules if isinstance(module, MoERunner))
+        if not layers:
+            return RoutingShape([], 0, 0)
+        config = self.model_runner.vllm_config.model_config
+        return RoutingShape(layers, config.get_num_experts(), config.get_num_experts_per_tok())
 
     def prepare_for_rollcast(self, cpu: int | None, stage: str) -> None:
-        """Start to count steps, pin the engine to a core, make the receiver.
-
-        Ctrl-C goes to the front end, which drains and then ends us. If it and its warden are killed, we end ourselves.
-        """
+        """Start to count steps, pin the engine to a core, make the receiver."""
+        # Ctrl-C goes to the front end, which drains, then ends us. If it and its warden are killed, we end ourselves.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         end_with_generator()
         if cpu is not None:
@@ -73,7 +77,7 @@ class GeneratorWorker:
         if stage == "device":
             self.receiver = Receiver(device=self.device, worker=self.rank)
         elif self.rank == 0:
-            self.receiver = Receiver(device=self.device, memory=HostMemory())
+            self.receiver = Receiver(device=self.device, make_memory=in_host_memory)
         self.shared = SharedVersion()
         groups = self.model_runner.kv_cache_config.kv_cache_groups
         self.step_observer = StepObserver([group.kv_cache_spec.block_size for group in groups])
@@ -125,6 +129,7 @@ class GeneratorWorker:
         else:
             with torch.no_grad():
                 self._load_complete(self.shared.views(path))
+            # The pause ends when the copies have run, not when they are queued.
             if self.device.type == "cuda":
                 torch.cuda.current_stream(self.device).synchronize()
         return self.step_observer.decoding(), self.step_observer.last_step_at, time.monotonic() - started
@@ -132,8 +137,10 @@ class GeneratorWorker:
     def _load_complete(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
         model = self.model_runner.model
         loaded = self._load_quantised(tensors) if self._is_quantised else model.load_weights(tensors)
-        pack_again(model)  # on CPU experts compute with packed copies of their weights
+        # On CPU experts compute with packed copies of their weights.
+        pack_again(model)
         self.step_observer.weights_changed()
+        # vLLM loads what it gets and does not notice what is missing: such a layer would keep its former weights.
         missing = {name for name, _ in model.named_parameters()} - set(loaded)
         if missing:
             raise RuntimeError(f"the trainer's version lacks weights of this model: {', '.join(sorted(missing)[:5])}")
@@ -151,5 +158,6 @@ class GeneratorWorker:
         initialize_layerwise_reload(model)
         loaded: set[str] = model.load_weights(tensors)
         finalize_layerwise_reload(model, self.model_runner.vllm_config.model_config)
+        # vLLM computes the scales from the weights: the trainer sends none.
         scales = {name for name, _ in model.named_parameters() if name.endswith("_scale")}
         return loaded | (scales & names)

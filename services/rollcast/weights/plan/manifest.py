@@ -72,19 +72,15 @@ class Manifest:
 
 def plan_buckets(specs: Iterable[TensorSpec], bucket_bytes: int) -> tuple[BucketSpec, ...]:
     """Cut tensors, in order, into buckets of one dtype and at most `bucket_bytes`; a larger tensor has its own."""
-    buckets: list[BucketSpec] = []
-    tensors: list[TensorSpec] = []
+    buckets: list[list[TensorSpec]] = []
     num_bytes = 0
     for spec in specs:
-        if tensors and (num_bytes + spec.num_bytes > bucket_bytes or spec.dtype != tensors[0].dtype):
-            buckets.append(BucketSpec(tuple(tensors)))
-            tensors = []
+        if not buckets or num_bytes + spec.num_bytes > bucket_bytes or spec.dtype != buckets[-1][0].dtype:
+            buckets.append([])
             num_bytes = 0
-        tensors.append(spec)
+        buckets[-1].append(spec)
         num_bytes += spec.num_bytes
-    if tensors:
-        buckets.append(BucketSpec(tuple(tensors)))
-    return tuple(buckets)
+    return tuple(BucketSpec(tuple(tensors)) for tensors in buckets)
 
 
 def manifest_to_proto(manifest: Manifest) -> weights_pb2.Manifest:
@@ -104,7 +100,7 @@ def manifest_from_proto(message: weights_pb2.Manifest) -> Manifest:
     # Both sides load by name, so a name must be unique.
     if len({tensor.name for tensor in tensors}) != len(tensors):
         raise ManifestError("manifest: a tensor's name occurs twice")
-    if sum(bucket.num_bytes for bucket in buckets) > MAX_BYTES:
+    if total_bytes(buckets) > MAX_BYTES:
         raise ManifestError(f"manifest: more than {MAX_BYTES} bytes")
     return Manifest(PolicyVersion.from_proto(message.version), buckets, message.lm_head)
 
@@ -116,8 +112,10 @@ def _bucket_to_proto(bucket: BucketSpec) -> weights_pb2.Bucket:
 
 def _bucket_from_proto(message: weights_pb2.Bucket) -> BucketSpec:
     bucket = BucketSpec(tuple(_tensor_from_proto(tensor) for tensor in message.tensors))
+    # A bucket is viewed as one dtype at both ends: its tensors' offsets are multiples of the item size.
     if len({tensor.dtype for tensor in bucket.tensors}) != 1:
         raise ManifestError("manifest: a bucket is empty or mixes dtypes")
+    # The two ends would cut the bytes into different pieces and wait for each other.
     if bucket.num_bytes != message.num_bytes:
         raise ManifestError(f"manifest: a bucket says {message.num_bytes} bytes, its tensors need {bucket.num_bytes}")
     return bucket
@@ -130,7 +128,7 @@ def _tensor_from_proto(message: weights_pb2.Tensor) -> TensorSpec:
 
 
 def total_bytes(buckets: Sequence[BucketSpec]) -> int:
-    """Bytes of one version."""
+    """Size of one version."""
     return sum(bucket.num_bytes for bucket in buckets)
 
 

@@ -20,8 +20,9 @@ def shard_buckets(buckets: Sequence[BucketSpec], rank: int, world_size: int) -> 
     """The buckets that `rank` stages and sends: only its rows of every tensor, packed back to back."""
 
     def rows(shape: tuple[int, ...]) -> tuple[int, ...]:
+        # A scalar is one row, which rank 0 holds.
         if not shape:
-            return () if rank == 0 else (0,)  # a scalar is one row
+            return () if rank == 0 else (0,)
         start, end = shard_rows(shape[0], rank, world_size)
         return (end - start, *shape[1:])
 
@@ -42,6 +43,7 @@ def shard_segments(bucket: BucketSpec, rank: int, world_size: int) -> list[tuple
         start, end = shard_rows(spec.shape[0] if spec.shape else 1, rank, world_size)
         first = offset + start * row_bytes
         length = (end - start) * row_bytes
+        # The rank's rows of the tensor before end where these begin: one segment for both.
         if length and segments and sum(segments[-1]) == first:
             first, before = segments.pop()
             length += before

@@ -40,9 +40,11 @@ class Snapshot:
     def on(cls, device: torch.device, specs: Sequence[BucketSpec]) -> Snapshot:
         """A snapshot in new memory of `device`. Raises MemoryError or RuntimeError if it does not fit."""
         size = memory_bytes(specs)
-        if device.type == "cpu":  # numpy asks the kernel for large pages, which are quicker to read and write
+        if device.type == "cpu":
+            # numpy asks the kernel for large pages, which are quicker to read and write.
             memory = torch.from_numpy(np.empty(max(size, ALIGNMENT_BYTES), np.uint8))[:size]
-            return cls(specs, memory.zero_())  # takes its pages now, not when the first version is written
+            # Zeroing takes the pages now, not when the first version is written.
+            return cls(specs, memory.zero_())
         return cls(specs, torch.zeros(size, dtype=torch.uint8, device=device))
 
     def bucket_views(self, index: int) -> Iterator[tuple[TensorSpec, torch.Tensor]]:
@@ -60,7 +62,7 @@ class Snapshot:
 
     @cached_property
     def _views(self) -> list[tuple[str, torch.Tensor]]:
-        """Made once: thousands of them would lengthen the pause of every version."""
+        # Made once: thousands of them would lengthen the pause of every version.
         return [(spec.name, view) for index in range(len(self.specs)) for spec, view in self.bucket_views(index)]
 
 

@@ -19,27 +19,21 @@ from rollcast.weights.transport.process_group import NoRoomError
 from rollcast.wire import weights_pb2
 
 
-class HostMemory:
-    """The end of the worker with the receiver, which owns the memory."""
-
-    def snapshot(self, specs: tuple[BucketSpec, ...]) -> Snapshot:
-        """New memory. Others find it under its `path` as long as the owner keeps it.
-
-        Its pages are taken as bytes arrive, and the kernel would kill a process if there were too few: so the free
-        memory is checked before.
-        """
-        size = memory_bytes(specs)
-        free = free_bytes()
-        if size > free:
-            raise NoRoomError(
-                f"weights.stage = host: a version of {size / 1e9:.1f} GB does not fit into the {free / 1e9:.1f} GB of "
-                "host memory that are free; give the generator's machine or pod more, or set it to device"
-            )
-        file = os.memfd_create("rollcast-weights")
-        os.ftruncate(file, size)
-        made = attach(f"/proc/{os.getpid()}/fd/{file}", specs)
-        weakref.finalize(made, os.close, file)
-        return made
+def in_host_memory(specs: tuple[BucketSpec, ...]) -> Snapshot:
+    """New memory of this process. Others find it under its `path` as long as it is kept. Raises NoRoomError."""
+    size = memory_bytes(specs)
+    free = free_bytes()
+    # Its pages are taken as bytes arrive, and the kernel would kill a process if there were too few.
+    if size > free:
+        raise NoRoomError(
+            f"weights.stage = host: a version of {size / 1e9:.1f} GB does not fit into the {free / 1e9:.1f} GB of "
+            "host memory that are free; give the generator's machine or pod more, or set it to device"
+        )
+    file = os.memfd_create("rollcast-weights")
+    os.ftruncate(file, size)
+    made = attach(f"/proc/{os.getpid()}/fd/{file}", specs)
+    weakref.finalize(made, os.close, file)
+    return made
 
 
 def attach(path: str, specs: tuple[BucketSpec, ...]) -> Snapshot:
@@ -70,8 +64,9 @@ class SharedVersion:
             self._specs = ()
 
     def views(self, path: str) -> Iterator[tuple[str, torch.Tensor]]:
-        """(name, tensor) of the version staged at `path`. Memory is mapped again only if the owner made new memory."""
+        """(name, tensor) of the version staged at `path`."""
         found = identity(path)
+        # The owner keeps its memory from version to version: mapping it again would lengthen the pause.
         if self._attached is None or self._identity != found or self._attached.specs != self._specs:
             self._attached = attach(path, self._specs)
             self._identity = found

@@ -17,8 +17,9 @@ A session may end at any moment. Only applying is never cut off: the next sessio
 
 import asyncio
 import random
+import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -32,13 +33,10 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.process_age import process_age_seconds
-from rollcast.weights.plan.survival import Surviving
-from rollcast.weights.receiver.deadlines import first_of, within
-from rollcast.weights.receiver.presence import new_key
-from rollcast.weights.receiver.reception import Reception
+from rollcast.weights.receiver.reception import Reception, within
 from rollcast.weights.receiver.weight_engine import WeightEngine
 from rollcast.wire import weights_pb2
-from rollcast.wire.version import WIRE_VERSION, PolicyVersion, wire_mismatch
+from rollcast.wire.version import WIRE_VERSION, PolicyVersion, Surviving, wire_mismatch
 from rollcast.wire.weights_pb2_grpc import WeightSyncStub
 
 Send = Callable[[weights_pb2.FromGenerator], Awaitable[None]]
@@ -47,9 +45,34 @@ CONNECT_SECONDS = 10.0
 LEAVE_WITHOUT_STREAM_SECONDS = CONNECT_SECONDS / 5
 """How long a leaving member without a stream waits for one. A trainer that has ended cannot confirm."""
 MIN_RECONNECT_PAUSE_SECONDS = 0.1
+REPORT_SECONDS = 5.0
+"""Interval of a starting generator's reports, and the deadline of one."""
 _REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)
 
 log = get_logger()
+
+
+def new_key() -> bytes:
+    """A secret between this process and the trainer."""
+    return secrets.token_bytes(16)
+
+
+async def report_starting(rpc: Rpc, key: bytes) -> None:
+    """Report to the trainer, as soon as there is one, that this process exists. Runs until it is cancelled.
+
+    So the trainer counts a generator's start-up, see `rollcast.weights.sender.sightings`.
+    """
+    # What the trainer or a certificate refuses is not reported here, because the member's session meets it too.
+    with suppress(UserError):
+        async with open_channel_async(rpc) as channel:
+            stub = WeightSyncStub(channel)  # type: ignore[no-untyped-call]
+            presence = weights_pb2.Presence(key=key)
+            while True:
+                with suppress(grpc.aio.AioRpcError):
+                    await stub.Starting(
+                        presence, metadata=call_metadata(rpc), timeout=REPORT_SECONDS, wait_for_ready=True
+                    )
+                await asyncio.sleep(REPORT_SECONDS)
 
 
 class _FencedError(Exception):
@@ -81,7 +104,7 @@ class WeightMember:
         router_replay: bool = False,
         key: bytes | None = None,
     ) -> None:
-        """key: the one given to `presence.report_starting`; None = this process has reported nothing."""
+        """key: the one given to `report_starting`; None = this process has reported nothing."""
         self.name = name
         """The owner name in use; changes when the generator was fenced."""
         self._engine = engine
@@ -132,8 +155,7 @@ class WeightMember:
     async def run(self) -> None:
         """Connect, take part, reconnect with back-off; see the class for how it ends."""
         await self._stay_connected()
-        await self._reception.finish_applying()
-        await self._reception.abandon()
+        await self._reception.leave_groups()
 
     async def leave(self, reason: str, timeout_seconds: float) -> bool:
         """Ask to leave and take part until the trainer confirms; run() then ends. False = it did not in time."""
@@ -143,7 +165,8 @@ class WeightMember:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 if self._send is not None:
-                    with suppress(ConnectionError, grpc.aio.AioRpcError):  # then the next session says it
+                    # If the stream is broken, the next session sends it.
+                    with suppress(ConnectionError, grpc.aio.AioRpcError):
                         await self._send(self._leaving_message())
                 await self._over.wait()
         self._over.set()
@@ -163,11 +186,12 @@ class WeightMember:
                 if isinstance(error, grpc.aio.AioRpcError) and error.code() in _REFUSED:
                     where = f"{self._rpc.host}:{self._rpc.port}"
                     raise UserError(f"the trainer at {where} refuses this generator: {error.details()}") from None
-                if self._send is not None:  # it was connected
+                # It was connected: the trainer is probably back soon.
+                if self._send is not None:
                     pause_seconds = MIN_RECONNECT_PAUSE_SECONDS
-                log.warning(
-                    "weight sync is not connected; trying again", reason=_describe(error), seconds=pause_seconds
-                )
+                reason = _describe(error)
+                log.warning("weight sync is not connected; trying again", reason=reason, seconds=pause_seconds)
+                # At random, so that the generators of a run do not connect to a restarted trainer all together.
                 with suppress(TimeoutError):
                     await within(pause_seconds * random.uniform(0.5, 1.0), self._over.wait())
                 pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
@@ -180,8 +204,7 @@ class WeightMember:
     async def _come_back_as_new(self, reason: str) -> None:
         log.warning("fenced by the trainer; coming back as a new generator", generator=self.name, reason=reason)
         self._reception.joined = False
-        await self._reception.finish_applying()
-        await self._reception.abandon()
+        await self._reception.leave_groups()
         if self.version is not None:
             self._exporter.remove(names.POLICY_STEP, generator=self.name)
         self.name = await self._engine.fenced(reason)
@@ -203,7 +226,8 @@ class WeightMember:
                     except asyncio.InvalidStateError:
                         raise ConnectionError("the stream is over") from None
 
-            with suppress(ConnectionError):  # a refused call is over already; reading says why
+            # A refused call is over already; reading says why.
+            with suppress(ConnectionError):
                 await send(self._announcement())
             await self._receive_welcome(await within(CONNECT_SECONDS, call.read()))
             self._reception.newest_epoch = 0
@@ -246,7 +270,8 @@ class WeightMember:
                 case "join":
                     self._reception.newest_epoch = message.join.epoch
                     commands.put_nowait(message)
-                case "publish":  # counts immediately, although queued commands may come first
+                case "publish":
+                    # Counts immediately, although queued commands may come first.
                     self._announced = PolicyVersion.from_proto(message.publish.manifest.version)
                     commands.put_nowait(message)
                 case "hand_over":
@@ -256,17 +281,12 @@ class WeightMember:
     async def _send_heartbeats(self, send: Send) -> None:
         while True:
             try:
-                values = await within(self._settings.heartbeat_timeout_seconds, self._engine.heartbeat())
+                self._heartbeat = await within(self._settings.heartbeat_timeout_seconds, self._engine.heartbeat())
             except TimeoutError:
+                # Workers that load a version do not answer, which `_send_heartbeats_while_applying` covers.
                 if not self._reception.is_applying:
                     log.warning("the engine's workers do not answer; no heartbeat is sent", generator=self.name)
                 continue
-            self._heartbeat = weights_pb2.Heartbeat(
-                engine_steps=values.engine_steps,
-                running_rollouts=values.running_rollouts,
-                decode_tokens_per_second=values.decode_tokens_per_second,
-                draining=values.draining,
-            )
             await send(weights_pb2.FromGenerator(heartbeat=self._heartbeat))
             await asyncio.sleep(self._settings.heartbeat_seconds)
 
@@ -309,6 +329,20 @@ class WeightMember:
 
     def _leaving_message(self) -> weights_pb2.FromGenerator:
         return weights_pb2.FromGenerator(leaving=weights_pb2.Leaving(reason=self._leaving or ""))
+
+
+async def first_of(*work: Coroutine[Any, Any, object]) -> None:
+    """Run all until the first ends, then cancel the others; raises the error of the first."""
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in work]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        ended = [task for task in tasks if task.done()]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in ended:
+        task.result()
 
 
 def _describe(error: BaseException) -> str:

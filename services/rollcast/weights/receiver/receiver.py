@@ -10,7 +10,7 @@ be inside a broadcast. The staged memory is used again only when that worker has
 epoch never writes into a live one.
 
 The staged version is either on the device, where every worker has its own receiver and applying is quick, or once in
-host memory that all workers of the generator share (`HostMemory`); then one receiver serves them all.
+host memory that all workers of the generator share (`in_host_memory`); then one receiver serves them all.
 """
 
 import threading
@@ -18,14 +18,13 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
-from typing import Protocol
 
 import torch
 from google.protobuf.message import DecodeError
 
 from rollcast.weights.plan.manifest import BucketSpec, Manifest, ManifestError, manifest_from_proto
 from rollcast.weights.plan.snapshot import Snapshot, memory_bytes
-from rollcast.weights.receiver.receive_state import FAILED, JOINED, JOINING, RECEIVING, STAGED, ReceiveState
+from rollcast.weights.receiver.weight_engine import FAILED, JOINED, JOINING, RECEIVING, STAGED, ReceiveState
 from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.weights.transport.lane_transfer import receive, turns_of
 from rollcast.weights.transport.process_group import GroupAddress, GroupError, NoRoomError, WeightGroup, backend_for
@@ -35,49 +34,37 @@ from rollcast.wire import weights_pb2
 MAX_LANES = 4096
 
 
-class StageMemory(Protocol):
-    """Where versions are staged."""
-
-    def snapshot(self, specs: tuple[BucketSpec, ...]) -> Snapshot:
-        """New memory for a version. The caller has released that of an earlier call. Raises NoRoomError."""
-        ...
-
-
-class DeviceMemory:
-    """Memory of one worker's own device."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-
-    def snapshot(self, specs: tuple[BucketSpec, ...]) -> Snapshot:
-        try:
-            return Snapshot.on(self._device, specs)
-        except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is one of the latter
-            raise NoRoomError(
-                f"weights.stage = device: a version of {memory_bytes(specs) / 1e9:.1f} GB does not fit next to the "
-                f"engine on {self._device}; set it to host, or lower generator.gpu_memory_utilization"
-            ) from error
+def on_device(device: torch.device, specs: tuple[BucketSpec, ...]) -> Snapshot:
+    """New memory of one worker's own device. Raises NoRoomError."""
+    try:
+        return Snapshot.on(device, specs)
+    except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is one of the latter
+        raise NoRoomError(
+            f"weights.stage = device: a version of {memory_bytes(specs) / 1e9:.1f} GB does not fit next to the "
+            f"engine on {device}; set it to host, or lower generator.gpu_memory_utilization"
+        ) from error
 
 
 class Receiver:
     """Lives in one worker process; every method returns immediately, so the engine keeps stepping.
 
     All arguments and results survive any RPC: messages are the serialised protobuf (`join.SerializeToString()`).
-
-        receiver = Receiver(device=worker.device, worker=rank)   # once per worker, or per generator
-        receiver.join(join_bytes)            # opens the lanes in the background
-        receiver.poll()                      # ("joining" | "joined" | "failed", ...)
-        receiver.receive(publish_bytes)      # receives in the background into staged memory
-        receiver.poll()                      # ("receiving" | "staged" | "failed", ...)
-        receiver.apply(model.load_weights)   # under the engine's pause; only when staged. Or receiver.skip()
-        receiver.abandon()                   # drops the lanes and a half received version
     """
 
-    def __init__(self, *, device: torch.device, worker: int = 0, memory: StageMemory | None = None) -> None:
-        """device: where groups receive. worker: index of this receiver in the generator. memory: None = on `device`."""
+    def __init__(
+        self,
+        *,
+        device: torch.device,
+        worker: int = 0,
+        make_memory: Callable[[tuple[BucketSpec, ...]], Snapshot] | None = None,
+    ) -> None:
+        """device: where groups receive. worker: index of this receiver in the generator.
+
+        make_memory: makes the memory to stage in, when that of an earlier call was released; None = on `device`.
+        """
         self._device = device
         self._worker = worker
-        self._memory = memory or DeviceMemory(device)
+        self._make_memory = make_memory or partial(on_device, device)
         self._lock = threading.Lock()
         self._state = ReceiveState()
         self._lanes: list[GroupWorker] = []
@@ -94,7 +81,8 @@ class Receiver:
         if message.backend not in ("gloo", "nccl") or not fits:
             self._state = ReceiveState(FAILED, message.epoch, reason="the join message contradicts itself")
             return
-        if message.backend != backend_for(self._device):  # both ends must compute checksums on the same kind of device
+        # Both ends must compute checksums on the same kind of device.
+        if message.backend != backend_for(self._device):
             reason = f"the trainer sends over {message.backend}, which this generator on {self._device} cannot receive"
             self._state = ReceiveState(FAILED, message.epoch, reason=reason)
             return
@@ -151,13 +139,14 @@ class Receiver:
     def apply(self, load_weights: Callable[[Iterable[tuple[str, torch.Tensor]]], object]) -> None:
         """Hand every (name, tensor) to `load_weights`, in order. The engine must be paused.
 
-        Asserts that a version is staged: complete and its checksums verified. The tensors are views of memory that the
-        next reception overwrites: copy, do not keep.
+        The tensors are views of memory that the next reception overwrites: copy, do not keep.
         """
+        # Only a version that is complete, with verified checksums, may reach the model.
         assert self._state.status == STAGED, self._state
         assert self._staged is not None
         with torch.no_grad():
             load_weights(self._staged.views())
+        # Copies are queued on the engine's stream: before they end, their source must not be received into again.
         if self._device.type == "cuda":
             torch.cuda.current_stream(self._device).synchronize()
         self.skip()
@@ -184,8 +173,9 @@ class Receiver:
         """One lane is open, or has received its rows. The last lane makes it a success, a failed one a failure."""
         error = future.exception()
         with self._lock:
+            # Abandoned, or another lane has failed: a late lane must not overwrite the state of the next epoch.
             if lanes is not self._lanes or self._state.status == FAILED:
-                return  # abandoned, or failed already
+                return
             self._lanes_pending -= 1
             if error is not None:
                 self._state = ReceiveState(
@@ -227,9 +217,10 @@ class Receiver:
         staged = self._staged
         if staged is None or staged.specs != specs or not free:
             staged = None
-            self._keep(lanes, None)  # released first: there may be no room for two
+            # Released first: there may be no room for two versions.
+            self._keep(lanes, None)
             try:
-                staged = self._memory.snapshot(specs)
+                staged = self._make_memory(specs)
             except NoRoomError as error:
                 if free:
                     raise

@@ -8,7 +8,7 @@ both             -> poll .. failed                                    -> Failed:
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from rollcast.config.out_of_memory import OutOfMemory
@@ -16,9 +16,7 @@ from rollcast.config.services import Weights
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.plan.manifest import num_pieces
-from rollcast.weights.receiver.deadlines import within
-from rollcast.weights.receiver.receive_state import FAILED, JOINED, STAGED, ReceiveState
-from rollcast.weights.receiver.weight_engine import ReceiverVerb, WeightEngine
+from rollcast.weights.receiver.weight_engine import FAILED, JOINED, STAGED, ReceiverVerb, ReceiveState, WeightEngine
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 
@@ -32,6 +30,13 @@ POLL_SHARE = 0.05
 
 class EngineStuckError(RuntimeError):
     """Applying weights failed or did not end: the engine's weights are unknown, the process must restart."""
+
+
+async def within(seconds: float, work: Awaitable[Result]) -> Result:
+    """The result of `work`. Raises TimeoutError."""
+    # Not asyncio.wait_for: before Python 3.12 it drops a cancellation that comes in the same turn of the loop.
+    async with asyncio.timeout(seconds):
+        return await work
 
 
 class Reception:
@@ -91,12 +96,13 @@ class Reception:
         )
         return weights_pb2.FromGenerator(acknowledge=acknowledge)
 
-    async def abandon(self) -> None:
-        """Leave all groups. Raises TimeoutError."""
+    async def leave_groups(self) -> None:
+        """Wait for the running apply, then leave all groups. Raises TimeoutError, EngineStuckError."""
+        await self.finish_applying()
         await self.call("abandon")
 
     async def finish_applying(self) -> float:
-        """Wait for the running apply, which goes on even if the session ends. Returns its pause in seconds."""
+        """Wait for the running apply. Returns its pause in seconds."""
         if self._applying is None:
             return 0.0
         patience_seconds = self._settings.acknowledge_timeout_seconds
@@ -138,13 +144,14 @@ class Reception:
             reason = f"the engine was {state.status} after {deadline_seconds} s, not {wanted}"
             return ReceiveState(FAILED, epoch, reason=reason)
         # A newer Join is queued: leave the dead groups now, so that it does not wait for their deadlines.
-        await self.abandon()
+        await self.call("abandon")
         return None
 
     async def _apply_or_skip(self, version: PolicyVersion) -> float:
         """Returns the pause in seconds."""
+        # A version that the engine has was sent again for other generators.
         if self.version is not None and version <= self.version:
-            await self.call("skip")  # it was sent again for other generators
+            await self.call("skip")
             return 0.0
         # A task of its own, so that the end of a session does not cancel it.
         self._applying = asyncio.ensure_future(self._apply(version))
@@ -158,6 +165,7 @@ class Reception:
         return pause_seconds
 
     def _failed(self, state: ReceiveState, version: Any = None) -> weights_pb2.FromGenerator:
-        self.joined = False  # the receiver is in no group until the next join
+        # The receiver is in no group until the next join, so nothing may be claimed.
+        self.joined = False
         failed = weights_pb2.Failed(epoch=state.epoch, version=version, reason=state.reason)
         return weights_pb2.FromGenerator(failed=failed)

@@ -1,26 +1,49 @@
 """What weight sync needs of an engine: implemented over vLLM by the generator, over plain tensors by tests."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
-from rollcast.weights.plan.survival import Surviving
-from rollcast.weights.receiver.receive_state import ReceiveState
-from rollcast.wire.version import PolicyVersion
+from rollcast.wire import weights_pb2
+from rollcast.wire.version import PolicyVersion, Surviving
 
 ReceiverVerb = Literal["join", "receive", "poll", "skip", "abandon"]
 """The methods of `Receiver` that an engine calls on its workers as they are. `apply`, the sixth, needs the engine's
 pause."""
 
+JOINING = "joining"
+JOINED = "joined"
+RECEIVING = "receiving"
+STAGED = "staged"
+FAILED = "failed"
+IDLE = "idle"
+_SLOWEST_FIRST = (FAILED, IDLE, JOINING, JOINED, RECEIVING, STAGED)
 
-@dataclass(frozen=True)
-class EngineHeartbeat:
-    """The workers' latest numbers. `engine_steps` must come from the workers, never from the front end."""
 
-    engine_steps: int
-    running_rollouts: int
-    decode_tokens_per_second: float  # of one rollout, recent; 0 = unknown
-    draining: bool
+class ReceiveState(NamedTuple):
+    """`idle -> joining -> joined -> receiving -> staged -> joined` (after apply); `failed` from any of the busy ones.
+
+    Any RPC carries its strings and numbers; `ReceiveState(*values)` restores it from the list that an RPC made of it.
+    """
+
+    status: str = IDLE
+    epoch: int = 0
+    """Number of the group; 0 = none."""
+    seconds: float = 0.0
+    """How long the reception took, checksum included (staged only)."""
+    reason: str = ""
+    """Why it failed."""
+    no_room: bool = False
+    """It failed for lack of memory, so that another attempt would fail too."""
+    path: str = ""
+    """Where other processes find the staged version (staged only); empty = nowhere."""
+
+
+def merge_states(states: Sequence[ReceiveState]) -> ReceiveState:
+    """One generator's state: that of its slowest worker; failed if any failed. `seconds` is the longest."""
+    assert states
+    # Of several failures one for lack of memory wins: it may have caused the others, and it is not tried again.
+    slowest = min(states, key=lambda state: (_SLOWEST_FIRST.index(state.status), not state.no_room))
+    return slowest._replace(seconds=max(state.seconds for state in states))
 
 
 class WeightEngine(Protocol):
@@ -41,8 +64,11 @@ class WeightEngine(Protocol):
         """
         ...
 
-    async def heartbeat(self) -> EngineHeartbeat:
-        """Ask the workers. Without their answer no heartbeat is sent, and the trainer fences the generator."""
+    async def heartbeat(self) -> weights_pb2.Heartbeat:
+        """Ask the workers, never the front end, for its numbers; `applying` is left to the member.
+
+        Without their answer no heartbeat is sent, and the trainer fences the generator.
+        """
         ...
 
     async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:

@@ -43,9 +43,11 @@ class Epoch:
         self.seats = tuple(seats)
         world_size = 1 + sum(seat.num_workers for seat in seats)
         backend = backend_for(device)
+        # Rank 0 of every lane is the trainer rank that sends; a generator's workers have consecutive ranks.
         rank = 1
         for seat in seats:
             seat.epoch = number
+            # From now on an answer for an earlier group is stale.
             seat.answer = None
             join = weights_pb2.Join(
                 epoch=number,
@@ -97,7 +99,7 @@ class Epoch:
 
     @property
     def failed(self) -> bool:
-        """Whether rank 0 or a seat has already reported that this group is broken."""
+        """Whether rank 0 or a seat has reported that this group is broken."""
         broken = self._given_up or (self.work.done() and self.work.exception() is not None)
         return broken or any(seat.answer is not None and not seat.answer.good for seat in self.seats)
 
@@ -108,7 +110,6 @@ class Epoch:
         return no_room_to_send(error) if isinstance(error, NoRoomError) else None
 
     def unanswered(self) -> list[Seat]:
-        """Seats that have not answered yet."""
         return [seat for seat in self.seats if seat.answer is None]
 
     def reasons(self) -> list[str]:

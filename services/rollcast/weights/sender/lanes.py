@@ -105,7 +105,8 @@ class LaneSender:
         for data in self._orders:
             try:
                 self._carry_out(LaneOrder.decode(data))
-            except Exception:  # the thread must go on: the next epoch may succeed
+            # The thread must go on: the next epoch may succeed.
+            except Exception:
                 log.exception("an order to a lane failed", lane=self._rank)
 
     def _carry_out(self, order: LaneOrder) -> None:
@@ -121,6 +122,7 @@ class LaneSender:
             self._slots.let_go(dropped)
 
     def _note(self, epoch: int, done: Future[None]) -> None:
+        # A worker that was dropped meanwhile fails too, which is no news.
         if (error := done.exception()) is not None and epoch in self._workers:
             log.warning("a lane failed", lane=self._rank, epoch=epoch, reason=str(error))
             if isinstance(error, NoRoomError):
@@ -128,7 +130,7 @@ class LaneSender:
 
 
 def no_room_to_send(error: NoRoomError) -> OutOfMemory:
-    """The sentence with which a trainer rank ends."""
+    """The error with which a trainer rank ends."""
     what = "the part of a version that is being sent to the generators"
     return out_of_memory(what, "lower trainer.tokens_per_micro_batch, or give the trainer more ranks", str(error))
 

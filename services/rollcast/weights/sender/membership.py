@@ -1,16 +1,14 @@
-"""Which generators are removed and why: silent, disconnected, hung or failing ones are fenced, leavers are confirmed.
+"""Which generators are removed and why: silent, disconnected, hung, failing ones are fenced, leavers are confirmed."""
 
-Not thread-safe: the publisher holds its lock around every call.
-"""
-
+import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from queue import SimpleQueue
 
 from rollcast.config.services import Weights
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.sender.removals import Removals
 from rollcast.weights.sender.roster import Fault, Roster, Seat
 from rollcast.wire.version import PolicyVersion
 
@@ -20,7 +18,37 @@ SUSPECT_HEARTBEATS = 3
 log = get_logger()
 
 
+class Removals:
+    """Calls `on_removed(generator, reason)` once for each removal, on its own thread, because it may wait for Redis."""
+
+    def __init__(self, on_removed: Callable[[str, str], None]) -> None:
+        self._on_removed = on_removed
+        self._queue: SimpleQueue[tuple[str, str] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._report, name="weight-removals", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def add(self, generator: str, reason: str) -> None:
+        """Never waits."""
+        self._queue.put((generator, reason))
+
+    def stop(self, deadline_seconds: float) -> None:
+        """Report the remaining removals, at most for `deadline_seconds`."""
+        self._queue.put(None)
+        self._thread.join(deadline_seconds)
+
+    def _report(self) -> None:
+        while (removed := self._queue.get()) is not None:
+            try:
+                self._on_removed(*removed)
+            except Exception:
+                log.exception("on_removed failed; the sweep of idle claims will find its tasks", generator=removed[0])
+
+
 class Membership:
+    """Not thread-safe: the publisher holds its lock around every call."""
+
     def __init__(self, roster: Roster, removals: Removals, settings: Weights, exporter: Exporter) -> None:
         self._roster = roster
         self._removals = removals
@@ -35,8 +63,9 @@ class Membership:
         `suspects`: seats that have not answered for a group that failed. `newest`: the newest version, for the metrics.
         """
         now = time.monotonic()
+        # A long gap since the last look: this process was frozen, so that it heard nothing proves nothing.
         if now - self._looked_at > self._patience_seconds / 2:
-            for seat in self._roster:  # this process was frozen: that it heard nothing proves nothing
+            for seat in self._roster:
                 seat.heard_at = now
                 seat.stepped_at = now
         self._looked_at = now

@@ -34,8 +34,7 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.weights.plan.manifest import Manifest, TensorSpec, num_pieces, plan_buckets, total_bytes
 from rollcast.weights.sender.epoch import Epoch
 from rollcast.weights.sender.lanes import ONE_LANE, Lanes
-from rollcast.weights.sender.membership import Membership
-from rollcast.weights.sender.removals import Removals
+from rollcast.weights.sender.membership import Membership, Removals
 from rollcast.weights.sender.roster import Member, Outgoing, Roster, Seat, SeatAnswer
 from rollcast.weights.sender.sharing import Sharing
 from rollcast.weights.sender.staging import Staging, StagingSlots
@@ -74,8 +73,7 @@ class Publisher:
     ) -> None:
         """history: surviving (incarnation, last_step) of older incarnations. device: the groups send from it.
         slots: of this rank, filled by the learner. lanes: of all ranks. secret_place: as for `start_server`.
-
-        on_removed(generator, reason): called once, on its own thread, when a generator was fenced or has left.
+        on_removed: see `Removals`; called when a generator was fenced or has left.
         """
         self._settings = weights
         self._incarnation = incarnation
@@ -132,10 +130,7 @@ class Publisher:
         self._slots.wait_for_readers(deadline_seconds)
 
     def stage(self) -> int:
-        """The slot that is not being broadcast, to be filled by the learners of all ranks.
-
-        A published version whose broadcast has not begun is withdrawn: the next one takes its place.
-        """
+        """The slot that is not being broadcast, to be filled by all ranks; see `Staging.stage`."""
         return self._staging.stage()
 
     def publish(self, slot: int, version: PolicyVersion) -> None:
@@ -275,7 +270,8 @@ class Publisher:
     def _admit(self, joiners: list[Seat], current: Manifest) -> None:
         """Bring joiners to `current`, each through a private group, several at a time; then they are members."""
         behind = [seat for seat in joiners if seat.version != current.version]
-        at_once = pieces_at_once(self._lanes.count)  # each group has one piece on every rank's device
+        # Each group has one piece on every rank's device, and together they must not exceed PIECE_BYTES.
+        at_once = pieces_at_once(self._lanes.count)
         for first in range(0, len(behind), at_once):
             groups = self._open([[seat] for seat in self._roster.still_joining(behind[first : first + at_once])])
             self._send(groups, current, "catch_up")
@@ -340,6 +336,7 @@ class Publisher:
                     answers_deadline = now + others + self._settings.acknowledge_timeout_seconds
                 if not working and not owing:
                     break
+                # The thread is stuck in a collective that its own deadline does not end: it is left behind.
                 if working and now > own_deadline:
                     for epoch in working:
                         epoch.give_up()
@@ -354,11 +351,12 @@ class Publisher:
                     log.warning("a weight group failed", epoch=epoch.number, phase=phase, reasons=epoch.reasons())
                     self._exporter.add(names.WEIGHT_FAILURES, reason=phase)
                     self._no_room = self._no_room or epoch.no_room
+            # Pause before the next attempt, or a peer that fails immediately would keep this thread busy.
             if any(epoch.failed for epoch in epochs):
-                self._changed.wait(FAULT_CHECK_SECONDS)  # pause before the next attempt
+                self._changed.wait(FAULT_CHECK_SECONDS)
 
     def _look_for_faults(self, epochs: Sequence[Epoch] = ()) -> None:
-        """Called with the lock held."""
+        # Called with the lock held, like everything of `Roster` and `Membership`.
         suspects = {seat for epoch in epochs if epoch.failed for seat in epoch.unanswered()}
         if self._membership.look_for_faults(suspects, self._staging.newest()):
             self._notify()

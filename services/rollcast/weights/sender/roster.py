@@ -14,10 +14,9 @@ from queue import SimpleQueue
 from typing import Literal
 
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.plan.survival import Surviving, survives
 from rollcast.weights.sender.sightings import LAPSE_SECONDS, MAX_KEY_BYTES, Sightings
 from rollcast.wire import weights_pb2
-from rollcast.wire.version import WIRE_VERSION, PolicyVersion, wire_mismatch
+from rollcast.wire.version import WIRE_VERSION, PolicyVersion, Surviving, survives, wire_mismatch
 
 Fault = Literal["silent", "disconnected", "hung", "unacknowledged", "failed"]
 MAX_FAILURES = 3
@@ -94,20 +93,23 @@ class Seat:
         self.outgoing.put(message)
 
     def note_heartbeat(self, heartbeat: weights_pb2.Heartbeat, now: float) -> None:
-        """Record a heartbeat. An engine with work must have stepped, except while it applies an update."""
+        """Record a heartbeat."""
+        # An engine with work must have stepped, except while it applies an update.
         may_stand_still = heartbeat.applying or not heartbeat.running_rollouts
         if may_stand_still or heartbeat.engine_steps != self.heartbeat.engine_steps:
             self.stepped_at = now
         self.heartbeat = heartbeat
 
     def respond(self, epoch: int, answer: SeatAnswer) -> None:
-        """Record the outcome in `epoch`; that of an earlier group is ignored."""
+        """Record the outcome in `epoch`."""
+        # That of an earlier group is ignored: it was dropped, whatever it did.
         if epoch == self.epoch:
             self.answer = answer
             self.failures += not answer.good
 
     def acknowledge(self, epoch: int, version: PolicyVersion) -> None:
-        """It applied `version`, which counts even if the group is an earlier one."""
+        """Record that it applied `version`."""
+        # This counts even if the group is an earlier one: the engine has the weights.
         self.version = version
         self.failures = 0
         self.respond(epoch, SeatAnswer(good=True))
@@ -171,15 +173,12 @@ class Roster:
     def __contains__(self, seat: Seat) -> bool:
         return self._seats.get(seat.name) is seat
 
-    def find(self, name: str) -> Seat | None:
-        return self._seats.get(name)
-
     def joined(self) -> list[Seat]:
         return [seat for seat in self if seat.joined]
 
     def due_joiners(self, before: float) -> list[Seat]:
         """Generators that wait to join, once one of them has waited since `before`: others may join with it."""
-        waiting = [seat for seat in self if not seat.joined and not seat.leaving and seat.connected]
+        waiting = self.still_joining([seat for seat in self if not seat.joined])
         return waiting if any(seat.arrived_at <= before for seat in waiting) else []
 
     def still_joining(self, seats: Sequence[Seat]) -> list[Seat]:
@@ -187,20 +186,16 @@ class Roster:
         return [seat for seat in seats if seat in self and not seat.leaving and seat.connected]
 
     def hand_over(self, name: str, sequences: Sequence[int]) -> bool:
-        """Ask for these tasks back; False = no generator of that name has a place and a stream."""
-        seat = self.find(name)
+        seat = self._seats.get(name)
         if seat is None or not seat.connected:
             return False
         seat.send(weights_pb2.FromTrainer(hand_over=weights_pb2.HandOver(sequences=sequences)))
         return True
 
     def lowest_step(self) -> int | None:
-        """Oldest step that any engine may sample with; None if no engine has weights.
-
-        Generators that have not joined count too: one whose stream broke, or that reconnects, goes on sampling with its
-        weights until it is fenced, and claims tasks until it notices. One without weights claims nothing, nor does one
-        whose weights a restart lost, because it withdraws them.
-        """
+        """Oldest step that any engine may sample with; None if no engine has weights."""
+        # One whose stream broke goes on sampling until it is fenced, and claims until it notices. One without weights
+        # claims nothing, nor does one whose weights a restart lost, because it withdraws them.
         return min((seat.version.step for seat in self if seat.version is not None), default=None)
 
     def admit(self, announce: weights_pb2.Announce, outgoing: Outgoing, now: float) -> Seat | SeatRefusal | None:
@@ -263,8 +258,8 @@ class Roster:
             )
         if announce.router_replay != self._router_replay:
             return SeatRefusal(
-                f"recipe.router_replay = {_said(announce.router_replay)} at the generator, "
-                f"{_said(self._router_replay)} at the trainer; give both the same run file"
+                f"recipe.router_replay = {str(announce.router_replay).lower()} at the generator, "
+                f"{str(self._router_replay).lower()} at the trainer; give both the same run file"
             )
         return None
 
@@ -279,7 +274,7 @@ class Roster:
 
     def _drop(self, seat: Seat, reason: str) -> None:
         del self._seats[seat.name]
-        # Its process may come back under another name: this time is not counted twice.
+        # Its process may come back under another name: this time must not be counted twice.
         self.sightings.count(seat.key, seat.heard_at)
         seat.send(leave_message(reason))
         seat.outgoing.put(None)
@@ -287,7 +282,3 @@ class Roster:
 
 def leave_message(reason: str) -> weights_pb2.FromTrainer:
     return weights_pb2.FromTrainer(leave=weights_pb2.Leave(reason=reason))
-
-
-def _said(value: bool) -> str:
-    return "true" if value else "false"

@@ -35,6 +35,7 @@ class Sharing:
     def held(self, is_due: Callable[[], bool], timeout_seconds: float) -> Iterator[None]:
         """Wait until no broadcast is running or due, at most `timeout_seconds`, then keep new ones from starting."""
         with self._changed:
+            # After the timeout the update goes on: generators that do not answer must not stop training.
             self._changed.wait_for(lambda: not self._is_broadcasting and not is_due(), timeout_seconds)
             self._is_held = True
         try:

@@ -33,6 +33,7 @@ class Sightings:
 
     def note(self, key: bytes, now: float) -> None:
         """The process of this key was heard of."""
+        # The report comes before the announcement is checked, so the key may be anything.
         if not 0 < len(key) <= MAX_KEY_BYTES:
             return
         with self._lock:
@@ -43,15 +44,13 @@ class Sightings:
                 del self._seen[next(iter(self._seen))]
 
     def claim(self, key: bytes, now: float) -> float:
-        """The moment from which a process that announces itself now may count its devices.
-
-        The same time is not believed a second time.
-        """
+        """The moment from which a process that announces itself now may count its devices."""
         if self._opened_at is None:
             return -math.inf
         with self._lock:
             self.note(key, now)
             since, _ = self._seen.get(key, (now - UNSEEN_SECONDS, now))
+            # The same time must not be believed a second time.
             self.count(key, now)
         return since
 

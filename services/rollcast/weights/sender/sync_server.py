@@ -44,7 +44,8 @@ class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
 
     def Sync(self, request_iterator: Any, context: Any) -> Iterator[weights_pb2.FromTrainer]:  # noqa: N802
         outgoing: Outgoing = SimpleQueue()
-        if not context.add_callback(lambda: outgoing.put(None)):  # the call has ended already
+        # False if the call has ended already: nothing would end the reading of the queue.
+        if not context.add_callback(lambda: outgoing.put(None)):
             return
         threading.Thread(target=self._read, args=(request_iterator, outgoing), name="weight-sync", daemon=True).start()
         try:

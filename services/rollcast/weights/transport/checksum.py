@@ -12,7 +12,7 @@ with probability about 2^-64. It detects faults, not forgery.
 
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol, Self
+from typing import Self
 
 import torch
 import xxhash
@@ -26,29 +26,22 @@ _MAX_ROWS_PER_SUM = 512
 """Few kernel launches, and at most as much scratch memory as a piece of a version (64 MiB)."""
 
 
-class Checksum(Protocol):
-    """Checksum of uint8 buffers of shape [n]."""
-
-    def add(self, buffer: torch.Tensor) -> None: ...
-
-    def value(self) -> int:
-        """The checksum of all buffers added so far."""
-        ...
-
-
 class ProcessorChecksum:
+    """Checksum of the uint8 buffers of shape [n] that were added so far."""
+
     def __init__(self) -> None:
         self._hash = xxhash.xxh3_64()
 
     def add(self, buffer: torch.Tensor) -> None:
-        self._hash.update(buffer.numpy().data)  # releases the GIL
+        # Releases the GIL, so that sending and receiving go on meanwhile.
+        self._hash.update(buffer.numpy().data)
 
     def value(self) -> int:
         return self._hash.intdigest()
 
 
 class GpuChecksum:
-    """A sum that GPUs compute in parallel; any device can compute it."""
+    """The same of a sum that GPUs compute in parallel; any device can compute it."""
 
     def __init__(self) -> None:
         self._value = 0
@@ -59,6 +52,9 @@ class GpuChecksum:
 
     def value(self) -> int:
         return self._value
+
+
+Checksum = ProcessorChecksum | GpuChecksum
 
 
 def checksum_on(device: torch.device) -> Checksum:
@@ -84,6 +80,7 @@ class ChecksumBeside:
             self._thread.shutdown()
 
     def add(self, buffer: torch.Tensor) -> None:
+        # One buffer at a time: the order of the bytes is part of the checksum.
         self.wait()
         if self._thread is None:
             self._checksum.add(buffer)

@@ -55,6 +55,7 @@ class GroupWorker:
 
     def abandon(self) -> None:
         """Leave the group. May be called from any thread and more than once."""
+        # Before the end of the queue, so that jobs which still wait in it fail instead of being sent.
         self._abandoned = True
         self._jobs.put(None)
         if self._group is not None:
@@ -89,13 +90,15 @@ class GroupWorker:
             result = job(self._group)
         except Exception as error:
             failure = self._described(error)
-            self._group = None  # closes the connections, which wakes the peers
+            # Closes the connections, which wakes the peers.
+            self._group = None
         _conclude(future, result, failure)
         return failure
 
     def _described(self, error: Exception) -> GroupError:
         """The error without its traceback, whose frames would keep the group and its connections open."""
-        if is_out_of_memory(error):  # a new group would fail in the same way
+        # Distinguished, because a new group would fail in the same way.
+        if is_out_of_memory(error):
             text = " ".join(str(error).split())[:MAX_ERROR_CHARACTERS]
             return NoRoomError(f"epoch {self.address.epoch}: out of memory while a version travelled ({text})")
         if not isinstance(error, GroupError):

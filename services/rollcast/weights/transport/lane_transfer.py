@@ -36,6 +36,7 @@ def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion) -> None:
     """
     if shard.version != version:
         raise GroupError(f"version {version} was asked for, {shard.version} is staged")
+    # On a CPU the shard was summed up when it was staged, once for all groups that it is sent to.
     known = shard.checksum if group.device.type == "cpu" else None
     with ChecksumBeside(group.device) as checksum:
         for buffer in shard.buffers:
@@ -45,6 +46,7 @@ def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion) -> None:
                     checksum.add(piece)
                 group.broadcast(piece)
         total = checksum.wait() if known is None else known
+    # Without the trailer no receiver accepts the pieces that were read while the next version was staged.
     if shard.version != version:
         raise GroupError(f"version {version} was overwritten by {shard.version} while it was sent")
     trailer = [signed(number) for number in (*version, total)]
@@ -107,8 +109,9 @@ def _receive_piece(group: WeightGroup, stretches: list[torch.Tensor], checksum: 
         checksum.add(stretches[0])
         return
     sizes = [stretch.numel() for stretch in stretches]
-    checksum.wait()  # it may still read the scratch memory
-    piece = group.scratch.of(sum(sizes))
+    # The thread of the checksum may still read the former piece in the scratch memory.
+    checksum.wait()
+    piece = group.scratch(sum(sizes))
     group.broadcast(piece)
     checksum.add(piece)
     for stretch, part in zip(stretches, torch.split(piece, sizes), strict=True):

@@ -2,8 +2,6 @@
 
 The collectives of the trainer and of vLLM are not affected: each group is made, used and dropped on its own, under its
 own prefix of one TCPStore at trainer rank 0. CPUs use gloo, GPUs NCCL; the code differs only in how a wait is bounded.
-gloo has a deadline of its own (`abort` does not wake it). An NCCL wait only blocks a stream, so completion is polled
-there, and an overdue group is aborted.
 
 The store does not check credentials. It listens on rpc.bind only, and its prefix is random and sent over gRPC only, so
 that other processes and former runs do not enter a group by accident. It does not stop an attacker, who can list keys.
@@ -76,18 +74,6 @@ class RendezvousStore:
         )
 
 
-class Scratch:
-    """Memory for pieces on their way, grown as needed and kept, because new pages cost as much as writing them."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._memory = torch.empty(0, dtype=torch.uint8, device=device)
-
-    def of(self, size: int) -> torch.Tensor:
-        if self._memory.numel() < size:
-            self._memory = torch.empty(size, dtype=torch.uint8, device=self._memory.device)
-        return self._memory[:size]
-
-
 class WeightGroup:
     """One group. Blocking calls, made from one thread; `abort` from any."""
 
@@ -95,7 +81,7 @@ class WeightGroup:
         """Meet the other members. Raises GroupError if they do not come in time."""
         self.address = address
         self.device = device
-        self.scratch = Scratch(device)
+        self._scratch = torch.empty(0, dtype=torch.uint8, device=device)
         self._aborted = False
         self._timeout = timedelta(seconds=address.timeout_seconds)
         try:
@@ -103,15 +89,21 @@ class WeightGroup:
             store = TCPStore(
                 address.store_host, address.store_port, is_master=False, wait_for_workers=False, timeout=self._timeout
             )
-            self._group = _make(
-                address, PrefixStore(f"{address.store_prefix}/{address.epoch}/{address.lane}", store), self._timeout
-            )
+            prefix = f"{address.store_prefix}/{address.epoch}/{address.lane}"
+            self._group = _make(address, PrefixStore(prefix, store), self._timeout)
+            # NCCL connects at its first collective only, so a greeting makes absent members known now.
             greeting = torch.tensor([address.epoch], dtype=torch.int64, device=device)
-            self._broadcast(greeting)  # NCCL connects at its first collective
+            self._broadcast(greeting)
         except (RuntimeError, ValueError) as error:
             raise GroupError(f"epoch {address.epoch}: rendezvous failed: {_first_line(error)}") from error
         if greeting.item() != address.epoch:
             raise GroupError(f"epoch {address.epoch}: met the group of epoch {greeting.item()}")
+
+    def scratch(self, size: int) -> torch.Tensor:
+        """Memory for a piece on its way, uint8 [size]. Kept, because new pages cost as much as writing them."""
+        if self._scratch.numel() < size:
+            self._scratch = torch.empty(size, dtype=torch.uint8, device=self.device)
+        return self._scratch[:size]
 
     def broadcast(self, piece: torch.Tensor) -> None:
         """Send (rank 0) or fill (others) a uint8 buffer on the group's device. Raises GroupError.
@@ -126,11 +118,9 @@ class WeightGroup:
             raise GroupError(f"epoch {self.address.epoch}: broadcast failed: {_first_line(error)}") from error
 
     def abort(self) -> None:
-        """Send and receive no further piece.
-
-        NCCL breaks the group immediately; a wait inside gloo ends at its own deadline.
-        """
+        """Send and receive no further piece."""
         self._aborted = True
+        # NCCL breaks the group immediately. A wait inside gloo cannot be woken: it ends at its own deadline.
         if self.address.backend == "nccl":
             self._group.abort()
 
@@ -139,6 +129,7 @@ class WeightGroup:
         if self.address.backend == "gloo":
             work.wait(self._timeout)
             return
+        # An NCCL wait only blocks the stream, so completion is polled, and an overdue group is aborted.
         deadline = time.monotonic() + self.address.timeout_seconds
         while not work.is_completed():
             if time.monotonic() > deadline:
@@ -155,7 +146,8 @@ def _make(address: GroupAddress, store: Any, timeout: timedelta) -> Any:
 
     options = ProcessGroupNCCL.Options()
     options._timeout = _NCCL_OWN_TIMEOUT
-    if address.num_lanes > 1:  # each channel has buffers of its own at both ends, and a receiver is in every lane
+    # Each channel has buffers of its own at both ends, and a receiver is in every lane.
+    if address.num_lanes > 1:
         options.config.max_ctas = max(1, MAX_NCCL_CHANNELS // address.num_lanes)
     return ProcessGroupNCCL(store, address.rank, address.world_size, options)
 

@@ -54,6 +54,7 @@ class LaneTurns:
             raise
         with self._changed:
             self._over[turn] = True
+            # Turns may end out of order; only the lowest unfinished one lets a later one begin.
             while self._first < len(self._over) and self._over[self._first]:
                 self._first += 1
             self._changed.notify_all()

@@ -1,4 +1,8 @@
-"""The experts that the routers choose: which layers have routers, and how the choices come back on CPU.
+"""Mixtures of experts on CPU, where vLLM neither loads new weights in place nor returns the routers' choices.
+
+vLLM replaces the weights of experts by a packed form for its CPU kernel, into which a new version cannot be loaded. So
+the packed copy exists next to the plain weights, and is packed again. The kernels chosen for GPUs (`engine_start`) read
+the weights as they are loaded.
 
 vLLM records the choices at its routers, keeps them by KV block, so that a prefix hit has them too, and returns them
 with a request's tokens (`CompletionOutput.routed_experts`). Only its second model runner does this. That runner
@@ -13,18 +17,41 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rollcast.generator.vllm.routing_shape import RoutingShape
+PACKED = "rollcast_packed"
+EXPERTS = "rollcast_experts"
 
 
-def routing_shape(runner: Any) -> RoutingShape:
-    """The routing shape of a vLLM model runner's model."""
-    from vllm.model_executor.layers.fused_moe.runner.moe_runner import MoERunner
+@functools.cache
+def keep_experts_plain() -> None:
+    """Let vLLM's CPU experts pack a stand-in of their layer, and compute with that."""
+    from vllm.model_executor.layers.fused_moe.experts.cpu_moe import CPUUnquantizedExperts
 
-    layers = sorted(module.layer_id for module in runner.model.modules() if isinstance(module, MoERunner))
-    config = runner.vllm_config.model_config
-    if not layers:
-        return RoutingShape([], 0, 0)
-    return RoutingShape(layers, config.get_num_experts(), config.get_num_experts_per_tok())
+    pack = CPUUnquantizedExperts.process_weights_after_loading
+    apply = CPUUnquantizedExperts.apply
+
+    def pack_stand_in(experts: Any, layer: torch.nn.Module) -> None:
+        stand_in = torch.nn.Module()
+        for name, parameter in layer.named_parameters(recurse=False):
+            stand_in.register_parameter(name, parameter)
+        # vLLM replaces the parameters of the module that it packs: those of the layer stay plain.
+        pack(experts, stand_in)
+        setattr(experts, PACKED, stand_in)
+        setattr(layer, EXPERTS, experts)
+
+    def apply_packed(experts: Any, **arguments: Any) -> Any:
+        packed = getattr(experts, PACKED)
+        return apply(experts, **(arguments | {"w1": packed.w13_weight, "w2": packed.w2_weight}))
+
+    CPUUnquantizedExperts.process_weights_after_loading = pack_stand_in
+    CPUUnquantizedExperts.apply = apply_packed
+
+
+def pack_again(model: torch.nn.Module) -> None:
+    """Call it after every load in place. Does nothing if no experts were packed."""
+    for layer in model.modules():
+        experts = getattr(layer, EXPERTS, None)
+        if experts is not None:
+            experts.process_weights_after_loading(layer)
 
 
 class _StepBatch(NamedTuple):
@@ -65,6 +92,7 @@ def return_from_first_runner() -> None:
             count = batch.num_reqs
             tokens = [scheduled.num_scheduled_tokens[request] for request in batch.req_ids[:count]]
             starts = np.cumsum([0, *tokens], dtype=np.int32)
+            # A copy, because the runner writes its counts in place.
             computed = batch.num_computed_tokens_cpu[:count].copy()
             runner.rollcast_pending = connector.prepare_output(_StepBatch(batch.req_ids[:count], computed, starts))
         return result
@@ -79,6 +107,7 @@ def return_from_first_runner() -> None:
             output.aux_output_connector_output = runner.rollcast_pending.process_output()
         return output
 
+    # vLLM's own check refuses the first model runner.
     def verify(config: Any) -> None:
         if config.aux_output_config.enabled and not config.model_config.is_moe:
             raise ValueError("recipe.router_replay is for mixtures of experts")
