@@ -1,12 +1,11 @@
 """Where two run files differ, setting by setting."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rollcast.config.resolved import reveal
-from rollcast.config.schema import RunConfig
+from rollcast.config.base import Settings
+from rollcast.config.resolved import plain
 from rollcast.config.sentences import shown
 
 
@@ -25,15 +24,9 @@ class Difference:
         return f"{self.field} {before} -> {after}" if before != "(not shown)" else f"{self.field} (not shown)"
 
 
-def differences(before: RunConfig, after: RunConfig) -> list[Difference]:
+def differences(before: Settings, after: Settings) -> list[Difference]:
     """The differences in the order of the schema. A group of another kind differs as a whole."""
-    old, new = (_plain(config.model_dump()) for config in (before, after))
-    return list(_between(old, new, ""))
-
-
-def _plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """The value as a file contains it: lists for tuples, text for paths, secrets in clear."""
-    return dict(json.loads(json.dumps(reveal(settings), default=str)))
+    return list(_between(plain(before), plain(after), ""))
 
 
 def _between(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> Iterator[Difference]:

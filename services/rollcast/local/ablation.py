@@ -15,15 +15,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from rollcast.config.differences import differences
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Recipe
-from rollcast.config.resolved import reveal
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation_parts import Change, changed, is_same_in_effect
 from rollcast.local.frozen_forecast import END_EVALUATIONS, conclude
 from rollcast.local.status import StatusReader
-from rollcast.local.supervisor import Doing, Ending, ServiceLostError
-from rollcast.local.up import View, run_locally
+from rollcast.local.supervisor import Ending, ServiceLostError
+from rollcast.local.up import RunDeadlineError, View, run_locally
 from rollcast.runfolder.files import ABLATION, RESULT, RUN_FILE, STEPS, UP_FILE
 from rollcast.runfolder.folder import has_history
 from rollcast.runfolder.format_version import check_format
@@ -53,10 +53,6 @@ class PlannedRun:
     config: RunConfig
     is_null_control: bool = False
     """Whether it is a variant that trains as the whole recipe does."""
-
-
-class RunDeadlineError(RuntimeError):
-    """A run of the set took longer than it may."""
 
 
 def plan(base: RunConfig, variants: Sequence[Variant], *, num_seeds: int, folder: Path) -> list[PlannedRun]:
@@ -94,8 +90,8 @@ def run_set(
     for item in planned:
         _check_folder(item.config, resume=resume)
     for place, (item, record) in enumerate(zip(planned, records, strict=True)):
-        if is_finished(item.config.run_folder):
-            _conclude(record, StatusReader(item.config), item.config.run_folder)
+        if (item.config.run_folder / RESULT).exists():  # it came to its end and was concluded
+            _conclude(record, item.config)
         else:
             _run(item.config, record, view_of(place), seconds_per_run)
             if record.state is State.FAILED:
@@ -138,11 +134,6 @@ def write_progress(folder: Path, records: Sequence[RunRecord], **more: Any) -> N
     replace_json(folder / ABLATION, as_json(SetRecord(list(records), **more)), go_on="--continue")
 
 
-def is_finished(run_folder: Path) -> bool:
-    """Whether the run came to its end and was concluded."""
-    return (run_folder / RESULT).exists()
-
-
 def _record(item: PlannedRun) -> RunRecord:
     config = item.config
     return RunRecord(
@@ -176,19 +167,15 @@ def _check_folder(config: RunConfig, *, resume: bool) -> None:
     if not resume:
         raise UserError(f"run folder {folder}: holds a run already; go on with --continue, or choose another --folder")
     if (folder / UP_FILE).exists():
-        before, now = (reveal(one.model_dump()) for one in (load_run_config(folder / UP_FILE), config))
-        if different := sorted(name for name in now if before[name] != now[name]):
-            raise UserError(
-                f"run folder {folder}: was made with other settings ({', '.join(different)}); choose another --folder"
-            )
+        found = differences(load_run_config(folder / UP_FILE), config)
+        if different := ", ".join(sorted({one.field.partition(".")[0] for one in found})):
+            raise UserError(f"run folder {folder}: was made with other settings ({different}); choose another --folder")
 
 
 def _run(config: RunConfig, record: RunRecord, view: View, seconds_per_run: float | None) -> None:
     started = time.monotonic()
-    if seconds_per_run is not None:
-        view = _WithDeadline(view, started + seconds_per_run, seconds_per_run)
     try:
-        ending = run_locally(config, resume=has_history(config.run_folder), view=view)
+        ending = run_locally(config, resume=has_history(config.run_folder), view=view, most_seconds=seconds_per_run)
     except (UserError, ServiceLostError, RunDeadlineError) as error:
         record.state = State.FAILED
         record.error = str(error)
@@ -196,13 +183,13 @@ def _run(config: RunConfig, record: RunRecord, view: View, seconds_per_run: floa
         if ending is Ending.INTERRUPTED:
             record.state = State.INTERRUPTED
         else:
-            _conclude(record, StatusReader(config), config.run_folder)
+            _conclude(record, config)
     record.seconds = round(time.monotonic() - started, 1)
 
 
-def _conclude(record: RunRecord, reader: StatusReader, run_folder: Path) -> None:
+def _conclude(record: RunRecord, config: RunConfig) -> None:
     """Note how the run ended; its result stays in its folder and says that it is finished."""
-    result = conclude(run_folder, reader.read())
+    result = conclude(config.run_folder, StatusReader(config).read())
     if result is None:
         record.state = State.FAILED
         record.error = "not one evaluation came back"
@@ -210,7 +197,7 @@ def _conclude(record: RunRecord, reader: StatusReader, run_folder: Path) -> None
     record.state = State.FINISHED
     record.initial = result.initial
     record.measured = result.measured
-    record.interrupted_ratio = _interrupted_ratio(run_folder)
+    record.interrupted_ratio = _interrupted_ratio(config.run_folder)
 
 
 def _interrupted_ratio(run_folder: Path) -> float | None:
@@ -221,23 +208,3 @@ def _interrupted_ratio(run_folder: Path) -> float | None:
         if record.interrupted_ratio is not None
     }
     return fmean(ratios.values()) if ratios else None
-
-
-class _WithDeadline:
-    """A view that ends its run when it took too long: the supervisor stops everything in order and passes this on."""
-
-    def __init__(self, view: View, deadline: float, seconds: float) -> None:
-        self._view = view
-        self._deadline = deadline
-        self._seconds = seconds
-
-    def begin(self, config: RunConfig) -> None:
-        self._view.begin(config)
-
-    def report(self, line: str, *, trouble: bool = False) -> None:
-        self._view.report(line, trouble=trouble)
-
-    def tick(self, doing: Doing = Doing.RUNNING) -> None:
-        if time.monotonic() > self._deadline:
-            raise RunDeadlineError(f"took longer than {self._seconds:.0f} s and was stopped")
-        self._view.tick(doing)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,8 @@ LAGGARD_SECONDS = 30.0
 """After process 0 of a service ended well, the others have this long to follow."""
 WORDS_SECONDS = 5.0
 """After a process failed, the others have this long to report a mistake of the user."""
+REAP_SECONDS = 5.0
+"""How long the end of a killed process is waited for."""
 ORPHAN_SECONDS = 3.0
 """Helpers such as multiprocessing's resource tracker tidy up and end by themselves within this time."""
 
@@ -147,7 +150,7 @@ class Service:
 
     @property
     def log(self) -> Path:
-        """Exit code of the process that failed, or of the first one if none did."""
+        """Log of the process that failed, or of the first one if none did."""
         return self.spec.commands[self._failed].log
 
     def last_words(self) -> str:
@@ -192,38 +195,17 @@ class Orphans:
         self._mine = {child.pid for child in psutil.Process().children()}
         self._seen_at: dict[int, float] = {}
 
-    def sweep(self, known: set[int], *, grace_seconds: float = ORPHAN_SECONDS) -> list[int]:
-        """Kill, with all below them, the children that are not `known` and had their grace; returns their ids."""
-        killed = []
+    def sweep(self, known: set[int], *, grace_seconds: float = ORPHAN_SECONDS) -> None:
+        """Kill, with all below them, the children that are not `known` and had their grace."""
         now = time.monotonic()
         strangers = [child for child in psutil.Process().children() if child.pid not in known | self._mine]
         self._seen_at = {child.pid: self._seen_at.get(child.pid, now) for child in strangers}
         for child in strangers:
             if now - self._seen_at[child.pid] < grace_seconds:
                 continue
-            for process in [*_descendants(child), child]:
-                try:
-                    process.kill()
-                    killed.append(process.pid)
-                except psutil.NoSuchProcess:
-                    pass
-            _reap(child.pid)
-        return killed
-
-
-def _descendants(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return process.children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _reap(pid: int) -> None:
-    deadline = time.monotonic() + 5.0
-    while time.monotonic() < deadline:
-        try:
-            if os.waitpid(pid, os.WNOHANG)[0] == pid:
-                return
-        except ChildProcessError:
-            return
-        time.sleep(0.01)
+            with suppress(psutil.NoSuchProcess):
+                for process in [*child.children(recursive=True), child]:
+                    with suppress(psutil.NoSuchProcess):
+                        process.kill()
+            with suppress(psutil.TimeoutExpired):
+                child.wait(REAP_SECONDS)

@@ -23,8 +23,7 @@ MAX_LOOK_SECONDS = 5.0
 MAX_EXACT_PROMPTS = 16
 """The shortest ones are counted with their template if the answer depends on it."""
 EXACT_SECONDS = 300.0
-"""Transformers is imported and a tokenizer read: some seconds on a free machine, a minute on a busy
-one."""
+"""Transformers is imported and a tokenizer read: some seconds on a free machine, a minute on a busy one."""
 
 
 @dataclass(frozen=True, slots=True)
