@@ -5,14 +5,15 @@ config check`, every process that reads a run file, and the chart's check before
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rollcast.config.autoscaler import Autoscaler
 from rollcast.config.datasets import CountdownDataset, Dataset, HuggingfaceDataset, Mixture, RowsDataset
 from rollcast.config.engine_arguments import EngineArguments
-from rollcast.config.loggers import Log, is_installed
+from rollcast.config.loggers import Log
 from rollcast.config.model import Model
 from rollcast.config.recipe import (
     DifficultyAllocation,
@@ -24,7 +25,7 @@ from rollcast.config.recipe import (
 )
 from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import Wrong, wrong_value
-from rollcast.config.services import Budget, Forecaster, Generator, Grader, Redis, StopWhen
+from rollcast.config.services import Budget, CurveFile, CurveQueries, Forecaster, Generator, Grader, Redis, StopWhen
 from rollcast.config.tasks import Grading, PromptFormat, Tasks
 
 Contradiction = tuple[str, ...]
@@ -207,23 +208,17 @@ def _prompt_format_is_one(prompt_format: PromptFormat) -> Iterator[Contradiction
 
 def _names_are_given_once(tasks: Tasks, forecaster: Forecaster) -> Iterator[Contradiction]:
     source = forecaster.source
-    curves = () if source.kind == "scrape" else source.curves
+    curves: tuple[CurveFile | CurveQueries, ...] = () if source.kind == "scrape" else source.curves
     for names in (
         [(f"{field}.name", dataset.name) for field, dataset in _datasets(tasks)],
         [(f"tasks.verifiers.{index}.name", verifier.name) for index, verifier in enumerate(tasks.verifiers)],
         [(f"forecaster.source.curves.{index}.run", curve.run) for index, curve in enumerate(curves)],
     ):
-        for field in _second_uses(names):
-            yield field, "is given more than once; each needs a name of its own"
-
-
-def _second_uses(names: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """The setting that gives a name for the second time; `names`: settings and the names that they give."""
-    num_uses: Counter[str] = Counter()
-    for field, name in names:
-        num_uses[name] += 1
-        if num_uses[name] == 2:
-            yield field
+        num_uses: Counter[str] = Counter()
+        for field, name in names:
+            num_uses[name] += 1
+            if num_uses[name] == 2:
+                yield field, "is given more than once; each needs a name of its own"
 
 
 def _data_sets_are_one(tasks: Tasks) -> Iterator[Contradiction]:
@@ -282,7 +277,7 @@ def _one_logger_of_a_kind(log: tuple[Log, ...]) -> Iterator[Wrong]:
 
 def _loggers_are_installed(log: tuple[Log, ...]) -> Iterator[Wrong]:
     for item in log:
-        if not is_installed(item):
+        if find_spec(item.kind) is None:  # the package has the name of the kind, as Rollcast's extra has
             remedy = f"pip install 'rollcast[{item.kind}]', or take it out of log"
             yield Wrong("log", f"kind {item.kind} needs the package {item.kind}, which is not installed; {remedy}")
 

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from rollcast.config.differences import differences
 from rollcast.config.errors import UserError
 from rollcast.config.removed_settings import without_ignored
+from rollcast.config.resolved import differences
 from rollcast.config.rules import broken_rules
 from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import Wrong, described, kind_of, num_described, without

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rollcast.config.backstop import backstop_seconds
 from rollcast.config.base import Settings
+from rollcast.config.bounds import backstop_seconds
 from rollcast.config.datasets import ArithmeticDataset, Dataset, Mixture, Part
 from rollcast.config.verifiers import VerifierSettings
 

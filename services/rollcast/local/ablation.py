@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rollcast.config.differences import differences
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Recipe
+from rollcast.config.resolved import differences
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation_parts import Change, changed, is_same_in_effect
 from rollcast.local.frozen_forecast import END_EVALUATIONS, conclude
@@ -116,10 +116,7 @@ def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
         evaluations = reader.read().evaluations
         if evaluations and evaluations[-1].step > 0:
             rates = [point.pass_rate for point in evaluations]
-            record.state = State.FINISHED
-            record.initial = rates[0]
-            record.measured = fmean(rates[-END_EVALUATIONS:])
-            record.interrupted_ratio = _interrupted_ratio(item.config.run_folder)
+            _finish(record, item.config.run_folder, rates[0], fmean(rates[-END_EVALUATIONS:]))
         else:
             record.state = State.FAILED
             record.error = f"{folder / record.run} holds no evaluation after the first step"
@@ -136,28 +133,20 @@ def write_progress(folder: Path, records: Sequence[RunRecord], **more: Any) -> N
 
 def _record(item: PlannedRun) -> RunRecord:
     config = item.config
-    return RunRecord(
-        config.run,
-        item.variant.name,
-        item.variant.what,
-        config.seed,
-        str(config.run_folder),
-        null_control=item.is_null_control,
-    )
+    row = item.variant
+    folder = str(config.run_folder)
+    return RunRecord(config.run, row.name, row.what, config.seed, folder, null_control=item.is_null_control)
 
 
 def _check_recipe(run_folder: Path, recipe: Recipe, seed: int) -> None:
     """Checks a run trained elsewhere whose folder holds its run file; paths and addresses may differ."""
-    for name in (UP_FILE, RUN_FILE):
-        file = run_folder / name
-        if file.exists():
-            made = load_run_config(file)
-            if (made.recipe, made.seed) != (recipe, seed):
-                raise UserError(
-                    f"run folder {run_folder}: was made with another recipe or seed than the set's; give the "
-                    "--config, --without, --recipe and --seeds it was made with"
-                )
-            return
+    file = next((run_folder / name for name in (UP_FILE, RUN_FILE) if (run_folder / name).exists()), None)
+    made = None if file is None else load_run_config(file)
+    if made is not None and (made.recipe, made.seed) != (recipe, seed):
+        raise UserError(
+            f"run folder {run_folder}: was made with another recipe or seed than the set's; give the "
+            "--config, --without, --recipe and --seeds it was made with"
+        )
 
 
 def _check_folder(config: RunConfig, *, resume: bool) -> None:
@@ -194,17 +183,14 @@ def _conclude(record: RunRecord, config: RunConfig) -> None:
         record.state = State.FAILED
         record.error = "not one evaluation came back"
         return
+    _finish(record, config.run_folder, result.initial, result.measured)
+
+
+def _finish(record: RunRecord, run_folder: Path, initial: float, measured: float) -> None:
+    """`initial`, `measured`: pass rates. A step that was lost and repeated counts once in the interrupted ratio."""
     record.state = State.FINISHED
-    record.initial = result.initial
-    record.measured = result.measured
-    record.interrupted_ratio = _interrupted_ratio(config.run_folder)
-
-
-def _interrupted_ratio(run_folder: Path) -> float | None:
-    """None if no step contains it. A step that was lost and repeated counts once."""
-    ratios = {
-        record.step: record.interrupted_ratio
-        for record in RecordFile(run_folder / STEPS, StepRecord).read()
-        if record.interrupted_ratio is not None
-    }
-    return fmean(ratios.values()) if ratios else None
+    record.initial = initial
+    record.measured = measured
+    steps = RecordFile(run_folder / STEPS, StepRecord).read()
+    ratios = {step.step: step.interrupted_ratio for step in steps if step.interrupted_ratio is not None}
+    record.interrupted_ratio = fmean(ratios.values()) if ratios else None

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollcast.config.base import Settings
-from rollcast.config.differences import differences
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, LengthPenalty, Recipe
-from rollcast.config.resolved import plain
+from rollcast.config.resolved import differences, plain
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.tasks.prompts import load
 
@@ -24,24 +23,11 @@ PAPERS_BATCH = Recipe().prompts_per_step
 """Prompts of a step of the paper's base recipe (A.3)."""
 DEFAULT_PROMPT_USES = 4
 """Without fresh data one prompt of this many stays, unless another number is given."""
-SWITCHES = (
-    "schedule",
-    "loss",
-    "aggregation",
-    "advantage_normalisation",
-    "kl",
-    "entropy_bonus",
-    "lm_head",
-    "zero_variance_filter",
-    "refill_filtered",
-    "no_positive_resampling",
-    "unique_prompts",
-    "length_control",
-    "exclude_truncated",
-    "rollout_allocation",
-    "temperature",
-)
-"""What a recipe brings to another base; batch, budgets and optimizer stay the base's."""
+SIZES = ("prompts_per_step", "rollouts_per_prompt", "max_prompt_tokens", "max_completion_tokens")
+KEPT = (*SIZES, "optimizer", "router_replay")
+"""Settings that stay the base's if another recipe is tried on it: batch, budgets, optimizer, the model's routers."""
+SWITCHES = tuple(name for name in Recipe.model_fields if name not in KEPT)
+"""What a recipe brings to another base."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +158,7 @@ def left_behind(recipe: Recipe, base: Recipe, *, is_published: bool) -> dict[str
 
     Lengths and a batch that are scaled are brought; the interruption of a base with one of its own stays.
     """
-    names = {name for name in Recipe.model_fields if name not in SWITCHES}
+    names = set(KEPT)
     if (
         isinstance(recipe.length_control, Interruption)
         and isinstance(base.length_control, Interruption)

@@ -106,8 +106,8 @@ def _quoted(path: Path) -> str:
 def check_embeddable(settings: Redis) -> None:
     """Raise UserError if no server is installed, or the settings ask for features that the embedded one does not
     have."""
-    for name, value in (("tls", settings.tls), ("username", settings.username)):
-        if value is not None:
+    for name in ("tls", "username"):
+        if getattr(settings, name) is not None:
             raise UserError(
                 f"redis.{name}: the embedded server (redis.port = 0) does not support it; remove redis.{name}, or "
                 "name a server"
@@ -152,14 +152,12 @@ def wait_until_ready(settings: Redis) -> None:
                 ) from error
             except RedisAway as error:
                 if time.monotonic() > deadline:
-                    raise _no_answer(settings, error) from error
+                    setting = f"redis.port = {settings.port}: no Redis answers at {settings.host}"
+                    remedy = "set 0"
+                    if settings.socket is not None:
+                        setting = f"redis.socket = {settings.socket}: no Redis answers"
+                        remedy = "remove redis.socket and set redis.port to 0"
+                    raise UserError(
+                        f"{setting} ({error}); start one there, or {remedy} to use an embedded one"
+                    ) from error
                 time.sleep(0.05)
-
-
-def _no_answer(settings: Redis, error: Exception) -> UserError:
-    setting = f"redis.port = {settings.port}: no Redis answers at {settings.host}"
-    remedy = "set 0"
-    if settings.socket is not None:
-        setting = f"redis.socket = {settings.socket}: no Redis answers"
-        remedy = "remove redis.socket and set redis.port to 0"
-    return UserError(f"{setting} ({error}); start one there, or {remedy} to use an embedded one")

@@ -93,7 +93,7 @@ class Targets:
     def __init__(self, run_folder: Path, http: Http, forecaster_bind: str) -> None:
         self._run_folder = run_folder
         self._http = http
-        self._forecaster_bind = forecaster_bind
+        self._forecaster_http = http.model_copy(update={"bind": forecaster_bind})
         self._file = run_folder / MONITOR / TARGETS
         self._written: list[dict[str, Any]] | None = None
 
@@ -116,9 +116,7 @@ class Targets:
             port = read_port(path)
         except (OSError, ValueError):
             return None
-        settings = self._http
-        if path.name == "forecaster":
-            settings = settings.model_copy(update={"bind": self._forecaster_bind})
+        settings = self._forecaster_http if job == "forecaster" else self._http
         _, _, address = local_url(settings, port).partition("://")
         return {"targets": [address], "labels": {"job": job, "instance": path.name}}
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from rollcast.config.base import Settings
-from rollcast.config.differences import Difference, differences
 from rollcast.config.errors import PassingError, UserError
 from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
+from rollcast.config.resolved import Difference, differences
 from rollcast.config.rules import broken_rules
 from rollcast.config.run import RunConfig, WrongSettingsError, load_run_config
 from rollcast.config.sentences import Wrong, overlap
@@ -87,15 +87,16 @@ def check(config: RunConfig, *, monitor: bool = False) -> list[str]:
         if (device := smallest_gpu()) is not None:
             check_memory(config, device, host=HostLimits(config.local.trainer_ranks, machine=free_bytes()))
 
-    others: list[Check] = [
+    return check_files(
+        config,
         lambda: check_free_ports(named_ports(config, monitor=monitor)),
         lambda: check_embeddable(config.redis) if config.redis.is_embedded else wait_until_ready(config.redis),
         check_memory_here,
-    ]
-    return check_files(config, monitor=monitor, others=others)
+        monitor=monitor,
+    )
 
 
-def check_files(config: RunConfig, *, monitor: bool = False, others: Sequence[Check] = ()) -> list[str]:
+def check_files(config: RunConfig, *others: Check, monitor: bool = False) -> list[str]:
     """The checks that need neither ports nor Redis, and `others`. Raises UserError."""
     # Also of settings that no file gave: those of `--generators`, of `ablate`, of the demo.
     broken = [UserError(wrong.sentence) for wrong in broken_rules(config, to_start=True)]
@@ -104,9 +105,8 @@ def check_files(config: RunConfig, *, monitor: bool = False, others: Sequence[Ch
             *broken,
             lambda: check_named_ports(named_ports(config, monitor=monitor)),
             *_files(config),
-            lambda: cautions.of_settings(
-                config.tasks.evaluation.every_steps, config.budget.steps, config.local, config.generator
-            ),
+            lambda: cautions.of_evaluations(config.tasks.evaluation.every_steps, config.budget.steps),
+            lambda: cautions.of_cores(config.local, config.generator),
             *others,
         ]
     )
@@ -290,10 +290,9 @@ def _check_disk(run_folder: Path, trainer: Trainer, model: Model) -> None:
     is_apart = run_folder not in (place, *(place.parents if isinstance(place, Path) else ()))
     own = SPARE_BYTES if is_apart else SPARE_BYTES + checkpoints
     for_what = f"{held} checkpoints; free space, or set folder or trainer.keep_checkpoints"
-    _check_room(run_folder, own, f"folder = {run_folder.parent}", "`folder`", for_what)
+    _check_room(run_folder, own, "folder", str(run_folder.parent), for_what)
     if is_apart and isinstance(place, Path):
-        name = "trainer.checkpoints"
-        _check_room(place, checkpoints, f"{name} = {trainer.checkpoints}", f"`{name}`", for_what)
+        _check_room(place, checkpoints, "trainer.checkpoints", str(trainer.checkpoints), for_what)
 
 
 def _check_earlier_run(name: str | None) -> None:
@@ -303,7 +302,7 @@ def _check_earlier_run(name: str | None) -> None:
         raise UserError(f"model.from_run = {name}: holds no checkpoint; give the folder of a run that has one")
 
 
-def _check_room(wanted: Path, needed: int, said: str, setting: str, for_what: str) -> None:
+def _check_room(wanted: Path, needed: int, setting: str, value: str, for_what: str) -> None:
     """On the file system that the folder is, or will be, on."""
     folder = wanted.absolute()
     try:
@@ -314,9 +313,10 @@ def _check_room(wanted: Path, needed: int, said: str, setting: str, for_what: st
     except OSError:
         is_writable = False
     if not is_writable:
-        raise UserError(f"{said}: cannot be written; set {setting} to one that can")
+        raise UserError(f"{setting} = {value}: cannot be written; set `{setting}` to one that can")
     if free < needed:
-        raise UserError(f"{said}: {free >> 20} MiB are free and {needed >> 20} MiB are needed for {for_what}")
+        room = f"{free >> 20} MiB are free and {needed >> 20} MiB are needed"
+        raise UserError(f"{setting} = {value}: {room} for {for_what}")
 
 
 def _check_devices(local: Local, generator: Generator) -> None:

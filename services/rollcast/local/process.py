@@ -10,6 +10,8 @@ without its front end) becomes the supervisor's child and is killed as well.
 
 import ctypes
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,13 +24,18 @@ from pathlib import Path
 import psutil
 
 from rollcast.config.errors import EXIT_USER_ERROR
-from rollcast.local.last_words import last_words
+from rollcast.telemetry.failure_reason import failure_reason
 
 MAX_LOG_BYTES = 64 << 20
+MAX_READ_BYTES = 256 << 10
+"""Read from the end of a log: tracebacks of all processes of an engine."""
+NO_MESSAGE = "no message"
 LAGGARD_SECONDS = 30.0
 """After process 0 of a service ended well, the others have this long to follow."""
 WORDS_SECONDS = 5.0
 """After a process failed, the others have this long to report a mistake of the user."""
+KILLED_SECONDS = 30.0
+"""A process that was killed has ended by then, unless the kernel cannot end it."""
 REAP_SECONDS = 5.0
 """How long the end of a killed process is waited for."""
 ORPHAN_SECONDS = 3.0
@@ -92,12 +99,13 @@ class Service:
         self._failed = 0
 
     @property
-    def running(self) -> bool:
-        return any(process.poll() is None for process in self._processes)
+    def pids(self) -> list[int]:
+        """Of the processes that have not ended."""
+        return [process.pid for process in self._processes if process.poll() is None]
 
     @property
-    def pids(self) -> list[int]:
-        return [process.pid for process in self._processes if process.poll() is None]
+    def running(self) -> bool:
+        return bool(self.pids)
 
     def start(self) -> None:
         assert not self.running
@@ -135,18 +143,14 @@ class Service:
         return 0
 
     def terminate(self) -> None:
-        """Ask every process to end."""
         for process in self._processes:
-            if process.poll() is None:
-                process.terminate()
+            process.terminate()
 
     def kill(self) -> None:
-        """End every process now."""
         for process in self._processes:
-            if process.poll() is None:
-                process.kill()
+            process.kill()
         for process in self._processes:
-            process.wait(timeout=30)
+            process.wait(timeout=KILLED_SECONDS)
 
     @property
     def log(self) -> Path:
@@ -209,3 +213,32 @@ class Orphans:
                         process.kill()
             with suppress(psutil.TimeoutExpired):
                 child.wait(REAP_SECONDS)
+
+
+def last_words(log: Path, start_bytes: int) -> str:
+    """The reason that the log names since it had `start_bytes`, else its last line.
+
+    On a full disk the words themselves may be lost, so that this is added.
+    """
+    text = ""
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(start_bytes, file.seek(0, os.SEEK_END) - MAX_READ_BYTES))
+        text = file.read().decode(errors="replace")
+    lines = text.strip().splitlines()
+    words = failure_reason(text) or (lines[-1].strip() if lines else NO_MESSAGE)
+    if "space" in words or not _is_full(log.parent):
+        return words
+    full = f"no space is left on the disk of {log.parent}; free some"
+    return full if words == NO_MESSAGE else f"{words} ({full})"
+
+
+def same_reason(words: str) -> str:
+    """The words without what differs from start to start: numbers of processes, addresses, times."""
+    return re.sub(r"0x[0-9a-fA-F]+|\d+", "#", words)
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free == 0
+    except OSError:
+        return False

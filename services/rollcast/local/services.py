@@ -9,7 +9,7 @@ from rollcast.config.resolved import write_resolved
 from rollcast.config.run import SECRET_VARIABLES, RunConfig
 from rollcast.config.services import Redis
 from rollcast.connections.port_files import port_file
-from rollcast.local.devices import generator_gpus, no_gpus, trainer_gpus
+from rollcast.local.devices import generator_gpus, trainer_gpus, visible_gpus
 from rollcast.local.embedded_redis import find_server, write_server_config
 from rollcast.local.ports import free_port
 from rollcast.local.process import Command, ServiceSpec
@@ -42,7 +42,7 @@ def service_specs(
     `gpus`: enough for all; empty = CPU.
     """
     folder = config.run_folder
-    without_gpus = no_gpus(gpus)
+    without_gpus = visible_gpus(gpus)
     specs = [_redis(config.redis, folder)] if embed_redis else []
     if embed_grader:
         specs.append(_grader(config, without_gpus))

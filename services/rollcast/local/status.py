@@ -12,8 +12,7 @@ from rollcast.connections.page_readers import ONE_LOOK
 from rollcast.connections.port_files import port_file, read_port
 from rollcast.local.devices import num_devices
 from rollcast.local.forecast_reading import ForecastReading, Page, first, forecast_on_page
-from rollcast.local.pace import RECENT_STEPS, Pace, pace_of
-from rollcast.local.start_up import Phase, StartUp
+from rollcast.local.progress import RECENT_STEPS, Pace, Phase, StartUp, pace_of
 from rollcast.runfolder import files
 from rollcast.runfolder.completeness import is_complete
 from rollcast.runfolder.record_file import RecordFile

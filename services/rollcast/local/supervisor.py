@@ -29,8 +29,7 @@ from types import FrameType
 from typing import Protocol
 
 from rollcast.config.errors import EXIT_FAILED, EXIT_USER_ERROR, UserError
-from rollcast.local.last_words import same_reason
-from rollcast.local.process import ORPHAN_SECONDS, Orphans, Service, ServiceSpec
+from rollcast.local.process import ORPHAN_SECONDS, Orphans, Service, ServiceSpec, same_reason
 from rollcast.telemetry.host_memory import how_it_ended, kills
 
 POLL_SECONDS = 0.2
@@ -83,7 +82,7 @@ class _Watched:
 
 
 class Supervisor:
-    """Runs services until one named `finishing` ends well. Use from the main thread: it takes the signals to stop."""
+    """Runs services until the trainer ends well. Use from the main thread: it takes the signals to stop."""
 
     def __init__(
         self,
@@ -94,7 +93,6 @@ class Supervisor:
         report: EventReport,
         tick: Callable[[], None],
         worth_saving: Callable[[], bool] = lambda: True,
-        finishing: str = "trainer",
     ) -> None:
         """`interrupt_seconds`: from a signal until all have ended except those that save their work. `tick` is called
         some times a second. `worth_saving`: whether this start has made what could be lost."""
@@ -106,7 +104,6 @@ class Supervisor:
         self._show_state = tick
         self._view_error: Exception | None = None
         self._worth_saving = worth_saving
-        self._finishing = finishing
         self._signals = self._signals_at_stop = 0
         self._asked_at: float | None = None
         self._orphans = Orphans()
@@ -150,7 +147,7 @@ class Supervisor:
                 if self._look_at(watched):
                     return Ending.FINISHED
             self._sweep_orphans()
-            self._tick()
+            self._show(self._show_state)
             time.sleep(POLL_SECONDS)
         self._report(
             "stopping: the generators hand back their work, then the trainer writes a checkpoint; "
@@ -162,9 +159,6 @@ class Supervisor:
 
     def _report(self, line: str, *, trouble: bool = False) -> None:
         self._show(lambda: self._show_line(line, trouble=trouble))
-
-    def _tick(self) -> None:
-        self._show(self._show_state)
 
     def _show(self, call: Callable[[], None]) -> None:
         """Whatever fails in showing the run (a closed pipe, a full disk), the checkpoint comes first."""
@@ -186,11 +180,10 @@ class Supervisor:
                 service.start()
             return False
         code = service.poll()
-        if code is None:
-            return False
-        if code == 0 and service.spec.name == self._finishing:
+        if code == 0 and service.spec.name == "trainer":
             return True
-        self._handle_death(watched, code, now)
+        if code is not None:
+            self._handle_death(watched, code, now)
         return False
 
     def _handle_death(self, watched: _Watched, code: int, now: float) -> None:
@@ -252,7 +245,7 @@ class Supervisor:
                     f"{spec.name} still saves the run's work, for {limit - now:.0f} s at most; Ctrl-C again ends it at "
                     "once, and what was made since the checkpoint before is made again"
                 )
-            self._tick()
+            self._show(self._show_state)
             time.sleep(STOP_POLL_SECONDS)
         if service.running:
             if self._asked_at is not None and spec.when_cut and not is_finished:
@@ -276,7 +269,7 @@ class Supervisor:
         while any(service.running for service in services) and time.monotonic() < deadline:
             if self._is_hurried():
                 break
-            self._tick()
+            self._show(self._show_state)
             time.sleep(STOP_POLL_SECONDS)
         for service in services:
             service.kill()

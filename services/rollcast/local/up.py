@@ -1,26 +1,32 @@
 """`rollcast up`: one run on this machine, from its settings to its end."""
 
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from pydantic import SecretStr
+
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
+from rollcast.config.services import Grader, Redis, Rpc
 from rollcast.local import preflight
 from rollcast.local.devices import usable_gpus
-from rollcast.local.embedded_redis import wait_for_embedded
+from rollcast.local.embedded_redis import listening, wait_for_embedded
 from rollcast.local.monitor import Targets, how_to_watch, prometheus_spec, write_monitor
 from rollcast.local.process import Service, ServiceSpec
 from rollcast.local.resumed import changed_settings
-from rollcast.local.run_secrets import with_secrets
 from rollcast.local.services import service_specs
 from rollcast.local.supervisor import Doing, Ending, EventReport, Supervisor
 from rollcast.runfolder import folder as run_folder
-from rollcast.runfolder.files import RUN_FILE, UP_FILE
+from rollcast.runfolder.files import REDIS, RUN_FILE, UP_FILE
 
 INTERRUPT_SECONDS = 10.0
 """Time after the drain: an interrupted run has ended by then, unless the trainer still saves its work."""
+
+SECRET_BYTES = 32
+"""Entropy of a secret: 256 bits."""
 
 
 class View(Protocol):
@@ -118,3 +124,25 @@ def _supervise(
     ending = supervisor.run(ready)
     tick(supervisor.doing)
     return ending
+
+
+def with_secrets(config: RunConfig, *, embed_redis: bool, embed_grader: bool) -> RunConfig:
+    """`config` with a random secret for each service of the run whose secret the user has not set.
+
+    It is another one at each start, kept in run.json of the run folder, which only the user can read; every command
+    takes it from there.
+    The embedded Redis also gets its socket. A Redis or a grader that the user runs keeps what the user has set.
+    """
+    updates: dict[str, Redis | Rpc | Grader] = {
+        "rpc": config.rpc.model_copy(update={"token": config.rpc.token or _random()})
+    }
+    if embed_redis:
+        redis = config.redis.model_copy(update={"password": config.redis.password or _random()})
+        updates["redis"] = listening(redis, config.run_folder / REDIS)
+    if embed_grader:
+        updates["grader"] = config.grader.model_copy(update={"token": config.grader.token or _random()})
+    return config.model_copy(update=updates)
+
+
+def _random() -> SecretStr:
+    return SecretStr(secrets.token_urlsafe(SECRET_BYTES))
