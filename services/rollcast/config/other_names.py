@@ -21,8 +21,6 @@ MAX_DEPTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """What another system's name is here."""
-
     names: tuple[str, ...]
     setting: str = ""
     """The dotted name here; empty = not supported."""

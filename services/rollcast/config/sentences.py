@@ -268,7 +268,7 @@ def _holder(settings: Any, path: list[str]) -> Any:
 
 
 def _inside(place: Any, part: str) -> Any:
-    """The value under a name or at an index; None if there is none."""
+    """The value under a name or at an index; None if it is missing."""
     if isinstance(place, Mapping):
         return place.get(part)
     if isinstance(place, list) and part.isdigit() and int(part) < len(place):

@@ -22,7 +22,7 @@ from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation_parts import Change, changed, is_same_in_effect
 from rollcast.local.frozen_forecast import END_EVALUATIONS, conclude
 from rollcast.local.status import StatusReader
-from rollcast.local.supervisor import Ending, ServiceLostError
+from rollcast.local.supervisor import Doing, ServiceLostError
 from rollcast.local.up import RunDeadlineError, View, run_locally
 from rollcast.runfolder.files import ABLATION, RESULT, RUN_FILE, STEPS, UP_FILE
 from rollcast.runfolder.folder import has_history
@@ -38,10 +38,8 @@ WHOLE = "whole"
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A row of the table to come."""
-
     name: str
-    """Lower case and hyphens; part of its runs' names."""
+    """The name of its row in the table: lower case and hyphens; part of its runs' names."""
     what: str
     """How it differs from the base, in words."""
     change: Change
@@ -169,7 +167,7 @@ def _run(config: RunConfig, record: RunRecord, view: View, seconds_per_run: floa
         record.state = State.FAILED
         record.error = str(error)
     else:
-        if ending is Ending.INTERRUPTED:
+        if ending is Doing.STOPPED:
             record.state = State.INTERRUPTED
         else:
             _conclude(record, config)

@@ -90,7 +90,7 @@ def _prompts(tasks: Tasks, recipe: Recipe, model: Model) -> PromptSplit | None:
     is_length_given = _fit(recipe, model) or "max_prompt_tokens" in recipe.model_fields_set
     if is_length_given and (is_share_given or not isinstance(tasks.dataset, RowsDataset)):
         return None
-    # As many as there are: one prompt is held out at least.
+    # Every prompt is wanted, and one at least must be held out.
     evaluation = tasks.evaluation if is_held_out_given else tasks.evaluation.model_copy(update={"num_prompts": 1})
     with suppress(UserError):
         return load(tasks.model_copy(update={"evaluation": evaluation}))

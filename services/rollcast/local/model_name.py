@@ -24,7 +24,7 @@ def is_on_the_hub(path: str) -> bool:
 
 
 def files_of(path: str) -> Path | None:
-    """The model's files on this machine; None if there are none or they may not be read."""
+    """The model's files on this machine; None if they are missing or may not be read."""
     try:
         return folder_here(path)
     except OSError:

@@ -108,7 +108,7 @@ class Targets:
             self._written = targets
 
     def _target(self, path: Path) -> dict[str, Any] | None:
-        """None if the port is none of metrics, as gRPC's, or its file cannot be read."""
+        """None if the port serves no metrics, as gRPC's, or its file cannot be read."""
         job = path.name.partition("-")[0]
         if job not in WITH_METRICS:
             return None

@@ -4,7 +4,7 @@
                      -> terminate (SIGTERM) -> deadline -> kill (SIGKILL) -> ended
 
 Every process is its own session, so that Ctrl-C at the terminal reaches the supervisor alone, which stops its services
-in the right order. The kernel kills them where the supervisor is killed. What a dead process leaves behind (an engine
+in the right order. The kernel kills them if the supervisor is killed. What a dead process leaves behind (an engine
 without its front end) becomes the supervisor's child and is killed as well.
 """
 
@@ -100,7 +100,7 @@ class Service:
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes that have not ended."""
+        """The ids of processes that have not ended."""
         return [process.pid for process in self._processes if process.poll() is None]
 
     @property

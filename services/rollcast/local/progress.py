@@ -46,7 +46,7 @@ class StartUp:
 
     @property
     def began_at(self) -> float | None:
-        """When the newest start wrote its run file; None if there is none."""
+        """When the newest start wrote its run file; None if no start did."""
         return _written_at(self._folder / RUN_FILE)
 
     def phases(self, *, is_ready: bool, stepped_at: float | None) -> tuple[Phase, ...]:

@@ -1,7 +1,6 @@
 """Keeps the services of one run alive on this machine.
 
-start in order -> watch: a dead service is started again, after a back-off, up to a limit; its reason is reported each
-time
+start in order -> watch: a dead service is started again after a back-off, up to a limit, and its reason reported
                -> three starts in a row fail for one reason: it is given up, regardless of the limit
                -> the trainer ended with 0: the run is finished
                -> a service ended its first start with 2: the user must fix something; the run is given up with its
@@ -57,13 +56,8 @@ class EventReport(Protocol):
         """`trouble`: something went wrong."""
 
 
-class Ending(StrEnum):
-    FINISHED = "finished"
-    INTERRUPTED = "interrupted"
-
-
 class Doing(StrEnum):
-    """What becomes of the run at this moment."""
+    """The state of the run at this moment; the last two remain."""
 
     RUNNING = "running"
     STOPPING = "stopping"
@@ -109,8 +103,9 @@ class Supervisor:
         self._orphans = Orphans()
         self._kills = kills()
 
-    def run(self, ready: Callable[[Service], None] = lambda _: None) -> Ending:
-        """Start, watch and stop. `ready` waits for a service just started, at most until `asked_to_stop`.
+    def run(self, ready: Callable[[Service], None] = lambda _: None) -> Doing:
+        """Start, watch and stop; returns FINISHED, or STOPPED after an interrupt. `ready` waits for a service just
+        started, at most until `asked_to_stop`.
 
         Raises UserError if a service reports a mistake of the user, ServiceLostError if one cannot be kept alive, and
         errors of `report` and `tick`.
@@ -122,8 +117,7 @@ class Supervisor:
                     if not self.asked_to_stop():
                         watched.service.start()
                         ready(watched.service)
-                ending = self._watch()
-                finished = ending is Ending.FINISHED
+                finished = self._watch()
             finally:
                 self.doing = Doing.STOPPING
                 self._signals_at_stop = self._signals
@@ -135,17 +129,18 @@ class Supervisor:
                 self.doing = Doing.FINISHED if finished else Doing.STOPPED
         if self._view_error is not None:
             raise self._view_error
-        return ending
+        return self.doing
 
     def asked_to_stop(self) -> bool:
         """Whether a signal came."""
         return self._signals > 0
 
-    def _watch(self) -> Ending:
+    def _watch(self) -> bool:
+        """Whether the run is finished; False if it is asked to stop."""
         while not self.asked_to_stop() and self._view_error is None:
             for watched in self._watched:
                 if self._look_at(watched):
-                    return Ending.FINISHED
+                    return True
             self._sweep_orphans()
             self._show(self._show_state)
             time.sleep(POLL_SECONDS)
@@ -155,7 +150,7 @@ class Supervisor:
             if self._worth_saving()
             else "stopping: nothing is lost, the run has made nothing since this start"
         )
-        return Ending.INTERRUPTED
+        return False
 
     def _report(self, line: str, *, trouble: bool = False) -> None:
         self._show(lambda: self._show_line(line, trouble=trouble))

@@ -18,7 +18,7 @@ from rollcast.local.monitor import Targets, how_to_watch, prometheus_spec, write
 from rollcast.local.process import Service, ServiceSpec
 from rollcast.local.resumed import changed_settings
 from rollcast.local.services import service_specs
-from rollcast.local.supervisor import Doing, Ending, EventReport, Supervisor
+from rollcast.local.supervisor import Doing, EventReport, Supervisor
 from rollcast.runfolder import folder as run_folder
 from rollcast.runfolder.files import REDIS, RUN_FILE, UP_FILE
 
@@ -54,11 +54,11 @@ def run_locally(
     news: Sequence[str] = (),
     monitor: bool = False,
     most_seconds: float | None = None,
-) -> Ending:
-    """Check, start, supervise, stop. `news`: first lines of the view. `monitor`: start a Prometheus as well.
+) -> Doing:
+    """Check, start, supervise, stop; returns FINISHED, or STOPPED after an interrupt.
 
-    Raises UserError for every mistake that the user can fix, and RunDeadlineError after `most_seconds`; no process is
-    left running then.
+    `news`: first lines of the view. `monitor`: start a Prometheus as well. Raises UserError for every mistake that the
+    user can fix, and RunDeadlineError after `most_seconds`; no process is left running then.
     """
     started = time.monotonic()
     config = config.model_copy(update={"folder": config.folder.absolute()})
@@ -106,7 +106,7 @@ def _add_prometheus(config: RunConfig, specs: list[ServiceSpec], view: View) -> 
 
 def _supervise(
     config: RunConfig, specs: Sequence[ServiceSpec], report: EventReport, tick: Callable[[Doing], None]
-) -> Ending:
+) -> Doing:
     made_before = run_folder.made(config.run_folder)
     supervisor = Supervisor(
         specs,
