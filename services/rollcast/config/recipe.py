@@ -1,5 +1,4 @@
-"""Settings of the algorithm. Each default is that of the ScaleRL recipe (arXiv 2510.13786); a docstring says if the
-paper gives none."""
+"""Settings of the algorithm. Defaults are ScaleRL's (arXiv 2510.13786); a docstring says if the paper gives none."""
 
 from typing import Annotated, Literal
 

@@ -241,8 +241,7 @@ def written(location: Sequence[int | str], data: Mapping[str, Any]) -> str:
 
 
 def without(data: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> dict[str, Any]:
-    """`data` without the values that pydantic refused, so that the rest can be checked; missing settings are filled
-    in."""
+    """`data` without what pydantic refused, so that the rest can be checked; missing settings are filled in."""
     remaining: dict[str, Any] = copy.deepcopy(dict(data))
     for item in errors:
         path = written(item["loc"], remaining).split(".")

@@ -60,8 +60,7 @@ def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 def load_yaml(text: str, source: str) -> Any:
-    """The value of `text`. Raises UserError if it is not YAML, naming line and column but no value: it may be a
-    secret."""
+    """The value of `text`. Raises UserError if it is not YAML: names line and column, no value, which may be secret."""
     try:
         return yaml.load(text, _RunFileLoader)  # noqa: S506  # a safe loader
     except yaml.MarkedYAMLError as error:

@@ -50,7 +50,8 @@ def _part(name: str, instead: str, **change: Any) -> RecipePart:
         return type(value) is type(usual) and (value == usual or isinstance(value, Settings | float))
 
     def without(base: RunConfig) -> Change:
-        return {"recipe": {name: value(base.recipe) if callable(value) else value for name, value in change.items()}}
+        settings = {key: value(base.recipe) if callable(value) else value for key, value in change.items()}
+        return {"recipe": settings}
 
     return RecipePart(name, instead, is_in, without)
 

@@ -104,8 +104,7 @@ def _quoted(path: Path) -> str:
 
 
 def check_embeddable(settings: Redis) -> None:
-    """Raise UserError if no server is installed, or the settings ask for features that the embedded one does not
-    have."""
+    """Raise UserError if no server is installed, or if the settings ask for more than the embedded one can do."""
     for name in ("tls", "username"):
         if getattr(settings, name) is not None:
             raise UserError(

@@ -24,8 +24,7 @@ from rollcast.memory.context_length import config_of, known_length
 from rollcast.tasks.prompts import PromptSplit, load
 
 TEMPLATE_TOKENS = 128
-"""Room for the text that a chat template puts around a prompt, in addition to a token for each of the prompt's
-bytes."""
+"""Room for the text that a chat template puts around a prompt, beyond a token for each of the prompt's bytes."""
 THINK_TOKENS = 256
 """Room for the system message that layout `think` has by itself; each of its bytes may be a token."""
 HELD_OUT = 5

@@ -112,8 +112,7 @@ def pace_of(
 
 
 def _end(budget: Budget, step: int, step_seconds: float, now: float, spent: float, num_devices: int) -> float | None:
-    """The moment at which the first of the budgets is used up; device-hours pass at the rate of all devices. `spent`:
-    device-hours."""
+    """When the first of the budgets is used up; all devices spend device-hours. `spent`: device-hours so far."""
     ends = []
     if budget.steps is not None:
         ends.append(now + (budget.steps - step) * step_seconds)

@@ -40,8 +40,7 @@ MAX_SAME_FAILURES = 3
 CRASHES = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV})
 """Signals that a process brings upon itself, so that its log says why; the others come from outside."""
 NOTHING_MADE_STOP_SECONDS = 3.0
-"""Deadline for all services together before a run made anything. A service that imports or compiles does not listen
-yet."""
+"""Deadline of all services before a run made anything: one that imports or compiles does not listen yet."""
 
 FINISHED_SECONDS = 5.0
 """Limit for unfinished work once the run is finished."""
