@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from documents.tables import table
-from rollcast.config.other_names import COUNTERPARTS, Counterpart
+from rollcast.config.other_names import Counterpart, counterparts
 
 INTRODUCTION = """# Names from other systems
 
@@ -15,12 +15,12 @@ prompts, steps are optimizer steps, and micro-batches are counted in tokens.
 
 
 def other_names_page() -> str:
-    here = [one for one in COUNTERPARTS if one.setting]
-    missing = [one for one in COUNTERPARTS if not one.setting]
+    here = [one for one in counterparts() if one.setting]
+    missing = [one for one in counterparts() if not one.setting]
     supported = table(
         ("there", "here", "for example"), [(_names(one), f"`{one.setting}`", f"`{one.example}`") for one in here]
     )
-    not_supported = table(("there", "reason, and alternative"), [(_names(one), one.example) for one in missing])
+    not_supported = table(("there", "reason, and alternative"), [(_names(one), one.reason) for one in missing])
     return f"{INTRODUCTION}{supported}## Not supported\n\n{not_supported}".rstrip() + "\n"
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from rollcast.cli.ablate import choose_variants
 from rollcast.cli.ablation_report import curve_of_run
-from rollcast.config.resolved import reveal, write_resolved
+from rollcast.config.resolved import plain, write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.local.ablation import plan
 from rollcast.local.ablation_parts import PARTS
@@ -30,7 +30,7 @@ SECRET = "hunter-2-secret"
 
 
 def differences(one: RunConfig, two: RunConfig) -> set[str]:
-    a, b = (leaves(reveal(config.model_dump(mode="json"))) for config in (one, two))
+    a, b = (leaves(plain(config)) for config in (one, two))
     return {name for name in a | b if a.get(name) != b.get(name)}
 
 

@@ -19,8 +19,7 @@ from rollcast.config.datasets import JsonlDataset
 from rollcast.config.run import load_run_config, parse_run_config
 from rollcast.config.tasks import Evaluation, Tasks
 from rollcast.config.verifiers import FunctionVerifier
-from rollcast.local.first_run.data import look_at
-from rollcast.local.first_run.model import NOT_HERE, model_in_words
+from rollcast.local.first_run.inspection import NOT_HERE, look_at, model_in_words
 from rollcast.local.first_run.run_file import Answers, written
 from rollcast.local.first_run.shown import examples
 from testkit.model_shapes import write_model

@@ -16,8 +16,7 @@ from rollcast.cli.screen.panel import BAR_COLUMNS, Screen, flow, panel
 from rollcast.config.run import load_run_config
 from rollcast.local.event_log import RunEvent
 from rollcast.local.forecast_reading import AdviceReading, ForecastReading
-from rollcast.local.pace import Pace
-from rollcast.local.start_up import Phase
+from rollcast.local.progress import Pace, Phase
 from rollcast.local.status import RunStatus
 from rollcast.runfolder.records import EvaluationRecord
 

@@ -10,14 +10,14 @@ import pytest
 import yaml
 
 from rollcast.config.errors import UserError
-from rollcast.config.other_names import COUNTERPARTS, Counterpart, counterpart
+from rollcast.config.other_names import Counterpart, counterpart, counterparts
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.spelling import settings_of
 from tests.config.wrong_run_files import RIGHT, changed
 
 ROOT = Path(__file__).parents[2]
 BARE: dict[str, Any] = {"run": "r", "model": {"path": "a/b", "max_length": 32_768}}
-SUPPORTED = [one for one in COUNTERPARTS if one.setting]
+SUPPORTED = [one for one in counterparts() if one.setting]
 
 
 def refused(settings: dict[str, Any]) -> str:
@@ -28,7 +28,7 @@ def refused(settings: dict[str, Any]) -> str:
 
 def test_no_name_has_two_answers() -> None:
     assert [
-        name for name, count in Counter(name for one in COUNTERPARTS for name in one.names).items() if count > 1
+        name for name, count in Counter(name for one in counterparts() for name in one.names).items() if count > 1
     ] == []
 
 
@@ -42,7 +42,7 @@ def test_its_example_is_right_and_gives_that_setting(one: Counterpart) -> None:
         place = place[name]
 
 
-@pytest.mark.parametrize("one", COUNTERPARTS, ids=lambda one: one.names[0])
+@pytest.mark.parametrize("one", counterparts(), ids=lambda one: one.names[0])
 def test_a_run_file_with_it_is_answered_so(one: Counterpart) -> None:
     for dotted in one.names:
         settings: Any = 1
@@ -54,7 +54,7 @@ def test_a_run_file_with_it_is_answered_so(one: Counterpart) -> None:
         assert said == f"test: {dotted} {one.sentence}", dotted
 
 
-@pytest.mark.parametrize("one", [one for one in COUNTERPARTS if not one.setting], ids=lambda one: one.names[0])
+@pytest.mark.parametrize("one", [one for one in counterparts() if not one.setting], ids=lambda one: one.names[0])
 def test_what_is_not_supported_names_a_page_that_is_there(one: Counterpart) -> None:
     assert (ROOT / one.page).is_file()
     assert one.page in one.sentence

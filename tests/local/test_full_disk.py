@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from rollcast.local.disk_watch import LOW_BYTES, DiskWatch
-from rollcast.local.last_words import last_words
-from rollcast.local.process import Command, Service, ServiceSpec
+from rollcast.local.process import Command, Service, ServiceSpec, last_words
 from testkit.small_disk import fill, small_disk
 
 DISK_BYTES = 3 * LOW_BYTES

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from rollcast.config.differences import differences
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption
+from rollcast.config.resolved import differences
 from rollcast.config.run import load_run_config, parse_run_config
 from rollcast.local import left_out
 from rollcast.local.left_out import filled_in

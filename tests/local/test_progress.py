@@ -10,10 +10,9 @@ import pytest
 
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.connections.port_files import port_file, publish_port
-from rollcast.local import event_log, start_up
+from rollcast.local import event_log, progress
 from rollcast.local.devices import num_devices
-from rollcast.local.pace import Pace, pace_of
-from rollcast.local.start_up import StartUp
+from rollcast.local.progress import Pace, StartUp, pace_of
 from rollcast.runfolder.files import RUN_FILE, RUN_LOG
 from rollcast.runfolder.records import StepRecord
 
@@ -39,15 +38,15 @@ def test_phases_are_read_from_when_services_told_their_ports(tmp_path: Path) -> 
     publish_port(tmp_path, "trainer", 1)
     at(port_file(tmp_path, "trainer"), BEGAN + 7)
     phases = {phase.name: phase for phase in start.phases(is_ready=False, stepped_at=None)}
-    assert phases[start_up.TRAINER].seconds(BEGAN + 100) == pytest.approx(7)
-    assert phases[start_up.ENGINE].seconds(BEGAN + 9) == pytest.approx(9), "it lasts"
-    assert phases[start_up.WEIGHTS].seconds(BEGAN + 9) is None
+    assert phases[progress.TRAINER].seconds(BEGAN + 100) == pytest.approx(7)
+    assert phases[progress.ENGINE].seconds(BEGAN + 9) == pytest.approx(9), "it lasts"
+    assert phases[progress.WEIGHTS].seconds(BEGAN + 9) is None
     publish_port(tmp_path, "generator-0", 1)
     at(port_file(tmp_path, "generator-0"), BEGAN + 12)
     phases = {phase.name: phase for phase in start.phases(is_ready=False, stepped_at=BEGAN + 20)}
-    assert phases[start_up.ENGINE].seconds(BEGAN + 100) == pytest.approx(12)
-    assert phases[start_up.WEIGHTS].seconds(BEGAN + 100) == pytest.approx(8), "since both were there"
-    assert phases[start_up.STEP].done_at == BEGAN + 20
+    assert phases[progress.ENGINE].seconds(BEGAN + 100) == pytest.approx(12)
+    assert phases[progress.WEIGHTS].seconds(BEGAN + 100) == pytest.approx(8), "since both were there"
+    assert phases[progress.STEP].done_at == BEGAN + 20
 
 
 def pace_by(steps: list[StepRecord], config: RunConfig, compute_device_hours: float) -> Pace | None:

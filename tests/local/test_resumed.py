@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from rollcast.config.differences import differences
 from rollcast.config.errors import UserError
-from rollcast.config.resolved import write_resolved
+from rollcast.config.resolved import differences, write_resolved
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.spelling import settings_of
 from rollcast.local.resumed import FIXED, MEANING, changed_settings

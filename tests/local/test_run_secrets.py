@@ -10,7 +10,7 @@ import pytest
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.local import preflight
-from rollcast.local.run_secrets import with_secrets
+from rollcast.local.up import with_secrets
 from rollcast.runfolder import folder as run_folder
 from rollcast.runfolder.run_secrets import with_run_secrets
 

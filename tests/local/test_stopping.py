@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rollcast.local.process import ServiceSpec
-from rollcast.local.stopping import FINISHED_SECONDS, SHARE_SECONDS, killed_at
+from rollcast.local.supervisor import FINISHED_SECONDS, SHARE_SECONDS, killed_at
 
 DRAIN, BEYOND = 2.0, 10.0
 DEADLINE = DRAIN + BEYOND

@@ -112,7 +112,7 @@ def test_a_killed_service_is_started_again_with_its_restart_arguments(tmp_path: 
     supervisor.send_signal(signal.SIGINT)
     output, _ = supervisor.communicate(timeout=60)
     assert "report: trainer killed by SIGKILL; starting it again" in output
-    assert "ending: interrupted" in output
+    assert "ending: stopped" in output
     assert_all_gone(tmp_path)
 
 
@@ -169,7 +169,7 @@ def test_a_service_that_is_killed_from_outside_has_no_reason_of_its_own(tmp_path
     supervisor.send_signal(signal.SIGINT)
     output, _ = supervisor.communicate(timeout=60)
     assert "It said" not in output
-    assert "ending: interrupted" in output
+    assert "ending: stopped" in output
 
 
 def test_the_reason_is_that_of_the_newest_start(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_the_same_exit_code_after_a_restart_is_a_death_like_any_other(tmp_path: 
     supervisor.send_signal(signal.SIGINT)
     output, _ = supervisor.communicate(timeout=60)
     assert output.count("generator ended with exit code 2; starting it again") == 2
-    assert "ending: interrupted" in output
+    assert "ending: stopped" in output
     assert_all_gone(tmp_path)
 
 
@@ -236,7 +236,7 @@ def test_a_checkpoint_that_cannot_be_written_at_the_end_is_told(tmp_path: Path) 
     output, _ = supervisor.communicate(timeout=60)
     said = "trainer ended with exit code 1 while it stopped: checkpoints cannot be written (log: "
     assert output.count(f"report: {said}{tmp_path}/trainer.log)") == output.count("while it stopped") == 1
-    assert "ending: interrupted" in output
+    assert "ending: stopped" in output
 
 
 @pytest.mark.parametrize("stopping_too", [False, True])
@@ -282,7 +282,7 @@ def test_when_one_rank_dies_all_are_started_again(tmp_path: Path) -> None:
     assert all(gone(pid) for pid in first)
     supervisor.send_signal(signal.SIGTERM)
     output, _ = supervisor.communicate(timeout=60)
-    assert "ending: interrupted" in output
+    assert "ending: stopped" in output
     assert_all_gone(tmp_path)
 
 
@@ -316,7 +316,7 @@ def test_a_terminal_that_goes_away_stops_the_run_in_order_unless_it_was_to_be_ig
         assert supervisor.poll() is None
         supervisor.send_signal(signal.SIGTERM)
     output, _ = supervisor.communicate(timeout=60)
-    assert "ending: interrupted" in output
+    assert "ending: stopped" in output
     assert (tmp_path / "order").read_text().split() == ["trainer"]
     assert_all_gone(tmp_path)
 
@@ -389,7 +389,7 @@ def test_a_run_that_has_made_nothing_is_stopped_at_once_whatever_its_services_do
     output, _ = supervisor.communicate(timeout=30)  # three minutes where they are waited for
     assert "nothing is lost" in output
     assert "did not stop in time" not in output
-    assert "ending: interrupted" in output
+    assert "ending: stopped" in output
     assert_all_gone(tmp_path)
 
 
@@ -417,6 +417,6 @@ def test_an_interrupt_ends_all_by_one_deadline_but_who_saves_the_work(tmp_path: 
         STILL_SAVES,
         "report: loggers was cut short: told later",
     ]
-    assert "ending: interrupted" in output
+    assert "ending: stopped" in output
     assert (tmp_path / "order").read_text().split() == ["redis"]
     assert_all_gone(tmp_path)

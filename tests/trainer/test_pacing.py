@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rollcast.config.backstop import backstop_seconds
+from rollcast.config.bounds import backstop_seconds
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.rollouts.base import Claimed

@@ -39,8 +39,7 @@ def init(
     """
     from rollcast.cli.plan.evaluation import of_run_file
     from rollcast.local import preflight
-    from rollcast.local.first_run.data import look_at
-    from rollcast.local.first_run.model import model_in_words
+    from rollcast.local.first_run.inspection import look_at, model_in_words
     from rollcast.local.first_run.run_file import Answers, written
     from rollcast.local.first_run.shown import examples
 
@@ -102,7 +101,7 @@ def _asked(
         return given
     if not sys.stdin.isatty():
         raise UserError(f"{option}: is missing; give it, or run `rollcast init` on a terminal, which asks for it")
-    from rollcast.local.first_run.data import NoPromptFieldError
+    from rollcast.local.first_run.inspection import NoPromptFieldError
 
     while True:
         said = str(typer.prompt(question, default=usual))

@@ -104,7 +104,7 @@ def forecast_now(config: RunConfig) -> ForecastReading | None:
 
 def _state(config: RunConfig, status: RunStatus, *, is_running: bool) -> str:
     from rollcast.cli.screen.figures import duration
-    from rollcast.local.start_up import StartUp
+    from rollcast.local.progress import StartUp
     from rollcast.runfolder.files import RESULT
 
     if is_running:

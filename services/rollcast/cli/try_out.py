@@ -11,7 +11,7 @@ import typer
 
 from rollcast.cli.output import say
 from rollcast.curves.left_out import counted
-from rollcast.local.one_line import one_line, short_line
+from rollcast.local.event_log import one_line, short_line
 
 if TYPE_CHECKING:
     from rollcast.config.run import RunConfig

@@ -48,7 +48,7 @@ def run_and_conclude(config: RunConfig, *, resume: bool, news: Sequence[str] = (
     from rollcast.cli.views import make_view
     from rollcast.local.frozen_forecast import conclude
     from rollcast.local.status import StatusReader
-    from rollcast.local.supervisor import Ending, ServiceLostError
+    from rollcast.local.supervisor import Doing, ServiceLostError
     from rollcast.local.up import run_locally
 
     with make_view() as view:
@@ -57,7 +57,7 @@ def run_and_conclude(config: RunConfig, *, resume: bool, news: Sequence[str] = (
         except ServiceLostError as error:
             typer.echo(f"error: {error}", err=True)
             return EXIT_GIVEN_UP
-    if ending is Ending.INTERRUPTED:
+    if ending is Doing.STOPPED:
         typer.echo(f"stopped; continue with: {continuing(config)}")
         return EXIT_INTERRUPTED
     result = conclude(config.run_folder, StatusReader(config).read())

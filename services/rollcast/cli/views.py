@@ -18,9 +18,8 @@ from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.curves.left_out import counted, incomplete_points
 from rollcast.local.disk_watch import DiskWatch
-from rollcast.local.event_log import RunEvent, note
+from rollcast.local.event_log import RunEvent, note, one_line
 from rollcast.local.frozen_forecast import freeze
-from rollcast.local.one_line import one_line
 from rollcast.local.status import RunStatus, StatusReader
 from rollcast.local.supervisor import Doing, EventReport
 from rollcast.local.up import View

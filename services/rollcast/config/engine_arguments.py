@@ -90,8 +90,7 @@ BREAKS: dict[str, str] = {
 
 
 def refused_argument(field: str) -> tuple[str, tuple[str, ...]] | None:
-    """What follows the name in the sentence on an argument that is not passed, and the settings meant; None = no such
-    refusal is known."""
+    """What follows the name of an argument that is not passed, and the settings meant; None = it is not refused."""
     parent, _, name = field.rpartition(".")
     if parent != FIELD:
         return None

@@ -8,20 +8,10 @@ EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
 EXIT_SUPERSEDED = 76
 """A trainer's: its release names another one. It has left in order, and its Job must not begin again."""
-FIXED_BY_THE_USER = frozenset(
-    {
-        errno.EACCES,
-        errno.EPERM,
-        errno.EROFS,
-        errno.ENOENT,
-        errno.ENOTDIR,
-        errno.EISDIR,
-        errno.EEXIST,
-        errno.ELOOP,
-        errno.ENAMETOOLONG,
-    }
-)
-"""Errors of a file system about paths and rights: a second try would fail again."""
+_ABOUT_RIGHTS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_ABOUT_PATHS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG})
+FIXED_BY_THE_USER = _ABOUT_RIGHTS | _ABOUT_PATHS
+"""Errors of a file system after which a second try would fail again."""
 SERVER_ERROR = 500
 PASSING_STATUS = frozenset({408, 425, 429})
 """HTTP answers below SERVER_ERROR that ask for a second try: too slow, too early, too many."""

@@ -6,6 +6,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from rollcast.config.spelling import kind_of_group
+
 SECRETS = ("password", "token")
 """Parts of the names of settings whose value no sentence shows."""
 MAX_CHARACTERS = 160
@@ -30,25 +32,18 @@ def _of_a_mapping(value: Mapping[Any, Any], groups: Sequence[type[BaseModel]]) -
     """The example made with the first kind that accepts all of it."""
     if any(part in SECRETS for name in value for part in str(name).split("_")):
         return None
-    for group in groups:
-        whole = {"kind": _kind(group), **value}
-        if _is_right(group, whole):
-            return whole
-    return None
+    wholes = ((group, {"kind": kind_of_group(group), **value}) for group in groups)
+    return next((whole for group, whole in wholes if _is_right(group, whole)), None)
 
 
 def _of_a_value(field: str, value: object, groups: Sequence[type[BaseModel]]) -> dict[str, Any] | None:
-    kinds = {_kind(group) for group in groups}
+    kinds = {kind_of_group(group) for group in groups}
     if isinstance(value, str) and value.lower() in kinds:
         return {"kind": value.lower()}
     name = _MEANT.get(field)
     if name is not None and not isinstance(value, bool | None) and _is_right(groups[0], {name: value}):
         return {name: value}
     return None
-
-
-def _kind(group: type[BaseModel]) -> str | None:
-    return str(group.model_fields["kind"].default) if "kind" in group.model_fields else None
 
 
 def _is_right(group: type[BaseModel], settings: Mapping[str, Any]) -> bool:

@@ -1,6 +1,5 @@
 """Loggers that receive a run in addition to its own folder."""
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -37,8 +36,3 @@ class WandbLog(Settings):
 
 
 Log = Annotated[TensorBoardLog | MlflowLog | WandbLog, Field(discriminator="kind")]
-
-
-def is_installed(log: Log) -> bool:
-    """Whether the package that writes to it is there; it has the name of the kind, as Rollcast's extra has."""
-    return importlib.util.find_spec(log.kind) is not None

@@ -20,8 +20,7 @@ class Model(Settings):
     same shape, whose tokenizer and config are used. None = begin with the weights of `path`."""
     spent_device_hours: Annotated[float, Field(ge=0)] | None = None
     """Device-hours that went into `path` before this run, supervised fine-tuning say. Reported with the curve, never
-    part of it.
-    None = not known."""
+    part of it. None = not known."""
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
     """Type of the generators' weights and the trainer's forward pass; master weights are float32 always."""
     max_length: Annotated[int, Field(ge=8)] = 16_384

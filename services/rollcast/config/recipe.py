@@ -1,6 +1,4 @@
-"""Settings of the algorithm. Each default is that of the ScaleRL recipe (arXiv 2510.13786); a docstring says if the
-paper
-gives none."""
+"""Settings of the algorithm. Defaults are ScaleRL's (arXiv 2510.13786); a docstring says if the paper gives none."""
 
 from typing import Annotated, Literal
 
@@ -190,11 +188,10 @@ class Recipe(Settings):
     lm_head: Literal["fp32", "model"] = "fp32"
     """Precision of the logits, in the trainer AND the generators; one side alone is refused (A.19)."""
     router_replay: bool = False
-    """Mixtures of experts: each rollout says which experts the generator's routers chose, and the trainer's routers choose
-    the same (arXiv 2510.11370). Scores and gradients stay the trainer's own. Costs one byte for each choice of each token in
-    Redis: 384 for 48 layers of 8, compared with 12 bytes a token otherwise (docs/models.md). Not in the paper. False:
-    a router that
-    decides otherwise is seen in the log-prob gap."""
+    """Mixtures of experts: each rollout says which experts the generator's routers chose, and the trainer's routers
+    choose the same (arXiv 2510.11370). Scores and gradients stay the trainer's own. Costs one byte for each choice of
+    each token in Redis: 384 for 48 layers of 8, compared with 12 bytes a token otherwise (docs/models.md). Not in the
+    paper. False: a router that decides otherwise is seen in the log-prob gap."""
     zero_variance_filter: bool = True
     """Drop groups whose rewards are all equal, before any length penalty, from the effective batch (section 3.2)."""
     refill_filtered: bool = False
@@ -204,9 +201,8 @@ class Recipe(Settings):
     """Prompts whose historical pass rate reaches this leave training for good. None = uniform sampling."""
     unique_prompts: Annotated[int, Field(ge=1)] | None = None
     """Train on this many prompts only, drawn by the seed, of every part of a mixture in proportion to its size; a
-    smaller draw
-    is contained in a larger one. Fewer prompts make more epochs of the same compute: the axis of data reuse. None = all,
-    as in the paper."""
+    smaller draw is contained in a larger one. Fewer prompts make more epochs of the same compute: the axis of data
+    reuse. None = all, as in the paper."""
     length_control: LengthControl = Interruption()
     """Keeps completions within the budget. Left out, `rollcast up` uses none if the tokenizer lacks the marker or
     completions have less than 2,048 tokens, and else moves the position with the budget."""

@@ -1,12 +1,19 @@
-"""The resolved run file: what the processes of a started run really read. Hand-written files are YAML, this is JSON."""
+"""Settings as a file contains them: the resolved run file, and where two run files differ.
+
+The processes of a started run read the resolved one. Hand-written files are YAML, it is JSON.
+"""
 
 import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
 
+from rollcast.config.base import Settings
 from rollcast.config.schema import RunConfig
+from rollcast.config.sentences import shown
 
 USUAL_PORTS = (("forecaster", "http_port"), ("local", "prometheus_port"))
 """Settings that stay left out if the run file leaves them out: a resumed run finds a free port if another run has them."""
@@ -14,23 +21,54 @@ USUAL_PORTS = (("forecaster", "http_port"), ("local", "prometheus_port"))
 
 def write_resolved(config: RunConfig, path: Path) -> None:
     """Write the configuration with secrets in clear, readable by the owner only."""
-    settings = reveal(config.model_dump())
+    settings = plain(config)
     for group, name in USUAL_PORTS:
         if name not in getattr(config, group).model_fields_set:
             del settings[group][name]
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     temporary.touch(mode=0o600)
-    temporary.write_text(json.dumps(settings, indent=1, default=str) + "\n")
+    temporary.write_text(json.dumps(settings, indent=1) + "\n")
     temporary.replace(path)
 
 
-def reveal(value: Any) -> Any:
-    """Secrets as plain strings, so that a child process reads what this one was given."""
-    if isinstance(value, SecretStr):
-        return value.get_secret_value()
-    if isinstance(value, dict):
-        return {key: reveal(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [reveal(item) for item in value]
-    return value
+def plain(settings: Settings) -> dict[str, Any]:
+    """The settings as a file contains them: lists for tuples, text for paths, secrets in clear."""
+    return dict(json.loads(json.dumps(settings.model_dump(), default=_text)))
+
+
+def _text(value: object) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One setting: its dotted name, and what either file gives it."""
+
+    field: str
+    before: Any
+    after: Any
+
+    @property
+    def sentence(self) -> str:
+        """Without the values of a secret."""
+        before, after = (shown(self.field, value).removeprefix(" = ").strip() for value in (self.before, self.after))
+        return f"{self.field} {before} -> {after}" if before != "(not shown)" else f"{self.field} (not shown)"
+
+
+def differences(before: Settings, after: Settings) -> list[Difference]:
+    """The differences in the order of the schema. A group of another kind differs as a whole."""
+    return list(_between(plain(before), plain(after), ""))
+
+
+def _between(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> Iterator[Difference]:
+    for name in dict.fromkeys((*before, *after)):
+        old = before.get(name)
+        new = after.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            if old.get("kind") == new.get("kind"):
+                yield from _between(old, new, f"{prefix}{name}.")
+            else:
+                yield Difference(f"{prefix}{name}.kind", old.get("kind"), new.get("kind"))
+        elif old != new:
+            yield Difference(f"{prefix}{name}", old, new)

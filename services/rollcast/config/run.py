@@ -1,5 +1,4 @@
-"""Reading a run file: its schema (`schema`) and the rules across settings (`rules`), every mistake reported
-together."""
+"""Reading a run file: its schema (`schema`) and the rules across settings (`rules`), every mistake reported together."""
 
 import os
 from collections.abc import Callable
@@ -10,9 +9,9 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from rollcast.config.differences import differences
 from rollcast.config.errors import UserError
 from rollcast.config.removed_settings import without_ignored
+from rollcast.config.resolved import differences
 from rollcast.config.rules import broken_rules
 from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import Wrong, described, kind_of, num_described, without
@@ -27,6 +26,14 @@ MOST_MENDS = 4
 """A mistake may hide others below it, which show once it is out of the way."""
 MAX_NAMED_MISTAKES = 20
 """Mistakes that are named; of further ones only the number is given."""
+SECRET_VARIABLES = {
+    "ROLLCAST_REDIS_PASSWORD": ("redis", "password"),
+    "ROLLCAST_RPC_TOKEN": ("rpc", "token"),
+    "ROLLCAST_GRADER_TOKEN": ("grader", "token"),
+    "ROLLCAST_HTTP_TOKEN": ("http", "token"),
+    "ROLLCAST_PUSH_TOKEN": ("forecaster", "push_token"),
+}
+"""Environment variable -> group and setting of a run file."""
 
 
 class WrongSettingsError(UserError):
@@ -36,9 +43,8 @@ class WrongSettingsError(UserError):
 
     def __init__(self, source: str, mistakes: list[Wrong], config: RunConfig | None, num_more: int = 0) -> None:
         named = mistakes[:MAX_NAMED_MISTAKES]
-        left = mistakes[MAX_NAMED_MISTAKES:]
         sentences = [mistake.sentence for mistake in named]
-        if num_more := num_more + len(left):
+        if num_more := num_more + len(mistakes) - len(named):
             sentences.append(f"has {num_more:,} more mistakes; fix these first")
         super().__init__("\n".join(f"{source}: {sentence}" for sentence in sentences))
         self.mistakes = named
@@ -66,11 +72,7 @@ def load_run_config(path: Path, *, to_start: bool = False, filled_in: FillIn | N
 
 
 def parse_run_config(
-    data: dict[str, Any],
-    *,
-    source: str,
-    to_start: bool = False,
-    filled_in: FillIn | None = None,
+    data: dict[str, Any], *, source: str, to_start: bool = False, filled_in: FillIn | None = None
 ) -> RunConfig:
     """Check settings that were already read; secrets in the environment win over the file's.
 
@@ -81,16 +83,9 @@ def parse_run_config(
         raise WrongSettingsError(source, mistakes, config, num_more)
     assert config is not None
     updates: dict[str, Any] = {}
-    if password := os.environ.get("ROLLCAST_REDIS_PASSWORD"):
-        updates["redis"] = config.redis.model_copy(update={"password": SecretStr(password)})
-    if token := os.environ.get("ROLLCAST_RPC_TOKEN"):
-        updates["rpc"] = config.rpc.model_copy(update={"token": SecretStr(token)})
-    if token := os.environ.get("ROLLCAST_GRADER_TOKEN"):
-        updates["grader"] = config.grader.model_copy(update={"token": SecretStr(token)})
-    if token := os.environ.get("ROLLCAST_HTTP_TOKEN"):
-        updates["http"] = config.http.model_copy(update={"token": SecretStr(token)})
-    if token := os.environ.get("ROLLCAST_PUSH_TOKEN"):
-        updates["forecaster"] = config.forecaster.model_copy(update={"push_token": SecretStr(token)})
+    for variable, (group, setting) in SECRET_VARIABLES.items():
+        if secret := os.environ.get(variable):
+            updates[group] = getattr(config, group).model_copy(update={setting: SecretStr(secret)})
     return config.model_copy(update=updates)
 
 

@@ -5,24 +5,12 @@ from typing import Annotated
 
 from pydantic import Field
 
+from rollcast.config import services
 from rollcast.config.autoscaler import Autoscaler
 from rollcast.config.base import RUN_NAME, Settings
 from rollcast.config.loggers import Log
 from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
-from rollcast.config.services import (
-    Budget,
-    Forecaster,
-    Generator,
-    Grader,
-    Http,
-    Local,
-    Redis,
-    Rpc,
-    StopWhen,
-    Trainer,
-    Weights,
-)
 from rollcast.config.tasks import Tasks
 
 
@@ -39,28 +27,28 @@ class RunConfig(Settings):
     """Prompts, verifiers, evaluation."""
     recipe: Recipe = Recipe()
     """The algorithm."""
-    budget: Budget = Budget()
+    budget: services.Budget = services.Budget()
     """When the run ends."""
-    stop_when: StopWhen | None = None
+    stop_when: services.StopWhen | None = None
     """When it ends earlier, on its own forecast's advice. None = never."""
     log: tuple[Log, ...] = ()
     """Loggers in addition to the run's folder, each kind at most once. Empty = nowhere."""
-    generator: Generator = Generator()
-    trainer: Trainer = Trainer()
-    weights: Weights = Weights()
-    redis: Redis = Redis()
-    rpc: Rpc = Rpc()
-    http: Http = Http()
-    grader: Grader = Grader()
-    forecaster: Forecaster = Forecaster()
+    generator: services.Generator = services.Generator()
+    trainer: services.Trainer = services.Trainer()
+    weights: services.Weights = services.Weights()
+    redis: services.Redis = services.Redis()
+    rpc: services.Rpc = services.Rpc()
+    http: services.Http = services.Http()
+    grader: services.Grader = services.Grader()
+    forecaster: services.Forecaster = services.Forecaster()
     autoscaler: Autoscaler = Autoscaler()
-    local: Local = Local()
+    local: services.Local = services.Local()
 
     @property
-    def grader_rpc(self) -> Rpc:
+    def grader_rpc(self) -> services.Rpc:
         """How the grader is reached and served: its own address and token, the certificates of rpc."""
         grader = self.grader
-        return Rpc(host=grader.host, port=grader.port, bind=grader.bind, token=grader.token, tls=self.rpc.tls)
+        return services.Rpc(host=grader.host, port=grader.port, bind=grader.bind, token=grader.token, tls=self.rpc.tls)
 
     @property
     def longest_grading_seconds(self) -> float:

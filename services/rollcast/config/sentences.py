@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import reprlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from rollcast.config.engine_arguments import refused_argument
 from rollcast.config.examples import SECRETS, example
 from rollcast.config.other_names import MAX_FOUND, Counterpart, counterpart, names_within
 from rollcast.config.removed_settings import REMOVED
-from rollcast.config.spelling import did_you_mean, groups_at, is_elsewhere_or_near
+from rollcast.config.spelling import did_you_mean, groups_at, is_elsewhere_or_near, kind_of_group
 
 _SHORT = reprlib.Repr()
 MAX_SHOWN_CHARS = 200
@@ -78,7 +79,9 @@ class Wrong:
 
     @property
     def sentence(self) -> str:
-        return f"{clipped(self.field)}{self.value} {self.reason}"
+        is_short = len(self.field) <= MAX_SHOWN_CHARS
+        field = self.field if is_short else f"{self.field[:MAX_SHOWN_CHARS]}.."
+        return f"{field}{self.value} {self.reason}"
 
     def touches(self, other: Wrong) -> bool:
         """Whether both are about one setting, or one setting contains the other."""
@@ -102,13 +105,8 @@ class Wrong:
         if blamed is None:
             return replace(self, value=f"{self.value}, {origin},")
         reason = f"does not go with {self.field}{self.value}, {origin}: {self.reason.removeprefix('is wrong: ')}"
-        *path, name = blamed.split(".")
-        return Wrong(blamed, reason, shown(blamed, _holder(data, [*path, name])[name]), (self.field, *self.others))
-
-
-def clipped(name: str) -> str:
-    """A name of any length, shortened for a sentence."""
-    return name if len(name) <= MAX_SHOWN_CHARS else f"{name[:MAX_SHOWN_CHARS]}.."
+        path = blamed.split(".")
+        return Wrong(blamed, reason, shown(blamed, _holder(data, path)[path[-1]]), (self.field, *self.others))
 
 
 def wrong_value(field: str, value: object, sentence: str, *others: str) -> Wrong:
@@ -132,9 +130,9 @@ def kind_of(value: object) -> str:
 
 def is_written(field: str, data: Mapping[str, Any]) -> bool:
     """Whether the user gave the setting."""
-    *path, name = field.split(".")
-    holder = _holder(data, [*path, name])
-    return name in holder if isinstance(holder, dict) else isinstance(holder, list)
+    path = field.split(".")
+    holder = _holder(data, path)
+    return path[-1] in holder if isinstance(holder, dict) else isinstance(holder, list)
 
 
 def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Iterator[Wrong]:
@@ -151,7 +149,7 @@ def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseMode
         return
     field = written(item["loc"], data)
     groups = groups_at(item["loc"], schema)
-    kinds = ", ".join(str(group.model_fields[_KIND].default) for group in groups)
+    kinds = ", ".join(str(kind_of_group(group)) for group in groups)
     unknown = _unknown_names(item, groups)
     such_as = _such_as(field, {name: item["input"][name] for name in item["input"] if name not in unknown}, groups)
     yield Wrong(f"{field}.{_KIND}", f"is missing; choose one of {kinds}{such_as}", others=(field,))
@@ -161,8 +159,8 @@ def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseMode
 
 def num_described(item: ErrorDetails, schema: type[BaseModel]) -> int:
     """How many mistakes `described` reports, at least."""
-    is_one = item["type"] != "union_tag_not_found"
-    return 1 if is_one else 1 + len(_unknown_names(item, groups_at(item["loc"], schema)))
+    is_group = item["type"] == "union_tag_not_found"
+    return 1 + (len(_unknown_names(item, groups_at(item["loc"], schema))) if is_group else 0)
 
 
 def _unknown_names(item: ErrorDetails, groups: Sequence[type[BaseModel]]) -> list[str]:
@@ -181,10 +179,11 @@ def _unknown(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel
     groups = groups_at(item["loc"][:-1], schema)
     if (refused := refused_argument(field)) is not None:
         return [Wrong(field, refused[0], others=refused[1])]
-    within = (
-        [] if is_elsewhere_or_near(field, groups, schema) else islice(names_within(field, item["input"]), MAX_FOUND)
-    )
-    return [_elsewhere(name, found) for name, found in within] or [_no_setting(field, groups, schema)]
+    if not is_elsewhere_or_near(field, groups, schema):
+        within = islice(names_within(field, item["input"]), MAX_FOUND)
+        if found := [_elsewhere(name, one) for name, one in within]:
+            return found
+    return [_no_setting(field, groups, schema)]
 
 
 def _elsewhere(field: str, found: Counterpart) -> Wrong:
@@ -193,7 +192,7 @@ def _elsewhere(field: str, found: Counterpart) -> Wrong:
 
 def _no_setting(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> Wrong:
     if (removed := REMOVED.get(field)) is not None:
-        return Wrong(field, removed.reason)
+        return Wrong(field, removed)
     if not is_elsewhere_or_near(field, groups, schema) and (found := counterpart(field)) is not None:
         return _elsewhere(field, found)
     remedy, meant = did_you_mean(field, groups, schema)
@@ -237,32 +236,21 @@ def written(location: Sequence[int | str], data: Mapping[str, Any]) -> str:
         if isinstance(place, Mapping) and part not in place and part == place.get(_KIND):
             continue
         parts.append(str(part))
-        if isinstance(place, Mapping):
-            place = place.get(part)
-        elif isinstance(place, Sequence) and isinstance(part, int) and part < len(place):
-            place = place[part]
-        else:
-            place = None
+        place = _inside(place, str(part))
     return ".".join(parts) or "the whole file"
 
 
 def without(data: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> dict[str, Any]:
-    """`data` without the values that pydantic refused, so that the rest can be checked; missing settings are filled
-    in."""
+    """`data` without what pydantic refused, so that the rest can be checked; missing settings are filled in."""
     remaining: dict[str, Any] = copy.deepcopy(dict(data))
     for item in errors:
-        field = written(item["loc"], remaining)
-        if item["type"] == "missing":
-            _put(remaining, field.split("."), PLACEHOLDER)
-        else:
-            _drop(remaining, field.split("."))
+        path = written(item["loc"], remaining).split(".")
+        holder = _holder(remaining, path)
+        if item["type"] != "missing":
+            _drop(remaining, path)
+        elif isinstance(holder, dict):
+            holder[path[-1]] = {"path": PLACEHOLDER} if path == ["model"] else PLACEHOLDER
     return remaining
-
-
-def _put(settings: Any, path: list[str], value: str) -> None:
-    holder = _holder(settings, path)
-    if isinstance(holder, dict):
-        holder[path[-1]] = {"path": value} if path == ["model"] else value
 
 
 def _drop(settings: Any, path: list[str]) -> None:
@@ -275,14 +263,16 @@ def _drop(settings: Any, path: list[str]) -> None:
 
 
 def _holder(settings: Any, path: list[str]) -> Any:
-    for part in path[:-1]:
-        if isinstance(settings, dict):
-            settings = settings.get(part)
-        elif isinstance(settings, list) and part.isdigit() and int(part) < len(settings):
-            settings = settings[int(part)]
-        else:
-            return None
-    return settings
+    return functools.reduce(_inside, path[:-1], settings)
+
+
+def _inside(place: Any, part: str) -> Any:
+    """The value under a name or at an index; None if it is missing."""
+    if isinstance(place, Mapping):
+        return place.get(part)
+    if isinstance(place, list) and part.isdigit() and int(part) < len(place):
+        return place[int(part)]
+    return None
 
 
 def overlap(one: str, other: str) -> bool:

@@ -94,9 +94,8 @@ class Grader(Settings):
     sandbox: Literal["strict", "gvisor"] = "strict"
     """What the grader's own machine must have, as in tasks.grading.sandbox."""
     processes: Annotated[int, Field(ge=1, le=256)] = 4
-    """Gradings that one grader runs concurrently. Each takes up to one core while it runs, so a number above the
-    cores that the
-    grader may use is reduced to them."""
+    """Gradings that one grader runs concurrently. Each takes up to one core while it runs, so a number above the cores
+    that the grader may use is reduced to them."""
     queue: Annotated[int, Field(ge=0, le=256)] = 16
     """Gradings that wait in one grader for their turn. One more is sent away, and its generator tries again later."""
     patience_seconds: Annotated[float, Field(gt=0, le=20_000)] = 180.0
@@ -128,9 +127,8 @@ class Weights(Settings):
     """Deadline from the last bucket to the acknowledgement that the version was applied."""
     stage: Literal["auto", "device", "host"] = "auto"
     """The memory in which a generator keeps a version that it has received and not yet applied. device = whole, on
-    every worker's GPU:
-    the shortest pause. host = once, in host memory that the workers share: each copies its slice when the version is
-    applied. auto = on the device if that leaves a gigabyte of it free, else on the host."""
+    every worker's GPU: the shortest pause. host = once, in host memory that the workers share: each copies its slice
+    when the version is applied. auto = on the device if that leaves a gigabyte of it free, else on the host."""
     heartbeat_seconds: Annotated[float, Field(gt=0)] = 1.0
     """Interval of a generator's heartbeats."""
     heartbeat_timeout_seconds: Annotated[float, Field(gt=0)] = 8.0
@@ -147,11 +145,9 @@ class Generator(Settings):
     """The vLLM service."""
 
     slots: Annotated[int, Field(ge=1)] | None = None
-    """Rollouts that one generator runs concurrently; also vLLM's max_num_seqs, so that nothing waits inside the
-    engine. None = as many
-    of model.max_length as its KV cache holds, asked of the engine once it has started; at least the rollouts of one
-    prompt, at
-    most 256. Then nothing is preempted. More are faster if few rollouts are that long."""
+    """Rollouts that one generator runs concurrently; also vLLM's max_num_seqs, so that nothing waits inside the engine.
+    None = as many of model.max_length as its KV cache holds, asked of the engine once it has started; at least the
+    rollouts of one prompt, at most 256. Then nothing is preempted. More are faster if few rollouts are that long."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of GPU memory for weights and KV cache. Not used on CPU."""
     cpu_kv_cache_gib: Annotated[int, Field(ge=1)] = 1
@@ -276,8 +272,7 @@ class CurveFile(CurveTerms):
     upper and lower case alike."""
     compute: str | None = None
     """Column of the compute since the start; its name contains the unit. None = recognised by its name, as `rollcast
-    fit` does:
-    device-hours, else steps, else tokens, samples or times."""
+    fit` does: device-hours, else steps, else tokens, samples or times."""
     pass_rate: str | None = None
     """Column of the mean reward or accuracy on held-out prompts, in [0, 1]. None = recognised by its name, as `rollcast fit`
     does; if several could be meant, the page asks for this setting."""
@@ -289,9 +284,8 @@ class CurveFile(CurveTerms):
     """Share of the rollouts that the token budget cut off; the verdict heeds it. None = truncation_ratio, truncation_rate,
     truncated."""
     step: str | None = None
-    """Optimizer step, which distinguishes evaluations. None = global_step, training_step, step, iteration and the
-    like, or else
-    the number of the row."""
+    """Optimizer step, which distinguishes evaluations. None = global_step, training_step, step, iteration and the like,
+    or else the number of the row."""
     time: str | None = None
     """Unix seconds of the evaluation. None = when its row was first read."""
     where: tuple[Annotated[str, Field(pattern=CONDITION)], ...] = ()

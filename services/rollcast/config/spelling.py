@@ -41,16 +41,15 @@ def groups_at(location: Sequence[int | str], schema: type[BaseModel]) -> list[ty
     for part in location:
         if isinstance(part, int):
             continue
-        inner = [
-            group
-            for model in groups
-            if part in model.model_fields
-            for group in _models(model.model_fields[part].annotation)
-        ]
-        groups = inner or [
-            group for group in groups if "kind" in group.model_fields and group.model_fields["kind"].default == part
-        ]
+        fields = [model.model_fields[part] for model in groups if part in model.model_fields]
+        inner = [group for field in fields for group in _models(field.annotation)]
+        groups = inner or [group for group in groups if kind_of_group(group) == part]
     return groups
+
+
+def kind_of_group(group: type[BaseModel]) -> str | None:
+    """The `kind` of a group of settings; None if there is only one."""
+    return str(group.model_fields["kind"].default) if "kind" in group.model_fields else None
 
 
 def _beside(field: str, names: list[str]) -> list[str]:

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rollcast.config.backstop import backstop_seconds
 from rollcast.config.base import Settings
+from rollcast.config.bounds import backstop_seconds
 from rollcast.config.datasets import ArithmeticDataset, Dataset, Mixture, Part
 from rollcast.config.verifiers import VerifierSettings
 
@@ -22,8 +22,7 @@ class PromptFormat(Settings):
 
     layout: Literal["auto", "bare", "think"] = "auto"
     """`auto`: the tokenizer's chat template, the bare text if it has no template. `bare`: the bare text always.
-    `think`: a
-    template of ours for models without one, which asks for `<think>...</think>` and then the answer."""
+    `think`: a template of ours for models without one, which asks for `<think>...</think>` and then the answer."""
     system: str | None = None
     """System message. None = none; with layout `think` its own, which asks for the think block."""
     enable_thinking: bool | None = None

@@ -36,9 +36,8 @@ class Remote(Settings):
     token_variable: str | None = None
     """Environment variable of the generators that holds the bearer token to present. None = none is presented."""
     deadline_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
-    """Deadline of one grading, its wait and every try included; after it there is no verdict. A minute: longer than
-    an LLM takes for
-    a short text, shorter than a run should wait for one that is lost."""
+    """Deadline of one grading, its wait and every try included; after it there is no verdict. A minute: longer than an
+    LLM takes for a short text, shorter than a run should wait for one that is lost."""
     tries: Annotated[int, Field(ge=1, le=20)] = 3
     """Requests for one grading at most; what may pass by itself (no connection, 429, 5xx) is tried again, with pauses."""
     requests: Annotated[int, Field(ge=1, le=1_024)] = 16
@@ -66,8 +65,7 @@ class JudgeVerifier(Remote):
     """Its name at the endpoint."""
     prompt: str = JUDGE_PROMPT
     """The question to it. `{prompt}`, `{completion}` (the text after the think block) and `{FIELD}`, any field of the
-    row,
-    are filled in. It must ask for a last line `Score: N`."""
+    row, are filled in. It must ask for a last line `Score: N`."""
     best_score: Annotated[float, Field(gt=0)] = 10.0
     """The N that is reward 1; 0 is reward 0."""
     longest_answer: Annotated[int, Field(ge=1)] = 1_024

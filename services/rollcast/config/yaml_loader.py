@@ -38,19 +38,14 @@ class _RunFileLoader(yaml.SafeLoader):
             raise ValueError(f"holds more than {MAX_VALUES:,} values, its aliases (*name) written out")
         return node
 
-    def construct_yaml_int(self, node: Any) -> int:
+    def construct_number(self, node: Any) -> Any:
         if len(node.value) > MAX_NUMBER_CHARS:
             raise ValueError(f"a number has {len(node.value):,} digits")
-        return int(super().construct_yaml_int(node))
-
-    def construct_yaml_float(self, node: Any) -> float:
-        if len(node.value) > MAX_NUMBER_CHARS:
-            raise ValueError(f"a number has {len(node.value):,} digits")
-        return float(super().construct_yaml_float(node))
+        return self.construct_yaml_int(node) if node.tag.endswith(":int") else self.construct_yaml_float(node)
 
 
-_RunFileLoader.add_constructor("tag:yaml.org,2002:int", _RunFileLoader.construct_yaml_int)
-_RunFileLoader.add_constructor("tag:yaml.org,2002:float", _RunFileLoader.construct_yaml_float)
+_RunFileLoader.add_constructor("tag:yaml.org,2002:int", _RunFileLoader.construct_number)
+_RunFileLoader.add_constructor("tag:yaml.org,2002:float", _RunFileLoader.construct_number)
 
 
 def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
@@ -65,8 +60,7 @@ def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 def load_yaml(text: str, source: str) -> Any:
-    """The value of `text`. Raises UserError if it is not YAML, naming line and column but no value: it may be a
-    secret."""
+    """The value of `text`. Raises UserError if it is not YAML: names line and column, no value, which may be secret."""
     try:
         return yaml.load(text, _RunFileLoader)  # noqa: S506  # a safe loader
     except yaml.MarkedYAMLError as error:

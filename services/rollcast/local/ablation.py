@@ -17,13 +17,13 @@ from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Recipe
-from rollcast.config.resolved import reveal
+from rollcast.config.resolved import differences
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation_parts import Change, changed, is_same_in_effect
 from rollcast.local.frozen_forecast import END_EVALUATIONS, conclude
 from rollcast.local.status import StatusReader
-from rollcast.local.supervisor import Doing, Ending, ServiceLostError
-from rollcast.local.up import View, run_locally
+from rollcast.local.supervisor import Doing, ServiceLostError
+from rollcast.local.up import RunDeadlineError, View, run_locally
 from rollcast.runfolder.files import ABLATION, RESULT, RUN_FILE, STEPS, UP_FILE
 from rollcast.runfolder.folder import has_history
 from rollcast.runfolder.format_version import check_format
@@ -38,10 +38,8 @@ WHOLE = "whole"
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A row of the table to come."""
-
     name: str
-    """Lower case and hyphens; part of its runs' names."""
+    """The name of its row in the table: lower case and hyphens; part of its runs' names."""
     what: str
     """How it differs from the base, in words."""
     change: Change
@@ -53,10 +51,6 @@ class PlannedRun:
     config: RunConfig
     is_null_control: bool = False
     """Whether it is a variant that trains as the whole recipe does."""
-
-
-class RunDeadlineError(RuntimeError):
-    """A run of the set took longer than it may."""
 
 
 def plan(base: RunConfig, variants: Sequence[Variant], *, num_seeds: int, folder: Path) -> list[PlannedRun]:
@@ -94,8 +88,8 @@ def run_set(
     for item in planned:
         _check_folder(item.config, resume=resume)
     for place, (item, record) in enumerate(zip(planned, records, strict=True)):
-        if is_finished(item.config.run_folder):
-            _conclude(record, StatusReader(item.config), item.config.run_folder)
+        if (item.config.run_folder / RESULT).exists():  # it came to its end and was concluded
+            _conclude(record, item.config)
         else:
             _run(item.config, record, view_of(place), seconds_per_run)
             if record.state is State.FAILED:
@@ -120,10 +114,7 @@ def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
         evaluations = reader.read().evaluations
         if evaluations and evaluations[-1].step > 0:
             rates = [point.pass_rate for point in evaluations]
-            record.state = State.FINISHED
-            record.initial = rates[0]
-            record.measured = fmean(rates[-END_EVALUATIONS:])
-            record.interrupted_ratio = _interrupted_ratio(item.config.run_folder)
+            _finish(record, item.config.run_folder, rates[0], fmean(rates[-END_EVALUATIONS:]))
         else:
             record.state = State.FAILED
             record.error = f"{folder / record.run} holds no evaluation after the first step"
@@ -138,35 +129,22 @@ def write_progress(folder: Path, records: Sequence[RunRecord], **more: Any) -> N
     replace_json(folder / ABLATION, as_json(SetRecord(list(records), **more)), go_on="--continue")
 
 
-def is_finished(run_folder: Path) -> bool:
-    """Whether the run came to its end and was concluded."""
-    return (run_folder / RESULT).exists()
-
-
 def _record(item: PlannedRun) -> RunRecord:
     config = item.config
-    return RunRecord(
-        config.run,
-        item.variant.name,
-        item.variant.what,
-        config.seed,
-        str(config.run_folder),
-        null_control=item.is_null_control,
-    )
+    row = item.variant
+    folder = str(config.run_folder)
+    return RunRecord(config.run, row.name, row.what, config.seed, folder, null_control=item.is_null_control)
 
 
 def _check_recipe(run_folder: Path, recipe: Recipe, seed: int) -> None:
     """Checks a run trained elsewhere whose folder holds its run file; paths and addresses may differ."""
-    for name in (UP_FILE, RUN_FILE):
-        file = run_folder / name
-        if file.exists():
-            made = load_run_config(file)
-            if (made.recipe, made.seed) != (recipe, seed):
-                raise UserError(
-                    f"run folder {run_folder}: was made with another recipe or seed than the set's; give the "
-                    "--config, --without, --recipe and --seeds it was made with"
-                )
-            return
+    file = next((run_folder / name for name in (UP_FILE, RUN_FILE) if (run_folder / name).exists()), None)
+    made = None if file is None else load_run_config(file)
+    if made is not None and (made.recipe, made.seed) != (recipe, seed):
+        raise UserError(
+            f"run folder {run_folder}: was made with another recipe or seed than the set's; give the "
+            "--config, --without, --recipe and --seeds it was made with"
+        )
 
 
 def _check_folder(config: RunConfig, *, resume: bool) -> None:
@@ -176,68 +154,41 @@ def _check_folder(config: RunConfig, *, resume: bool) -> None:
     if not resume:
         raise UserError(f"run folder {folder}: holds a run already; go on with --continue, or choose another --folder")
     if (folder / UP_FILE).exists():
-        before, now = (reveal(one.model_dump()) for one in (load_run_config(folder / UP_FILE), config))
-        if different := sorted(name for name in now if before[name] != now[name]):
-            raise UserError(
-                f"run folder {folder}: was made with other settings ({', '.join(different)}); choose another --folder"
-            )
+        found = differences(load_run_config(folder / UP_FILE), config)
+        if different := ", ".join(sorted({one.field.partition(".")[0] for one in found})):
+            raise UserError(f"run folder {folder}: was made with other settings ({different}); choose another --folder")
 
 
 def _run(config: RunConfig, record: RunRecord, view: View, seconds_per_run: float | None) -> None:
     started = time.monotonic()
-    if seconds_per_run is not None:
-        view = _WithDeadline(view, started + seconds_per_run, seconds_per_run)
     try:
-        ending = run_locally(config, resume=has_history(config.run_folder), view=view)
+        ending = run_locally(config, resume=has_history(config.run_folder), view=view, most_seconds=seconds_per_run)
     except (UserError, ServiceLostError, RunDeadlineError) as error:
         record.state = State.FAILED
         record.error = str(error)
     else:
-        if ending is Ending.INTERRUPTED:
+        if ending is Doing.STOPPED:
             record.state = State.INTERRUPTED
         else:
-            _conclude(record, StatusReader(config), config.run_folder)
+            _conclude(record, config)
     record.seconds = round(time.monotonic() - started, 1)
 
 
-def _conclude(record: RunRecord, reader: StatusReader, run_folder: Path) -> None:
+def _conclude(record: RunRecord, config: RunConfig) -> None:
     """Note how the run ended; its result stays in its folder and says that it is finished."""
-    result = conclude(run_folder, reader.read())
+    result = conclude(config.run_folder, StatusReader(config).read())
     if result is None:
         record.state = State.FAILED
         record.error = "not one evaluation came back"
         return
+    _finish(record, config.run_folder, result.initial, result.measured)
+
+
+def _finish(record: RunRecord, run_folder: Path, initial: float, measured: float) -> None:
+    """`initial`, `measured`: pass rates. A step that was lost and repeated counts once in the interrupted ratio."""
     record.state = State.FINISHED
-    record.initial = result.initial
-    record.measured = result.measured
-    record.interrupted_ratio = _interrupted_ratio(run_folder)
-
-
-def _interrupted_ratio(run_folder: Path) -> float | None:
-    """None if no step contains it. A step that was lost and repeated counts once."""
-    ratios = {
-        record.step: record.interrupted_ratio
-        for record in RecordFile(run_folder / STEPS, StepRecord).read()
-        if record.interrupted_ratio is not None
-    }
-    return fmean(ratios.values()) if ratios else None
-
-
-class _WithDeadline:
-    """A view that ends its run when it took too long: the supervisor stops everything in order and passes this on."""
-
-    def __init__(self, view: View, deadline: float, seconds: float) -> None:
-        self._view = view
-        self._deadline = deadline
-        self._seconds = seconds
-
-    def begin(self, config: RunConfig) -> None:
-        self._view.begin(config)
-
-    def report(self, line: str, *, trouble: bool = False) -> None:
-        self._view.report(line, trouble=trouble)
-
-    def tick(self, doing: Doing = Doing.RUNNING) -> None:
-        if time.monotonic() > self._deadline:
-            raise RunDeadlineError(f"took longer than {self._seconds:.0f} s and was stopped")
-        self._view.tick(doing)
+    record.initial = initial
+    record.measured = measured
+    steps = RecordFile(run_folder / STEPS, StepRecord).read()
+    ratios = {step.step: step.interrupted_ratio for step in steps if step.interrupted_ratio is not None}
+    record.interrupted_ratio = fmean(ratios.values()) if ratios else None

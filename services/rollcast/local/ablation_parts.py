@@ -4,16 +4,16 @@ A variant is a change of the base run file: nested settings that are put over it
 a budget of 14,336) are scaled to the base's own completion budget.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rollcast.config.base import Settings
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, LengthPenalty, Recipe
-from rollcast.config.resolved import reveal
+from rollcast.config.resolved import differences, plain
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.config.tasks import Tasks
+from rollcast.tasks.prompts import load
 
 Change = dict[str, Any]
 """Settings put over a run file; a mapping that names a `kind` replaces the whole mapping there."""
@@ -23,24 +23,11 @@ PAPERS_BATCH = Recipe().prompts_per_step
 """Prompts of a step of the paper's base recipe (A.3)."""
 DEFAULT_PROMPT_USES = 4
 """Without fresh data one prompt of this many stays, unless another number is given."""
-SWITCHES = (
-    "schedule",
-    "loss",
-    "aggregation",
-    "advantage_normalisation",
-    "kl",
-    "entropy_bonus",
-    "lm_head",
-    "zero_variance_filter",
-    "refill_filtered",
-    "no_positive_resampling",
-    "unique_prompts",
-    "length_control",
-    "exclude_truncated",
-    "rollout_allocation",
-    "temperature",
-)
-"""What a recipe brings to another base; batch, budgets and optimizer stay the base's."""
+SIZES = ("prompts_per_step", "rollouts_per_prompt", "max_prompt_tokens", "max_completion_tokens")
+KEPT = (*SIZES, "optimizer", "router_replay")
+"""Settings that stay the base's if another recipe is tried on it: batch, budgets, optimizer, the model's routers."""
+SWITCHES = tuple(name for name in Recipe.model_fields if name not in KEPT)
+"""What a recipe brings to another base."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,81 +35,50 @@ class RecipePart:
     name: str
     instead: str
     """What takes its place, in words."""
-    source: str
-    """Place in arXiv 2510.13786."""
     is_in: Callable[[Recipe], bool]
     without: Callable[[RunConfig], Change]
+
+
+def _part(name: str, instead: str, **change: Any) -> RecipePart:
+    """`change`: settings of the recipe, or functions of the base's that return them; the first one holds the part."""
+    setting = next(iter(change))
+
+    def is_in(recipe: Recipe) -> bool:
+        """The setting is ScaleRL's; of a group the kind, and of a pass rate that there is one."""
+        value = getattr(recipe, setting)
+        usual = getattr(Recipe(), setting)
+        return type(value) is type(usual) and (value == usual or isinstance(value, Settings | float))
+
+    def without(base: RunConfig) -> Change:
+        settings = {key: value(base.recipe) if callable(value) else value for key, value in change.items()}
+        return {"recipe": settings}
+
+    return RecipePart(name, instead, is_in, without)
 
 
 def _papers_penalty(base: Recipe) -> Change:
     return _penalty(LengthPenalty(), base.max_completion_tokens / PAPERS_BUDGET)
 
 
-def _recipe(**settings: Any) -> Callable[[RunConfig], Change]:
-    return lambda _: {"recipe": settings}
+def _off_policy(base: Recipe) -> Change:
+    return {"kind": "ppo-off-policy", "max_staleness": max(1, base.schedule.max_staleness)}
 
 
 PARTS: tuple[RecipePart, ...] = (
-    RecipePart(
-        "cispo",
-        "the DAPO loss",
-        "figures 5a and 7",
-        lambda recipe: recipe.loss.kind == "cispo",
-        _recipe(loss={"kind": "dapo", "clip_low": 0.2, "clip_high": 0.26}),
-    ),
-    RecipePart(
-        "fp32_head",
-        "the LM head in the model's precision",
-        "figures 5b and 7",
-        lambda recipe: recipe.lm_head == "fp32",
-        _recipe(lm_head="model"),
-    ),
-    RecipePart(
-        "prompt_average",
-        "sample average",
-        "figures 7 and 14a",
-        lambda recipe: recipe.aggregation == "prompt",
-        _recipe(aggregation="sample"),
-    ),
-    RecipePart(
-        "batch_normalisation",
-        "advantages normalised by prompt",
-        "figures 7 and 14b",
-        lambda recipe: recipe.advantage_normalisation == "batch",
-        _recipe(advantage_normalisation="prompt"),
-    ),
-    RecipePart(
+    # In arXiv 2510.13786: figures 5a, 5b, 14a, 14b, 6a, 6b, 7 and 4a; figure 7 has all of them.
+    _part("cispo", "the DAPO loss", loss={"kind": "dapo", "clip_low": 0.2, "clip_high": 0.26}),
+    _part("fp32_head", "the LM head in the model's precision", lm_head="model"),
+    _part("prompt_average", "sample average", aggregation="sample"),
+    _part("batch_normalisation", "advantages normalised by prompt", advantage_normalisation="prompt"),
+    _part(
         "zero_variance_filter",
         "groups without variance kept in the batch",
-        "figures 6a and 7",
-        lambda recipe: recipe.zero_variance_filter,
-        _recipe(zero_variance_filter=False, refill_filtered=False),
+        zero_variance_filter=False,
+        refill_filtered=False,
     ),
-    RecipePart(
-        "no_positive_resampling",
-        "uniform sampling",
-        "figures 6b and 7",
-        lambda recipe: recipe.no_positive_resampling is not None,
-        _recipe(no_positive_resampling=None),
-    ),
-    RecipePart(
-        "interruption",
-        "the length penalty",
-        "figure 7",
-        lambda recipe: isinstance(recipe.length_control, Interruption),
-        lambda base: {"recipe": {"length_control": _papers_penalty(base.recipe)}},
-    ),
-    RecipePart(
-        "pipeline",
-        "PPO-off-policy of the same k",
-        "figures 4a and 7",
-        lambda recipe: recipe.schedule.kind == "pipeline",
-        lambda base: {
-            "recipe": {
-                "schedule": {"kind": "ppo-off-policy", "max_staleness": max(1, base.recipe.schedule.max_staleness)}
-            }
-        },
-    ),
+    _part("no_positive_resampling", "uniform sampling", no_positive_resampling=None),
+    _part("interruption", "the length penalty", length_control=_papers_penalty),
+    _part("pipeline", "PPO-off-policy of the same k", schedule=_off_policy),
 )
 """The eight of the paper's leave-one-out table."""
 
@@ -134,7 +90,7 @@ def fresh_data(reuse: int = DEFAULT_PROMPT_USES) -> RecipePart:
     name = FRESH_DATA if reuse == DEFAULT_PROMPT_USES else f"{FRESH_DATA}:{reuse}"
 
     def without(base: RunConfig) -> Change:
-        num_prompts = _num_prompts(base.recipe, base.tasks)
+        num_prompts = min(base.recipe.unique_prompts or 1 << 62, len(load(base.tasks).train))
         step = base.recipe.prompts_per_step
         if num_prompts // reuse < step:
             raise UserError(
@@ -144,13 +100,7 @@ def fresh_data(reuse: int = DEFAULT_PROMPT_USES) -> RecipePart:
             )
         return {"recipe": {"unique_prompts": num_prompts // reuse}}
 
-    return RecipePart(
-        name,
-        f"1 prompt in {reuse}, used {reuse} times as often,",
-        "not in the paper's table",
-        lambda recipe: True,
-        without,
-    )
+    return RecipePart(name, f"1 prompt in {reuse}, used {reuse} times as often,", lambda recipe: True, without)
 
 
 def find_part(name: str) -> RecipePart:
@@ -169,13 +119,11 @@ def find_part(name: str) -> RecipePart:
 
 def changed(base: RunConfig, change: Mapping[str, Any], source: str) -> RunConfig:
     """`base` with the change put over it, checked again. Raises UserError, beginning with `source`, if they clash."""
-    settings = json.loads(json.dumps(reveal(base.model_dump()), default=str))
-    return parse_run_config(_merged(settings, change), source=source)
+    return parse_run_config(_merged(plain(base), change), source=source)
 
 
 def is_same_in_effect(one: RunConfig, other: RunConfig) -> bool:
     """Whether both train alike: run, seed and folder may differ, and the head if the model is as precise."""
-
     effective = [config.model_dump(exclude={"run", "seed", "folder"}) for config in (one, other)]
     for settings in effective:
         if settings["model"]["dtype"] == "float32":
@@ -211,7 +159,7 @@ def left_behind(recipe: Recipe, base: Recipe, *, is_published: bool) -> dict[str
 
     Lengths and a batch that are scaled are brought; the interruption of a base with one of its own stays.
     """
-    names = {name for name in Recipe.model_fields if name not in SWITCHES}
+    names = set(KEPT)
     if (
         isinstance(recipe.length_control, Interruption)
         and isinstance(base.length_control, Interruption)
@@ -220,8 +168,8 @@ def left_behind(recipe: Recipe, base: Recipe, *, is_published: bool) -> dict[str
         names.add("length_control")
     if _brings_its_batch(recipe, is_published):
         names.remove("prompts_per_step")
-    theirs, ours = (_leaves(one.model_dump(mode="json", include=names)) for one in (recipe, base))
-    return {name: (theirs[name], ours[name]) for name in theirs if theirs[name] != ours[name]}
+    found = differences(recipe, base)
+    return {one.field: (one.before, one.after) for one in found if one.field.partition(".")[0] in names}
 
 
 def _merged(settings: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,13 +181,6 @@ def _merged(settings: dict[str, Any], change: Mapping[str, Any]) -> dict[str, An
         else:
             merged[name] = value
     return merged
-
-
-def _leaves(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    leaves: dict[str, Any] = {}
-    for name, value in settings.items():
-        leaves |= _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return leaves
 
 
 def _scaled(tokens: int, share: float) -> int:
@@ -261,10 +202,3 @@ def _interruption(control: Interruption, base: Recipe, share: float) -> Change:
     low, high = (_scaled(position, share) for position in control.position)
     answer = max(1, min(_scaled(control.answer_tokens, share), base.max_completion_tokens - high - 1))
     return control.model_dump(mode="json") | {"position": [low, high], "answer_tokens": answer}
-
-
-def _num_prompts(base: Recipe, tasks: Tasks) -> int:
-    """Training prompts of the base."""
-    from rollcast.tasks.prompts import load
-
-    return min(base.unique_prompts or 1 << 62, len(load(tasks).train))

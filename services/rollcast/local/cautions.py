@@ -14,7 +14,7 @@ from rollcast.local.devices import num_devices, usable_gpus
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
 from rollcast.local.model_name import files_of, is_on_the_hub, similar_folder
 from rollcast.tasks.chats import flat
-from rollcast.tasks.prompts import Prompt, PromptSplit
+from rollcast.tasks.prompts import PromptSplit
 from rollcast.tasks.thinking import THINK_END, THINK_START
 from rollcast.tasks.tokenizer_file import TokenizerFile
 
@@ -32,11 +32,6 @@ _LEFT_OUT = {
 """Sentences about the rows left out, by PromptSplit's reason."""
 
 
-def of_settings(every_steps: int, budget_steps: int | None, local: Local, generator: Generator) -> list[str]:
-    """Too few evaluations for a forecast, or too few cores. `every_steps`: between two evaluations."""
-    return [*_few_points(every_steps, budget_steps), *_few_cores(local, generator)]
-
-
 def of_data(split: PromptSplit) -> list[str]:
     """Which rows are left out."""
     return [
@@ -50,11 +45,7 @@ def of_tokens(
     max_prompt_tokens: int, prompt_format: PromptFormat, split: PromptSplit, tokenizer: TokenizerFile
 ) -> list[str]:
     """What the model's tokenizer makes of the prompts and of the marks of a think block."""
-    return [
-        *_too_long(max_prompt_tokens, split, tokenizer),
-        *_not_spelt(split, tokenizer),
-        *_think_marks(prompt_format, tokenizer),
-    ]
+    return [*_of_prompts(max_prompt_tokens, split, tokenizer), *_of_think_marks(prompt_format, tokenizer)]
 
 
 def of_model_name(path: str) -> list[str]:
@@ -75,66 +66,67 @@ def of_model_name(path: str) -> list[str]:
     return [f"model.path = {path}: is not in the folder {owner}, so the hub is asked for it; {meant}"]
 
 
-def _few_points(every: int, steps: int | None) -> Iterator[str]:
-    if steps is None:
-        return
-    points = math.ceil(steps / every)
-    if points >= LEAST_EVALUATIONS:
-        return
+def of_evaluations(every: int, steps: int | None) -> list[str]:
+    """If they are too few for a forecast. `every`: steps between two. `steps`: of the budget."""
+    points = LEAST_EVALUATIONS if steps is None else math.ceil(steps / every)
+    if steps is None or points >= LEAST_EVALUATIONS:
+        return []
     curve = "only at its start and at its end" if points == 1 else f"only {points} times after its start"
     most = max(1, steps // LEAST_EVALUATIONS)
     more = "" if steps >= LEAST_EVALUATIONS else f", and at least {LEAST_EVALUATIONS} steps"
-    yield (
+    return [
         f"tasks.evaluation.every_steps = {every}: with budget.steps {steps} the curve is measured {curve}, and a "
         f"forecast takes {LEAST_EVALUATIONS} evaluations after the start; set at most {most}{more}"
-    )
+    ]
 
 
-def _few_cores(local: Local, generator: Generator) -> Iterator[str]:
-    """Without a GPU every generator and every rank of the trainer takes a core."""
+def of_cores(local: Local, generator: Generator) -> list[str]:
+    """If they are too few: without a GPU every generator and every rank of the trainer takes a core."""
     generators = local.generators
     ranks = local.trainer_ranks
     needed = num_devices(local, generator)
     cores = len(os.sched_getaffinity(0))
-    if needed > max(cores, 2) and not usable_gpus():
-        most = max(1, (cores - ranks) // generator.tensor_parallel)
-        remedy = f"local.generators = {most}" if most < generators else "local.trainer_ranks = 1"
-        yield (
-            f"local.generators = {generators}, local.trainer_ranks = {ranks}: they keep {needed} cores busy, and this "
-            f"process may run on {cores}, so they slow one another down; set {remedy}"
-        )
+    if needed <= max(cores, 2) or usable_gpus():
+        return []
+    most = max(1, (cores - ranks) // generator.tensor_parallel)
+    remedy = f"local.generators = {most}" if most < generators else "local.trainer_ranks = 1"
+    return [
+        f"local.generators = {generators}, local.trainer_ranks = {ranks}: they keep {needed} cores busy, and this "
+        f"process may run on {cores}, so they slow one another down; set {remedy}"
+    ]
 
 
-def _too_long(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -> Iterator[str]:
-    looked_at = longer = 0
-    for prompt in _spread(split.train):
-        looked_at += 1
-        longer += tokenizer.count(flat(prompt.messages)) > limit
-    if longer:
-        yield (
-            f"recipe.max_prompt_tokens = {limit}: {longer} of {_of(looked_at, split)} are longer and will be left out; "
-            "raise it to keep them"
-        )
-
-
-def _not_spelt(split: PromptSplit, tokenizer: TokenizerFile) -> Iterator[str]:
-    looked_at = concerned = 0
+def _of_prompts(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -> Iterator[str]:
+    """Those that are too long, and those that the tokenizer cannot spell."""
+    total = len(split.train)
+    num_read = num_longer = num_unspelt = 0
     missing: dict[str, None] = {}
-    for prompt in _spread(split.train):
-        looked_at += 1
-        if found := tokenizer.not_known(flat(prompt.messages)):
-            concerned += 1
+    until = time.monotonic() + MAX_LOOK_SECONDS
+    for prompt in split.train[:: math.ceil(total / MAX_PROMPTS) or 1]:
+        text = flat(prompt.messages)
+        num_read += 1
+        num_longer += tokenizer.count(text) > limit
+        if found := tokenizer.not_known(text):
+            num_unspelt += 1
             missing.update(dict.fromkeys(sorted(found)))
-    if concerned:
+        if time.monotonic() > until:
+            break
+    read = f"{total} training prompts" if num_read == total else f"{num_read} training prompts looked at (of {total})"
+    if num_longer:
+        yield (
+            f"recipe.max_prompt_tokens = {limit}: {num_longer} of {read} are longer and will be left out; raise it to "
+            "keep them"
+        )
+    if num_unspelt:
         shown = ", ".join(repr(text[:20]) for text in islice(missing, MAX_SHOWN))
         more = f" and {len(missing) - MAX_SHOWN} more" if len(missing) > MAX_SHOWN else ""
         yield (
-            f"tasks.dataset: {concerned} of {_of(looked_at, split)} hold text that the model's tokenizer does not know "
+            f"tasks.dataset: {num_unspelt} of {read} hold text that the model's tokenizer does not know "
             f"({shown}{more}), so the model does not read it; check that model and data belong together"
         )
 
 
-def _think_marks(layout: PromptFormat, tokenizer: TokenizerFile) -> Iterator[str]:
+def _of_think_marks(layout: PromptFormat, tokenizer: TokenizerFile) -> Iterator[str]:
     if layout.layout != "think" and not layout.open_thinking:
         return
     lacks = [mark for mark in (THINK_START, THINK_END) if not tokenizer.has(mark)]
@@ -146,26 +138,7 @@ def _think_marks(layout: PromptFormat, tokenizer: TokenizerFile) -> Iterator[str
         what = f"cannot spell {marks} ({', '.join(map(repr, sorted(unspelt)))} is not known)"
         remedy = "no completion can close its thinking; use a model whose tokenizer can, or layout: bare"
     else:
-        what = f"has no token {marks} and writes {_each(lacks, tokenizer)}"
+        counts = sorted({tokenizer.count(mark) for mark in lacks})
+        what = f"has no token {marks} and writes {' or '.join(map(str, counts))} tokens in its place"
         remedy = "the model must learn to write it letter by letter; a tokenizer with these tokens learns it sooner"
     yield f"tasks.prompt_format.{setting}: the model's tokenizer {what}; {remedy}"
-
-
-def _each(marks: list[str], tokenizer: TokenizerFile) -> str:
-    counts = sorted({tokenizer.count(mark) for mark in marks})
-    return f"{' or '.join(map(str, counts))} tokens in its place"
-
-
-def _spread(prompts: list[Prompt]) -> Iterator[Prompt]:
-    """Evenly spaced ones, as many as the time allows."""
-    until = time.monotonic() + MAX_LOOK_SECONDS
-    for prompt in prompts[:: math.ceil(len(prompts) / MAX_PROMPTS) or 1]:
-        yield prompt
-        if time.monotonic() > until:
-            return
-
-
-def _of(looked_at: int, split: PromptSplit) -> str:
-    """How many were looked at."""
-    total = len(split.train)
-    return f"{total} training prompts" if looked_at == total else f"{looked_at} training prompts looked at (of {total})"

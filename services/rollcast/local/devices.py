@@ -51,33 +51,27 @@ def num_devices(local: Local, generator: Generator) -> int:
 
 def check_gpus(local: Local, generator: Generator, gpus: Sequence[str]) -> None:
     """Raise UserError if there are GPUs, but too few."""
-    workers = generator.tensor_parallel
     needed = num_devices(local, generator)
     if 0 < len(gpus) < needed:
         raise UserError(
             f"local.trainer_ranks = {local.trainer_ranks}: with local.generators {local.generators} of "
-            f"generator.tensor_parallel {workers} the run needs {needed} GPUs, each for one process, and {len(gpus)} "
-            f"may be used here; lower one of the three, or name more in {VISIBLE}"
+            f"generator.tensor_parallel {generator.tensor_parallel} the run needs {needed} GPUs, each for one process, "
+            f"and {len(gpus)} may be used here; lower one of the three, or name more in {VISIBLE}"
         )
 
 
 def trainer_gpus(local: Local, gpus: Sequence[str]) -> dict[str, str]:
     """What the environment of each trainer rank gets."""
-    return _seen(gpus, gpus[: local.trainer_ranks])
+    return visible_gpus(gpus, gpus[: local.trainer_ranks])
 
 
 def generator_gpus(local: Local, generator: Generator, gpus: Sequence[str], index: int) -> dict[str, str]:
     """The environment of the index-th generator."""
     workers = generator.tensor_parallel
     first = local.trainer_ranks + index * workers
-    return _seen(gpus, gpus[first : first + workers])
+    return visible_gpus(gpus, gpus[first : first + workers])
 
 
-def no_gpus(gpus: Sequence[str]) -> dict[str, str]:
-    """The environment of a service that uses no GPU."""
-    return _seen(gpus, ())
-
-
-def _seen(gpus: Sequence[str], own: Sequence[str]) -> dict[str, str]:
-    """A machine without GPUs is left as it is."""
+def visible_gpus(gpus: Sequence[str], own: Sequence[str] = ()) -> dict[str, str]:
+    """The environment of a process that uses its `own` of these GPUs. A machine without GPUs is left as it is."""
     return {VISIBLE: ",".join(own)} if gpus else {}

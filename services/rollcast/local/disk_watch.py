@@ -22,12 +22,10 @@ class DiskWatch:
             free = shutil.disk_usage(self._folder).free
         except OSError:
             return []
-        limit = next((limit for limit in (FULL_BYTES, LOW_BYTES) if free < limit), None)
-        if limit is None:
-            if free >= 2 * LOW_BYTES:  # not for each file that comes and goes
-                self._told_below = LOW_BYTES + 1
-            return []
-        if limit >= self._told_below:
+        if free >= 2 * LOW_BYTES:  # not for each file that comes and goes
+            self._told_below = LOW_BYTES + 1
+        limit = FULL_BYTES if free < FULL_BYTES else LOW_BYTES
+        if free >= limit or limit >= self._told_below:
             return []
         self._told_below = limit
         if limit == FULL_BYTES:

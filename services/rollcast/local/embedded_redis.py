@@ -51,28 +51,21 @@ def listening(settings: Redis, folder: Path) -> Redis:
     have 107 bytes, and some file systems know no sockets.
     """
     path = folder / SOCKET
-    if not _is_loopback(settings.host) or not _can_hold(path):
-        return settings
-    return settings.model_copy(update={"socket": path})
-
-
-def _is_loopback(host: str) -> bool:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        is_loopback = ipaddress.ip_address(settings.host).is_loopback
     except ValueError:
-        return host == "localhost"
-
-
-def _can_hold(path: Path) -> bool:
+        is_loopback = settings.host == "localhost"
+    if not is_loopback:
+        return settings
     try:
-        _make_private(path.parent)
+        _make_private(folder)
         path.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX) as trial:
             trial.bind(str(path))
         path.unlink()
     except OSError:
-        return False
-    return True
+        return settings
+    return settings.model_copy(update={"socket": path})
 
 
 def _make_private(folder: Path) -> None:
@@ -88,9 +81,12 @@ def write_server_config(settings: Redis, folder: Path) -> Path:
     _make_private(folder)
     password = settings.password
     secret = "nopass" if password is None else f"#{hashlib.sha256(password.get_secret_value().encode()).hexdigest()}"
+    listening = [f"bind {settings.host}", f"port {settings.port}"]
+    if settings.socket is not None:
+        listening = ["port 0", f"unixsocket {_quoted(settings.socket)}", "unixsocketperm 700"]
     lines = [
-        *_listening_lines(settings),
-        f"dir {_quoted(str(folder))}",
+        *listening,
+        f"dir {_quoted(folder)}",
         f"user default on {secret} {ALLOWED}",
         "daemonize no",
         "appendonly yes",
@@ -103,21 +99,14 @@ def write_server_config(settings: Redis, folder: Path) -> Path:
     return path
 
 
-def _listening_lines(settings: Redis) -> list[str]:
-    if settings.socket is None:
-        return [f"bind {settings.host}", f"port {settings.port}"]
-    return ["port 0", f"unixsocket {_quoted(str(settings.socket))}", "unixsocketperm 700"]
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _quoted(path: Path) -> str:
+    return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def check_embeddable(settings: Redis) -> None:
-    """Raise UserError if no server is installed, or the settings ask for features that the embedded one does not
-    have."""
-    for name, value in (("tls", settings.tls), ("username", settings.username)):
-        if value is not None:
+    """Raise UserError if no server is installed, or if the settings ask for more than the embedded one can do."""
+    for name in ("tls", "username"):
+        if getattr(settings, name) is not None:
             raise UserError(
                 f"redis.{name}: the embedded server (redis.port = 0) does not support it; remove redis.{name}, or "
                 "name a server"
@@ -162,17 +151,12 @@ def wait_until_ready(settings: Redis) -> None:
                 ) from error
             except RedisAway as error:
                 if time.monotonic() > deadline:
-                    raise _no_answer(settings, error) from error
+                    setting = f"redis.port = {settings.port}: no Redis answers at {settings.host}"
+                    remedy = "set 0"
+                    if settings.socket is not None:
+                        setting = f"redis.socket = {settings.socket}: no Redis answers"
+                        remedy = "remove redis.socket and set redis.port to 0"
+                    raise UserError(
+                        f"{setting} ({error}); start one there, or {remedy} to use an embedded one"
+                    ) from error
                 time.sleep(0.05)
-
-
-def _no_answer(settings: Redis, error: Exception) -> UserError:
-    if settings.socket is not None:
-        return UserError(
-            f"redis.socket = {settings.socket}: no Redis answers ({error}); start one there, or remove redis.socket "
-            "and set redis.port to 0 to use an embedded one"
-        )
-    return UserError(
-        f"redis.port = {settings.port}: no Redis answers at {settings.host} ({error}); start one there, or set 0 to "
-        "use an embedded one"
-    )

@@ -6,20 +6,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollcast.local.one_line import one_line
 from rollcast.runfolder.files import RUN_LOG
 
 TAIL_BYTES = 64 << 10
 """Read from the end of the log: far more than a terminal shows."""
 _TROUBLE = "!"
 _NEWS = "-"
+_CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], "\N{REPLACEMENT CHARACTER}")
 _TIME = "%Y-%m-%d %H:%M:%S"
 
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """Something that happened."""
-
     at: str
     """Local time, HH:MM:SS."""
     line: str
@@ -52,3 +50,14 @@ def events_of(folder: Path) -> list[RunEvent]:
         for part in parts
         if len(part) == 4 and part[2] in (_TROUBLE, _NEWS)
     ]
+
+
+def one_line(text: str) -> str:
+    """Texts of models, and exceptions that repeat them, could move the cursor or hide earlier output."""
+    return " ".join(text.split()).translate(_CONTROLS)
+
+
+def short_line(text: str, most: int) -> str:
+    """Longest text; a longer one ends in dots."""
+    line = one_line(text)
+    return line if len(line) <= most else f"{line[:most]}..."

@@ -122,25 +122,18 @@ def _in_force(page: Page, metric: Metric, label: str) -> str | None:
 
 
 def _quantiles(page: Page, metric: Metric, **labels: str) -> Quantiles | None:
-    found = {
-        float(of.get("quantile", "nan")): value
-        for of, value in page.get(metric.name, [])
-        if labels.items() <= of.items()
-    }
-    return (found[0.05], found[0.5], found[0.95]) if all(quantile in found for quantile in _WANTED) else None
+    series = page.get(metric.name, [])
+    found = {of.get("quantile"): value for of, value in series if labels.items() <= of.items()}
+    try:
+        return found["0.05"], found["0.5"], found["0.95"]
+    except KeyError:
+        return None
 
 
 def _band(page: Page) -> tuple[tuple[float, float, float, float], ...]:
-    found: dict[float, dict[float, float]] = {}
-    for labels, value in page.get(names.FORECAST_PASS_RATE.name, []):
-        at = float(labels.get("compute", "nan"))
-        quantile = float(labels.get("quantile", "nan"))
-        found.setdefault(at, {})[quantile] = value
-    return tuple(
-        (at, of[0.05], of[0.5], of[0.95])
-        for at, of in sorted(found.items())
-        if all(quantile in of for quantile in _WANTED)
-    )
+    computes = {labels.get("compute", "nan") for labels, _ in page.get(names.FORECAST_PASS_RATE.name, [])}
+    found = {at: _quantiles(page, names.FORECAST_PASS_RATE, compute=at) for at in sorted(computes, key=float)}
+    return tuple((float(at), *quantiles) for at, quantiles in found.items() if quantiles is not None)
 
 
 def _advice(page: Page) -> AdviceReading | None:

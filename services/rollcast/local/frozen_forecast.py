@@ -51,17 +51,15 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
     """
     share = status.budget_share
     forecast = status.forecast
-    if share is None or not FREEZE_AT <= share <= FREEZE_UNTIL or not status.evaluations:
+    if share is None or not FREEZE_AT <= share <= FREEZE_UNTIL or not has_law(status):
         return None
     if forecast is None or forecast.end is None or (folder / FROZEN_FORECAST).exists():
-        return None
-    known = status.evaluations[: forecast.num_points]
-    if not has_law(status):
         return None
     knows_half = (status.evaluated_share or 0.0) >= FREEZE_AT and forecast.num_points >= len(status.evaluations)
     after_the_next_step = share + share / max(status.step, 1)
     if not knows_half and after_the_next_step < FREEZE_WITHOUT:
         return None
+    known = status.evaluations[: forecast.num_points]
     newest = known[-1]
     low, median, high = forecast.end
     frozen = FrozenForecast(

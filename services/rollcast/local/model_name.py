@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from itertools import islice
 from pathlib import Path
 
 from rollcast.config.errors import UserError
@@ -23,7 +24,7 @@ def is_on_the_hub(path: str) -> bool:
 
 
 def files_of(path: str) -> Path | None:
-    """The model's files on this machine; None if there are none or they may not be read."""
+    """The model's files on this machine; None if they are missing or may not be read."""
     try:
         return folder_here(path)
     except OSError:
@@ -46,9 +47,9 @@ def similar_folder(path: str) -> str | None:
     """The folder of a model next to the missing one whose name is nearly the same."""
     wanted = Path(path)
     try:
-        beside = [file.parent for file, _ in zip(wanted.parent.glob(f"*/{CONFIG}"), range(MAX_FOLDERS), strict=False)]
+        neighbours = [file.parent for file in islice(wanted.parent.glob(f"*/{CONFIG}"), MAX_FOLDERS)]
     except OSError:
         return None
-    by_name = {folder.name.lower(): folder for folder in beside}
+    by_name = {folder.name.lower(): folder for folder in neighbours}
     near = difflib.get_close_matches(wanted.name.lower(), by_name, 1, MIN_NAME_SIMILARITY)
     return str(by_name[near[0]]) if near else None

@@ -11,7 +11,6 @@ Paths in prometheus.yml are relative to it, so that a container may have the fol
 """
 
 import shlex
-import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import yaml
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Forecaster, Http
-from rollcast.connections import http
+from rollcast.connections.http import local_url
 from rollcast.connections.port_files import ports_of, read_port
 from rollcast.local.process import Command, ServiceSpec
 from rollcast.runfolder.files import LOGS, MONITOR, TARGETS
@@ -34,26 +33,21 @@ SCRAPE_SECONDS = 5
 PLACEHOLDERS = {"@NAMESPACE@": "", "@NO_STEP_MINUTES@": "30", "@RUNBOOK@": "docs/runbook.md"}
 """Labels in rules and dashboards besides the run's name: the defaults of the chart's values. Series of a run without a
 cluster have no namespace, and an empty value matches that."""
+WITH_METRICS = ("trainer", "generator", "forecaster", "grader", "loggers")
+"""Services that serve a metrics page, each process at a port of its own."""
 HOST = "127.0.0.1"
 STOP_SECONDS = 5.0
 
 
-def find_prometheus() -> str | None:
-    """The server on the path; None if there is none."""
-    return shutil.which("prometheus")
-
-
-def shipped_files() -> Path:
-    """Rules and dashboards: of the installed package, or of the repository that it is installed from."""
+def shipped_files() -> tuple[Path, Path]:
+    """The folder of rules and dashboards, and the file that starts Prometheus and Grafana: of the installed package, or
+    of the repository that it is installed from."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "monitoring"
-    return installed if installed.exists() else package.parents[1] / "helm" / "rollcast" / "files"
-
-
-def compose_file() -> Path:
-    """The one that starts Prometheus and Grafana: of the installed package, or of the repository."""
-    installed = shipped_files() / COMPOSE
-    return installed if installed.exists() else Path(__file__).resolve().parents[3] / "monitoring" / COMPOSE
+    if installed.exists():
+        return installed, installed / COMPOSE
+    repository = package.parents[1]
+    return repository / "helm" / "rollcast" / "files", repository / "monitoring" / COMPOSE
 
 
 def write_monitor(config: RunConfig) -> Path:
@@ -62,28 +56,27 @@ def write_monitor(config: RunConfig) -> Path:
     Raises UserError if the disk refuses it.
     """
     folder = config.run_folder / MONITOR
-    settings = {
+    provider = {"name": "rollcast", "folder": "Rollcast", "options": {"path": str(folder / "dashboards")}}
+    sources = _data_sources(config.run, config.http, config.forecaster, config.local.prometheus_port)
+    written = {
         "prometheus.yml": _prometheus(config.http),
-        "grafana/datasources/rollcast.yaml": _data_sources(
-            config.run, config.http, config.forecaster, config.local.prometheus_port
-        ),
-        "grafana/dashboards/rollcast.yaml": _provider(folder),
+        "grafana/datasources/rollcast.yaml": {"apiVersion": 1, "datasources": sources},
+        "grafana/dashboards/rollcast.yaml": {"apiVersion": 1, "providers": [provider]},
     }
-    shipped = {"rules.yaml": shipped_files() / "rules.yaml"}
-    for dashboard in sorted((shipped_files() / "dashboards").glob("*.json")):
-        shipped[f"dashboards/rollcast-{dashboard.name}"] = dashboard
+    texts = {name: yaml.safe_dump(content, sort_keys=False) for name, content in written.items()}
+    shipped, compose = shipped_files()
+    texts["rules.yaml"] = _filled_in(shipped / "rules.yaml", config.run)
+    for dashboard in sorted((shipped / "dashboards").glob("*.json")):
+        texts[f"dashboards/rollcast-{dashboard.name}"] = _filled_in(dashboard, config.run)
+    texts[COMPOSE] = compose.read_text()
     try:
-        for name in (*settings, *shipped):
+        for name, text in texts.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
         if config.http.token is not None:
             token = folder / TOKEN
             token.touch(mode=0o600)
             token.write_text(config.http.token.get_secret_value())
-        for name, content in settings.items():
-            (folder / name).write_text(yaml.safe_dump(content, sort_keys=False))
-        for name, source in shipped.items():
-            (folder / name).write_text(_filled_in(source, config.run))
-        shutil.copyfile(compose_file(), folder / COMPOSE)
     except OSError as error:
         raise refused_by_the_world(
             error,
@@ -100,13 +93,13 @@ class Targets:
     def __init__(self, run_folder: Path, http: Http, forecaster_bind: str) -> None:
         self._run_folder = run_folder
         self._http = http
-        self._forecaster_bind = forecaster_bind
+        self._forecaster_http = http.model_copy(update={"bind": forecaster_bind})
         self._file = run_folder / MONITOR / TARGETS
         self._written: list[dict[str, Any]] | None = None
 
     def refresh(self) -> None:
         """Write the file where something changed: a service that was started again may listen elsewhere."""
-        found = [self._target(path) for path in sorted(ports_of(self._run_folder).glob("*")) if _is_page(path)]
+        found = [self._target(path) for path in sorted(ports_of(self._run_folder).glob("*"))]
         targets = [target for target in found if target is not None]
         if targets == self._written:
             return
@@ -115,15 +108,17 @@ class Targets:
             self._written = targets
 
     def _target(self, path: Path) -> dict[str, Any] | None:
+        """None if the port serves no metrics, as gRPC's, or its file cannot be read."""
+        job = path.name.partition("-")[0]
+        if job not in WITH_METRICS:
+            return None
         try:
             port = read_port(path)
         except (OSError, ValueError):
             return None
-        settings = self._http
-        if path.name == "forecaster":
-            settings = settings.model_copy(update={"bind": self._forecaster_bind})
-        _, _, address = http.local_url(settings, port).partition("://")
-        return {"targets": [address], "labels": {"job": path.name.partition("-")[0], "instance": path.name}}
+        settings = self._forecaster_http if job == "forecaster" else self._http
+        _, _, address = local_url(settings, port).partition("://")
+        return {"targets": [address], "labels": {"job": job, "instance": path.name}}
 
 
 def prometheus_spec(run_folder: Path, port: int, server: str) -> ServiceSpec:
@@ -143,13 +138,11 @@ def prometheus_spec(run_folder: Path, port: int, server: str) -> ServiceSpec:
 def how_to_watch(run_folder: Path, port: int, server: str | None) -> list[str]:
     """Lines for the user: the address of Prometheus, and the commands that start Grafana."""
     folder = run_folder / MONITOR
-    if server is None:
-        prometheus = "no prometheus on the path; install one, or start both in containers (below)"
-    else:
-        prometheus = f"Prometheus: http://{HOST}:{port}, its alerts at /alerts"
+    prometheus = f"Prometheus: http://{HOST}:{port}, its alerts at /alerts"
     services = " grafana"
     variables = f"MONITOR={shlex.quote(str(folder))}"
     if server is None:
+        prometheus = "no prometheus on the path; install one, or start both in containers (below)"
         services = ""
         variables = f"{variables} PROMETHEUS_PORT={port}"
     provisioning = shlex.quote(str(folder / "grafana"))
@@ -159,11 +152,6 @@ def how_to_watch(run_folder: Path, port: int, server: str | None) -> list[str]:
         f"Grafana: GF_PATHS_PROVISIONING={provisioning} grafana server --homepath /usr/share/grafana",
         f"or in containers: {variables} docker compose -f {compose} up{services}",
     ]
-
-
-def _is_page(path: Path) -> bool:
-    """Whether the port is one of metrics: gRPC's is not."""
-    return path.name in ("trainer", "forecaster", "grader", "loggers") or path.name.startswith("generator-")
 
 
 def _prometheus(http: Http) -> dict[str, Any]:
@@ -191,41 +179,29 @@ def _filled_in(file: Path, run: str) -> str:
     return text
 
 
-def _data_sources(run: str, settings: Http, forecaster: Forecaster, prometheus_port: int) -> dict[str, Any]:
+def _data_sources(run: str, http: Http, forecaster: Forecaster, prometheus_port: int) -> list[dict[str, Any]]:
     """The Prometheus, and the forecaster, which answers queries for times to come."""
-    page = http.local_url(settings.model_copy(update={"bind": forecaster.bind}), forecaster.http_port)
+    page = local_url(http.model_copy(update={"bind": forecaster.bind}), forecaster.http_port)
     common = {"type": "prometheus", "access": "proxy"}
     options: dict[str, Any] = {"httpMethod": "POST", "timeInterval": f"{SCRAPE_SECONDS}s"}
-    of_forecaster: dict[str, Any] = {"jsonData": dict(options)}
-    if settings.tls is not None:
-        of_forecaster["jsonData"]["tlsSkipVerify"] = True
-    if settings.token is not None:  # a variable of Grafana's own: no secret is written into a second file
-        of_forecaster["jsonData"]["httpHeaderName1"] = "Authorization"
-        of_forecaster["secureJsonData"] = {"httpHeaderValue1": "Bearer $ROLLCAST_HTTP_TOKEN"}
-    return {
-        "apiVersion": 1,
-        "datasources": [
-            {
-                "name": "Prometheus",
-                "uid": "rollcast-prometheus",
-                **common,
-                "url": f"http://{HOST}:{prometheus_port}",
-                "isDefault": True,
-                "jsonData": options,
-            },
-            {
-                "name": f"Rollcast forecast {run}",
-                "uid": "rollcast-forecast",
-                **common,
-                "url": f"{page}/prometheus",
-                **of_forecaster,
-            },
-        ],
+    prometheus = {
+        "name": "Prometheus",
+        "uid": "rollcast-prometheus",
+        **common,
+        "url": f"http://{HOST}:{prometheus_port}",
+        "isDefault": True,
+        "jsonData": options,
     }
-
-
-def _provider(folder: Path) -> dict[str, Any]:
-    return {
-        "apiVersion": 1,
-        "providers": [{"name": "rollcast", "folder": "Rollcast", "options": {"path": str(folder / "dashboards")}}],
+    forecast: dict[str, Any] = {
+        "name": f"Rollcast forecast {run}",
+        "uid": "rollcast-forecast",
+        **common,
+        "url": f"{page}/prometheus",
+        "jsonData": dict(options),
     }
+    if http.tls is not None:
+        forecast["jsonData"]["tlsSkipVerify"] = True
+    if http.token is not None:  # a variable of Grafana's own: no secret is written into a second file
+        forecast["jsonData"]["httpHeaderName1"] = "Authorization"
+        forecast["secureJsonData"] = {"httpHeaderValue1": "Bearer $ROLLCAST_HTTP_TOKEN"}
+    return [prometheus, forecast]

@@ -115,9 +115,8 @@ def named_ports(config: RunConfig, *, monitor: bool = False) -> list[NamedPort]:
         ("local.prometheus_port", PROMETHEUS_HOST, config.local.prometheus_port if monitor else 0),
     ]
     ports = [NamedPort(name, host, port, False) for name, host, port in there if port and host in _THIS_MACHINE]
-    if first:
-        count = config.local.generators
-        ports += [NamedPort("generator.http_port", bind, first + index, index=index) for index in range(count)]
+    count = config.local.generators if first else 0
+    ports += [NamedPort("generator.http_port", bind, first + index, index=index) for index in range(count)]
     return ports + [NamedPort(*one) for one in wanted if one[2]]
 
 

@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from rollcast.config.base import Settings
-from rollcast.config.differences import Difference, differences
 from rollcast.config.errors import PassingError, UserError
 from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
+from rollcast.config.resolved import Difference, differences
 from rollcast.config.rules import broken_rules
 from rollcast.config.run import RunConfig, WrongSettingsError, load_run_config
 from rollcast.config.sentences import Wrong, overlap
@@ -46,8 +46,8 @@ SPARE_BYTES = 256 << 20
 _STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}
 """Bytes of a checkpoint (float32 master weights and two Adam moments) over bytes of the model's own weights."""
 Group = TypeVar("Group", bound=Settings)
-Check = Callable[[], Sequence[str] | None]
-"""Returns cautions, or raises UserError."""
+Check = Callable[[], Sequence[str] | None] | UserError
+"""Returns cautions, or raises UserError; a mistake that is known already is one itself."""
 
 
 def load_to_start(file: Path) -> tuple[RunConfig, list[Difference]]:
@@ -65,7 +65,7 @@ def load_to_start(file: Path) -> tuple[RunConfig, list[Difference]]:
         return load_run_config(file, to_start=True, filled_in=fill_in), found
     except WrongSettingsError as error:
         others = [] if error.config is None else _files(error.config, error.mistakes)
-        _raise_all([partial(_refuse, error), *others])
+        _raise_all([error, *others])
         raise
 
 
@@ -86,24 +86,26 @@ def check(config: RunConfig, *, monitor: bool = False) -> list[str]:
         if (device := smallest_gpu()) is not None:
             check_memory(config, device, host=HostLimits(config.local.trainer_ranks, machine=free_bytes()))
 
-    others: list[Check] = [
+    return check_files(
+        config,
         lambda: check_free_ports(named_ports(config, monitor=monitor)),
-        lambda: _check_redis(config.redis),
+        lambda: check_embeddable(config.redis) if config.redis.is_embedded else wait_until_ready(config.redis),
         check_memory_here,
-    ]
-    return check_files(config, monitor=monitor, others=others)
+        monitor=monitor,
+    )
 
 
-def check_files(config: RunConfig, *, monitor: bool = False, others: Sequence[Check] = ()) -> list[str]:
+def check_files(config: RunConfig, *others: Check, monitor: bool = False) -> list[str]:
     """The checks that need neither ports nor Redis, and `others`. Raises UserError."""
+    # Also of settings that no file gave: those of `--generators`, of `ablate`, of the demo.
+    broken = [UserError(wrong.sentence) for wrong in broken_rules(config, to_start=True)]
     return _raise_all(
         [
-            lambda: _refuse_broken_rules(list(broken_rules(config, to_start=True))),
+            *broken,
             lambda: check_named_ports(named_ports(config, monitor=monitor)),
             *_files(config),
-            lambda: cautions.of_settings(
-                config.tasks.evaluation.every_steps, config.budget.steps, config.local, config.generator
-            ),
+            lambda: cautions.of_evaluations(config.tasks.evaluation.every_steps, config.budget.steps),
+            lambda: cautions.of_cores(config.local, config.generator),
             *others,
         ]
     )
@@ -119,10 +121,6 @@ def not_checked(redis: Redis, model: str) -> list[str]:
     if files_of(model) is None:
         left.append("what its tokenizer makes of the prompts")
     return left
-
-
-def _refuse(error: UserError) -> NoReturn:
-    raise error
 
 
 def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
@@ -183,15 +181,12 @@ def _check_tokens(recipe: Recipe, model: Model, prompt_format: PromptFormat, spl
 
 def _verifier_checks(tasks: Tasks) -> list[Check]:
     verifiers = Verifiers.of(tasks)
-    hidden = [(number, one.name) for number, one in enumerate(tasks.verifiers) if is_built_in(one.name)]
-    return [
-        *(partial(_refuse, _hidden_verifier(number, name)) for number, name in hidden),
-        *(partial(_check_verifier, verifiers, name) for name in sorted(verifier_names(tasks))),
+    hidden = [
+        UserError(f"tasks.verifiers.{number}.name = {one.name!r}: a built-in verifier has that name; choose another")
+        for number, one in enumerate(tasks.verifiers)
+        if is_built_in(one.name)
     ]
-
-
-def _hidden_verifier(number: int, name: str) -> UserError:
-    return UserError(f"tasks.verifiers.{number}.name = {name!r}: a built-in verifier has that name; choose another")
+    return [*hidden, *(partial(_check_verifier, verifiers, name) for name in sorted(verifier_names(tasks)))]
 
 
 def _check_verifier(verifiers: Verifiers, name: str) -> None:
@@ -203,9 +198,11 @@ def _raise_all(checks: Sequence[Check]) -> list[str]:
     """Make every check; returns all cautions. Refusals become one error, which may pass if each of them may."""
     found: list[UserError] = []
     said: list[str] = []
-    for make in checks:
+    for check in checks:
         try:
-            said += make() or ()
+            if isinstance(check, UserError):
+                raise check
+            said += check() or ()
         except UserError as error:
             found.append(error)
     if found:
@@ -219,26 +216,23 @@ def resolve_ports(config: RunConfig, *, monitor: bool = False) -> RunConfig:
 
     Raises UserError where another run has taken a port that is set, although its service does not listen yet.
     """
-    redis = config.redis
-    rpc = config.rpc
-    grader = config.grader
-    local = config.local
-    forecaster = _untaken("forecaster.http_port", config.forecaster, config.forecaster.bind)
+    page_host = config.forecaster.bind
+    updates: dict[str, Settings] = {
+        "forecaster": _untaken("forecaster.http_port", config.forecaster, page_host),
+        "redis": _with_port(config.redis, "port", config.redis.host),
+        "rpc": _with_port(config.rpc, "port", config.rpc.bind),
+        "grader": _with_port(config.grader, "port", config.grader.bind),
+    }
     if monitor:
-        local = _untaken("local.prometheus_port", local, PROMETHEUS_HOST)
-        page = forecaster.http_port or free_port(forecaster.bind)
-        prometheus = local.prometheus_port or free_port(PROMETHEUS_HOST)
-        forecaster = forecaster.model_copy(update={"http_port": page})
-        local = local.model_copy(update={"prometheus_port": prometheus})
-    return config.model_copy(
-        update={
-            "forecaster": forecaster,
-            "local": local,
-            "redis": redis.model_copy(update={"port": redis.port or free_port(redis.host)}),
-            "rpc": rpc.model_copy(update={"port": rpc.port or free_port(rpc.bind)}),
-            "grader": grader.model_copy(update={"port": grader.port or free_port(grader.bind)}),
-        }
-    )
+        local = _untaken("local.prometheus_port", config.local, PROMETHEUS_HOST)
+        updates["local"] = _with_port(local, "prometheus_port", PROMETHEUS_HOST)
+        updates["forecaster"] = _with_port(updates["forecaster"], "http_port", page_host)
+    return config.model_copy(update=updates)
+
+
+def _with_port(settings: Group, name: str, host: str) -> Group:
+    """The group with a free port of `host` if it has 0."""
+    return settings.model_copy(update={name: getattr(settings, name) or free_port(host)})
 
 
 def _untaken(setting: str, settings: Group, host: str) -> Group:
@@ -295,10 +289,9 @@ def _check_disk(run_folder: Path, trainer: Trainer, model: Model) -> None:
     is_apart = run_folder not in (place, *(place.parents if isinstance(place, Path) else ()))
     own = SPARE_BYTES if is_apart else SPARE_BYTES + checkpoints
     for_what = f"{held} checkpoints; free space, or set folder or trainer.keep_checkpoints"
-    _check_room(run_folder, own, f"folder = {run_folder.parent}", "`folder`", for_what)
+    _check_room(run_folder, own, "folder", str(run_folder.parent), for_what)
     if is_apart and isinstance(place, Path):
-        name = "trainer.checkpoints"
-        _check_room(place, checkpoints, f"{name} = {trainer.checkpoints}", f"`{name}`", for_what)
+        _check_room(place, checkpoints, "trainer.checkpoints", str(trainer.checkpoints), for_what)
 
 
 def _check_earlier_run(name: str | None) -> None:
@@ -308,7 +301,7 @@ def _check_earlier_run(name: str | None) -> None:
         raise UserError(f"model.from_run = {name}: holds no checkpoint; give the folder of a run that has one")
 
 
-def _check_room(wanted: Path, needed: int, said: str, setting: str, for_what: str) -> None:
+def _check_room(wanted: Path, needed: int, setting: str, value: str, for_what: str) -> None:
     """On the file system that the folder is, or will be, on."""
     folder = wanted.absolute()
     try:
@@ -319,22 +312,10 @@ def _check_room(wanted: Path, needed: int, said: str, setting: str, for_what: st
     except OSError:
         is_writable = False
     if not is_writable:
-        raise UserError(f"{said}: cannot be written; set {setting} to one that can")
+        raise UserError(f"{setting} = {value}: cannot be written; set `{setting}` to one that can")
     if free < needed:
-        raise UserError(f"{said}: {free >> 20} MiB are free and {needed >> 20} MiB are needed for {for_what}")
-
-
-def _refuse_broken_rules(broken: Sequence[Wrong]) -> None:
-    """Also for settings that no file gave: those of `--generators`, of `ablate`, of the demo."""
-    if broken:
-        raise UserError("\n".join(wrong.sentence for wrong in broken))
-
-
-def _check_redis(redis: Redis) -> None:
-    if redis.is_embedded:
-        check_embeddable(redis)
-    else:
-        wait_until_ready(redis)
+        room = f"{free >> 20} MiB are free and {needed >> 20} MiB are needed"
+        raise UserError(f"{setting} = {value}: {room} for {for_what}")
 
 
 def _check_devices(local: Local, generator: Generator) -> None:

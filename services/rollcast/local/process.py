@@ -4,30 +4,40 @@
                      -> terminate (SIGTERM) -> deadline -> kill (SIGKILL) -> ended
 
 Every process is its own session, so that Ctrl-C at the terminal reaches the supervisor alone, which stops its services
-in the right order. The kernel kills them where the supervisor is killed. What a dead process leaves behind (an engine
+in the right order. The kernel kills them if the supervisor is killed. What a dead process leaves behind (an engine
 without its front end) becomes the supervisor's child and is killed as well.
 """
 
 import ctypes
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from rollcast.config.errors import EXIT_USER_ERROR
-from rollcast.local.last_words import last_words
+from rollcast.telemetry.failure_reason import failure_reason
 
 MAX_LOG_BYTES = 64 << 20
+MAX_READ_BYTES = 256 << 10
+"""Read from the end of a log: tracebacks of all processes of an engine."""
+NO_MESSAGE = "no message"
 LAGGARD_SECONDS = 30.0
 """After process 0 of a service ended well, the others have this long to follow."""
 WORDS_SECONDS = 5.0
 """After a process failed, the others have this long to report a mistake of the user."""
+KILLED_SECONDS = 30.0
+"""A process that was killed has ended by then, unless the kernel cannot end it."""
+REAP_SECONDS = 5.0
+"""How long the end of a killed process is waited for."""
 ORPHAN_SECONDS = 3.0
 """Helpers such as multiprocessing's resource tracker tidy up and end by themselves within this time."""
 
@@ -89,12 +99,13 @@ class Service:
         self._failed = 0
 
     @property
-    def running(self) -> bool:
-        return any(process.poll() is None for process in self._processes)
+    def pids(self) -> list[int]:
+        """The ids of processes that have not ended."""
+        return [process.pid for process in self._processes if process.poll() is None]
 
     @property
-    def pids(self) -> list[int]:
-        return [process.pid for process in self._processes if process.poll() is None]
+    def running(self) -> bool:
+        return bool(self.pids)
 
     def start(self) -> None:
         assert not self.running
@@ -132,22 +143,18 @@ class Service:
         return 0
 
     def terminate(self) -> None:
-        """Ask every process to end."""
         for process in self._processes:
-            if process.poll() is None:
-                process.terminate()
+            process.terminate()
 
     def kill(self) -> None:
-        """End every process now."""
         for process in self._processes:
-            if process.poll() is None:
-                process.kill()
+            process.kill()
         for process in self._processes:
-            process.wait(timeout=30)
+            process.wait(timeout=KILLED_SECONDS)
 
     @property
     def log(self) -> Path:
-        """Exit code of the process that failed, or of the first one if none did."""
+        """Log of the process that failed, or of the first one if none did."""
         return self.spec.commands[self._failed].log
 
     def last_words(self) -> str:
@@ -192,38 +199,46 @@ class Orphans:
         self._mine = {child.pid for child in psutil.Process().children()}
         self._seen_at: dict[int, float] = {}
 
-    def sweep(self, known: set[int], *, grace_seconds: float = ORPHAN_SECONDS) -> list[int]:
-        """Kill, with all below them, the children that are not `known` and had their grace; returns their ids."""
-        killed = []
+    def sweep(self, known: set[int], *, grace_seconds: float = ORPHAN_SECONDS) -> None:
+        """Kill, with all below them, the children that are not `known` and had their grace."""
         now = time.monotonic()
         strangers = [child for child in psutil.Process().children() if child.pid not in known | self._mine]
         self._seen_at = {child.pid: self._seen_at.get(child.pid, now) for child in strangers}
         for child in strangers:
             if now - self._seen_at[child.pid] < grace_seconds:
                 continue
-            for process in [*_descendants(child), child]:
-                try:
-                    process.kill()
-                    killed.append(process.pid)
-                except psutil.NoSuchProcess:
-                    pass
-            _reap(child.pid)
-        return killed
+            with suppress(psutil.NoSuchProcess):
+                for process in [*child.children(recursive=True), child]:
+                    with suppress(psutil.NoSuchProcess):
+                        process.kill()
+            with suppress(psutil.TimeoutExpired):
+                child.wait(REAP_SECONDS)
 
 
-def _descendants(process: psutil.Process) -> list[psutil.Process]:
+def last_words(log: Path, start_bytes: int) -> str:
+    """The reason that the log names since it had `start_bytes`, else its last line.
+
+    On a full disk the words themselves may be lost, so that this is added.
+    """
+    text = ""
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(start_bytes, file.seek(0, os.SEEK_END) - MAX_READ_BYTES))
+        text = file.read().decode(errors="replace")
+    lines = text.strip().splitlines()
+    words = failure_reason(text) or (lines[-1].strip() if lines else NO_MESSAGE)
+    if "space" in words or not _is_full(log.parent):
+        return words
+    full = f"no space is left on the disk of {log.parent}; free some"
+    return full if words == NO_MESSAGE else f"{words} ({full})"
+
+
+def same_reason(words: str) -> str:
+    """The words without what differs from start to start: numbers of processes, addresses, times."""
+    return re.sub(r"0x[0-9a-fA-F]+|\d+", "#", words)
+
+
+def _is_full(folder: Path) -> bool:
     try:
-        return process.children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _reap(pid: int) -> None:
-    deadline = time.monotonic() + 5.0
-    while time.monotonic() < deadline:
-        try:
-            if os.waitpid(pid, os.WNOHANG)[0] == pid:
-                return
-        except ChildProcessError:
-            return
-        time.sleep(0.01)
+        return shutil.disk_usage(folder).free == 0
+    except OSError:
+        return False

@@ -23,8 +23,7 @@ MAX_LOOK_SECONDS = 5.0
 MAX_EXACT_PROMPTS = 16
 """The shortest ones are counted with their template if the answer depends on it."""
 EXACT_SECONDS = 300.0
-"""Transformers is imported and a tokenizer read: some seconds on a free machine, a minute on a busy
-one."""
+"""Transformers is imported and a tokenizer read: some seconds on a free machine, a minute on a busy one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +33,15 @@ class PromptPart:
     name: str
     total: int
     counted: list[tuple[int, Prompt]]
-    """Tokens of the bare texts; those of all prompts unless the time was over, or enough fit."""
+    """Tokens of the bare texts, fewest first; those of all prompts unless the time was over, or enough fit."""
 
     @property
     def shortest(self) -> int:
-        return min(tokens for tokens, _ in self.counted)
+        return self.counted[0][0]
 
     @property
-    def shortest_prompts(self) -> list[Prompt]:
-        return [prompt for _, prompt in sorted(self.counted, key=lambda item: item[0])[:MAX_EXACT_PROMPTS]]
+    def is_whole(self) -> bool:
+        return len(self.counted) == self.total
 
 
 def check_lengths(
@@ -53,12 +52,19 @@ def check_lengths(
     named = [("training", split.train), ("held-out", split.held_out)]
     named += [(repr(name), prompts) for name, prompts in split.downstream.items()]
     parts = [PromptPart(name, len(found), _counted(found, tokenizer, limit)) for name, found in named if found]
-    room = _room_around(prompt_format, tokenizer)
+    has_text = prompt_format.layout == "think" or (prompt_format.layout == "auto" and tokenizer.has_chat_template)
+    room = tokens_around(prompt_format) if has_text else SPECIAL_TOKENS
     at_the_edge = [part for part in parts if part.shortest <= limit < part.shortest + room]
-    cautions = [_not_all_seen(part, limit) for part in parts if part.shortest > limit and not _is_whole(part)]
-    refused = [(part, part.shortest) for part in parts if part.shortest > limit and _is_whole(part)]
+    cautions = [
+        f"recipe.max_prompt_tokens = {limit}: none of the {len(part.counted)} shortest of {part.total} {part.name} "
+        f"prompts fits (the others were not looked at within {MAX_LOOK_SECONDS:g} s); raise it"
+        for part in parts
+        if part.shortest > limit and not part.is_whole
+    ]
+    refused = [(part, part.shortest) for part in parts if part.shortest > limit and part.is_whole]
     if at_the_edge and not refused:
-        exact = _exact(model, prompt_format, [part.shortest_prompts for part in at_the_edge])
+        shortest = [[prompt for _, prompt in part.counted[:MAX_EXACT_PROMPTS]] for part in at_the_edge]
+        exact = _exact(model, prompt_format, shortest)
         if exact is None:
             cautions.append(
                 f"recipe.max_prompt_tokens = {limit}: whether the shortest prompts fit was not found out here"
@@ -70,27 +76,25 @@ def check_lengths(
     return cautions
 
 
-def _is_whole(part: PromptPart) -> bool:
-    return len(part.counted) == part.total
-
-
-def _not_all_seen(part: PromptPart, limit: int) -> str:
-    return (
-        f"recipe.max_prompt_tokens = {limit}: none of the {len(part.counted)} shortest of {part.total} {part.name} "
-        f"prompts fits (the others were not looked at within {MAX_LOOK_SECONDS:g} s); raise it"
-    )
-
-
 def _too_long(recipe: Recipe, room: int, part: PromptPart, shortest: int) -> str:
+    """The sentence, with what can be changed, if anything makes them fit. `room`: model.max_length."""
     each = f"each of the {part.total} {part.name} prompts" if part.total > 1 else f"the one {part.name} prompt"
+    remedy = f"set at least {shortest}"
+    if shortest >= room:
+        remedy = (
+            f"no more than model.max_length = {room} fit with a completion: shorten the prompts, or use another model"
+        )
+    elif shortest + recipe.max_completion_tokens > room:
+        less = f"recipe.max_completion_tokens at most {room - shortest}"
+        remedy = f"{remedy} (and {less}, since both must fit model.max_length = {room})"
     return (
         f"recipe.max_prompt_tokens = {recipe.max_prompt_tokens}: {each} is longer, the shortest has {shortest} "
-        f"tokens; {_remedy(recipe, room, shortest)}"
+        f"tokens; {remedy}"
     )
 
 
 def _counted(prompts: Sequence[Prompt], tokenizer: TokenizerFile, limit: int) -> list[tuple[int, Prompt]]:
-    """Tokens of the bare texts, the shortest first, until enough are known or the time is over."""
+    """Tokens of the bare texts, the shortest texts looked at first, until enough are known or the time is over."""
     counted: list[tuple[int, Prompt]] = []
     until = time.monotonic() + MAX_LOOK_SECONDS
     for prompt in sorted(prompts, key=lambda prompt: len(prompt.text)):
@@ -98,14 +102,7 @@ def _counted(prompts: Sequence[Prompt], tokenizer: TokenizerFile, limit: int) ->
         fits = counted[-1][0] <= limit
         if time.monotonic() > until or (fits and len(counted) >= MAX_EXACT_PROMPTS):
             break
-    return counted
-
-
-def _room_around(prompt_format: PromptFormat, tokenizer: TokenizerFile) -> int:
-    """More tokens than the text around a prompt usually has."""
-    layout = prompt_format.layout
-    has_text = layout == "think" or (layout == "auto" and tokenizer.has_chat_template)
-    return tokens_around(prompt_format) if has_text else SPECIAL_TOKENS
+    return sorted(counted, key=lambda item: item[0])
 
 
 def _exact(model: Model, prompt_format: PromptFormat, groups: Sequence[Sequence[Prompt]]) -> list[int] | None:
@@ -113,14 +110,8 @@ def _exact(model: Model, prompt_format: PromptFormat, groups: Sequence[Sequence[
 
     Raises UserError.
     """
-    asked = {
-        "model": model.model_dump(),
-        "prompt_format": prompt_format.model_dump(),
-        "groups": [
-            [[(message.role, message.content) for message in prompt.messages] for prompt in prompts]
-            for prompts in groups
-        ],
-    }
+    chats = [[[(message.role, message.content) for message in prompt.messages] for prompt in part] for part in groups]
+    asked = {"model": model.model_dump(), "prompt_format": prompt_format.model_dump(), "groups": chats}
     command = [sys.executable, "-m", "rollcast.tasks.shortest_prompt"]
     try:
         done = subprocess.run(  # noqa: S603  # our own program
@@ -131,17 +122,3 @@ def _exact(model: Model, prompt_format: PromptFormat, groups: Sequence[Sequence[
     if done.returncode == UserError.exit_code and done.stderr.strip():
         raise UserError(done.stderr.strip().splitlines()[-1])
     return [int(number) for number in done.stdout.split()] if done.returncode == 0 else None
-
-
-def _remedy(recipe: Recipe, room: int, shortest: int) -> str:
-    """What can be changed, if anything makes them fit. `room`: model.max_length."""
-    if shortest >= room:
-        return (
-            f"no more than model.max_length = {room} fit with a completion: shorten the prompts, or use another model"
-        )
-    if shortest + recipe.max_completion_tokens <= room:
-        return f"set at least {shortest}"
-    return (
-        f"set at least {shortest} (and recipe.max_completion_tokens at most {room - shortest}, since both must fit "
-        f"model.max_length = {room})"
-    )

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from rollcast.config.differences import Difference, differences
 from rollcast.config.errors import UserError
+from rollcast.config.resolved import differences
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.runfolder import folder as run_folder
 from rollcast.runfolder.files import UP_FILE
@@ -55,9 +55,10 @@ def changed_settings(started_with: Path, config: RunConfig) -> list[str]:
             f"--resume: {sentences}: the curve is measured on other prompts then; set what the run was started "
             "with, or choose another name for `run`"
         )
-    return [f"resumed with another setting: {_told(one)}" for one in found]
-
-
-def _told(one: Difference) -> str:
-    meaning = next((words for start, words in MEANING.items() if f"{one.field}.".startswith(f"{start}.")), None)
-    return one.sentence if meaning is None else f"{one.sentence}: {meaning}"
+    lines = []
+    for one in found:
+        meaning = next(
+            (f": {words}" for start, words in MEANING.items() if f"{one.field}.".startswith(f"{start}.")), ""
+        )
+        lines.append(f"resumed with another setting: {one.sentence}{meaning}")
+    return lines

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rollcast.config.resolved import write_resolved
-from rollcast.config.run import RunConfig
+from rollcast.config.run import SECRET_VARIABLES, RunConfig
 from rollcast.config.services import Redis
 from rollcast.connections.port_files import port_file
-from rollcast.local.devices import generator_gpus, no_gpus, trainer_gpus
+from rollcast.local.devices import generator_gpus, trainer_gpus, visible_gpus
 from rollcast.local.embedded_redis import find_server, write_server_config
 from rollcast.local.ports import free_port
 from rollcast.local.process import Command, ServiceSpec
@@ -42,7 +42,7 @@ def service_specs(
     `gpus`: enough for all; empty = CPU.
     """
     folder = config.run_folder
-    without_gpus = no_gpus(gpus)
+    without_gpus = visible_gpus(gpus)
     specs = [_redis(config.redis, folder)] if embed_redis else []
     if embed_grader:
         specs.append(_grader(config, without_gpus))
@@ -57,54 +57,37 @@ def service_specs(
     return specs
 
 
-def _log(run_folder: Path, name: str) -> Path:
-    return run_folder / files.LOGS / f"{name}.log"
-
-
-def _module(name: str, run_file: Path, *arguments: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", f"rollcast.{name}", "--config", str(run_file), *arguments)
+def _program(
+    service: str, run_file: Path, folder: Path, environment: Environment, *arguments: str, name: str = ""
+) -> Command:
+    """The program of a service. `name`: of its log, if that is another."""
+    log = folder / files.LOGS / f"{name or service}.log"
+    program = (sys.executable, "-m", f"rollcast.{service}", "--config", str(run_file), *arguments)
+    return Command(program, log, environment)
 
 
 def _redis(settings: Redis, folder: Path) -> ServiceSpec:
     server = write_server_config(settings, folder / files.REDIS)
-    command = Command((str(find_server()), str(server)), _log(folder, "redis"))
+    command = Command((str(find_server()), str(server)), folder / files.LOGS / "redis.log")
     return ServiceSpec("redis", (command,), stop_order=3, stop_seconds=20.0)
 
 
 def _grader(config: RunConfig, devices: Mapping[str, str]) -> ServiceSpec:
     """With a run file and an environment that hold no credential of others: it refuses to have them."""
-    run_file = config.run_folder / files.GRADER_RUN_FILE
-    write_resolved(
-        config.model_copy(
-            update={
-                "redis": config.redis.model_copy(update={"password": None}),
-                "rpc": config.rpc.model_copy(update={"token": None}),
-                "http": config.http.model_copy(update={"token": None}),
-            }
-        ),
-        run_file,
-    )
-    command = Command(
-        _module("grader", run_file),
-        _log(config.run_folder, "grader"),
-        lambda: {
-            **dict.fromkeys(
-                ("ROLLCAST_REDIS_PASSWORD", "ROLLCAST_RPC_TOKEN", "ROLLCAST_HTTP_TOKEN", "ROLLCAST_PUSH_TOKEN"), ""
-            ),
-            **devices,
-        },
-    )
+    folder = config.run_folder
+    others = {variable: place for variable, place in SECRET_VARIABLES.items() if place[0] != "grader"}
+    updates = {group: getattr(config, group).model_copy(update={name: None}) for group, name in others.values()}
+    write_resolved(config.model_copy(update=updates), folder / files.GRADER_RUN_FILE)
+    environment = {**dict.fromkeys(others, ""), **devices}
+    command = _program("grader", folder / files.GRADER_RUN_FILE, folder, lambda: environment)
     stop_seconds = config.tasks.grading.longest_wall_seconds + GRADER_STOP_SECONDS
-    ready = port_file(config.run_folder, "grader")
+    ready = port_file(folder, "grader")
     return ServiceSpec("grader", (command,), stop_order=2, stop_seconds=stop_seconds, ready_file=ready)
 
 
 def _forecaster(folder: Path, run_file: Path, devices: Mapping[str, str]) -> ServiceSpec:
-    command = Command(
-        _module("forecaster", run_file),
-        _log(folder, "forecaster"),
-        lambda: {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **devices},
-    )
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    command = _program("forecaster", run_file, folder, lambda: {**threads, **devices})
     # Together with the trainer: one after the other they take seconds longer.
     ready = port_file(folder, "forecaster")
     return ServiceSpec("forecaster", (command,), stop_order=1, stop_seconds=10.0, essential=False, ready_file=ready)
@@ -112,18 +95,47 @@ def _forecaster(folder: Path, run_file: Path, devices: Mapping[str, str]) -> Ser
 
 def _loggers(folder: Path, run_file: Path, devices: Mapping[str, str]) -> ServiceSpec:
     """Stopped after all that writes records."""
-    command = Command(
-        _module("loggers", run_file), _log(folder, "loggers"), lambda: {"OMP_NUM_THREADS": "1", **devices}
-    )
     return ServiceSpec(
         "loggers",
-        (command,),
+        (_program("loggers", run_file, folder, lambda: {"OMP_NUM_THREADS": "1", **devices}),),
         stop_order=3,
         stop_seconds=LOGGERS_STOP_SECONDS,
         essential=False,
         unhurried=True,
         when_cut="what is left is told when the run goes on",
         ready_file=port_file(folder, "loggers"),
+    )
+
+
+def _trainer(folder: Path, run_file: Path, environments: Sequence[Environment], *, resume: bool) -> ServiceSpec:
+    names = ["trainer", *(f"trainer-rank{rank}" for rank in range(1, len(environments)))]
+    again = ("--resume",)
+    return ServiceSpec(
+        "trainer",
+        tuple(
+            _program("trainer", run_file, folder, environment, *(again if resume else ()), name=name)
+            for name, environment in zip(names, environments, strict=True)
+        ),
+        stop_order=1,
+        stop_seconds=TRAINER_STOP_SECONDS,
+        saves=True,
+        restart_arguments=() if resume else again,
+        ready_file=port_file(folder, "trainer"),
+    )
+
+
+def _generator(
+    folder: Path, run_file: Path, index: int, devices: Mapping[str, str], drain_seconds: float
+) -> ServiceSpec:
+    name = f"generator-{index}"
+    arguments = ("--name", name, "--index", str(index))
+    return ServiceSpec(
+        name,
+        (_program("generator", run_file, folder, lambda: devices, *arguments, name=name),),
+        stop_order=0,
+        stop_seconds=drain_seconds + HAND_BACK_SECONDS,
+        when_cut="what it had not handed back is sampled again when the run goes on",
+        ready_file=port_file(folder, name),
     )
 
 
@@ -151,39 +163,3 @@ def rank_environments(world_size: int, devices: Mapping[str, str]) -> list[Envir
         }
 
     return [functools.partial(environment, rank) for rank in range(world_size)]
-
-
-def _trainer(folder: Path, run_file: Path, environments: Sequence[Environment], *, resume: bool) -> ServiceSpec:
-    commands = tuple(
-        Command(
-            _module("trainer", run_file, *(["--resume"] if resume else [])),
-            _log(folder, "trainer" if rank == 0 else f"trainer-rank{rank}"),
-            environment,
-        )
-        for rank, environment in enumerate(environments)
-    )
-    return ServiceSpec(
-        "trainer",
-        commands,
-        stop_order=1,
-        stop_seconds=TRAINER_STOP_SECONDS,
-        saves=True,
-        restart_arguments=() if resume else ("--resume",),
-        ready_file=port_file(folder, "trainer"),
-    )
-
-
-def _generator(
-    folder: Path, run_file: Path, index: int, devices: Mapping[str, str], drain_seconds: float
-) -> ServiceSpec:
-    name = f"generator-{index}"
-    arguments = _module("generator", run_file, "--name", name, "--index", str(index))
-    command = Command(arguments, _log(folder, name), lambda: devices)
-    return ServiceSpec(
-        name,
-        (command,),
-        stop_order=0,
-        stop_seconds=drain_seconds + HAND_BACK_SECONDS,
-        when_cut="what it had not handed back is sampled again when the run goes on",
-        ready_file=port_file(folder, name),
-    )

@@ -1,7 +1,7 @@
 """What a run on this machine is doing: read from its folder and from the metrics pages of its services."""
 
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 import httpx
@@ -12,8 +12,7 @@ from rollcast.connections.page_readers import ONE_LOOK
 from rollcast.connections.port_files import port_file, read_port
 from rollcast.local.devices import num_devices
 from rollcast.local.forecast_reading import ForecastReading, Page, first, forecast_on_page
-from rollcast.local.pace import RECENT_STEPS, Pace, pace_of
-from rollcast.local.start_up import Phase, StartUp
+from rollcast.local.progress import RECENT_STEPS, Pace, Phase, StartUp, pace_of
 from rollcast.runfolder import files
 from rollcast.runfolder.completeness import is_complete
 from rollcast.runfolder.record_file import RecordFile
@@ -104,9 +103,7 @@ class StatusReader:
         ready = int(first(trainer, names.GENERATORS, state="ready") or 0)
         began = self._start_up.began_at
         own = [record for record in self._recent if began is not None and record.at is not None and record.at >= began]
-        waits_for = None
-        if own and not ready:
-            waits_for = "a generator" if trainer else "the trainer"
+        missing = "a generator" if trainer else "the trainer"
         return RunStatus(
             step=step,
             budget_share=self._budget_share(step, compute),
@@ -122,7 +119,7 @@ class StatusReader:
             phases=self._start_up.phases(is_ready=ready > 0, stepped_at=own[0].at if own else None),
             is_started=bool(own),
             stepped_at=own[-1].at if own else None,
-            waits_for=waits_for,
+            waits_for=missing if own and not ready else None,
             pace=pace_of(
                 own,
                 self._config.budget,
@@ -162,11 +159,15 @@ class StatusReader:
         url = self.url(service) if self._is_running else None
         if url is None:
             return {}
+        page: Page = {}
         try:
             text = self._client.get(f"{url}/metrics").raise_for_status().text
-            return _page_of(text, self._config.run) if len(text) <= MAX_PAGE_BYTES else {}
+            for sample in parse_page(text) if len(text) <= MAX_PAGE_BYTES else ():
+                if sample.labels.get("run") == self._config.run:  # a forecaster's page may hold several runs
+                    page.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
         except (httpx.HTTPError, SourceAway):
             return {}
+        return page
 
     def _budget_share(self, step: int, compute: float) -> float | None:
         budget = self._config.budget
@@ -176,10 +177,9 @@ class StatusReader:
         return min(1.0, max(shares)) if shares else None
 
     def _staleness(self) -> dict[int, int]:
-        counts: dict[int, int] = {}
+        counts: Counter[int] = Counter()
         for record in self._recent:
-            for steps, number in record.staleness_tokens.items():
-                counts[steps] = counts.get(steps, 0) + number
+            counts.update(record.staleness_tokens)
         return dict(sorted(counts.items()))
 
     def _token_rate(self, total: float | None) -> float | None:
@@ -194,13 +194,3 @@ class StatusReader:
         start, first = self._tokens[0]
         end, last = self._tokens[-1]
         return (last - first) / (end - start) if end > start else None
-
-
-def _page_of(text: str, run: str) -> Page:
-    """The series of one run: a forecaster's page may hold several runs'. Raises SourceAway if the text is not a
-    metrics page."""
-    page: Page = {}
-    for sample in parse_page(text):
-        if sample.labels.get("run") == run:
-            page.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
-    return page

@@ -1,7 +1,6 @@
 """Keeps the services of one run alive on this machine.
 
-start in order -> watch: a dead service is started again, after a back-off, up to a limit; its reason is reported each
-time
+start in order -> watch: a dead service is started again after a back-off, up to a limit, and its reason reported
                -> three starts in a row fail for one reason: it is given up, regardless of the limit
                -> the trainer ended with 0: the run is finished
                -> a service ended its first start with 2: the user must fix something; the run is given up with its
@@ -9,7 +8,13 @@ time
                -> SIGINT, SIGTERM or SIGHUP: interrupted (a second one kills at once)
                -> it ends in any way but well before it made anything: all are stopped at once, within seconds
                -> what shows the run fails: it is shown no more, and the failure raised once all is stopped
-               -> stop in order, each with its deadline (`stopping`); nothing is left running
+               -> stop in order, each with its deadline; nothing is left running
+
+How long a service may take to end:
+finished work that no one waits for has a few seconds, reports to others their own limit
+given up      each has its own limit
+interrupted   all of them together have one deadline, of which each order leaves a share to the later ones; whoever
+              saves what would be lost has its own limit beyond that
 """
 
 import signal
@@ -23,12 +28,11 @@ from types import FrameType
 from typing import Protocol
 
 from rollcast.config.errors import EXIT_FAILED, EXIT_USER_ERROR, UserError
-from rollcast.local.last_words import same_reason
-from rollcast.local.process import Orphans, Service, ServiceSpec
-from rollcast.local.stopping import killed_at
+from rollcast.local.process import ORPHAN_SECONDS, Orphans, Service, ServiceSpec, same_reason
 from rollcast.telemetry.host_memory import how_it_ended, kills
 
 POLL_SECONDS = 0.2
+STOP_POLL_SECONDS = 0.05
 RESTART_WINDOW_SECONDS = 600.0
 MAX_BACKOFF_SECONDS = 30.0
 MAX_SAME_FAILURES = 3
@@ -36,8 +40,12 @@ MAX_SAME_FAILURES = 3
 CRASHES = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV})
 """Signals that a process brings upon itself, so that its log says why; the others come from outside."""
 NOTHING_MADE_STOP_SECONDS = 3.0
-"""Deadline for all services together before a run made anything. A service that imports or compiles does not listen
-yet."""
+"""Deadline of all services before a run made anything: one that imports or compiles does not listen yet."""
+
+FINISHED_SECONDS = 5.0
+"""Limit for unfinished work once the run is finished."""
+SHARE_SECONDS = 2.0
+"""Share of an interrupt's deadline for each later order, and the least time of an order whose predecessors used all."""
 
 
 class EventReport(Protocol):
@@ -47,13 +55,8 @@ class EventReport(Protocol):
         """`trouble`: something went wrong."""
 
 
-class Ending(StrEnum):
-    FINISHED = "finished"
-    INTERRUPTED = "interrupted"
-
-
 class Doing(StrEnum):
-    """What becomes of the run at this moment."""
+    """The state of the run at this moment; the last two remain."""
 
     RUNNING = "running"
     STOPPING = "stopping"
@@ -72,7 +75,7 @@ class _Watched:
 
 
 class Supervisor:
-    """Runs services until one named `finishing` ends well. Use from the main thread: it takes the signals to stop."""
+    """Runs services until the trainer ends well. Use from the main thread: it takes the signals to stop."""
 
     def __init__(
         self,
@@ -83,11 +86,9 @@ class Supervisor:
         report: EventReport,
         tick: Callable[[], None],
         worth_saving: Callable[[], bool] = lambda: True,
-        finishing: str = "trainer",
     ) -> None:
         """`interrupt_seconds`: from a signal until all have ended except those that save their work. `tick` is called
-        some
-        times a second. `worth_saving`: whether this start has made what could be lost."""
+        some times a second. `worth_saving`: whether this start has made what could be lost."""
         self._watched = [_Watched(Service(spec)) for spec in specs]
         self.doing = Doing.RUNNING
         self._restart_limit = restart_limit
@@ -96,14 +97,14 @@ class Supervisor:
         self._show_state = tick
         self._view_error: Exception | None = None
         self._worth_saving = worth_saving
-        self._finishing = finishing
         self._signals = self._signals_at_stop = 0
         self._asked_at: float | None = None
         self._orphans = Orphans()
         self._kills = kills()
 
-    def run(self, ready: Callable[[Service], None] = lambda _: None) -> Ending:
-        """Start, watch and stop. `ready` waits for a service just started, at most until `asked_to_stop`.
+    def run(self, ready: Callable[[Service], None] = lambda _: None) -> Doing:
+        """Start, watch and stop; returns FINISHED, or STOPPED after an interrupt. `ready` waits for a service just
+        started, at most until `asked_to_stop`.
 
         Raises UserError if a service reports a mistake of the user, ServiceLostError if one cannot be kept alive, and
         errors of `report` and `tick`.
@@ -115,30 +116,32 @@ class Supervisor:
                     if not self.asked_to_stop():
                         watched.service.start()
                         ready(watched.service)
-                ending = self._watch()
-                finished = ending is Ending.FINISHED
+                finished = self._watch()
             finally:
                 self.doing = Doing.STOPPING
+                self._signals_at_stop = self._signals
                 if finished or self._worth_saving():
-                    self._stop(is_finished=finished)
+                    self._stop_in_order(is_finished=finished)
                 else:
                     self._stop_at_once()
+                self._sweep_orphans(grace_seconds=0.0)
                 self.doing = Doing.FINISHED if finished else Doing.STOPPED
         if self._view_error is not None:
             raise self._view_error
-        return ending
+        return self.doing
 
     def asked_to_stop(self) -> bool:
         """Whether a signal came."""
         return self._signals > 0
 
-    def _watch(self) -> Ending:
+    def _watch(self) -> bool:
+        """Whether the run is finished; False if it is asked to stop."""
         while not self.asked_to_stop() and self._view_error is None:
             for watched in self._watched:
                 if self._look_at(watched):
-                    return Ending.FINISHED
-            self._orphans.sweep(self._known_pids())
-            self._tick()
+                    return True
+            self._sweep_orphans()
+            self._show(self._show_state)
             time.sleep(POLL_SECONDS)
         self._report(
             "stopping: the generators hand back their work, then the trainer writes a checkpoint; "
@@ -146,13 +149,10 @@ class Supervisor:
             if self._worth_saving()
             else "stopping: nothing is lost, the run has made nothing since this start"
         )
-        return Ending.INTERRUPTED
+        return False
 
     def _report(self, line: str, *, trouble: bool = False) -> None:
         self._show(lambda: self._show_line(line, trouble=trouble))
-
-    def _tick(self) -> None:
-        self._show(self._show_state)
 
     def _show(self, call: Callable[[], None]) -> None:
         """Whatever fails in showing the run (a closed pipe, a full disk), the checkpoint comes first."""
@@ -174,16 +174,15 @@ class Supervisor:
                 service.start()
             return False
         code = service.poll()
-        if code is None:
-            return False
-        if code == 0 and service.spec.name == self._finishing:
+        if code == 0 and service.spec.name == "trainer":
             return True
-        self._handle_death(watched, code, now)
+        if code is not None:
+            self._handle_death(watched, code, now)
         return False
 
     def _handle_death(self, watched: _Watched, code: int, now: float) -> None:
         service = watched.service
-        spec = watched.service.spec
+        spec = service.spec
         how = how_it_ended(code, self._kills)
         self._kills = kills()
         words = service.last_words() if code > 0 or -code in CRASHES else ""
@@ -211,27 +210,24 @@ class Supervisor:
         again = f"{spec.name} {how}; starting it again" + (f" in {delay:.0f} s" if delay else "")
         self._report(again + (f". It said: {words} (log: {service.log})" if words else ""), trouble=True)
 
-    def _stop(self, *, is_finished: bool) -> None:
-        self._signals_at_stop = self._signals
-        orders = sorted({watched.service.spec.stop_order for watched in self._watched})
-        for place, order in enumerate(orders):
-            of_order = [watched.service for watched in self._watched if watched.service.spec.stop_order == order]
-            services = [service for service in of_order if service.running]
-            for service in services:
+    def _stop_in_order(self, *, is_finished: bool) -> None:
+        services = [watched.service for watched in self._watched]
+        orders = sorted({service.spec.stop_order for service in services})
+        for num_before, order in enumerate(orders, start=1):
+            asked = [service for service in services if service.spec.stop_order == order and service.running]
+            for service in asked:
                 service.terminate()
             began = time.monotonic()
-            num_later = len(orders) - place - 1
-            for service in services:
-                self._await_end(service, began, is_finished=is_finished, num_later_orders=num_later)
-        self._orphans.sweep(self._known_pids(), grace_seconds=0.0)
+            for service in asked:
+                self._await_end(service, began, is_finished=is_finished, num_later_orders=len(orders) - num_before)
 
     def _await_end(self, service: Service, began: float, *, is_finished: bool, num_later_orders: int) -> None:
         """Wait for a service that was asked to end; kill it if it takes too long."""
         is_late_told = False
         spec = service.spec
-        while service.running and self._signals <= max(self._signals_at_stop, 1):
+        while service.running and not self._is_hurried():
             now = time.monotonic()
-            deadline = self._deadline()
+            deadline = None if self._asked_at is None else self._asked_at + self._interrupt_seconds
             limit = killed_at(
                 spec, began, is_finished=is_finished, deadline=deadline, num_later_orders=num_later_orders
             )
@@ -243,12 +239,15 @@ class Supervisor:
                     f"{spec.name} still saves the run's work, for {limit - now:.0f} s at most; Ctrl-C again ends it at "
                     "once, and what was made since the checkpoint before is made again"
                 )
-            self._tick()
-            time.sleep(0.05)
+            self._show(self._show_state)
+            time.sleep(STOP_POLL_SECONDS)
         if service.running:
-            self._tell_of_kill(spec, is_finished=is_finished)
+            if self._asked_at is not None and spec.when_cut and not is_finished:
+                self._report(f"{spec.name} was cut short: {spec.when_cut}")
+            elif not is_finished:
+                self._report(f"{spec.name} did not stop in time and was killed", trouble=True)
             service.kill()
-            self._orphans.sweep(self._known_pids(), grace_seconds=0.0)
+            self._sweep_orphans(grace_seconds=0.0)
         elif spec.saves and (code := service.poll()) in (EXIT_FAILED, EXIT_USER_ERROR):
             self._report(
                 f"{spec.name} {how_it_ended(code, self._kills)} while it stopped: {service.last_words()} "
@@ -256,35 +255,26 @@ class Supervisor:
                 trouble=True,
             )
 
-    def _deadline(self) -> float | None:
-        """Deadline of all services together, after a signal."""
-        return None if self._asked_at is None else self._asked_at + self._interrupt_seconds
-
-    def _tell_of_kill(self, spec: ServiceSpec, *, is_finished: bool) -> None:
-        if is_finished:
-            return
-        if self._asked_at is not None and spec.when_cut:
-            self._report(f"{spec.name} was cut short: {spec.when_cut}")
-        else:
-            self._report(f"{spec.name} did not stop in time and was killed", trouble=True)
-
     def _stop_at_once(self) -> None:
-        asked = self._signals
         services = [watched.service for watched in self._watched]
         for service in services:
             service.terminate()
         deadline = time.monotonic() + NOTHING_MADE_STOP_SECONDS
         while any(service.running for service in services) and time.monotonic() < deadline:
-            if self._signals > max(asked, 1):
+            if self._is_hurried():
                 break
-            self._tick()
-            time.sleep(0.05)
+            self._show(self._show_state)
+            time.sleep(STOP_POLL_SECONDS)
         for service in services:
             service.kill()
-        self._orphans.sweep(self._known_pids(), grace_seconds=0.0)
 
-    def _known_pids(self) -> set[int]:
-        return {pid for watched in self._watched for pid in watched.service.pids}
+    def _is_hurried(self) -> bool:
+        """Whether a further signal came after the one that began the stop."""
+        return self._signals > max(self._signals_at_stop, 1)
+
+    def _sweep_orphans(self, *, grace_seconds: float = ORPHAN_SECONDS) -> None:
+        known = {pid for watched in self._watched for pid in watched.service.pids}
+        self._orphans.sweep(known, grace_seconds=grace_seconds)
 
     @contextmanager
     def _signals_taken(self) -> Iterator[None]:
@@ -302,6 +292,22 @@ class Supervisor:
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
+
+
+def killed_at(
+    spec: ServiceSpec, began: float, *, is_finished: bool, deadline: float | None, num_later_orders: int
+) -> float:
+    """When a service that was asked to end at `began` is killed; all of one clock, in seconds.
+
+    `deadline`: of all services together, if the run was interrupted.
+    """
+    seconds = spec.stop_seconds
+    if is_finished and not spec.unhurried:
+        seconds = min(seconds, FINISHED_SECONDS)
+    if deadline is None or spec.saves:
+        return began + seconds
+    share = deadline - SHARE_SECONDS * num_later_orders
+    return began + min(seconds, max(share - began, SHARE_SECONDS))
 
 
 def _note_failure(watched: _Watched, words: str) -> int:

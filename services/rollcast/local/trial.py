@@ -17,9 +17,8 @@ from rollcast.config.run import RunConfig
 from rollcast.config.services import Budget
 from rollcast.config.tasks import Tasks
 from rollcast.local.devices import trainer_gpus, usable_gpus
-from rollcast.local.last_words import last_words
-from rollcast.local.process import Command, Orphans, Service, ServiceSpec
-from rollcast.local.services import rank_environments
+from rollcast.local.process import Command, Orphans, Service, ServiceSpec, last_words
+from rollcast.local.services import Environment, rank_environments
 from rollcast.runfolder.files import RUN_FILE
 from rollcast.runfolder.records import read_record
 from rollcast.runfolder.trial import TrialRecord, UpdateTrialRecord
@@ -61,39 +60,37 @@ class TimeOutlook:
 
 def try_out(config: RunConfig, num_prompts: int) -> TrialRecord:
     """Sample and grade a few prompts with the real engine. Raises UserError."""
-    with tempfile.TemporaryDirectory(prefix="rollcast-try-") as name:
-        folder = Path(name)
-        write_resolved(config, folder / RUN_FILE)
-        program = _program("generator", folder, "--prompts", str(num_prompts))
-        return _record([Command(program, folder / "trial.log")], folder, TrialRecord)
+    with tempfile.TemporaryDirectory(prefix="rollcast-try-") as folder:
+        return _found(config, Path(folder), TrialRecord, "generator", "--prompts", str(num_prompts))
 
 
 def time_update(config: RunConfig, trial: TrialRecord) -> UpdateTrialRecord:
     """Make one optimizer step on as many rollouts as were tried, on all ranks of the run file. Raises UserError."""
-    with tempfile.TemporaryDirectory(prefix="rollcast-try-") as name:
-        folder = Path(name)
-        (folder / "tried.json").write_text(json.dumps(asdict(trial)))
-        write_resolved(config, folder / RUN_FILE)
-        program = _program("trainer", folder, "--trial", str(folder / "tried.json"))
-        environments = rank_environments(config.local.trainer_ranks, trainer_gpus(config.local, usable_gpus()))
-        commands = [
-            Command(program, folder / f"trial-{rank}.log", environment) for rank, environment in enumerate(environments)
-        ]
-        return _record(commands, folder, UpdateTrialRecord)
+    ranks = rank_environments(config.local.trainer_ranks, trainer_gpus(config.local, usable_gpus()))
+    with tempfile.TemporaryDirectory(prefix="rollcast-try-") as folder:
+        tried = Path(folder) / "tried.json"
+        tried.write_text(json.dumps(asdict(trial)))
+        return _found(config, Path(folder), UpdateTrialRecord, "trainer", "--trial", str(tried), ranks=ranks)
 
 
-def _program(service: str, folder: Path, *arguments: str) -> tuple[str, ...]:
-    files = ("--config", str(folder / RUN_FILE), "--out", str(folder / "found.json"))
-    return (sys.executable, "-m", f"rollcast.{service}.trial", *files, *arguments)
-
-
-def _record(commands: Sequence[Command], folder: Path, kind: type[_Record]) -> _Record:
-    """What the commands have found. Raises UserError."""
-    code, failed = _ended(commands)
+def _found(
+    config: RunConfig,
+    folder: Path,
+    kind: type[_Record],
+    service: str,
+    *arguments: str,
+    ranks: Sequence[Environment] = (dict,),
+) -> _Record:
+    """What the service's trial found, a process for each environment of `ranks`. Raises UserError."""
+    out = folder / "found.json"
+    write_resolved(config, folder / RUN_FILE)
+    files = ("--config", str(folder / RUN_FILE), "--out", str(out))
+    program = (sys.executable, "-m", f"rollcast.{service}.trial", *files, *arguments)
+    code, failed = _ended([Command(program, folder / f"trial-{rank}.log", one) for rank, one in enumerate(ranks)])
     if code != 0:
         raise _failed(failed, code)
     try:
-        return read_record(folder / "found.json", kind)
+        return read_record(out, kind)
     except (OSError, ValueError) as error:
         raise PassingError(f"the trial wrote nothing that can be read ({error}); try again") from error
 
@@ -127,10 +124,9 @@ def _failed(log: Path, code: int) -> UserError:
     with os.fdopen(descriptor, "w") as file:
         file.write(said)
     sentences = [line.removeprefix("error: ") for line in said.splitlines() if line.startswith("error: ")]
-    if sentences:
-        words = "\n".join(sentences)
-        return (UserError if code == UserError.exit_code else PassingError)(f"{words} (log: {kept})")
-    return PassingError(f"the trial ended with exit code {code}: {last_words(log, 0)} (log: {kept})")
+    words = "\n".join(sentences) or f"the trial ended with exit code {code}: {last_words(log, 0)}"
+    is_users_mistake = sentences and code == UserError.exit_code
+    return (UserError if is_users_mistake else PassingError)(f"{words} (log: {kept})")
 
 
 def outlook(

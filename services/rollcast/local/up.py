@@ -1,25 +1,32 @@
 """`rollcast up`: one run on this machine, from its settings to its end."""
 
-from collections.abc import Sequence
-from pathlib import Path
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Sequence
 from typing import Protocol
+
+from pydantic import SecretStr
 
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
+from rollcast.config.services import Grader, Redis, Rpc
 from rollcast.local import preflight
 from rollcast.local.devices import usable_gpus
-from rollcast.local.embedded_redis import wait_for_embedded
-from rollcast.local.monitor import Targets, find_prometheus, how_to_watch, prometheus_spec, write_monitor
+from rollcast.local.embedded_redis import listening, wait_for_embedded
+from rollcast.local.monitor import Targets, how_to_watch, prometheus_spec, write_monitor
 from rollcast.local.process import Service, ServiceSpec
 from rollcast.local.resumed import changed_settings
-from rollcast.local.run_secrets import with_secrets
 from rollcast.local.services import service_specs
-from rollcast.local.supervisor import Doing, Ending, Supervisor
+from rollcast.local.supervisor import Doing, EventReport, Supervisor
 from rollcast.runfolder import folder as run_folder
-from rollcast.runfolder.files import RUN_FILE, UP_FILE
+from rollcast.runfolder.files import REDIS, RUN_FILE, UP_FILE
 
 INTERRUPT_SECONDS = 10.0
 """Time after the drain: an interrupted run has ended by then, unless the trainer still saves its work."""
+
+SECRET_BYTES = 32
+"""Entropy of a secret: 256 bits."""
 
 
 class View(Protocol):
@@ -35,13 +42,25 @@ class View(Protocol):
         """Called some times a second, and once when all is over."""
 
 
-def run_locally(
-    config: RunConfig, *, resume: bool, view: View, news: Sequence[str] = (), monitor: bool = False
-) -> Ending:
-    """Check, start, supervise, stop. `news`: first lines of the view. `monitor`: start a Prometheus as well.
+class RunDeadlineError(RuntimeError):
+    """The run took longer than it may."""
 
-    Raises UserError for every mistake that the user can fix; no process is left running then.
+
+def run_locally(
+    config: RunConfig,
+    *,
+    resume: bool,
+    view: View,
+    news: Sequence[str] = (),
+    monitor: bool = False,
+    most_seconds: float | None = None,
+) -> Doing:
+    """Check, start, supervise, stop; returns FINISHED, or STOPPED after an interrupt.
+
+    `news`: first lines of the view. `monitor`: start a Prometheus as well. Raises UserError for every mistake that the
+    user can fix, and RunDeadlineError after `most_seconds`; no process is left running then.
     """
+    started = time.monotonic()
     config = config.model_copy(update={"folder": config.folder.absolute()})
     cautions = [f"caution: {line}" for line in preflight.check(config, monitor=monitor)]
     embed_redis = config.redis.is_embedded
@@ -61,40 +80,69 @@ def run_locally(
         specs = service_specs(
             config, run_file, embed_redis=embed_redis, resume=resume, embed_grader=embed_grader, gpus=usable_gpus()
         )
-        targets = None
-        if monitor:
-            write_monitor(config)
-            targets = Targets(config.run_folder, config.http, config.forecaster.bind)
-            _add_prometheus(config.run_folder, config.local.prometheus_port, specs, view)
-        made_before = run_folder.made(config.run_folder)
-        supervisor = Supervisor(
-            specs,
-            restart_limit=config.local.restart_limit,
-            interrupt_seconds=config.generator.drain_seconds + INTERRUPT_SECONDS,
-            report=view.report,
-            tick=lambda: _tick(view, targets, supervisor.doing),
-            worth_saving=lambda: run_folder.made(config.run_folder) != made_before,
-        )
+        targets = _add_prometheus(config, specs, view) if monitor else None
 
-        def ready(service: Service) -> None:
-            if service.spec.name == "redis":
-                wait_for_embedded(config.redis, service, asked_to_stop=supervisor.asked_to_stop)
+        def tick(doing: Doing) -> None:
+            if most_seconds is not None and time.monotonic() > started + most_seconds:
+                raise RunDeadlineError(f"took longer than {most_seconds:.0f} s and was stopped")
+            if targets is not None:
+                targets.refresh()
+            view.tick(doing)
 
-        ending = supervisor.run(ready)
-        view.tick(supervisor.doing)
-        return ending
+        return _supervise(config, specs, view.report, tick)
 
 
-def _add_prometheus(run_folder: Path, port: int, specs: list[ServiceSpec], view: View) -> None:
+def _add_prometheus(config: RunConfig, specs: list[ServiceSpec], view: View) -> Targets:
     """Add a Prometheus to the services, if one is installed, and report how to look at it."""
-    server = find_prometheus()
+    write_monitor(config)
+    server = shutil.which("prometheus")
+    port = config.local.prometheus_port
     if server is not None:
-        specs.append(prometheus_spec(run_folder, port, server))
-    for line in how_to_watch(run_folder, port, server):
+        specs.append(prometheus_spec(config.run_folder, port, server))
+    for line in how_to_watch(config.run_folder, port, server):
         view.report(line)
+    return Targets(config.run_folder, config.http, config.forecaster.bind)
 
 
-def _tick(view: View, targets: Targets | None, doing: Doing) -> None:
-    if targets is not None:
-        targets.refresh()
-    view.tick(doing)
+def _supervise(
+    config: RunConfig, specs: Sequence[ServiceSpec], report: EventReport, tick: Callable[[Doing], None]
+) -> Doing:
+    made_before = run_folder.made(config.run_folder)
+    supervisor = Supervisor(
+        specs,
+        restart_limit=config.local.restart_limit,
+        interrupt_seconds=config.generator.drain_seconds + INTERRUPT_SECONDS,
+        report=report,
+        tick=lambda: tick(supervisor.doing),
+        worth_saving=lambda: run_folder.made(config.run_folder) != made_before,
+    )
+
+    def ready(service: Service) -> None:
+        if service.spec.name == "redis":
+            wait_for_embedded(config.redis, service, asked_to_stop=supervisor.asked_to_stop)
+
+    ending = supervisor.run(ready)
+    tick(supervisor.doing)
+    return ending
+
+
+def with_secrets(config: RunConfig, *, embed_redis: bool, embed_grader: bool) -> RunConfig:
+    """`config` with a random secret for each service of the run whose secret the user has not set.
+
+    It is another one at each start, kept in run.json of the run folder, which only the user can read; every command
+    takes it from there.
+    The embedded Redis also gets its socket. A Redis or a grader that the user runs keeps what the user has set.
+    """
+    updates: dict[str, Redis | Rpc | Grader] = {
+        "rpc": config.rpc.model_copy(update={"token": config.rpc.token or _random()})
+    }
+    if embed_redis:
+        redis = config.redis.model_copy(update={"password": config.redis.password or _random()})
+        updates["redis"] = listening(redis, config.run_folder / REDIS)
+    if embed_grader:
+        updates["grader"] = config.grader.model_copy(update={"token": config.grader.token or _random()})
+    return config.model_copy(update=updates)
+
+
+def _random() -> SecretStr:
+    return SecretStr(secrets.token_urlsafe(SECRET_BYTES))

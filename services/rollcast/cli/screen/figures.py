@@ -6,7 +6,7 @@ from rollcast.config.run import RunConfig
 from rollcast.curves.left_out import incomplete_points
 from rollcast.local.forecast_reading import ForecastReading, Quantiles
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS, has_law, num_after_first_step
-from rollcast.local.start_up import Phase
+from rollcast.local.progress import Phase
 from rollcast.local.status import RunStatus
 from rollcast.recipe.group_signal import came_back_in_words
 

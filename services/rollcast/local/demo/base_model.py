@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
@@ -84,40 +85,24 @@ def ensure_base_model(settings: BaseModel, progress: Progress) -> Path:
 
 def _train_in_process(settings: BaseModel, folder: Path, progress: Progress) -> None:
     """Torch's memory and threads go away with the process."""
-    command = [
-        sys.executable,
-        "-m",
-        "rollcast.local.demo.training",
-        json.dumps(dataclasses.asdict(settings)),
-        str(folder),
-    ]
+    arguments = (json.dumps(dataclasses.asdict(settings)), str(folder))
+    command = [sys.executable, "-m", "rollcast.local.demo.training", *arguments]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
-        process = subprocess.Popen(  # noqa: S603  # our own module
+        with subprocess.Popen(  # noqa: S603  # our own module
             command, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace", env=environment
-        )
-        assert process.stdout is not None
-        deadline = Timer(TRAINING_DEADLINE_SECONDS, process.kill)
-        deadline.start()
-        try:
-            for line in process.stdout:
-                if (share := _share(line)) is not None:
-                    progress(share)
-            process.wait()
-        finally:
-            deadline.cancel()
-            process.kill()
-            process.wait()
-            process.stdout.close()
+        ) as process:
+            deadline = Timer(TRAINING_DEADLINE_SECONDS, process.kill)
+            deadline.start()
+            try:
+                for line in process.stdout or ():
+                    with suppress(ValueError):  # a line that is no number is a library's word to the user
+                        progress(float(line))
+                process.wait()
+            finally:
+                deadline.cancel()
+                process.kill()
         errors.seek(0)
         reason = (errors.read().strip().splitlines() or [f"exit code {process.returncode}"])[-1]
     if process.returncode != 0:
         raise UserError(f"training of the demo's base model failed ({reason}); free memory or disk space and run again")
-
-
-def _share(line: str) -> float | None:
-    """A line that is no number is not ours: a library's word to the user."""
-    try:
-        return float(line)
-    except ValueError:
-        return None

@@ -138,19 +138,11 @@ def _draw_batch(settings: BaseModel, rng: random.Random, tokenizer: Any) -> tupl
 
 
 def main(arguments: list[str]) -> int:
-    """Train as a process of its own; prints the share of the work done, a line at a time."""
+    """Train as a process of its own; prints the share of the work done, a line after each step."""
     settings = BaseModel(**json.loads(arguments[0]))
     folder = Path(arguments[1])
-    shown = -1
-
-    def show(share: float) -> None:
-        nonlocal shown
-        if int(share * 100) > shown:
-            shown = int(share * 100)
-            print(share, flush=True)
-
     try:
-        train_base_model(settings, folder, show)
+        train_base_model(settings, folder, lambda share: print(share, flush=True))
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
         print(f"{error.strerror or error}", file=sys.stderr)

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from rollcast.curves.left_out import counted
-from rollcast.local.first_run.data import DataLook
+from rollcast.local.first_run.inspection import DataLook
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
 from rollcast.tasks.mappings import MATH_TEMPLATE
 from rollcast.tasks.verifiers import is_built_in
@@ -20,8 +20,6 @@ EVERY_STEPS = 10
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the user said."""
-
     run: str
     model: str
     data: DataLook

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from rollcast.config.tasks import Tasks
-from rollcast.local.one_line import one_line, short_line
+from rollcast.local.event_log import one_line, short_line
 from rollcast.tasks.prompts import Prompt, load
 from rollcast.tasks.trial import grader, reference_answer
 from rollcast.tasks.verifiers import Grade
@@ -25,13 +25,9 @@ def examples(tasks: Tasks) -> Iterator[str]:
 
 def in_words(grade: Grade) -> str:
     """A verdict as a line says it."""
-    match grade.status:
-        case "ok":
-            return f"reward {grade.reward:g}"
-        case "wrong":
-            return "reward 0"
-        case _:
-            return f"no verdict: {one_line(grade.failure)}"
+    if grade.status in ("ok", "wrong"):
+        return f"reward {grade.reward if grade.status == 'ok' else 0:g}"
+    return f"no verdict: {one_line(grade.failure)}"
 
 
 def _answers(prompt: Prompt, others: list[Prompt]) -> list[str]:
@@ -45,10 +41,5 @@ def _as_answer(prompt: Prompt) -> str | None:
     reference = reference_answer(prompt)
     if reference is None or prompt.verifier == "countdown":  # whose target is no answer: an expression is
         return None
-    match prompt.verifier:
-        case "math":
-            return f"\\boxed{{{reference}}}"
-        case "arithmetic":
-            return f"|{reference}"
-        case _:
-            return reference
+    forms = {"math": f"\\boxed{{{reference}}}", "arithmetic": f"|{reference}"}
+    return forms.get(prompt.verifier, reference)

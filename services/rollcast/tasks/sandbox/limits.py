@@ -6,7 +6,7 @@ import resource
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rollcast.config.backstop import backstop_seconds
+from rollcast.config.bounds import backstop_seconds
 
 TRUSTED = "trusted"
 """Argument of a fork server whose verifier may do anything."""

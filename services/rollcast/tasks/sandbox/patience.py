@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rollcast.config.backstop import backstop_seconds
+from rollcast.config.bounds import backstop_seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,26 @@
-"""The progress of a run's start: the parts that are ready, and since when.
+"""How far a run has come: the parts of its start, and when its next step, its next evaluation and its end are due.
 
 up writes the run file -> the trainer has read its model, an engine has started, side by side: each writes its port
                        -> a generator holds the trainer's weights -> the first optimizer step
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rollcast.config.services import Budget
 from rollcast.connections.port_files import port_file, ports_of
 from rollcast.runfolder.files import RUN_FILE
+from rollcast.runfolder.records import StepRecord
 
 TRAINER = "trainer reads the model"
 ENGINE = "engine starts"
 WEIGHTS = "first weights"
 STEP = "first step"
+RECENT_STEPS = 20
+"""The pace is measured over this many last steps, because it changes as answers grow longer."""
+SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class StartUp:
 
     @property
     def began_at(self) -> float | None:
-        """When the newest start wrote its run file; None if there is none."""
+        """When the newest start wrote its run file; None if no start did."""
         return _written_at(self._folder / RUN_FILE)
 
     def phases(self, *, is_ready: bool, stepped_at: float | None) -> tuple[Phase, ...]:
@@ -72,3 +77,45 @@ def _written_at(path: Path) -> float | None:
         return path.stat().st_mtime
     except OSError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Moments are Unix seconds; None = not before the end, or unknown."""
+
+    step_seconds: float
+    """Time from one step to the next, waits included."""
+    next_step_at: float
+    next_evaluation_at: float | None
+    """When its step is due; its answers come later."""
+    end_at: float | None
+
+
+def pace_of(
+    steps: Sequence[StepRecord], budget: Budget, *, every_steps: int, num_devices: int, compute_device_hours: float
+) -> Pace | None:
+    """`steps`: those of this start, in order. None before the second: a first one holds the start-up.
+
+    `every_steps`: between two evaluations. `num_devices`: of this machine's processes.
+    """
+    times = [record.at for record in steps[-RECENT_STEPS - 1 :] if record.at is not None]
+    if len(times) < 2 or times[-1] <= times[0]:
+        return None
+    step = steps[-1].step
+    now = times[-1]
+    seconds = (now - times[0]) / (len(times) - 1)
+    end = _end(budget, step, seconds, now, compute_device_hours, num_devices)
+    evaluated = step + every_steps - step % every_steps
+    evaluation_at = now + (evaluated - step) * seconds
+    is_before_end = end is None or evaluation_at <= end + seconds / 2
+    return Pace(seconds, now + seconds, evaluation_at if is_before_end else None, end)
+
+
+def _end(budget: Budget, step: int, step_seconds: float, now: float, spent: float, num_devices: int) -> float | None:
+    """When the first of the budgets is used up; all devices spend device-hours. `spent`: device-hours so far."""
+    ends = []
+    if budget.steps is not None:
+        ends.append(now + (budget.steps - step) * step_seconds)
+    if budget.device_hours is not None:
+        ends.append(now + (budget.device_hours - spent) / num_devices * SECONDS_PER_HOUR)
+    return max(now, min(ends)) if ends else None

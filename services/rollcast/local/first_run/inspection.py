@@ -1,8 +1,9 @@
-"""Inspects the user's data: the kind of file, its fields, and verifiers that may suit."""
+"""Inspects what the user brings: the model's kind, size and context length; the data's kind, fields and verifier."""
 
 import importlib.util
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -10,10 +11,16 @@ from typing import Any
 
 from rollcast.config.datasets import HuggingfaceDataset, JsonlDataset, MappingName, ParquetDataset, RowsDataset
 from rollcast.config.errors import UserError
+from rollcast.memory.architecture import UncountedModelError
+from rollcast.memory.model_file import folder_here, read_here
+from rollcast.memory.text_model import known_length
+from rollcast.memory.weight_shapes import find_model_shape
 from rollcast.tasks.fields import Row, RowError, value
 from rollcast.tasks.mappings import MAPPINGS
 from rollcast.tasks.rows import read_rows
 
+NOT_HERE = "not on this machine yet; `rollcast up` fetches it from the hub"
+_UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 UNFIT_FOR_A_NAME = r"[:/\x00-\x1f\x7f]"
 LOOKED_AT = 50
 """Rows from which fields are guessed."""
@@ -65,7 +72,7 @@ def look_at(data: str, prompt_field: str | None, answer_field: str | None) -> Da
             f"--data {data}: none of its fields ({', '.join(map(repr, list(rows[0])[:10]))}) has a usual name of a "
             "prompt; say which it is with --prompt-field"
         )
-    answers = answer_field or _first_field(rows, tuple(name for name in ANSWER_FIELDS if name != prompts))
+    answers = answer_field or _first_field(rows, [name for name in ANSWER_FIELDS if name != prompts])
     return DataLook(dataset.kind, data, dataset.name, prompts, answers, _suiting(rows, answers))
 
 
@@ -79,7 +86,7 @@ def _dataset(data: str) -> RowsDataset:
     return HuggingfaceDataset(name=stem, path=data)
 
 
-def _first_field(rows: list[Row], names: tuple[str, ...]) -> str | None:
+def _first_field(rows: list[Row], names: Sequence[str]) -> str | None:
     """The first name under which every row has something."""
     return next((name for name in names if all(_value(row, name) is not None for row in rows)), None)
 
@@ -95,13 +102,40 @@ def _suiting(rows: list[Row], answers: str | None) -> str:
     """`math` where every answer is a number or LaTeX and math-verify is there, else `exact`."""
     if answers is None or importlib.util.find_spec("math_verify") is None:
         return "exact"
-    texts = [str(_value(row, answers)) for row in rows]
-    return "math" if all(_is_number(text) or "\\" in text for text in texts) else "exact"
+    for text in (str(_value(row, answers)) for row in rows):
+        try:
+            float(text.replace(",", "").replace("/", "").strip("$ "))
+        except ValueError:
+            if "\\" not in text:
+                return "exact"
+    return "math"
 
 
-def _is_number(text: str) -> bool:
+def model_in_words(path: str) -> str:
+    """Class, size and context length, as far as its config.json and its files contain them. Raises UserError."""
     try:
-        float(text.replace(",", "").replace("/", "").strip("$ "))
-    except ValueError:
-        return False
-    return True
+        found = read_here(path)
+    except OSError as error:
+        raise UserError(f"model.path = {path}: cannot be read ({error.strerror})") from error
+    if found is None:
+        return NOT_HERE
+    classes = found.get("architectures")
+    length = known_length(found)
+    name = str(classes[0]) if isinstance(classes, list) and classes else None
+    context = None if length is None else f"context of {length:,} tokens"
+    return ", ".join(filter(None, (name, _size(path, found), context))) or "its config.json says neither class nor size"
+
+
+def _size(path: str, found: Mapping[str, Any]) -> str | None:
+    """Parameters if the architecture is known, else the size of its weights on the disk."""
+    try:
+        model = find_model_shape(found, folder=folder_here(path))
+        return f"{_short(model.num_parameters).strip()} parameters"
+    except UncountedModelError:
+        stored = sum(file.stat().st_size for file in Path(path).glob("*.safetensors"))
+        return f"{_short(stored)}B of weights" if stored else None
+
+
+def _short(number: int) -> str:
+    size, unit = next(((size, unit) for size, unit in _UNITS if number >= size), (1, ""))
+    return f"{number / size:.3g} {unit}"
