@@ -121,7 +121,7 @@ def _exact(model: Model, prompt_format: PromptFormat, groups: Sequence[Sequence[
             for prompts in groups
         ],
     }
-    command = [sys.executable, "-m", "rollcast.tasks.shortest_prompt"]
+    command = [sys.executable, "-m", "rollcast.tasks.tokens"]
     try:
         done = subprocess.run(  # noqa: S603  # our own program
             command, input=json.dumps(asked), capture_output=True, text=True, timeout=EXACT_SECONDS, check=False

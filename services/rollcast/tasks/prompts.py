@@ -13,7 +13,7 @@ from rollcast.config.tasks import MAX_REFERENCE_CHARACTERS, Downstream, Tasks
 from rollcast.tasks import arithmetic, countdown
 from rollcast.tasks.chats import Chat, flat, of_text, with_last
 from rollcast.tasks.fields import Row, RowError, plain_values, value
-from rollcast.tasks.mappings import MAPPINGS, Mapping, plain
+from rollcast.tasks.mappings import mapping_of
 from rollcast.tasks.rows import read_rows
 from rollcast.tasks.sameness import normalise, same_answer, spelling
 from rollcast.tasks.verifiers import CODE, is_built_in
@@ -160,12 +160,6 @@ def _shown(answer: Any) -> str:
     return shown if len(shown) <= MAX_SHOWN_CHARACTERS else f"{shown[:MAX_SHOWN_CHARACTERS]}..."
 
 
-def verifier_names(tasks: Tasks) -> set[str]:
-    """What grades the rows of its data sets; generated sets need no verifier of others."""
-    datasets = [*(part.dataset for part in tasks.parts), *(item.dataset for item in tasks.downstream)]
-    return {_mapping(dataset).verifier for dataset in datasets if isinstance(dataset, RowsDataset)}
-
-
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -209,7 +203,7 @@ def _with_own_ids(rows: Iterator[_Found]) -> Iterator[_Found]:
 
 
 def _rows(dataset: RowsDataset, skipped: Counter[str]) -> Iterator[_Found]:
-    mapping = _mapping(dataset)
+    mapping = mapping_of(dataset)
     if "{prompt}" not in mapping.template:
         raise UserError(f"tasks.dataset.template = {mapping.template!r}: must contain {{prompt}}; add it")
     oversized = 0
@@ -217,7 +211,11 @@ def _rows(dataset: RowsDataset, skipped: Counter[str]) -> Iterator[_Found]:
         try:
             bare = mapping.prompt(row)
             messages = with_last(bare, mapping.template)
-            reference = mapping.reference(row) if is_built_in(mapping.verifier) else _whole(row, messages)
+            reference = (
+                mapping.reference(row)
+                if is_built_in(mapping.verifier)
+                else {"prompt": flat(messages)} | plain_values(row)
+            )
         except RowError as error:
             raise UserError(f"{where}: {error}") from None
         try:
@@ -248,22 +246,3 @@ def _answer(dataset: RowsDataset, verifier: str, row: Row, reference: Any) -> An
         return value(row, dataset.answer_field)
     except RowError:
         return None
-
-
-def _whole(row: Row, messages: Chat) -> Row:
-    """The row as a user's own verifier gets it: every field, and the prompt's text as `prompt` if the row has no such
-    field."""
-    return {"prompt": flat(messages)} | plain_values(row)
-
-
-def _mapping(dataset: RowsDataset) -> Mapping:
-    """The mapping with what the run file says differently."""
-    if dataset.mapping == "plain":
-        mapping = plain(dataset.prompt_field, dataset.answer_field)
-    else:
-        mapping = MAPPINGS[dataset.mapping]
-    return replace(
-        mapping,
-        verifier=mapping.verifier if dataset.verifier is None else dataset.verifier,
-        template=mapping.template if dataset.template is None else dataset.template,
-    )

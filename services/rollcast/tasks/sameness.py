@@ -29,7 +29,8 @@ def same_answer(left: Any, right: Any) -> bool:
     """Whether two references are one answer, as far as text says: 4 and "4", 0.5 and "1/2", \\dfrac12 and \\frac12."""
     if left == right or not all(isinstance(one, str | int | float) for one in (left, right)):
         return bool(left == right)
-    plain = [_plain(str(one)) for one in (left, right)]
+    written = [str(one).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac") for one in (left, right)]
+    plain = [_LATEX_NOISE.sub("", one) for one in written]
     if plain[0] == plain[1]:
         return True
     if any(map(_LONG_EXPONENT.search, plain)):
@@ -38,7 +39,3 @@ def same_answer(left: Any, right: Any) -> bool:
         return Fraction(plain[0]) == Fraction(plain[1])
     except (ValueError, ZeroDivisionError, OverflowError):
         return False
-
-
-def _plain(answer: str) -> str:
-    return _LATEX_NOISE.sub("", answer.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac"))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import functools
 import json
 import math
 import os
@@ -14,19 +12,16 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, get_args
 
 from rollcast.config.tasks import Grading
-from rollcast.tasks.choice import Verifiers
-from rollcast.tasks.own_functions import MAX_SENTENCE, is_function
+from rollcast.tasks.own_functions import MAX_SENTENCE_CHARACTERS, is_function
 from rollcast.tasks.sandbox.cores import one_core
-from rollcast.tasks.sandbox.limits import TRUSTED, VERDICT_SECONDS, Limits
+from rollcast.tasks.sandbox.limits import BUSY, TRUSTED, VERDICT_SECONDS, Limits, Reason
 from rollcast.tasks.sandbox.protections import require_gvisor, require_protections
 from rollcast.tasks.sandbox.unreadable import UnreadableReferences, was_ended
-from rollcast.tasks.sandbox.verdict import BUSY, Reason
-from rollcast.tasks.time_limits import grading_seconds
-from rollcast.tasks.verifiers import CODE, Grade, GradeStatus, Verifier
+from rollcast.tasks.verifiers import CODE, Grade, GradeStatus, Verifier, Verifiers, grading_seconds
 
 START_SECONDS = 120.0
 """Importing sympy takes seconds on a busy machine; the deadline of a grading begins after that."""
@@ -36,7 +31,8 @@ GRACE_SECONDS = 10.0
 """Time after a grading's deadline for the fork server to report that it passed."""
 MAX_ANSWER_BYTES = 1 << 16
 _INHERITED = ("PYTHONPATH", "VIRTUAL_ENV", "LANG", "LD_LIBRARY_PATH")
-"""All that a fork server sees of the environment: no address, password or token of ours is among them."""
+"""All that a fork server sees of the environment: no address, password or token of ours is among them. One of a trusted
+verifier sees the user's environment without our own variables."""
 _SETTINGS = {
     "PYTHONHASHSEED": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
@@ -139,11 +135,8 @@ class Sandbox:
             server.close()
 
     def _server(self, verifier: str) -> ForkServerClient | str:
-        """A server, or the reason why there is none. Waits for one that starts, but not for those of other
-        verifiers."""
+        """A server, or the reason why there is none. Waits for one that starts, not for those of other verifiers."""
         with self._lock:
-            if verifier in self._servers:
-                return self._servers[verifier]
             start = self._starts.setdefault(verifier, _Start())
         with start.lock:
             with self._lock:
@@ -203,10 +196,14 @@ class ForkServerClient:
         self._control, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.ordinary_answer = verifier.ordinary_answer
         trusted = verifier.place == "process"
+        if trusted:
+            environment = {key: value for key, value in os.environ.items() if not key.startswith("ROLLCAST_")}
+        else:
+            environment = {key: os.environ[key] for key in _INHERITED if key in os.environ} | _SETTINGS
         module = "rollcast.tasks.sandbox.fork_server"
         with its_end:
             arguments = [str(its_end.fileno()), verifier.source, *([TRUSTED] if trusted else [])]
-            self._process = subprocess.Popen(  # noqa: S603  # our own module
+            self.process = subprocess.Popen(  # noqa: S603  # our own module
                 [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -214,12 +211,8 @@ class ForkServerClient:
                 pass_fds=(its_end.fileno(),),
                 start_new_session=True,
                 cwd=None if is_function(verifier.source) else "/",
-                env=_trusted_environment() if trusted else _environment() | _SETTINGS,
+                env=environment,
             )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def wait_until_ready(self) -> str | None:
         """None when it is; otherwise why not: it takes too long, or its verifier cannot be imported."""
@@ -242,7 +235,7 @@ class ForkServerClient:
         with own:
             try:
                 with its_end:
-                    socket.send_fds(self._control, [json.dumps(limits.as_json()).encode()], [its_end.fileno()])
+                    socket.send_fds(self._control, [json.dumps(asdict(limits)).encode()], [its_end.fileno()])
                 _send(own, request, deadline)
                 answer = _receive(own, deadline)
             except OSError:
@@ -255,20 +248,11 @@ class ForkServerClient:
             self._control.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for it to be ready
         self._control.close()
         try:
-            self._process.wait(timeout=5)
+            self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(timeout=10)
-
-
-def _environment() -> dict[str, str]:
-    return {key: os.environ[key] for key in _INHERITED if key in os.environ}
-
-
-def _trusted_environment() -> dict[str, str]:
-    """The user's environment without our own variables."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("ROLLCAST_")}
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(timeout=10)
 
 
 def _send(connection: socket.socket, data: bytes, deadline: float) -> None:
@@ -318,18 +302,10 @@ def _decode(answer: bytes) -> Grade | None:
         how = f"was killed by signal {-code}" if isinstance(code, int) and code < 0 else how
         return Grade(0.0, "error", _SIGNALS.get(code, ""), f"its process {how} before it gave a reward")
     try:
-        told = str(verdict.get("failure", ""))[:MAX_SENTENCE]
+        told = str(verdict.get("failure", ""))[:MAX_SENTENCE_CHARACTERS]
         grade = Grade(float(verdict["reward"]), verdict["status"], str(verdict["reason"]), told)
     except (KeyError, TypeError, ValueError):
         grade = None
     if grade is None or grade.status not in get_args(GradeStatus) or not 0.0 <= grade.reward <= 1.0:
         return Grade(0.0, "error", failure="its process answered with something else than a reward")
     return grade
-
-
-@functools.cache
-def shared_sandbox() -> Sandbox:
-    """With the default settings; ended with this process."""
-    sandbox = Sandbox()
-    atexit.register(sandbox.close)
-    return sandbox

@@ -36,9 +36,6 @@ class UnreadableReferences:
             return Grade(0.0, "wrong", failed.reason)
         if ordinary is None or not was_ended(ordinary):
             return Grade(0.0, "timeout", failed.reason, failed.failure)
-        return self._note(verifier, reference)
-
-    def _note(self, verifier: str, reference: str) -> Grade:
         sentence = (
             f"its row is left out: {verifier} cannot evaluate the reference {reference[:SHOWN_CHARACTERS]}, whatever "
             "the answer; simplify it in the data set or remove the row"
