@@ -16,8 +16,7 @@ from rollcast.config.datasets import ArithmeticDataset
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Evaluation, PromptFormat, Tasks
 from rollcast.rollouts.codec import decode_task, encode_task
-from rollcast.tasks.prompts import Prompt, load
-from rollcast.tasks.sameness import normalise
+from rollcast.tasks.prompts import Prompt, load, normalise
 from rollcast.tasks.tokens import render, tokenize_prompts
 from rollcast.tasks.verifiers import grade
 from testkit.rollouts.examples import make_task
