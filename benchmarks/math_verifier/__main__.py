@@ -12,11 +12,12 @@ import random
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any, cast
 
 from rollcast.config.datasets import MappingName
-from rollcast.tasks.grading import grade
-from rollcast.tasks.verifiers import GradeStatus
+from rollcast.tasks.sandbox.client import Sandbox
+from rollcast.tasks.verifiers import GradeStatus, grade
 from testkit.record import write_result
 from testkit.tasks.math_answers import FORMS, data_folder, references, wrong_answers
 
@@ -67,9 +68,10 @@ def main() -> int:
 
 def _graded(cases: list[tuple[str, str]]) -> tuple[list[GradeStatus], float]:
     """Statuses in order, and wall seconds, by the threads a generator grades with."""
-    started = time.perf_counter()
-    with ThreadPoolExecutor(2) as threads:
-        statuses = list(threads.map(lambda case: grade("math", *case).status, cases))
+    with closing(Sandbox()) as sandbox, ThreadPoolExecutor(2) as threads:
+        sandbox.start("math")
+        started = time.perf_counter()
+        statuses = list(threads.map(lambda case: grade("math", *case, sandbox=sandbox).status, cases))
     return statuses, time.perf_counter() - started
 
 

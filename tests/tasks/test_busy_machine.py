@@ -16,11 +16,10 @@ import psutil
 import pytest
 
 from rollcast.config.tasks import Grading
-from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.clocks import cpu_seconds, open_waits, waited_seconds
 from rollcast.tasks.sandbox.protections import missing
-from rollcast.tasks.verifiers import Grade
+from rollcast.tasks.verifiers import Grade, Verifiers
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}"),
@@ -71,7 +70,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 def put_on(core: int, sandbox: Sandbox, verifier: str = "code") -> None:
     """Let the sandbox's processes run on that core alone."""
-    os.sched_setaffinity(sandbox._servers[verifier].pid, {core})
+    os.sched_setaffinity(sandbox._servers[verifier].process.pid, {core})
 
 
 @pytest.mark.parametrize(("program", "reference"), [(call, ANSWERS), (script, PRINTS)])

@@ -14,9 +14,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from rollcast.config.tasks import Grading
-from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.sandbox.client import Sandbox
-from rollcast.tasks.verifiers import Grade
+from rollcast.tasks.verifiers import Grade, Verifiers
 
 CPU_SECONDS = 2.0
 BUSY_ATTEMPTS = 5

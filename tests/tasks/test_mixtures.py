@@ -14,8 +14,7 @@ from rollcast.config.datasets import CountdownDataset, JsonlDataset, Mixture, Pa
 from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
 from rollcast.config.tasks import Downstream, Evaluation, Tasks
-from rollcast.tasks.prompts import Prompt, load
-from rollcast.tasks.sameness import normalise
+from rollcast.tasks.prompts import Prompt, load, normalise
 
 texts = st.lists(st.text(alphabet="aAb c", min_size=1, max_size=3).filter(str.strip), min_size=1, max_size=25)
 

@@ -23,8 +23,7 @@ import yaml
 from rollcast.config.tasks import Tasks
 from rollcast.config.verifiers import JUDGE_PROMPT, HttpVerifier, JudgeVerifier
 from rollcast.local.ports import free_port
-from rollcast.tasks.remote.asking import MAX_ANSWER_BYTES
-from rollcast.tasks.remote.circuit import Circuit
+from rollcast.tasks.remote.asking import MAX_ANSWER_BYTES, Circuit
 from rollcast.tasks.remote.llm_judge import question, score_of
 from rollcast.tasks.remote.services import Services
 from rollcast.tasks.verifiers import Grade

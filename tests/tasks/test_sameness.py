@@ -11,8 +11,7 @@ import pytest
 from rollcast.config.datasets import JsonlDataset, Mixture, Part
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Downstream, Evaluation, Tasks
-from rollcast.tasks.prompts import PromptSplit, load
-from rollcast.tasks.sameness import same_answer
+from rollcast.tasks.prompts import PromptSplit, load, same_answer
 
 DIFFERENT = [
     ("Compute 2²", "Compute 22"),

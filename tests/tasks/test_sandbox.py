@@ -24,12 +24,10 @@ import pytest
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading, Tasks
 from rollcast.generator.grading import check_grading
-from rollcast.tasks.choice import Verifiers
-from rollcast.tasks.grading import grade
 from rollcast.tasks.sandbox import client, protections
 from rollcast.tasks.sandbox.client import Sandbox, _decode
 from rollcast.tasks.sandbox.cores import gradings_at_once, one_core
-from rollcast.tasks.verifiers import Grade
+from rollcast.tasks.verifiers import Grade, Verifiers, grade
 
 ROOT = Path(__file__).parents[2]
 RIGHT = Grade(1.0, "ok")
@@ -95,7 +93,7 @@ def test_a_hostile_verifier_costs_a_deadline_and_is_told_apart_from_a_wrong_answ
     if not protections.missing():
         statuses |= {"call": "error", "keep": "error"}
     for verifier, status in statuses.items():
-        given = grade(verifier, "now", '"x"', deadline_seconds=1.0, sandbox=sandbox)
+        given = sandbox.grade(verifier, "now", '"x"', deadline_seconds=1.0)
         assert given == Grade(0.0, status), verifier
         assert grade("math", "\\boxed{4}", '"4"', sandbox=sandbox) == RIGHT, verifier
         assert not (tmp_path / "kept").exists()
@@ -148,7 +146,7 @@ def test_a_module_that_hangs_in_its_import_ends_with_the_process_that_grades(tmp
     source = f"import os, time\nopen({str(started)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
     hanging = own_verifier(tmp_path, source)
     program = (
-        "from rollcast.config.tasks import Grading; from rollcast.tasks.choice import Verifiers;"
+        "from rollcast.config.tasks import Grading; from rollcast.tasks.verifiers import Verifiers;"
         "from rollcast.tasks.sandbox.client import Sandbox;"
         f"Sandbox(Grading(deadline_seconds=60.0), Verifiers(named=[{hanging!r}])).grade({hanging!r}, '', '{{}}')"
     )
@@ -204,7 +202,7 @@ def test_locks_are_not_taken_in_a_folder_that_others_could_use(
 
 
 def processes_of(sandbox: Sandbox) -> list[psutil.Process]:
-    servers = [psutil.Process(server.pid) for server in sandbox._servers.values()]
+    servers = [psutil.Process(server.process.pid) for server in sandbox._servers.values()]
     return [*servers, *(child for server in servers for child in server.children(recursive=True))]
 
 
@@ -300,7 +298,7 @@ def test_processes_die_with_a_grader_that_is_killed() -> None:
         "assert sandbox.grade('code', good, adds, deadline_seconds=60).status == 'ok'\n"
         "loop = '```python\\nwhile True: pass\\n```'\n"
         "threading.Thread(target=sandbox.grade, args=('code', loop, adds), daemon=True).start()\n"
-        "print(sandbox._servers['code'].pid, flush=True)\n"
+        "print(sandbox._servers['code'].process.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as grader:

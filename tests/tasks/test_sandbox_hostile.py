@@ -49,7 +49,7 @@ class Graded:
         self.sandbox = sandbox
         self.programs = {(item.family, item.number): item for item in hostile_programs(around.filled)}
         assert sandbox.grade("code", GOOD, ADDS).status == "ok"
-        self.server = sandbox._servers["code"].pid
+        self.server = sandbox._servers["code"].process.pid
         self.most_resident_bytes = 0
         self._done = threading.Event()
         watcher = threading.Thread(target=self._watch_memory)
@@ -109,7 +109,7 @@ def test_no_process_took_more_memory_than_it_may(graded: Graded) -> None:
 
 def test_no_process_is_left_and_the_fork_server_never_died(graded: Graded) -> None:
     server = psutil.Process(graded.server)
-    assert graded.sandbox._servers["code"].pid == server.pid
+    assert graded.sandbox._servers["code"].process.pid == server.pid
     assert server.children(recursive=True) == []
     assert [pid for pid in psutil.pids() if _session(pid) == server.pid] == [server.pid]
 

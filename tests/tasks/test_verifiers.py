@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from hypothesis import given
@@ -10,11 +12,16 @@ from hypothesis import strategies as st
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading
 from rollcast.tasks.arithmetic import worked_answer
-from rollcast.tasks.grading import grade
-from rollcast.tasks.time_limits import grading_seconds
-from rollcast.tasks.verifiers import Grade
+from rollcast.tasks.sandbox.client import Sandbox
+from rollcast.tasks.verifiers import Grade, grade, grading_seconds
 
 RIGHT, WRONG = Grade(1.0, "ok"), Grade(0.0, "wrong")
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with closing(Sandbox(Grading(deadline_seconds=60.0))) as sandbox:
+        yield sandbox
 
 
 @pytest.mark.parametrize(
@@ -53,8 +60,8 @@ def test_arithmetic_wants_the_number_alone_after_the_bar(completion: str) -> Non
         ("no idea", "8", WRONG),
     ],
 )
-def test_math_agrees_with_algebra(completion: str, reference: str, expected: Grade) -> None:
-    assert grade("math", completion, json.dumps(reference), deadline_seconds=60.0) == expected
+def test_math_agrees_with_algebra(completion: str, reference: str, expected: Grade, sandbox: Sandbox) -> None:
+    assert grade("math", completion, json.dumps(reference), sandbox=sandbox) == expected
 
 
 def test_an_unreadable_reference_is_the_graders_error_not_a_wrong_answer() -> None:

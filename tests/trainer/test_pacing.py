@@ -11,7 +11,7 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import Claim, Purpose, RolloutGroup
-from rollcast.tasks.time_limits import grading_seconds as deadline
+from rollcast.tasks.verifiers import grading_seconds as deadline
 from rollcast.trainer.control.hand_over import GroupOutlook
 from rollcast.trainer.control.pacing import Pacing, longest_verdict_seconds
 from rollcast.wire.version import PolicyVersion

@@ -13,16 +13,14 @@ from rollcast.config.tasks import Tasks
 from rollcast.generator.remote_sandbox import RemoteSandbox
 from rollcast.rollouts.records import GradingStatus, PromptTask
 from rollcast.runfolder.verifier_failures import VerifierFailure, write_failures
-from rollcast.tasks.choice import Verifiers
-from rollcast.tasks.grading import MAX_COMPLETION_CHARACTERS, grade
-from rollcast.tasks.prompts import verifier_names
+from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.remote.asking import Outcome
 from rollcast.tasks.remote.services import Services
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.cores import gradings_at_once
 from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.thinking import whole_completion
-from rollcast.tasks.verifiers import Grade, is_built_in
+from rollcast.tasks.verifiers import MAX_COMPLETION_CHARACTERS, Grade, Verifiers, grade, is_built_in
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger

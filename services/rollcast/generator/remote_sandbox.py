@@ -17,9 +17,8 @@ from rollcast.config.errors import UserError
 from rollcast.config.services import Rpc
 from rollcast.config.tasks import Grading
 from rollcast.connections.grpc import MAX_GRADING_BYTES, call_metadata, open_channel
-from rollcast.tasks.own_functions import MAX_SENTENCE
-from rollcast.tasks.time_limits import grading_seconds
-from rollcast.tasks.verifiers import Grade, GradeStatus
+from rollcast.tasks.own_functions import MAX_SENTENCE_CHARACTERS
+from rollcast.tasks.verifiers import Grade, GradeStatus, grading_seconds
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
@@ -79,7 +78,7 @@ class RemoteSandbox:
             return Grade(0.0, "error", failure=f"the grader did not grade it ({error.code().name})")
         if reply.status not in get_args(GradeStatus) or not 0.0 <= reply.reward <= 1.0:
             return Grade(0.0, "error", failure="the grader answered with something else than a reward")
-        return Grade(reply.reward, reply.status, reply.reason, reply.failure[:MAX_SENTENCE])
+        return Grade(reply.reward, reply.status, reply.reason, reply.failure[:MAX_SENTENCE_CHARACTERS])
 
     def close(self) -> None:
         """Closes idle connections; a running grading ends by itself."""

@@ -9,16 +9,15 @@ import grpc
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading
 from rollcast.grader.turns import NoTurn, Turns
-from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.limits import Limits
+from rollcast.tasks.verifiers import Verifiers
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.wire import grading_pb2, grading_pb2_grpc
 
-MAX_NAME = 1_000
+MAX_NAME_CHARACTERS = 1_000
 """Characters of a verifier's name: a path and a function's."""
-_STATUS = {"full": grpc.StatusCode.RESOURCE_EXHAUSTED}
 
 
 class GradingService(grading_pb2_grpc.GradingServicer):
@@ -46,11 +45,12 @@ class GradingService(grading_pb2_grpc.GradingServicer):
         limits = self._limits(request.limits, context)
         self._check(request.verifier, context)
         try:
-            completion, reference = (_text(data) for data in (request.completion, request.reference))
+            completion = request.completion.decode("utf-8", "surrogatepass")
+            reference = request.reference.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
             self._refuse_request(context, "completion, reference: not UTF-8")
         if not self._sandbox.is_started(request.verifier):
-            self._start(request.verifier)
+            self.start(request.verifier)
             self._refuse(
                 context, grpc.StatusCode.UNAVAILABLE, "importing", f"{request.verifier} is being imported; try again"
             )
@@ -59,7 +59,7 @@ class GradingService(grading_pb2_grpc.GradingServicer):
                 began = time.perf_counter()
                 grade = self._sandbox.grade(request.verifier, completion, reference, limits=limits)
         except NoTurn as none:
-            status = _STATUS.get(none.reason, grpc.StatusCode.UNAVAILABLE)
+            status = grpc.StatusCode.RESOURCE_EXHAUSTED if none.reason == "full" else grpc.StatusCode.UNAVAILABLE
             self._refuse(context, status, none.reason, f"no turn: {none.reason}; try again")
         self._exporter.add(names.GRADER_GRADINGS, status=grade.status)
         self._exporter.observe(names.GRADER_SECONDS, time.perf_counter() - began)
@@ -67,14 +67,16 @@ class GradingService(grading_pb2_grpc.GradingServicer):
             reward=grade.reward, status=grade.status, reason=grade.reason, failure=grade.failure
         )
 
-    def _start(self, verifier: str) -> None:
+    def start(self, verifier: str) -> threading.Thread:
         """Runs in a thread of its own, so that no call waits for it in the place of another verifier's."""
         with self._lock:
-            if verifier in self._imports and self._imports[verifier].is_alive():
-                return
-            thread = threading.Thread(target=self._sandbox.start, args=(verifier,), name="import", daemon=True)
-            self._imports[verifier] = thread
-            thread.start()
+            thread = self._imports.get(verifier)
+            if thread is None or not thread.is_alive():
+                name = f"import {verifier}"
+                thread = threading.Thread(target=self._sandbox.start, args=(verifier,), name=name, daemon=True)
+                self._imports[verifier] = thread
+                thread.start()
+            return thread
 
     def _limits(self, given: Any, context: grpc.ServicerContext) -> Limits:
         allowed = {
@@ -94,7 +96,7 @@ class GradingService(grading_pb2_grpc.GradingServicer):
 
     def _check(self, verifier: str, context: grpc.ServicerContext) -> None:
         try:
-            sandboxed = self._verifiers.find(verifier[:MAX_NAME]).sandboxed
+            sandboxed = self._verifiers.find(verifier[:MAX_NAME_CHARACTERS]).sandboxed
         except UserError as error:
             self._refuse_request(context, f"{error}, or install it in the grader as well")
         if not sandboxed:
@@ -106,7 +108,3 @@ class GradingService(grading_pb2_grpc.GradingServicer):
     def _refuse(self, context: grpc.ServicerContext, status: grpc.StatusCode, reason: str, message: str) -> NoReturn:
         self._exporter.add(names.GRADER_REFUSED, reason=reason)
         context.abort(status, message)
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")

@@ -6,7 +6,6 @@ stop:  at SIGTERM or SIGINT no call gets a turn and waiting calls are refused; r
 """
 
 import json
-import threading
 import time
 from typing import Any
 
@@ -19,12 +18,11 @@ from rollcast.connections.port_files import publish_port
 from rollcast.grader.rpc import GradingService
 from rollcast.grader.turns import Turns
 from rollcast.runfolder.run_secrets import secret_place
-from rollcast.tasks.choice import Verifiers
-from rollcast.tasks.prompts import verifier_names
+from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.sandbox.client import GRACE_SECONDS, Sandbox
 from rollcast.tasks.sandbox.cores import gradings_at_once
 from rollcast.tasks.sandbox.limits import Limits
-from rollcast.tasks.verifiers import CODE
+from rollcast.tasks.verifiers import CODE, Verifiers
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.stop_signal import StopSignal
@@ -88,8 +86,8 @@ def serve(config: RunConfig) -> int:
     http.start()
     try:
         prove(sandbox, settings.sandbox)
-        import_verifiers(sandbox, [name for name in verifier_names(config.tasks) if verifiers.find(name).sandboxed])
         service = GradingService(sandbox, verifiers, turns, config.tasks.grading, exporter)
+        import_verifiers(service, [name for name in verifier_names(config.tasks) if verifiers.find(name).sandboxed])
         server, port = start_server(
             config.grader_rpc,
             lambda made: add_GradingServicer_to_server(service, made),  # type: ignore[no-untyped-call]
@@ -113,13 +111,9 @@ def serve(config: RunConfig) -> int:
         http.stop()
 
 
-def import_verifiers(sandbox: Sandbox, names: list[str]) -> None:
+def import_verifiers(service: GradingService, names: list[str]) -> None:
     """Side by side; one that takes longer than IMPORT_SECONDS goes on being imported while others are served."""
-    threads = [
-        threading.Thread(target=sandbox.start, args=(name,), name=f"import {name}", daemon=True) for name in names
-    ]
-    for thread in threads:
-        thread.start()
+    threads = [service.start(name) for name in names]
     until = time.monotonic() + IMPORT_SECONDS
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))

@@ -33,12 +33,12 @@ from rollcast.memory.host import HostLimits
 from rollcast.memory.text_model import check_causal, check_max_length
 from rollcast.runfolder.checkpoint_place import checkpoint_place, earlier_run_place
 from rollcast.runfolder.files import CONTROLLER
-from rollcast.tasks.choice import Verifiers
+from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.own_functions import check_file, is_function
-from rollcast.tasks.prompts import PromptSplit, check_prompts, load, verifier_names
+from rollcast.tasks.prompts import PromptSplit, check_prompts, load
 from rollcast.tasks.tokenizer_file import TokenizerFile
 from rollcast.tasks.trial import try_verifiers
-from rollcast.tasks.verifiers import is_built_in
+from rollcast.tasks.verifiers import Verifiers, is_built_in
 from rollcast.telemetry.host_memory import free_bytes
 
 SPARE_BYTES = 256 << 20

@@ -112,7 +112,7 @@ def _exact(model: Model, prompt_format: PromptFormat, groups: Sequence[Sequence[
     """
     chats = [[[(message.role, message.content) for message in prompt.messages] for prompt in part] for part in groups]
     asked = {"model": model.model_dump(), "prompt_format": prompt_format.model_dump(), "groups": chats}
-    command = [sys.executable, "-m", "rollcast.tasks.shortest_prompt"]
+    command = [sys.executable, "-m", "rollcast.tasks.tokens"]
     try:
         done = subprocess.run(  # noqa: S603  # our own program
             command, input=json.dumps(asked), capture_output=True, text=True, timeout=EXACT_SECONDS, check=False

@@ -6,6 +6,7 @@ Each worked step `xyc=uv;` adds the digits x and y and the carry c to the two-di
 """
 
 import random
+from itertools import zip_longest
 
 from rollcast.config.datasets import ArithmeticDataset
 from rollcast.config.errors import UserError
@@ -34,15 +35,11 @@ def prompt_text(a: int, b: int) -> str:
 
 def worked_answer(a: int, b: int, rng: random.Random, noise: float) -> str:
     """The steps and the answer they lead to; each step's sum is replaced by a random one with probability `noise`."""
-    left = str(a)[::-1]
-    right = str(b)[::-1]
     carry = 0
     steps = ""
     answer = ""
-    for i in range(max(len(left), len(right))):
-        x = int(left[i]) if i < len(left) else 0
-        y = int(right[i]) if i < len(right) else 0
-        total = x + y + carry
+    for x, y in zip_longest(reversed(str(a)), reversed(str(b)), fillvalue="0"):
+        total = int(x) + int(y) + carry
         if rng.random() < noise:
             total = rng.randrange(20)
         steps += f"{x}{y}{carry}={total // 10}{total % 10};"
@@ -62,11 +59,11 @@ def distinct_additions(dataset: ArithmeticDataset, count: int) -> list[tuple[int
     pairs: dict[tuple[int, int], None] = {}
     for _ in range(_DRAWS_PER_PROMPT * count):
         if len(pairs) == count:
-            return list(pairs)
+            break
         pairs[draw_operands(rng, dataset.max_digits)] = None
-    if len(pairs) == count:
-        return list(pairs)
-    raise UserError(
-        f"tasks.dataset.size = {dataset.size}: only {len(pairs)} different additions with evaluation included were "
-        f"found for max_digits = {dataset.max_digits}, {count} are needed; lower size or raise max_digits"
-    )
+    if len(pairs) < count:
+        raise UserError(
+            f"tasks.dataset.size = {dataset.size}: only {len(pairs)} different additions with evaluation included were "
+            f"found for max_digits = {dataset.max_digits}, {count} are needed; lower size or raise max_digits"
+        )
+    return list(pairs)

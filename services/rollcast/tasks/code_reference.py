@@ -21,7 +21,7 @@ are compared as `comparison` says (`rollcast.tasks.sandbox.comparison`). Every c
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NotRequired, Required, TypedDict
+from typing import Any, Literal, NotRequired, Required, TypedDict, cast
 
 _OUTPUT_KEY = '"output": '
 """Keys of every case, as `json.dumps` writes it."""
@@ -84,16 +84,9 @@ def tests(code: str, preamble: str, entry_point: str | None) -> CodeReference:
 
 
 def stdin(cases: Sequence[StdinCase], preamble: str, comparing: Comparing | None = None) -> CodeReference:
-    return _compared({"kind": "stdin", "preamble": preamble, "cases": cases}, comparing)
+    return cast(CodeReference, {"kind": "stdin", "preamble": preamble, "cases": cases, **(comparing or {})})
 
 
 def calls(entry_point: str, cases: Sequence[Call], preamble: str, comparing: Comparing | None = None) -> CodeReference:
-    return _compared({"kind": "calls", "entry_point": entry_point, "preamble": preamble, "cases": cases}, comparing)
-
-
-def _compared(reference: CodeReference, comparing: Comparing | None) -> CodeReference:
-    if comparing and "comparison" in comparing:
-        reference["comparison"] = comparing["comparison"]
-    if comparing and "tolerance" in comparing:
-        reference["tolerance"] = comparing["tolerance"]
-    return reference
+    reference = {"kind": "calls", "entry_point": entry_point, "preamble": preamble, "cases": cases}
+    return cast(CodeReference, {**reference, **(comparing or {})})

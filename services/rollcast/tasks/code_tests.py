@@ -129,12 +129,9 @@ def _reference(pairs: list[tuple[Any, Any]], name: object, comparing: Comparing,
     if wrapped and all(isinstance(wanted, list) and len(wanted) == 1 for _, wanted in pairs):
         pairs = [(given, wanted[0]) for given, wanted in pairs]
     called = [Call(arguments=given, output=wanted) for given, wanted in pairs]
-    return calls(str(name), called, _without(str(name)), comparing)
-
-
-def _without(name: str) -> str:
-    """The usual imports but this one: a task called `gcd` is not solved by an empty program."""
-    return f"{USUAL_IMPORTS}globals().pop({name!r}, None)\n"
+    # The usual imports except this one: a task called `gcd` is not solved by an empty program.
+    preamble = f"{USUAL_IMPORTS}globals().pop({str(name)!r}, None)\n"
+    return calls(str(name), called, preamble, comparing)
 
 
 def _plain(given: Any) -> str:

@@ -4,6 +4,7 @@ The answer is the last line after the think block, or the content of the last \\
 """
 
 import ast
+import operator
 import random
 import re
 from collections import Counter
@@ -21,6 +22,8 @@ TEMPLATE = (
 )
 _FRUITLESS_DRAWS = 5_000
 """Draws in a row without a new puzzle: nearly all were drawn already."""
+_OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+_SYNTAX: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _SIGNS = {"\\times": "*", "\\cdot": "*", "\\div": "/", "\\left": "", "\\right": "", "[": "(", "]": ")"}
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([0-9+* -]{1,80})\}\s*\{([0-9+* -]{1,80})\}")
 MAX_LINE_CHARACTERS = 400
@@ -61,16 +64,8 @@ def _combined(rng: random.Random, numbers: tuple[int, ...]) -> Fraction:
         left = values.pop(rng.randrange(len(values)))
         right = values.pop(rng.randrange(len(values)))
         sign = rng.choice("+-*/" if right else "+-*")
-        values.append(_applied(sign, left, right))
+        values.append(_OPERATIONS[sign](left, right))
     return values[0]
-
-
-def _applied(sign: str, left: Fraction, right: Fraction) -> Fraction:
-    if sign == "+":
-        return left + right
-    if sign == "-":
-        return left - right
-    return left * right if sign == "*" else left / right
 
 
 def prompt_text(numbers: tuple[int, ...], target: int) -> str:
@@ -111,18 +106,13 @@ def _value(node: ast.expr, used: Counter[int]) -> Fraction | None:
         case ast.Constant(value=int(number)) if type(number) is int:
             used[number] += 1
             return Fraction(number)
-        case ast.BinOp(left=left, op=operator, right=right):
+        case ast.BinOp(left=left, op=sign_node, right=right):
             a = _value(left, used)
             b = _value(right, used)
             if a is None or b is None:
                 return None
-            match operator:
-                case ast.Add():
-                    return a + b
-                case ast.Sub():
-                    return a - b
-                case ast.Mult():
-                    return a * b
-                case ast.Div() if b:
-                    return a / b
+            sign = _SYNTAX.get(type(sign_node), "")
+            if sign in _OPERATIONS and (b or sign != "/"):
+                value: Fraction = _OPERATIONS[sign](a, b)
+                return value
     return None

@@ -16,10 +16,11 @@ Each is one entry of MAPPINGS. Field names are those of the data sets' own cards
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rollcast.config.datasets import MappingName
+from rollcast.config.datasets import MappingName, RowsDataset
+from rollcast.config.tasks import Tasks
 from rollcast.tasks import code_tests
 from rollcast.tasks.chats import Chat, chat, of_text
 from rollcast.tasks.fields import Row, RowError, text, value
@@ -54,17 +55,8 @@ class Mapping:
     hub: Hub | None = None
 
 
-def plain(prompt_field: str, answer_field: str) -> Mapping:
-    """Rows of one's own."""
-    return Mapping(lambda row: chat(row, prompt_field), lambda row: value(row, answer_field), "exact")
-
-
 def _math(prompt_field: str, answer: Callable[[Row], str], hub: Hub) -> Mapping:
     return Mapping(lambda row: of_text(text(row, prompt_field)), answer, "math", MATH_TEMPLATE, hub)
-
-
-def _answer(row: Row) -> str:
-    return text(row, "answer")
 
 
 def _after_hashes(row: Row) -> str:
@@ -83,16 +75,15 @@ def _whole_number(row: Row) -> str:
     return str(int(answer))
 
 
-def _with_starter_code(problem: str, starter_code: str) -> str:
-    return f"{problem}\n\nStarter code:\n```python\n{starter_code}\n```" if starter_code.strip() else problem
+def _program_prompt(problem_field: str) -> Callable[[Row], Chat]:
+    def prompt(row: Row) -> Chat:
+        problem = text(row, problem_field)
+        starter_code = str(row.get("starter_code") or "")
+        if starter_code.strip():
+            problem = f"{problem}\n\nStarter code:\n```python\n{starter_code}\n```"
+        return of_text(problem)
 
-
-def _deepcoder_prompt(row: Row) -> Chat:
-    return of_text(_with_starter_code(text(row, "problem"), str(row.get("starter_code") or "")))
-
-
-def _livecodebench_prompt(row: Row) -> Chat:
-    return of_text(_with_starter_code(text(row, "question_content"), str(row.get("starter_code") or "")))
+    return prompt
 
 
 def _mbpp_prompt(row: Row) -> Chat:
@@ -116,19 +107,19 @@ def _knights(row: Row) -> dict[str, str]:
 
 
 MAPPINGS: dict[MappingName, Mapping] = {
-    "polaris-53k": _math("problem", _answer, Hub("POLARIS-Project/Polaris-Dataset-53K")),
+    "polaris-53k": _math("problem", lambda row: text(row, "answer"), Hub("POLARIS-Project/Polaris-Dataset-53K")),
     "gsm8k": _math("question", _after_hashes, Hub("openai/gsm8k", "main")),
-    "math-500": _math("problem", _answer, Hub("HuggingFaceH4/MATH-500", split="test")),
+    "math-500": _math("problem", lambda row: text(row, "answer"), Hub("HuggingFaceH4/MATH-500", split="test")),
     "aime-24": _math("problem", _whole_number, Hub("HuggingFaceH4/aime_2024")),
     "deepcoder": Mapping(
-        _deepcoder_prompt,
+        _program_prompt("problem"),
         code_tests.deepcoder,
         "code",
         PROGRAM_TEMPLATE,
         Hub("agentica-org/DeepCoder-Preview-Dataset", "primeintellect"),
     ),
     "livecodebench": Mapping(
-        _livecodebench_prompt,
+        _program_prompt("question_content"),
         code_tests.livecodebench,
         "code",
         PROGRAM_TEMPLATE,
@@ -149,3 +140,24 @@ MAPPINGS: dict[MappingName, Mapping] = {
     ),
 }
 """All except `plain`, which takes the field names from the run file."""
+
+
+def mapping_of(dataset: RowsDataset) -> Mapping:
+    """The data set's mapping with what the run file says differently; `plain` rows of one's own have two fields."""
+    if dataset.mapping == "plain":
+        mapping = Mapping(
+            lambda row: chat(row, dataset.prompt_field), lambda row: value(row, dataset.answer_field), "exact"
+        )
+    else:
+        mapping = MAPPINGS[dataset.mapping]
+    return replace(
+        mapping,
+        verifier=mapping.verifier if dataset.verifier is None else dataset.verifier,
+        template=mapping.template if dataset.template is None else dataset.template,
+    )
+
+
+def verifier_names(tasks: Tasks) -> set[str]:
+    """What grades the rows of its data sets; generated sets need no verifier of others."""
+    datasets = [*(part.dataset for part in tasks.parts), *(item.dataset for item in tasks.downstream)]
+    return {mapping_of(dataset).verifier for dataset in datasets if isinstance(dataset, RowsDataset)}

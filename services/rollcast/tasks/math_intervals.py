@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_MAX_LENGTH = 300
+_MAX_SET_CHARACTERS = 300
 """Characters of a set or inequality that is looked at."""
 _MAX_PARTS = 8
 _RELATION = re.compile(
@@ -45,7 +45,7 @@ class RealSet:
 def real_set(latex: str) -> RealSet | None:
     """The set that a set, an inequality or several joined by `or` and `and` describe; None for anything else."""
     text = _NOISE.sub(" ", latex).strip()
-    if len(text) > _MAX_LENGTH:
+    if len(text) > _MAX_SET_CHARACTERS:
         return None
     if builder := _BUILDER.fullmatch(text):
         inner = _described(builder["condition"].strip())

@@ -12,15 +12,16 @@ import inspect
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from traceback import walk_tb
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.tasks.reward_signatures import adapted
 
-MAX_SENTENCE = 400
+MAX_SENTENCE_CHARACTERS = 400
 """Characters of a failure that travel on."""
 SANDBOX_HINT = (
     "; in the sandbox a verifier has no files, network, processes or threads: read files while the module is imported, "
@@ -93,7 +94,7 @@ def failure(
     function: that was called; None = none yet. row: its argument.
     """
     if isinstance(error, UserError):
-        return str(error)[:MAX_SENTENCE]
+        return str(error)[:MAX_SENTENCE_CHARACTERS]
     if isinstance(error, SyntaxError) and error.filename:
         said = f"{type(error).__name__}: {error.msg}"
         place = f" ({error.filename}, line {error.lineno})"
@@ -106,7 +107,7 @@ def failure(
     if not place and function is not None:
         place = definition(function)
         hint = "; a verifier is called with (completion, row)" if isinstance(error, TypeError) else hint
-    return said[: MAX_SENTENCE // 2] + place + hint
+    return said[: MAX_SENTENCE_CHARACTERS // 2] + place + hint
 
 
 def definition(function: Callable[..., Any] | None) -> str:
@@ -117,20 +118,13 @@ def definition(function: Callable[..., Any] | None) -> str:
 
 def _place(traceback: TracebackType | None) -> str:
     """The last line of the user's own code; of a library's if no code of the user was running."""
-    frames = list(_frames(traceback))
+    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(traceback)]
+    frames = [place for place in places if not place[0].startswith(("<", f"{_PACKAGE}{os.sep}"))]
     libraries = tuple(os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
     own = [frame for frame in frames if not os.path.realpath(frame[0]).startswith(libraries)]
     for file, line in reversed(own or frames):
         return f" ({file}, line {line})"
     return ""
-
-
-def _frames(traceback: TracebackType | None) -> Iterator[tuple[str, int]]:
-    while traceback is not None:
-        file = traceback.tb_frame.f_code.co_filename
-        if not (file.startswith("<") or Path(file).is_relative_to(_PACKAGE)):
-            yield file, traceback.tb_lineno
-        traceback = traceback.tb_next
 
 
 def _asks_for_more(error: BaseException) -> bool:

@@ -2,9 +2,12 @@
 
 import hashlib
 import json
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 from rollcast.config.datasets import ArithmeticDataset, CountdownDataset, Dataset, Part, RowsDataset
@@ -13,14 +16,16 @@ from rollcast.config.tasks import MAX_REFERENCE_CHARACTERS, Downstream, Tasks
 from rollcast.tasks import arithmetic, countdown
 from rollcast.tasks.chats import Chat, flat, of_text, with_last
 from rollcast.tasks.fields import Row, RowError, plain_values, value
-from rollcast.tasks.mappings import MAPPINGS, Mapping, plain
+from rollcast.tasks.mappings import mapping_of
 from rollcast.tasks.rows import read_rows
-from rollcast.tasks.sameness import normalise, same_answer, spelling
 from rollcast.tasks.verifiers import CODE, is_built_in
 from rollcast.telemetry.logging import get_logger
 
 MAX_SHOWN_CHARACTERS = 60
 """Longest answer in a message."""
+_LONG_EXPONENT = re.compile(r"[eE][-+]?\d{4}")
+"""1e999999999 as a fraction has as many digits."""
+_LATEX_NOISE = re.compile(r"\\(?:left|right)(?![A-Za-z])|\\[,;:! ]|[\s$~]")
 
 log = get_logger()
 
@@ -71,7 +76,7 @@ def load(tasks: Tasks) -> PromptSplit:
 
     Which prompts are held out depends on `evaluation.seed` and each prompt's own text, so neither the order of the rows
     nor added rows move a prompt from one side to the other except at the edge. Prompts count as the same if their
-    texts are equal (`sameness`), regardless of the template around them: the first data set that has one keeps it, and
+    texts are equal (`normalise`), regardless of the template around them: the first data set that has one keeps it, and
     what a downstream set asks leaves training. Training prompts keep the order of the data sets.
 
     Raises UserError for a source that cannot be read, a row without a needed field, two rows that give one prompt
@@ -160,12 +165,6 @@ def _shown(answer: Any) -> str:
     return shown if len(shown) <= MAX_SHOWN_CHARACTERS else f"{shown[:MAX_SHOWN_CHARACTERS]}..."
 
 
-def verifier_names(tasks: Tasks) -> set[str]:
-    """What grades the rows of its data sets; generated sets need no verifier of others."""
-    datasets = [*(part.dataset for part in tasks.parts), *(item.dataset for item in tasks.downstream)]
-    return {_mapping(dataset).verifier for dataset in datasets if isinstance(dataset, RowsDataset)}
-
-
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -209,7 +208,7 @@ def _with_own_ids(rows: Iterator[_Found]) -> Iterator[_Found]:
 
 
 def _rows(dataset: RowsDataset, skipped: Counter[str]) -> Iterator[_Found]:
-    mapping = _mapping(dataset)
+    mapping = mapping_of(dataset)
     if "{prompt}" not in mapping.template:
         raise UserError(f"tasks.dataset.template = {mapping.template!r}: must contain {{prompt}}; add it")
     oversized = 0
@@ -217,7 +216,11 @@ def _rows(dataset: RowsDataset, skipped: Counter[str]) -> Iterator[_Found]:
         try:
             bare = mapping.prompt(row)
             messages = with_last(bare, mapping.template)
-            reference = mapping.reference(row) if is_built_in(mapping.verifier) else _whole(row, messages)
+            reference = (
+                mapping.reference(row)
+                if is_built_in(mapping.verifier)
+                else {"prompt": flat(messages)} | plain_values(row)
+            )
         except RowError as error:
             raise UserError(f"{where}: {error}") from None
         try:
@@ -250,20 +253,32 @@ def _answer(dataset: RowsDataset, verifier: str, row: Row, reference: Any) -> An
         return None
 
 
-def _whole(row: Row, messages: Chat) -> Row:
-    """The row as a user's own verifier gets it: every field, and the prompt's text as `prompt` if the row has no such
-    field."""
-    return {"prompt": flat(messages)} | plain_values(row)
+def normalise(text: str) -> str:
+    """The text under which two prompts count as the same.
+
+    Only what no reader can see does not matter: how an accent is encoded, line ends, blank lines around the text.
+    """
+    lines = [line.rstrip() for line in unicodedata.normalize("NFC", text).splitlines()]
+    return "\n".join(lines).strip("\n")
 
 
-def _mapping(dataset: RowsDataset) -> Mapping:
-    """The mapping with what the run file says differently."""
-    if dataset.mapping == "plain":
-        mapping = plain(dataset.prompt_field, dataset.answer_field)
-    else:
-        mapping = MAPPINGS[dataset.mapping]
-    return replace(
-        mapping,
-        verifier=mapping.verifier if dataset.verifier is None else dataset.verifier,
-        template=mapping.template if dataset.template is None else dataset.template,
-    )
+def spelling(text: str) -> str:
+    """The text without compatibility forms, case and white space: the basis of ids and of the choice of held-out
+    prompts, so that both stay the same as in earlier runs. Different prompts may share one."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def same_answer(left: Any, right: Any) -> bool:
+    """Whether two references are one answer, as far as text says: 4 and "4", 0.5 and "1/2", \\dfrac12 and \\frac12."""
+    if left == right or not all(isinstance(one, str | int | float) for one in (left, right)):
+        return bool(left == right)
+    written = [str(one).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac") for one in (left, right)]
+    plain = [_LATEX_NOISE.sub("", one) for one in written]
+    if plain[0] == plain[1]:
+        return True
+    if any(map(_LONG_EXPONENT.search, plain)):
+        return False
+    try:
+        return Fraction(plain[0]) == Fraction(plain[1])
+    except (ValueError, ZeroDivisionError, OverflowError):
+        return False

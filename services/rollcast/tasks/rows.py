@@ -5,13 +5,14 @@ are bounded, and every failure of a reader becomes one sentence for the user.
 """
 
 import gzip
+import importlib
 import json
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rollcast.config.datasets import HuggingfaceDataset, JsonlDataset, ParquetDataset, RowsDataset
 from rollcast.config.errors import UserError, refused_by_the_world
@@ -46,7 +47,8 @@ def read_rows(dataset: RowsDataset, hub: Hub | None, skipped: Counter[str]) -> I
 
 def _lines(path: Path, skipped: Counter[str]) -> Iterator[tuple[str, Row]]:
     try:
-        with _opened(path) as file:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
                 where = f"data set {path}, line {number}"
                 if len(line) > MAX_LINE_BYTES:
@@ -61,10 +63,6 @@ def _lines(path: Path, skipped: Counter[str]) -> Iterator[tuple[str, Row]]:
         raise refused_by_the_world(
             error, f"tasks.dataset.path = {path}: cannot be read ({error.strerror}); give the path of a JSONL file"
         ) from error
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
 def _parse(line: bytes, where: str) -> Row:
@@ -121,8 +119,6 @@ def _hub(dataset: HuggingfaceDataset, hub: Hub | None) -> Iterator[tuple[str, Ro
 
 def _library(module: str, package: str) -> Any:
     """Import a library that only some data sets need."""
-    import importlib
-
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -10,6 +10,8 @@ a chat with a system message of its own keeps that one
 open_thinking   ... and `<think>` behind it, unless it stands there already
 """
 
+import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -17,7 +19,7 @@ from typing import Any, Protocol, cast
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.model import Model
 from rollcast.config.tasks import PromptFormat
-from rollcast.tasks.chats import Chat, flat
+from rollcast.tasks.chats import Chat, Message, flat
 from rollcast.tasks.prompts import Prompt
 from rollcast.tasks.thinking import THINK_END, THINK_START, opens_thinking
 
@@ -31,7 +33,6 @@ class Tokenizer(Protocol):
     """The part of a Hugging Face tokenizer that is used."""
 
     chat_template: Any
-    eos_token_id: int | None
 
     def apply_chat_template(self, conversation: Any, **options: Any) -> Any: ...
     def __call__(self, text: str, **options: Any) -> Any: ...
@@ -124,3 +125,27 @@ def tokenize_prompts(
     tokenized = [TokenizedPrompt(prompt, tokenize(tokenizer, prompt.messages, prompt_format)) for prompt in prompts]
     kept = [item for item in tokenized if 0 < len(item.token_ids) <= max_prompt_tokens]
     return kept, len(tokenized) - len(kept)
+
+
+def main() -> None:
+    """Count the tokens of the shortest prompt of each group exactly as the trainer counts them, for the command line,
+    which imports no Transformers.
+
+    Standard input holds a JSON object with `model`, `prompt_format` and `groups` of chats; standard output gets a
+    number for each group. Exit code 2 and a sentence on standard error: the tokenizer cannot be read, or its chat
+    template refuses a prompt.
+    """
+    asked = json.load(sys.stdin)
+    prompt_format = PromptFormat.model_validate(asked["prompt_format"])
+    try:
+        tokenizer = load_tokenizer(Model.model_validate(asked["model"]))
+        for chats in asked["groups"]:
+            messages = [tuple(Message(role, content) for role, content in chat) for chat in chats]
+            print(min(len(tokenize(tokenizer, chat, prompt_format)) for chat in messages))
+    except UserError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(UserError.exit_code)
+
+
+if __name__ == "__main__":
+    main()

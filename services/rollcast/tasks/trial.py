@@ -8,12 +8,10 @@ from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Tasks
-from rollcast.tasks.choice import Verifiers
-from rollcast.tasks.grading import grade
 from rollcast.tasks.prompts import Prompt
 from rollcast.tasks.remote.services import Services
 from rollcast.tasks.sandbox.client import Sandbox
-from rollcast.tasks.verifiers import Grade, is_built_in
+from rollcast.tasks.verifiers import Grade, Verifiers, grade, is_built_in
 
 TRIED_ROWS = 3
 _WRONG = "I think the answer is 42."
@@ -100,11 +98,8 @@ def reference_answer(prompt: Prompt) -> str | None:
     """The text that the row gives as its answer; None if no usual field holds one."""
     found: Any = json.loads(prompt.reference)
     if isinstance(found, dict):
-        own = found.get("reward_model")
-        found = own.get("ground_truth") if isinstance(own, dict) else None
-        row = json.loads(prompt.reference)
-        found = next(
-            (row[name] for name in ("answer", "solution", "ground_truth", "target") if row.get(name) not in (None, "")),
-            found,
-        )
+        model = found.get("reward_model")
+        answers = [found.get(name) for name in ("answer", "solution", "ground_truth", "target")]
+        answers += [model.get("ground_truth")] if isinstance(model, dict) else []
+        found = next((answer for answer in answers if answer not in (None, "")), None)
     return str(found) if isinstance(found, str | int | float) and found != "" else None

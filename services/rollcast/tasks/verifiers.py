@@ -5,22 +5,31 @@ killed at a deadline (`sandbox`); the others finish in microseconds and run here
 file, import path or an entry point of the group `rollcast.verifiers`, get the whole row in place of the reference.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib.metadata
 import json
+import re
 import reprlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
 
 from rollcast.config.errors import UserError
-from rollcast.tasks import countdown, knights_and_knaves, math_verifier, own_functions
+from rollcast.config.tasks import Grading, Tasks
+from rollcast.config.verifiers import FunctionVerifier, VerifierSettings
+from rollcast.tasks import countdown, math_verifier, own_functions
+from rollcast.tasks.code_reference import num_tests
+from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.reward_signatures import adapted
 from rollcast.tasks.thinking import final_answer
 
 ENTRY_POINT_GROUP = "rollcast.verifiers"
 CODE = "code"
 """Runs programs that the model wrote: the one verifier with processes of two kinds."""
+MAX_COMPLETION_CHARACTERS = 1 << 20
+"""A longer completion is graded wrong: no answer needs a megabyte."""
 _NO_NUMBER = float("nan")
 MIN_REWARD = 2.0**-149
 """The smallest float32 above 0. Rewards travel as float32: a smaller one would arrive as 0 with the status `ok`."""
@@ -47,7 +56,7 @@ class Grade:
     reward: float
     status: GradeStatus
     reason: str = field(default="", compare=False)
-    """The action that the sandbox stopped (`rollcast.tasks.sandbox.verdict.Reason`); empty if it stopped nothing."""
+    """The action that the sandbox stopped (`rollcast.tasks.sandbox.limits.Reason`); empty if it stopped nothing."""
     failure: str = field(default="", compare=False)
     """The reason of a status that is not a verdict: a sentence, with file and line if they are known."""
 
@@ -79,28 +88,36 @@ def arithmetic(completion: str, reference: Any) -> float:
     return float(bool(marker) and answer == str(reference))
 
 
-def _of_the_answer(function: VerifierFunction) -> VerifierFunction:
-    """The verifier of whole completions made of one that reads what stands after the think block."""
-    return lambda completion, reference: function(final_answer(completion), reference)
+def knights_and_knaves(completion: str, reference: Any) -> float:
+    """1 if the last statements of the answer name each person once, with the right kind.
+
+    An answer is such as `Zoey is a knight. Jacob is a knave.`; `reference`: {name: "knight" | "knave"}. As many of the
+    last statements count as there are persons, so that naming both kinds for one of them is wrong.
+    """
+    kinds = {str(name).casefold(): kind for name, kind in reference.items()}
+    names = "|".join(re.escape(name) for name in sorted(kinds, key=len, reverse=True))
+    gap = r"[\s*_]{0,8}"  # bounded: an answer that consists of spaces must not cost minutes
+    statement = re.compile(rf"\b({names})\b{gap}(?:is|:|=|-)?{gap}(?:an?\s)?{gap}\b(knight|knave)\b")
+    found = statement.findall(final_answer(completion).casefold())[-len(kinds) :]
+    return float(len(found) == len(kinds) and dict(found) == kinds)
 
 
-def _built_in(function: VerifierFunction, *, sandboxed: bool = False) -> tuple[VerifierFunction, Place]:
-    return function, "sandbox" if sandboxed else "here"
+def _countdown(completion: str, reference: Any) -> float:
+    return countdown.countdown(final_answer(completion), reference)
 
 
-def _code(completion: str, reference: Any) -> float:
-    raise AssertionError("the judge runs it: rollcast.tasks.sandbox.code_judge")
+def _ran_elsewhere(completion: str, reference: Any) -> float:
+    raise AssertionError("rollcast.tasks.sandbox.code_judge runs programs, rollcast.tasks.remote asks services")
 
 
-_BUILT_IN: dict[str, tuple[VerifierFunction, Place]] = {
-    "exact": _built_in(exact),
-    "arithmetic": _built_in(arithmetic),
-    "math": _built_in(math_verifier.math, sandboxed=True),
-    CODE: _built_in(_code, sandboxed=True),
-    "countdown": _built_in(_of_the_answer(countdown.countdown)),
-    "knights-and-knaves": _built_in(_of_the_answer(knights_and_knaves.knights_and_knaves)),
+_BUILT_IN = {
+    "exact": Verifier(lambda: exact, "here", "exact"),
+    "arithmetic": Verifier(lambda: arithmetic, "here", "arithmetic"),
+    "math": Verifier(lambda: math_verifier.math, "sandbox", "math", r"\boxed{271}"),
+    CODE: Verifier(lambda: _ran_elsewhere, "sandbox", CODE),
+    "countdown": Verifier(lambda: _countdown, "here", "countdown"),
+    "knights-and-knaves": Verifier(lambda: knights_and_knaves, "here", "knights-and-knaves"),
 }
-_ORDINARY_ANSWERS = {"math": r"\boxed{271}"}
 
 
 def is_built_in(name: str) -> bool:
@@ -110,7 +127,7 @@ def is_built_in(name: str) -> bool:
 
 def answers_at_once(name: str) -> bool:
     """Whether the verifier is graded in the process that asks. No other is, whether it is installed here or not."""
-    return name in _BUILT_IN and _BUILT_IN[name][1] == "here"
+    return name in _BUILT_IN and _BUILT_IN[name].place == "here"
 
 
 def find_verifier(name: str) -> Verifier:
@@ -119,12 +136,43 @@ def find_verifier(name: str) -> Verifier:
     Raises UserError listing the known ones.
     """
     if name in _BUILT_IN:
-        function, place = _BUILT_IN[name]
-        return Verifier(lambda: function, place, name, _ORDINARY_ANSWERS.get(name))
+        return _BUILT_IN[name]
     if own_functions.is_function(name):
         source = own_functions.absolute(name)
         return Verifier(lambda: own_functions.load_function(source), "sandbox", source)
     return _installed(name)
+
+
+class Verifiers:
+    """The verifiers that one run may use, by the names that its run file gives them: those that are built in, that the
+    run file declares or names, and that installed packages add.
+
+    A name that comes over a wire may say where code is: only those of the run file are followed.
+    """
+
+    def __init__(self, declared: Sequence[VerifierSettings] = (), named: Collection[str] = ()) -> None:
+        self.declared = {one.name: one for one in declared if not is_built_in(one.name)}
+        self._named = frozenset(named)
+
+    @classmethod
+    def of(cls, tasks: Tasks) -> Verifiers:
+        return cls(tasks.verifiers, verifier_names(tasks))
+
+    def find(self, name: str) -> Verifier:
+        """The verifier of that name. Raises UserError if the run file names no such verifier and none is installed."""
+        settings = self.declared.get(name)
+        if isinstance(settings, FunctionVerifier):
+            return replace(find_verifier(settings.code), place="process" if settings.trusted else "sandbox")
+        if settings is not None:
+            return Verifier(lambda: _ran_elsewhere, "remote", name)
+        if own_functions.is_function(name) and name not in self._named:
+            raise UserError(f"verifier {name[:100]!r}: no data set of the run file names it; name it there")
+        return find_verifier(name)
+
+
+def grading_seconds(settings: Grading, verifier: str, reference: str) -> float:
+    """Deadline of one grading; programs with many tests get more time than an answer does. `reference` is JSON text."""
+    return settings.seconds_for(num_tests(reference) if verifier == CODE else 0.0)
 
 
 @functools.cache
@@ -138,6 +186,38 @@ def _installed(name: str) -> Verifier:
         f"tasks.dataset.verifier = {name!r}: neither built in nor installed here; choose one of {known}, install its "
         "package, or name a function as ./reward.py:grade"
     )
+
+
+class Grades(Protocol):
+    """Where verifiers of others work: a sandbox of this machine, or a service that has one. Thread-safe."""
+
+    def grade(self, verifier: str, completion: str, reference: str) -> Grade: ...
+
+
+def grade(
+    verifier: str,
+    completion: str,
+    reference: str,
+    *,
+    sandbox: Grades | None = None,
+    verifiers: Verifiers | None = None,
+) -> Grade:
+    """Grade one completion; `reference` is JSON text. Thread-safe; a sandboxed verifier blocks up to the deadline.
+
+    grade("arithmetic", "90+2=...|102", '"102"') -> Grade(1.0, "ok")
+
+    sandbox: needed by verifiers that do not work here. verifiers: None = those that are built in or installed. A
+    service is not asked here (`rollcast.tasks.remote`).
+    Raises UserError if there is no such verifier, or if this machine cannot contain what it runs. Whatever goes
+    wrong inside a verifier is a status.
+    """
+    found = verifiers.find(verifier) if verifiers is not None else find_verifier(verifier)
+    if len(completion) > MAX_COMPLETION_CHARACTERS:
+        return Grade(0.0, "wrong")
+    if found.place == "here":
+        return run_verifier(found, completion, reference)
+    assert sandbox is not None, verifier
+    return sandbox.grade(verifier, completion, reference)
 
 
 def run_verifier(verifier: Verifier, completion: str, reference: str) -> Grade:

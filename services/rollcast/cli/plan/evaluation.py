@@ -64,8 +64,7 @@ def evaluation(
 def of_run_file(file: Path, pass_rate: float = 0.5, spread: float = DEFAULT_BETWEEN_PROMPT_SHARE) -> list[str]:
     """The errors of each part of the run file's evaluation. Raises UserError if a held-out prompt is trained on."""
     from rollcast.local.preflight import load_to_start
-    from rollcast.tasks.prompts import load
-    from rollcast.tasks.sameness import normalise
+    from rollcast.tasks.prompts import load, normalise
 
     tasks = load_to_start(file)[0].tasks
     split = load(tasks)

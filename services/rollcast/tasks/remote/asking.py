@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import time
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
@@ -11,7 +12,6 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait
 
 from rollcast.config.errors import PASSING_STATUS, SERVER_ERROR
 from rollcast.config.verifiers import Remote
-from rollcast.tasks.remote.circuit import Circuit
 
 MAX_ANSWER_BYTES = 4 << 20
 LONGEST_PAUSE_SECONDS = 8.0
@@ -28,6 +28,36 @@ class NoAnswer(Exception):  # noqa: N818  (a state that is counted, not a fault 
         super().__init__(sentence)
         self.outcome: Outcome = outcome
         self.may_pass = may_pass
+
+
+class Circuit:
+    """A service that fails again and again is left alone for a while.
+
+    closed --failures in a row--> open --pause--> one may try --works--> closed
+    `--fails--> open
+    """
+
+    def __init__(self, failures: int, pause_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = failures
+        self._pause_seconds = pause_seconds
+        self._clock = clock
+        self._failed = 0
+        self._closed_again_at = 0.0
+
+    def allows(self) -> bool:
+        """Whether a request may be made now; of an open one, once a pause."""
+        if self._failed < self._most:
+            return True
+        if self._clock() < self._closed_again_at:
+            return False
+        self._closed_again_at = self._clock() + self._pause_seconds
+        return True
+
+    def note(self, *, worked: bool) -> None:
+        """What became of a request."""
+        self._failed = 0 if worked else self._failed + 1
+        if self._failed >= self._most:
+            self._closed_again_at = self._clock() + self._pause_seconds
 
 
 class Asking:

@@ -11,7 +11,7 @@ from rollcast.tasks.verifiers import Grade, graded
 
 _PLACE = re.compile(r"\{([^{}\n]{1,100})\}")
 _SCORE = re.compile(r"\W*score\W*?(-?\d+(?:\.\d+)?)(?:\s*/\s*\d+)?\W*", re.IGNORECASE)
-MAX_SCORE_LINE = 200
+MAX_SCORE_LINE_CHARACTERS = 200
 """Characters. A longer line is no score: what looks for one takes time with the square of its length."""
 
 
@@ -58,7 +58,7 @@ def question(template: str, completion: str, row: Any) -> str:
 
 def score_of(written: str) -> float | None:
     """The number of the last line that says `Score: N`."""
-    lines = (line for line in reversed(written.splitlines()) if len(line) <= MAX_SCORE_LINE)
+    lines = (line for line in reversed(written.splitlines()) if len(line) <= MAX_SCORE_LINE_CHARACTERS)
     found = next((found for line in lines if (found := _SCORE.fullmatch(line))), None)
     return None if found is None else float(found[1])
 

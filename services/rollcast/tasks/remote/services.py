@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from rollcast.config.verifiers import HttpVerifier, JudgeVerifier, VerifierSettings
 from rollcast.tasks.remote.asking import NoAnswer, Outcome
@@ -19,7 +20,7 @@ class Services:
     def __init__(self, declared: Iterable[VerifierSettings], count: Count) -> None:
         self._services: dict[str, RewardService | LlmJudge] = {}
         for settings in declared:
-            told = _counting(count, settings.name)
+            told = partial(count, settings.name)
             if isinstance(settings, HttpVerifier):
                 self._services[settings.name] = RewardService(settings, told)
             elif isinstance(settings, JudgeVerifier):
@@ -35,7 +36,3 @@ class Services:
     async def close(self) -> None:
         for service in self._services.values():
             await service.close()
-
-
-def _counting(count: Count, name: str) -> Callable[[Outcome], None]:
-    return lambda outcome: count(name, outcome)

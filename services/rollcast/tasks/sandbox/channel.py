@@ -4,7 +4,7 @@ import os
 import select
 from typing import Any
 
-from rollcast.tasks.sandbox.patience import Patiences
+from rollcast.tasks.sandbox.clocks import Patience
 from rollcast.tasks.sandbox.values import decode, encode
 
 MAX_FRAME_BYTES = 128 << 20
@@ -21,7 +21,7 @@ class Channel:
         self.descriptor = descriptor
         self._received = bytearray()
 
-    def send(self, value: Any, *, patience: Patiences | None = None) -> None:
+    def send(self, value: Any, *, patience: Patience | None = None) -> None:
         """Raises the errors of `encode`, OversizeError, TimeoutError, and OSError if the other end is gone."""
         data = encode(value)
         if len(data) > MAX_FRAME_BYTES:
@@ -33,14 +33,14 @@ class Channel:
             except BlockingIOError:
                 self._wait(select.POLLOUT, patience)
 
-    def receive(self, *, patience: Patiences | None = None) -> Any:
+    def receive(self, *, patience: Patience | None = None) -> Any:
         """Raises EOFError if the other end is gone, TimeoutError, OversizeError, and the errors of `decode`."""
         size = int.from_bytes(self._take(4, patience), "big")
         if size > MAX_FRAME_BYTES:
             raise OversizeError(f"{size} bytes in one frame")
         return decode(self._take(size, patience))
 
-    def _take(self, size: int, patience: Patiences | None) -> bytes:
+    def _take(self, size: int, patience: Patience | None) -> bytes:
         while len(self._received) < size:
             try:
                 part = os.read(self.descriptor, 1 << 16)
@@ -54,7 +54,7 @@ class Channel:
         del self._received[:size]
         return taken
 
-    def _wait(self, event: int, patience: Patiences | None) -> None:
+    def _wait(self, event: int, patience: Patience | None) -> None:
         """Only an end that does not block comes here."""
         poll = select.poll()
         poll.register(self.descriptor, event)

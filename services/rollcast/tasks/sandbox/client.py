@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import functools
+import hashlib
 import json
 import math
 import os
@@ -14,19 +13,16 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, get_args
 
 from rollcast.config.tasks import Grading
-from rollcast.tasks.choice import Verifiers
-from rollcast.tasks.own_functions import MAX_SENTENCE, is_function
+from rollcast.tasks.own_functions import MAX_SENTENCE_CHARACTERS, is_function
 from rollcast.tasks.sandbox.cores import one_core
-from rollcast.tasks.sandbox.limits import TRUSTED, VERDICT_SECONDS, Limits
+from rollcast.tasks.sandbox.limits import BUSY, TRUSTED, VERDICT_SECONDS, Limits, Reason
 from rollcast.tasks.sandbox.protections import require_gvisor, require_protections
-from rollcast.tasks.sandbox.unreadable import UnreadableReferences, was_ended
-from rollcast.tasks.sandbox.verdict import BUSY, Reason
-from rollcast.tasks.time_limits import grading_seconds
-from rollcast.tasks.verifiers import CODE, Grade, GradeStatus, Verifier
+from rollcast.tasks.verifiers import CODE, Grade, GradeStatus, Verifier, Verifiers, grading_seconds
+from rollcast.telemetry.logging import get_logger
 
 START_SECONDS = 120.0
 """Importing sympy takes seconds on a busy machine; the deadline of a grading begins after that."""
@@ -35,8 +31,13 @@ RETRY_SECONDS = 600.0
 GRACE_SECONDS = 10.0
 """Time after a grading's deadline for the fork server to report that it passed."""
 MAX_ANSWER_BYTES = 1 << 16
+MAX_UNREADABLE_REFERENCES = 100_000
+"""Remembered at most; further ones cost their time again."""
+MAX_SHOWN_REFERENCE_CHARACTERS = 80
+"""Longest reference in a report."""
 _INHERITED = ("PYTHONPATH", "VIRTUAL_ENV", "LANG", "LD_LIBRARY_PATH")
-"""All that a fork server sees of the environment: no address, password or token of ours is among them."""
+"""All that a fork server sees of the environment: no address, password or token of ours is among them. One of a trusted
+verifier sees the user's environment without our own variables."""
 _SETTINGS = {
     "PYTHONHASHSEED": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
@@ -45,7 +46,6 @@ _SETTINGS = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-
 _SIGNALS: dict[Any, Reason] = {
     -signal.SIGXCPU: "time",
     -signal.SIGSEGV: "crash",
@@ -53,6 +53,8 @@ _SIGNALS: dict[Any, Reason] = {
     -signal.SIGABRT: "crash",
 }
 """What ended a judge, by its exit code. Not SIGKILL, which the kernel sends if the machine is out of memory."""
+
+log = get_logger()
 
 
 class Sandbox:
@@ -68,7 +70,7 @@ class Sandbox:
         self._closed = False
         self._lock = threading.Lock()
         """Held for moments only: never while a process starts."""
-        self._unreadable = UnreadableReferences()
+        self._unreadable = _UnreadableReferences()
 
     def check(self, verifier: str) -> None:
         """Raises UserError where programs are to be graded and this machine cannot contain them."""
@@ -122,7 +124,7 @@ class Sandbox:
         if grade is None:
             self._discard(verifier, server)
             return Grade(0.0, "error", failure="the process that starts its gradings died or hung")
-        if server.ordinary_answer is not None and was_ended(grade):
+        if server.ordinary_answer is not None and _was_ended(grade):
             ordinary = _on_one_core(server, server.ordinary_answer, reference, limits)
             return self._unreadable.blame(grade, ordinary, verifier, reference)
         if grade.status == "timeout":
@@ -139,11 +141,8 @@ class Sandbox:
             server.close()
 
     def _server(self, verifier: str) -> ForkServerClient | str:
-        """A server, or the reason why there is none. Waits for one that starts, but not for those of other
-        verifiers."""
+        """A server, or the reason why there is none. Waits for one that starts, not for those of other verifiers."""
         with self._lock:
-            if verifier in self._servers:
-                return self._servers[verifier]
             start = self._starts.setdefault(verifier, _Start())
         with start.lock:
             with self._lock:
@@ -203,10 +202,14 @@ class ForkServerClient:
         self._control, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.ordinary_answer = verifier.ordinary_answer
         trusted = verifier.place == "process"
+        if trusted:
+            environment = {key: value for key, value in os.environ.items() if not key.startswith("ROLLCAST_")}
+        else:
+            environment = {key: os.environ[key] for key in _INHERITED if key in os.environ} | _SETTINGS
         module = "rollcast.tasks.sandbox.fork_server"
         with its_end:
             arguments = [str(its_end.fileno()), verifier.source, *([TRUSTED] if trusted else [])]
-            self._process = subprocess.Popen(  # noqa: S603  # our own module
+            self.process = subprocess.Popen(  # noqa: S603  # our own module
                 [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -214,12 +217,8 @@ class ForkServerClient:
                 pass_fds=(its_end.fileno(),),
                 start_new_session=True,
                 cwd=None if is_function(verifier.source) else "/",
-                env=_trusted_environment() if trusted else _environment() | _SETTINGS,
+                env=environment,
             )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def wait_until_ready(self) -> str | None:
         """None when it is; otherwise why not: it takes too long, or its verifier cannot be imported."""
@@ -242,7 +241,7 @@ class ForkServerClient:
         with own:
             try:
                 with its_end:
-                    socket.send_fds(self._control, [json.dumps(limits.as_json()).encode()], [its_end.fileno()])
+                    socket.send_fds(self._control, [json.dumps(asdict(limits)).encode()], [its_end.fileno()])
                 _send(own, request, deadline)
                 answer = _receive(own, deadline)
             except OSError:
@@ -255,20 +254,11 @@ class ForkServerClient:
             self._control.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for it to be ready
         self._control.close()
         try:
-            self._process.wait(timeout=5)
+            self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(timeout=10)
-
-
-def _environment() -> dict[str, str]:
-    return {key: os.environ[key] for key in _INHERITED if key in os.environ}
-
-
-def _trusted_environment() -> dict[str, str]:
-    """The user's environment without our own variables."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("ROLLCAST_")}
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(timeout=10)
 
 
 def _send(connection: socket.socket, data: bytes, deadline: float) -> None:
@@ -318,7 +308,7 @@ def _decode(answer: bytes) -> Grade | None:
         how = f"was killed by signal {-code}" if isinstance(code, int) and code < 0 else how
         return Grade(0.0, "error", _SIGNALS.get(code, ""), f"its process {how} before it gave a reward")
     try:
-        told = str(verdict.get("failure", ""))[:MAX_SENTENCE]
+        told = str(verdict.get("failure", ""))[:MAX_SENTENCE_CHARACTERS]
         grade = Grade(float(verdict["reward"]), verdict["status"], str(verdict["reason"]), told)
     except (KeyError, TypeError, ValueError):
         grade = None
@@ -327,9 +317,45 @@ def _decode(answer: bytes) -> Grade | None:
     return grade
 
 
-@functools.cache
-def shared_sandbox() -> Sandbox:
-    """With the default settings; ended with this process."""
-    sandbox = Sandbox()
-    atexit.register(sandbox.close)
-    return sandbox
+def _was_ended(grade: Grade) -> bool:
+    """Whether the judge's own actions ended it: it used up its CPU time or crashed. A busy machine is no reason."""
+    return grade.status in ("timeout", "error") and grade.reason not in ("", "busy")
+
+
+class _UnreadableReferences:
+    """References that are too much for their verifier: each costs its CPU time once, and is reported once.
+
+    Decides whether answer or reference is at fault. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[bytes, Grade] = {}
+        self._lock = threading.Lock()
+
+    def known(self, verifier: str, reference: str) -> Grade | None:
+        """The grade of every completion of that row; None if its reference is not known to be at fault."""
+        return self._found.get(_key(verifier, reference)) if self._found else None
+
+    def blame(self, failed: Grade, ordinary: Grade | None, verifier: str, reference: str) -> Grade:
+        """The grade of an answer whose judge was ended. `ordinary`: of an ordinary answer to the same reference."""
+        if ordinary is not None and ordinary.status in ("ok", "wrong"):
+            return Grade(0.0, "wrong", failed.reason)
+        if ordinary is None or not _was_ended(ordinary):
+            return Grade(0.0, "timeout", failed.reason, failed.failure)
+        shown = reference[:MAX_SHOWN_REFERENCE_CHARACTERS]
+        sentence = (
+            f"its row is left out: {verifier} cannot evaluate the reference {shown}, whatever the answer; simplify it "
+            "in the data set or remove the row"
+        )
+        grade = Grade(0.0, "timeout", "reference", sentence)
+        key = _key(verifier, reference)
+        with self._lock:
+            if key in self._found or len(self._found) >= MAX_UNREADABLE_REFERENCES:
+                return grade
+            self._found[key] = grade
+        log.error("a reference cannot be evaluated", verifier=verifier, told=sentence)
+        return grade
+
+
+def _key(verifier: str, reference: str) -> bytes:
+    return hashlib.sha256(f"{verifier}\0{reference}".encode("utf-8", "surrogatepass")).digest()

@@ -15,9 +15,8 @@ from rollcast.tasks.code_reference import CodeReference
 from rollcast.tasks.sandbox.code_answer import find_program
 from rollcast.tasks.sandbox.comparison import ResultComparison
 from rollcast.tasks.sandbox.definitions import bound_names, undefined_names
-from rollcast.tasks.sandbox.functions import Functions, RaisedError
-from rollcast.tasks.sandbox.launcher import Launcher
-from rollcast.tasks.sandbox.verdict import BUSY, ProgramError
+from rollcast.tasks.sandbox.launcher import Functions, Launcher, RaisedError
+from rollcast.tasks.sandbox.limits import BUSY, ProgramError
 from rollcast.tasks.verifiers import Grade
 
 MAX_DIGITS = 100_000

@@ -7,6 +7,7 @@ float   numbers may differ by the tolerance, unless both are integers; True is n
 In both, a tuple equals a list, a dictionary's keys compare as JSON writes them (1 as "1"), and NaN equals NaN.
 """
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -20,7 +21,6 @@ DEFAULT_TOLERANCE = 1e-6
 """Relative or absolute, whichever allows more: what judges of competitions usually allow."""
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _REAL = (int, float, Decimal, Fraction)
-_JSON_KEYS = {True: "true", False: "false", None: "null"}
 
 Close = Callable[[float, float], bool]
 """(result, expected) -> whether they are near enough to each other."""
@@ -123,8 +123,4 @@ def _is_nan(value: Any) -> bool:
 
 def _json_key(key: Any) -> Any:
     """The text that JSON makes of a key; another kind of key stays, and equals none of JSON's."""
-    if key is None or isinstance(key, bool):
-        return _JSON_KEYS[key]
-    if isinstance(key, int):
-        return str(key)
-    return repr(key) if isinstance(key, float) else key
+    return json.dumps(key) if isinstance(key, bool | int | float | None) else key

@@ -36,10 +36,8 @@ def gradings_at_once(processes: int, setting: str) -> tuple[int, str]:
     cores = max(1, min(len(usable_cores()), math.ceil(_quota())))
     if processes <= cores:
         return processes, ""
-    return (
-        cores,
-        f"{setting} = {processes} is reduced to {cores}: each grading takes a core, and {cores} may be used here",
-    )
+    sentence = f"{setting} = {processes} is reduced to {cores}: each grading takes a core, and {cores} may be used here"
+    return cores, sentence
 
 
 @contextlib.contextmanager

@@ -31,15 +31,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import NoReturn
 
 from rollcast.tasks.own_functions import failure, is_function
-from rollcast.tasks.sandbox import preparation
 from rollcast.tasks.sandbox.channel import Channel
 from rollcast.tasks.sandbox.clocks import cpu_seconds, open_waits, waited_seconds
-from rollcast.tasks.sandbox.judge import run_judge
-from rollcast.tasks.sandbox.launcher import KILL, START
+from rollcast.tasks.sandbox.code_judge import grade_code
+from rollcast.tasks.sandbox.launcher import KILL, START, Launcher
 from rollcast.tasks.sandbox.limits import TRUSTED, VERDICT_SECONDS, Limits, address_space_bytes
 from rollcast.tasks.sandbox.lockdown import MAX_SERVER_FILES, Lockdown, die_with_parent, hide_memory, make_lockdowns
+from rollcast.tasks.sandbox.preparation import prepare
 from rollcast.tasks.sandbox.program import run_program
-from rollcast.tasks.verifiers import CODE, Verifier, find_verifier
+from rollcast.tasks.verifiers import CODE, Grade, Verifier, find_verifier, run_verifier
 
 MAX_PROGRAMS = 4096
 """Programs of one grading: one for each case, and a few more."""
@@ -59,10 +59,6 @@ class RunningGrading:
     next_look: float
     program: int | None = None
     num_programs: int = 0
-
-    @property
-    def ends(self) -> tuple[socket.socket, socket.socket]:
-        return self.connection, self.requests
 
 
 class ForkServer:
@@ -127,9 +123,9 @@ class ForkServer:
             if self._judges is None:
                 die_with_parent()
                 self._let_go(connection, judges_end)
-                run_judge(connection.fileno(), judges_end, open_waits(os.getpid()), self._verifier, limits)
+                _run_judge(connection.fileno(), judges_end, open_waits(os.getpid()), self._verifier, limits)
             self._judges.put_on(limits, connection.fileno(), judges_end.fileno(), open_waits(os.getpid()))
-            run_judge(3, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=4), 5, self._verifier, limits)
+            _run_judge(3, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=4), 5, self._verifier, limits)
 
         pid = self._fork(judge, group=0)
         judges_end.close()
@@ -162,7 +158,8 @@ class ForkServer:
 
     def _let_go(self, *kept: socket.socket) -> None:
         """Close what a child has of this server's own, so that others see their ends; a user's open files stay."""
-        for end in [self._control, *self._forgotten, *(end for one in self._gradings for end in one.ends)]:
+        ends = [end for one in self._gradings for end in (one.connection, one.requests)]
+        for end in [self._control, *self._forgotten, *ends]:
             if end not in kept:
                 end.close()
         self._poll.close()
@@ -203,19 +200,16 @@ class ForkServer:
         """group: of processes; 0 = a new one."""
         pid = os.fork()
         if pid == 0:
-            self._be_child(run, group)
+            try:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                os.setpgid(0, group)
+                run()
+            finally:
+                os._exit(1)
         with contextlib.suppress(OSError):
             os.setpgid(pid, group)
         return pid
-
-    def _be_child(self, run: Callable[[], None], group: int) -> NoReturn:
-        try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            os.setpgid(0, group)
-            run()
-        finally:
-            os._exit(1)
 
     def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -248,6 +242,31 @@ class ForkServer:
         self._forget(grading.requests)
 
 
+def _run_judge(
+    connection: int, requests: socket.socket, own_waits: int, verifier: Verifier | None, limits: Limits
+) -> NoReturn:
+    """One request from `connection`, one line of answer on it; verifier: None = programs. Never returns.
+
+    own_waits: a descriptor for how long this process waited for a core.
+    """
+    parts = []
+    while part := os.read(connection, 1 << 20):
+        parts.append(part)
+    request = json.loads(b"".join(parts))
+    completion = request["completion"]
+    reference = request["reference"]
+    if verifier is not None:
+        grade = run_verifier(verifier, completion, reference)
+    else:
+        launcher = Launcher(requests, own_waits, limits)
+        try:
+            grade = grade_code(completion, json.loads(reference), launcher)
+        except Exception as error:
+            grade = Grade(0.0, "error", failure=failure(error))
+    os.write(connection, json.dumps(asdict(grade)).encode())
+    os._exit(0)
+
+
 @dataclass(frozen=True, slots=True)
 class _End:
     code: int
@@ -276,8 +295,7 @@ def _kill(pid: int) -> _End:
 
 def _lowered(descriptor: int) -> int:
     """A duplicate of the file under the lowest free number: of a grader with many files it comes under a number that
-    no child
-    closes, because those below MAX_SERVER_FILES are all that a fork server opens itself."""
+    no child closes, because those below MAX_SERVER_FILES are all that a fork server opens itself."""
     low = os.dup(descriptor)
     os.close(descriptor)
     return low
@@ -315,7 +333,7 @@ def main(arguments: list[str]) -> int:
         with _ends_with_client(control):
             if is_function(name):
                 sys.path.append(os.getcwd())  # may hold a module of the user; comes after all installed packages
-            readable = preparation.prepare(name)
+            readable = prepare(name)
     except Exception as error:
         control.send(json.dumps({"failed": failure(error)}).encode())
         return 1

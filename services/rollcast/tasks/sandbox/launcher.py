@@ -1,4 +1,4 @@
-"""A judge's way to programs: ask the fork server for one, watch its clocks, learn how it ended.
+"""A judge's way to programs: ask the fork server for one, talk to it, watch its clocks, learn how it ended.
 
 START, descriptors  ->            fork
                     <-  pid, a descriptor for how long the program waited for a core
@@ -6,35 +6,35 @@ KILL                ->            (only if it is too slow, or lives on after it 
                     <-  exit code, processor time, time waited
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from io import FileIO
+from typing import Any, NamedTuple
 
-from rollcast.tasks.sandbox.channel import Channel
-from rollcast.tasks.sandbox.clocks import cpu_seconds, waited_seconds
-from rollcast.tasks.sandbox.functions import Functions
-from rollcast.tasks.sandbox.limits import Limits
-from rollcast.tasks.sandbox.patience import ClockReading, Patience, Patiences
-from rollcast.tasks.sandbox.streams import exchange
-from rollcast.tasks.sandbox.verdict import ProgramError
+from rollcast.tasks.sandbox.channel import Channel, OversizeError
+from rollcast.tasks.sandbox.clocks import ClockReading, Patience, TimeLimit, cpu_seconds, waited_seconds
+from rollcast.tasks.sandbox.limits import Limits, ProgramError
 
 ANSWER_SECONDS = 60.0
 """Time for the fork server to start a program, or to report the end of a dead one. Long: it may have to wait for a
 core."""
 HANG_UP_SECONDS = 0.2
 """Time for a program that hung up to end; one that takes longer is killed."""
+MAX_OUTPUT_BYTES = 8 << 20
+"""Standard output of one run."""
 START = b"start"
 KILL = b"kill"
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
+class _Running(NamedTuple):
     pid: int
     waits: int
 
@@ -50,19 +50,19 @@ class Launcher:
         self._running: _Running | None = None
         self._ended = ClockReading(0.0, 0.0, 0.0)
         """What programs took that have ended; their wall time is not counted apart."""
-        self._grading = Patience(limits.deadline_seconds, self._read)
+        self._grading = TimeLimit(limits.deadline_seconds, self._read())
 
     @contextlib.contextmanager
     def functions(self, sources: list[str]) -> Iterator[Functions]:
-        """A program whose functions can be called. Raises ProgramError if it does not even load."""
+        """A program whose functions can be called. Raises RaisedError if the sources raise, and ProgramError."""
         own, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with own, its:
             own.setblocking(False)
             self._start(its)
             its.close()
             try:
-                functions = Functions(Channel(own.fileno()), self._patience, self._why_it_ended, self._why_it_is_late)
-                functions.load(sources)
+                functions = Functions(Channel(own.fileno()), self)
+                functions.ask({"script": False, "sources": sources})
                 yield functions
             finally:
                 self._end()
@@ -72,7 +72,7 @@ class Launcher:
 
         Raises ProgramError if it raises, exits with another code than 0, writes without end or takes too long.
         """
-        patience = self._patience()
+        patience = self.patience()
         own, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         program_input, feed = map(FileIO, os.pipe(), "rw")
         drain, program_output = map(FileIO, os.pipe(), "rw")
@@ -84,21 +84,20 @@ class Launcher:
                 its.close()
                 with contextlib.suppress(OSError):  # it is dead already; its exit code says why
                     Channel(own.fileno()).send({"script": True, "sources": sources}, patience=patience)
-                output = exchange(feed, drain, text.encode("utf-8", "surrogatepass"), patience)
+                output = _exchange(feed, drain, text.encode("utf-8", "surrogatepass"), patience)
                 code = self._patient_exit_code(patience)
             except TimeoutError:
-                raise self._why_it_is_late(patience) from None
+                raise self.why_it_is_late(patience) from None
             finally:
                 self._end()
         if code != 0:
             raise _ended(code)
         return output.decode("utf-8", "replace")
 
-    def _patience(self) -> Patiences:
-        """Deadlines of one question: the limits of its test and of the whole grading. The program is to blame for
-        either; a
-        grading that ends while the judge itself works is the judge's fault."""
-        return Patiences(Patience(self._seconds_per_test, self._read), self._grading)
+    def patience(self) -> Patience:
+        """Deadlines of one question that is asked now: the limits of its test and of the whole grading. The program is
+        to blame for either; a grading that ends while the judge itself works is the judge's fault."""
+        return Patience(self._read, TimeLimit(self._seconds_per_test, self._read()), self._grading)
 
     def _read(self) -> ClockReading:
         """CPU time of this process and its programs together: work that a program causes here counts as its own."""
@@ -126,8 +125,8 @@ class Launcher:
         self._ended = ClockReading(0.0, self._ended.cpu + answer["cpu"], self._ended.waited + answer["waited"])
         return int(answer["code"])
 
-    def _patient_exit_code(self, patience: Patiences) -> int:
-        """The same, of a program that should end by itself. Raises TimeoutError when the patience is over."""
+    def _patient_exit_code(self, patience: Patience) -> int:
+        """The exit code of a program that should end by itself. Raises TimeoutError when the patience is over."""
         while True:
             try:
                 return self._exit_code(patience.milliseconds() / 1000)
@@ -144,7 +143,7 @@ class Launcher:
         self._requests.send(KILL)
         return self._exit_code(ANSWER_SECONDS)
 
-    def _why_it_ended(self) -> ProgramError:
+    def why_it_ended(self) -> ProgramError:
         """The end of a program that hung up. Raises TimeoutError if the fork server does not report it."""
         try:
             return _ended(self._exit_code(HANG_UP_SECONDS))
@@ -152,10 +151,10 @@ class Launcher:
             code = self._kill()
         return ProgramError("garbled") if code == -signal.SIGKILL else _ended(code)
 
-    def _why_it_is_late(self, patience: Patiences) -> ProgramError:
+    def why_it_is_late(self, patience: Patience) -> ProgramError:
         """It is killed first: a process that waits for a core shows how long it waited only once it got one."""
         self._end()
-        return ProgramError("busy" if patience.only_waited(self._read()) else "time")
+        return ProgramError("busy" if patience.only_waited() else "time")
 
 
 def _ended(code: int) -> ProgramError:
@@ -165,3 +164,101 @@ def _ended(code: int) -> ProgramError:
     if -code == signal.SIGXCPU:
         return ProgramError("time")
     return ProgramError("forbidden" if -code == signal.SIGSYS else "crash")
+
+
+class RaisedError(Exception):
+    """The program's function raised. `kind`: the exception's class, as the program names it."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+        self.message = message
+
+
+class Functions:
+    """The functions of a program. After a failure that ends the program every call fails alike: a test's own `except`
+    cannot hide it."""
+
+    def __init__(self, channel: Channel, launcher: Launcher) -> None:
+        self._channel = channel
+        self._launcher = launcher
+        self.failure: ProgramError | None = None
+
+    def call(self, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """The result of the program's function of that name, or of that method of a new `Solution`.
+
+        Raises RaisedError; ProgramError if the program is finished.
+        """
+        return self.ask({"name": name, "arguments": arguments, "keywords": keywords})
+
+    def ask(self, question: dict[str, Any]) -> Any:
+        """The answer to one frame, as `rollcast.tasks.sandbox.program` gives it. Raises as `call` does."""
+        if self.failure is None:
+            try:
+                return self._answer(question)
+            except ProgramError as error:
+                self.failure = error
+        raise self.failure
+
+    def _answer(self, question: dict[str, Any]) -> Any:
+        patience = self._launcher.patience()
+        try:
+            self._channel.send(question, patience=patience)
+        except TimeoutError:
+            raise self._launcher.why_it_is_late(patience) from None
+        except OSError:
+            raise self._launcher.why_it_ended() from None
+        try:
+            answer = self._channel.receive(patience=patience)
+        except TimeoutError:
+            raise self._launcher.why_it_is_late(patience) from None
+        except (EOFError, OSError):
+            raise self._launcher.why_it_ended() from None
+        except OversizeError:
+            raise ProgramError("output") from None
+        except (ValueError, RecursionError, MemoryError):
+            raise ProgramError("garbled") from None
+        if not isinstance(answer, dict) or len(answer.keys() & {"value", "raised"}) != 1:
+            raise ProgramError("garbled")
+        if "raised" in answer:
+            raise RaisedError(str(answer["raised"]), str(answer.get("message", "")))
+        return answer["value"]
+
+
+def _exchange(feed: FileIO, drain: FileIO, data: bytes, patience: Patience) -> bytes:
+    """Write `data` to `feed` and close it while reading `drain` to its end.
+
+    Raises TimeoutError when the patience is over, ProgramError("output") beyond MAX_OUTPUT_BYTES.
+    """
+    os.set_blocking(feed.fileno(), False)
+    os.set_blocking(drain.fileno(), False)
+    poll = select.poll()
+    poll.register(drain, select.POLLIN)
+    poll.register(feed, select.POLLOUT)
+    to_feed = feed.fileno()
+    drained = bytearray()
+    left = memoryview(data)
+    while True:
+        for descriptor, _ in poll.poll(patience.milliseconds()):
+            if descriptor == to_feed:
+                left = _write(to_feed, left)
+                if not left:
+                    poll.unregister(to_feed)
+                    feed.close()
+                continue
+            part = os.read(drain.fileno(), 1 << 16)
+            if not part:
+                return bytes(drained)
+            drained += part
+            if len(drained) > MAX_OUTPUT_BYTES:
+                raise ProgramError("output")
+
+
+def _write(descriptor: int, data: memoryview) -> memoryview:
+    """The rest to write; empty if the other end no longer reads."""
+    with contextlib.suppress(BlockingIOError):
+        try:
+            return data[os.write(descriptor, data) :]
+        except BrokenPipeError:
+            return data[:0]
+    return data

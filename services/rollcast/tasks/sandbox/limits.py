@@ -1,10 +1,10 @@
-"""What one grading may use, and the kernel's limits that hold each of its processes there."""
+"""What one grading may use, the limits of the kernel that hold its processes there, and how a program can fail."""
 
 import contextlib
 import math
 import resource
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal
 
 from rollcast.config.bounds import backstop_seconds
 
@@ -16,6 +16,23 @@ MAX_OPEN_FILES = 64
 VERDICT_SECONDS = 5.0
 """Time after the deadline for a judge to report that its program was too slow. A judge that does not report hangs
 itself."""
+
+Reason = Literal["time", "memory", "output", "exit", "crash", "forbidden", "garbled", "reference", "busy"]
+"""What the sandbox stopped: too slow; out of memory; endless output; ended before it answered; crashed; made a system
+call of another architecture; answered with something else than plain values; had a reference that is too much for the
+parser. `busy` is the machine's doing, and no verdict: the program only waited for a core."""
+
+BUSY = (
+    "its processes waited for a processor core until the time was over; give the grader more cores, or fewer gradings"
+)
+
+
+class ProgramError(Exception):
+    """The program is wrong: whatever ended it, its own time limit included, is its own failure; `busy` excepted."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason: Reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +50,6 @@ class Limits:
         """The longest wall time of a grading."""
         return backstop_seconds(self.deadline_seconds)
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def limit_this_process(limits: Limits, base_bytes: int) -> None:
     """No file can be written, no process started, no core dumped; memory, processor time and descriptors are bounded.
@@ -45,12 +59,7 @@ def limit_this_process(limits: Limits, base_bytes: int) -> None:
     _limit(resource.RLIMIT_AS, base_bytes + limits.memory_bytes)
     _limit(resource.RLIMIT_CPU, math.ceil(limits.deadline_seconds + VERDICT_SECONDS) + 1)
     _limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
-    for kind in (
-        resource.RLIMIT_FSIZE,
-        resource.RLIMIT_CORE,
-        resource.RLIMIT_NPROC,
-        resource.RLIMIT_MEMLOCK,
-    ):
+    for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC, resource.RLIMIT_MEMLOCK):
         _limit(kind, 0)
     with contextlib.suppress(ValueError):  # gVisor has no such limit; the system-call filter allows no queues either
         _limit(resource.RLIMIT_MSGQUEUE, 0)

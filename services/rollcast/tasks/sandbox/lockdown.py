@@ -8,10 +8,12 @@ Made once in the fork server, so that putting it on costs a child a few system c
 import ctypes
 import fcntl
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rollcast.tasks.sandbox.limits import Limits, limit_this_process
+from rollcast.tasks.sandbox.protections import has_landlock, has_seccomp
 
 MAX_SERVER_FILES = 4096
 """Descriptors that a fork server may have open: a child closes as many."""
@@ -20,26 +22,25 @@ _PR_SET_DUMPABLE = 4
 _SIGKILL = 9
 
 
+@dataclass(frozen=True, slots=True)
 class Lockdown:
-    """The lockdown of one kind of child. `filter` and `ruleset` are None if the kernel lacks them and the settings
-    allow that."""
+    """The lockdown of one kind of child. `ruleset` and `system_calls` are None if the kernel lacks them and the
+    settings allow that."""
 
-    def __init__(self, base_bytes: int, ruleset: Any, system_calls: Any) -> None:
-        self._base_bytes = base_bytes
-        self._ruleset = ruleset
-        self._system_calls = system_calls
-        if system_calls is not None:
-            system_calls.program  # noqa: B018  # compiled here, once
+    base_bytes: int
+    """Address space of the fork server."""
+    ruleset: Any
+    system_calls: Any
 
     def put_on(self, limits: Limits, *descriptors: int) -> None:
         """Keep standard streams and `descriptors`, which become 3, 4, …; give up the rest."""
         die_with_parent()
-        if self._ruleset is not None:
-            self._ruleset.restrict()
+        if self.ruleset is not None:
+            self.ruleset.restrict()
         _keep_only(descriptors)
-        limit_this_process(limits, self._base_bytes)
-        if self._system_calls is not None:
-            self._system_calls.load()
+        limit_this_process(limits, self.base_bytes)
+        if self.system_calls is not None:
+            self.system_calls.load()
 
 
 _libc = ctypes.CDLL(None)
@@ -67,16 +68,27 @@ def _keep_only(descriptors: tuple[int, ...]) -> None:
 def make_lockdowns(readable: list[Path], base_bytes: int) -> tuple[Lockdown, Lockdown]:
     """The lockdown of judges and that of programs, with the protections that this kernel has (`protections.missing`
     names what it lacks)."""
-    from rollcast.tasks.sandbox.protections import has_landlock, has_seccomp
-
     ruleset = judge = program = None
     if has_landlock():
-        from rollcast.tasks.sandbox.files import read_only
-
-        ruleset = read_only(readable)
+        ruleset = _read_only(readable)
     if has_seccomp():
         from rollcast.tasks.sandbox.system_calls import judge_filter, program_filter
 
         judge = judge_filter()
         program = program_filter()
+        for system_calls in (judge, program):
+            system_calls.program  # noqa: B018  # compiled here, once
     return Lockdown(base_bytes, ruleset, judge), Lockdown(base_bytes, ruleset, program)
+
+
+def _read_only(paths: list[Path]) -> Any:
+    """A Landlock ruleset under which only these can be opened, for reading; no TCP, no signals to outside.
+
+    Rights that this kernel's Landlock does not know are left out; the system-call filter covers each of them as well.
+    """
+    from landlockpy import AccessFS, Ruleset, Scope
+
+    ruleset = Ruleset(scoped=Scope.ABSTRACT_UNIX_SOCKET | Scope.SIGNAL)
+    for path in paths:
+        ruleset.allow_path(path, AccessFS.READ_FILE | AccessFS.READ_DIR if path.is_dir() else AccessFS.READ_FILE)
+    return ruleset

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from rollcast.tasks.sandbox.channel import Channel
 
-MAX_MESSAGE = 200
+MAX_MESSAGE_CHARACTERS = 200
 """Characters of an exception's text that are passed to the judge."""
 
 
@@ -94,7 +94,7 @@ def _find(names: dict[str, Any], name: str) -> Any:
 
 def _raised(error: BaseException) -> dict[str, Any]:
     try:
-        message = str(error)[:MAX_MESSAGE]
+        message = str(error)[:MAX_MESSAGE_CHARACTERS]
     except BaseException:
         message = ""
     return {"raised": type(error).__name__, "message": message}

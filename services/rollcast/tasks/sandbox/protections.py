@@ -15,20 +15,12 @@ _FIRST_LINE_OF_GVISOR = b"Starting gVisor"
 
 @functools.cache
 def has_landlock() -> bool:
-    if not _installed("landlockpy"):
-        return False
-    import landlockpy
-
-    return landlockpy.supported()
+    return _installed("landlockpy") and bool(importlib.import_module("landlockpy").supported())
 
 
 @functools.cache
 def has_seccomp() -> bool:
-    if not _installed("seccompy"):
-        return False
-    import seccompy
-
-    return seccompy.supported()
+    return _installed("seccompy") and bool(importlib.import_module("seccompy").supported())
 
 
 def _installed(package: str) -> bool:

@@ -3,9 +3,8 @@
     (1, {2: "a"})  <->  {"t": [1, {"d": [[2, "a"]]}]}
 
 Numbers, text, None and lists are written as they are; everything else is an object with one key, its tag. Many
-numbers of
-one type go over packed. Subclasses become their base class (a Counter as a dict, a named tuple as a tuple), numpy
-values as Python's.
+numbers of one type go over packed. Subclasses become their base class (a Counter as a dict, a named tuple as a tuple),
+numpy values as Python's.
 """
 
 import base64
@@ -68,7 +67,7 @@ def _tagged(value: Any) -> Any:
             return {"l" if kind is list else "u": packed}
         parts = [item if type(item) in _SCALARS else _tagged(item) for item in value]
         return parts if kind is list else {"t": parts}
-    for base, tag, parts_of in _KINDS:
+    for base, tag, parts_of, _ in _KINDS:
         if isinstance(value, base):
             return {tag: parts_of(value)}
     for plain in _SUBCLASSED:
@@ -107,23 +106,12 @@ def _items(value: Any) -> list[Any]:
     return [_tagged(item) for item in value]
 
 
-_KINDS: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
-    (tuple, "t", _items),
-    (dict, "d", lambda value: [[_tagged(key), _tagged(item)] for key, item in dict.items(value)]),
-    (set, "s", _items),
-    (frozenset, "f", _items),
-    (bytes, "b", lambda value: base64.b64encode(value).decode()),
-    (bytearray, "a", lambda value: base64.b64encode(value).decode()),
-    (complex, "c", lambda value: [value.real, value.imag]),
-    (range, "r", lambda value: [value.start, value.stop, value.step]),
-    (deque, "q", _items),
-    (Decimal, "n", str),
-    (Fraction, "o", lambda value: [value.numerator, value.denominator]),
-    (datetime.datetime, "m", lambda value: value.isoformat()),
-    (datetime.date, "y", lambda value: value.isoformat()),
-    (datetime.time, "h", lambda value: value.isoformat()),
-    (datetime.timedelta, "e", lambda value: [value.days, value.seconds, value.microseconds]),
-)
+def _pairs(value: Any) -> list[Any]:
+    return [[_tagged(key), _tagged(item)] for key, item in dict.items(value)]
+
+
+def _base64(value: Any) -> str:
+    return base64.b64encode(value).decode()
 
 
 def _list(parts: Any) -> list[Any]:
@@ -132,26 +120,35 @@ def _list(parts: Any) -> list[Any]:
     return [_untagged(part) for part in parts]
 
 
+_KINDS: tuple[tuple[Any, str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
+    (tuple, "t", _items, lambda parts: tuple(_list(parts))),
+    (dict, "d", _pairs, lambda parts: {_untagged(key): _untagged(item) for key, item in parts}),
+    (set, "s", _items, lambda parts: set(_list(parts))),
+    (frozenset, "f", _items, lambda parts: frozenset(_list(parts))),
+    (bytes, "b", _base64, lambda parts: base64.b64decode(parts, validate=True)),
+    (bytearray, "a", _base64, lambda parts: bytearray(base64.b64decode(parts, validate=True))),
+    (complex, "c", lambda value: [value.real, value.imag], lambda parts: complex(*map(float, parts))),
+    (range, "r", lambda value: [value.start, value.stop, value.step], lambda parts: range(*map(int, parts))),
+    (deque, "q", _items, lambda parts: deque(_list(parts))),
+    (Decimal, "n", str, lambda parts: Decimal(parts)),
+    (Fraction, "o", lambda value: [value.numerator, value.denominator], lambda parts: Fraction(*map(int, parts))),
+    (datetime.datetime, "m", datetime.datetime.isoformat, datetime.datetime.fromisoformat),
+    (datetime.date, "y", datetime.date.isoformat, datetime.date.fromisoformat),
+    (datetime.time, "h", datetime.time.isoformat, datetime.time.fromisoformat),
+    (
+        datetime.timedelta,
+        "e",
+        lambda value: [value.days, value.seconds, value.microseconds],
+        lambda parts: datetime.timedelta(*map(int, parts)),
+    ),
+)
+"""Class, tag, what is written, and how the value is built from that again. The first class that fits counts."""
 _REBUILD: dict[str, Callable[[Any], Any]] = {
-    "t": lambda parts: tuple(_list(parts)),
     "l": _unpacked,
     "u": lambda parts: tuple(_unpacked(parts)),
-    "d": lambda parts: {_untagged(key): _untagged(item) for key, item in parts},
-    "s": lambda parts: set(_list(parts)),
-    "f": lambda parts: frozenset(_list(parts)),
-    "b": lambda parts: base64.b64decode(parts, validate=True),
-    "a": lambda parts: bytearray(base64.b64decode(parts, validate=True)),
-    "c": lambda parts: complex(*map(float, parts)),
-    "r": lambda parts: range(*map(int, parts)),
-    "q": lambda parts: deque(_list(parts)),
-    "n": lambda parts: Decimal(parts),
-    "o": lambda parts: Fraction(*map(int, parts)),
-    "m": datetime.datetime.fromisoformat,
-    "y": datetime.date.fromisoformat,
-    "h": datetime.time.fromisoformat,
-    "e": lambda parts: datetime.timedelta(*map(int, parts)),
     "i": lambda parts: iter(_list(parts)),
     "x": lambda kind: Opaque(str(kind)),
+    **{tag: rebuild for _, tag, _, rebuild in _KINDS},
 }
 
 
