@@ -76,7 +76,6 @@ def ablate(
     from rollcast.config.run import load_run_config
     from rollcast.local.ablation import plan, read_set
 
-    report.check_plot(plot)
     if from_folder is not None and (go_on or folder is not None or write_values is not None):
         raise UserError("--from-folder: trains nothing; leave --continue, --folder and --write-values out")
     base = load_run_config(config or shipped_config("ablation.yaml"))
@@ -178,7 +177,6 @@ def with_its_model(base: RunConfig) -> RunConfig:
 def run_planned(
     planned: Sequence[PlannedRun], folder: Path, *, go_on: bool, run_minutes: float | None
 ) -> list[RunRecord]:
-    """Run the set and show it."""
     from rollcast.cli.ablation_view import set_view
     from rollcast.local.ablation import run_set
 

@@ -84,7 +84,7 @@ def _step_seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
 
 
-def work(status: RunStatus, *, num_generators: int, max_staleness: int, is_running: bool) -> list[str]:
+def work(status: RunStatus, num_generators: int, max_staleness: int, *, is_running: bool) -> list[str]:
     """Compute, generators, speed, staleness."""
     told = [f"{status.compute_device_hours:.4g} device-hours"]
     if is_running:

@@ -76,7 +76,9 @@ def _body(screen: Screen, width: int) -> list[Text]:
     else:
         lines = [Text(line) for line in _progress(config.budget.steps, status, width)]
         lines += map(Text, flow(figures.coming(status, screen.now), width))
-    lines += map(Text, flow(_work(screen), width))
+    max_staleness = config.recipe.schedule.max_staleness
+    work = figures.work(status, config.local.generators, max_staleness, is_running=screen.is_running)
+    lines += map(Text, flow(work, width))
     lines += [Text(line, "green") for line in flow(figures.measured(status), width)]
     lines += [Text(line, "yellow") for line in flow(figures.forecast_words(status), width, "forecast  ")]
     if screen.is_running and (advice := figures.advice_words(status)):
@@ -95,16 +97,6 @@ def _phases(screen: Screen, width: int) -> list[Text]:
             mark = "▸"
         marks.append(f"{mark} {figures.phase_words(phase, screen.now)}")
     return [Text(line) for line in flow(marks, width, gap="   ")]
-
-
-def _work(screen: Screen) -> list[str]:
-    config = screen.config
-    return figures.work(
-        screen.status,
-        num_generators=config.local.generators,
-        max_staleness=config.recipe.schedule.max_staleness,
-        is_running=screen.is_running,
-    )
 
 
 def _progress(budget_steps: int | None, status: RunStatus, width: int) -> list[str]:
