@@ -101,7 +101,7 @@ def test_config_check_finds_all_that_can_be_known_without_a_start(tmp_path: Path
 
 def test_config_schema_describes_every_setting() -> None:
     schema = json.loads(command.rollcast("config", "schema").stdout)
-    assert schema["properties"]["seed"]["description"].startswith("Of prompt order")
+    assert schema["properties"]["seed"]["description"].startswith("Seed of prompt order")
 
 
 @pytest.mark.parametrize("service", ["generator", "trainer", "forecaster"])
