@@ -86,7 +86,7 @@ def test_device_hours_are_enough_for_as_many_steps_as_their_devices_make_in_thei
     assert found.num_steps == int((3600 - 5) / 5)
     assert found.total_seconds == pytest.approx(3600, abs=10)
     said = "the budget of 5 device-hours, enough for 719 steps on 5 devices: about 59.9 min"
-    assert said in expected(hour, found)
+    assert said in expected(hour.recipe, hour.budget.device_hours, found)
     both = outlook_of(config(device_hours=5.0, steps=7), trial(1.0), QUICK)
     assert both.num_steps == 7, "the first of the two ends it"
     endless = outlook_of(config(), trial(1.0), QUICK)
@@ -94,12 +94,12 @@ def test_device_hours_are_enough_for_as_many_steps_as_their_devices_make_in_thei
 
 
 def test_what_is_wrong_is_said_before_a_run_is_paid_for() -> None:
-    said = figures(config(steps=1), trial(*[0.0] * 6, truncated=3, failed=2))
+    said = figures(config(steps=1).recipe.max_completion_tokens, trial(*[0.0] * 6, truncated=3, failed=2))
     assert said[0] == "pass rate: 0.000 of 6 completions", "what has no verdict is in no pass rate"
     assert said[1].startswith("caution: every one has reward 0, and groups without a difference teach nothing")
     assert said[2] == "no verdict on 2 completions: it broke"
     assert said[3] == "lengths: median 100, longest 100 of 14336 tokens; 38% were cut off"
-    assert not any("caution" in line for line in figures(config(steps=1), trial(0.0, 1.0)))
+    assert not any("caution" in line for line in figures(config(steps=1).recipe.max_completion_tokens, trial(0.0, 1.0)))
 
 
 def test_what_has_no_verdict_is_shown_as_none_and_never_as_a_zero() -> None:

@@ -17,6 +17,7 @@ from rollcast.config.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rollcast.config.recipe import Recipe
     from rollcast.config.run import RunConfig
     from rollcast.local.ablation import PlannedRun, Variant
     from rollcast.runfolder.outcomes import RunRecord
@@ -75,14 +76,13 @@ def ablate(
     from rollcast.config.run import load_run_config
     from rollcast.local.ablation import plan, read_set
 
-    report.check_plot(plot)
     if from_folder is not None and (go_on or folder is not None or write_values is not None):
         raise UserError("--from-folder: trains nothing; leave --continue, --folder and --write-values out")
     base = load_run_config(config or shipped_config("ablation.yaml"))
     if steps is not None:
         base = base.model_copy(update={"budget": base.budget.model_copy(update={"steps": steps, "device_hours": None})})
     variants = choose_variants(base, without, recipe)
-    stays = settings_left_behind(base, recipe)
+    stays = settings_left_behind(base.recipe, recipe)
     for name, settings in stays.items():
         kept = ", ".join(f"{setting} {ours} (not {theirs})" for setting, (theirs, ours) in settings.items())
         typer.echo(f"{name}: stays as {base.run} has it: {kept}", err=True)
@@ -152,13 +152,13 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
     return variants
 
 
-def settings_left_behind(base: RunConfig, recipes: str | None) -> dict[str, dict[str, tuple[Any, Any]]]:
+def settings_left_behind(base: Recipe, recipes: str | None) -> dict[str, dict[str, tuple[Any, Any]]]:
     """Recipe -> setting -> its own value and the base's, which stays: what the comparison is not about."""
     from rollcast.cli.shipped_recipes import find_recipe, is_shipped
     from rollcast.local.ablation_parts import left_behind
 
     found = [find_recipe(name) for name in _names(recipes)]
-    stays = {one.name: left_behind(one.recipe, base.recipe, is_published=is_shipped(one)) for one in found}
+    stays = {one.name: left_behind(one.recipe, base, is_published=is_shipped(one)) for one in found}
     return {name: settings for name, settings in stays.items() if settings}
 
 
@@ -177,7 +177,6 @@ def with_its_model(base: RunConfig) -> RunConfig:
 def run_planned(
     planned: Sequence[PlannedRun], folder: Path, *, go_on: bool, run_minutes: float | None
 ) -> list[RunRecord]:
-    """Run the set and show it."""
     from rollcast.cli.ablation_view import set_view
     from rollcast.local.ablation import run_set
 
@@ -240,7 +239,9 @@ def write_values_files(planned: Sequence[PlannedRun], folder: Path) -> list[str]
     written = []
     for item in planned:
         path = folder / f"{item.config.run}.yaml"
-        text = yaml.safe_dump({"config": _of_the_run(item.config)}, sort_keys=False)
+        text = yaml.safe_dump(
+            {"config": _of_the_run(item.config.model_dump(mode="json", include=set(OF_THE_RUN)))}, sort_keys=False
+        )
         try:
             folder.mkdir(parents=True, exist_ok=True)
             path.write_text(f"# {item.config.run}: {item.variant.what}\n{text}")
@@ -250,8 +251,7 @@ def write_values_files(planned: Sequence[PlannedRun], folder: Path) -> list[str]
     return written
 
 
-def _of_the_run(config: RunConfig) -> dict[str, Any]:
-    settings = config.model_dump(mode="json", include=set(OF_THE_RUN))
+def _of_the_run(settings: dict[str, Any]) -> dict[str, Any]:
     return {
         section: {name: item for name, item in value.items() if name not in OF_THE_CHART}
         if isinstance(value, dict)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rollcast.cli import report
 from rollcast.cli.output import say
 from rollcast.config.errors import UserError
+from rollcast.curves import amounts
 
 if TYPE_CHECKING:
     from rollcast.curves.run_forecast import RunForecast
@@ -45,6 +45,6 @@ def show_advice(advice: dict[str, Any], unit: str) -> None:
 
 
 def _stretch(stretch: dict[str, Any], unit: str) -> str:
-    money = "" if stretch["money"] is None else f" for {report.amount(stretch['money'])}"
-    gain = "" if stretch["gain"] is None else f", gain {report.with_span(stretch['gain'], report.DIFFERENCE)}"
-    return f"{report.amount(stretch['compute'])} {unit}{money}{gain}"
+    money = "" if stretch["money"] is None else f" for {amounts.amount(stretch['money'])}"
+    gain = "" if stretch["gain"] is None else f", gain {amounts.with_span(stretch['gain'], amounts.DIFFERENCE)}"
+    return f"{amounts.amount(stretch['compute'])} {unit}{money}{gain}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,7 @@ from rollcast.cli import curve_options as options
 from rollcast.cli import report
 from rollcast.cli.output import say
 from rollcast.config.errors import UserError
+from rollcast.curves import amounts
 
 if TYPE_CHECKING:
     from rollcast.scaling.decisions.backtest import PastForecast
@@ -45,7 +45,6 @@ def backtest(
     from rollcast.curves.curve_source import fit_options, read_curves
     from rollcast.scaling.decisions.backtest import backtest as forecast_earlier
 
-    report.check_plot(plot)
     shares = sorted(share or DEFAULT_SHARES)
     if any(not 0 < value < 1 for value in shares):
         raise UserError("--share: give values between 0 and 1")
@@ -57,10 +56,7 @@ def backtest(
     if not cuts:
         raise UserError(f"{source}: no cut leaves enough evaluations; give a larger --share")
     answer = {**past_report(curve, shares, cuts), "source": vars(origin)}
-    if as_json:
-        typer.echo(json.dumps(answer, indent=1))
-    else:
-        _show(answer)
+    report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
         from rollcast.plots.past import draw_past
 
@@ -68,7 +64,6 @@ def backtest(
 
 
 def past_report(curve: Curve, shares: Sequence[float], cuts: Sequence[PastForecast]) -> dict[str, Any]:
-    """Everything that is said, as JSON."""
     made = {cut.share for cut in cuts}
     return {
         "curve": curve.name,
@@ -82,7 +77,7 @@ def past_report(curve: Curve, shares: Sequence[float], cuts: Sequence[PastForeca
                 "share": cut.share,
                 "compute": cut.compute,
                 "num_points": cut.num_points,
-                "forecast": report.interval(cut.forecast),
+                "forecast": amounts.interval(cut.forecast),
                 "last_value": cut.last_value,
                 "power_law": cut.power_law,
                 "error": cut.error,
@@ -105,7 +100,7 @@ def _show(answer: dict[str, Any]) -> None:
             f"{cut['share']:.0%}",
             str(cut["num_points"]),
             f"{cut['forecast']['q50']:.3f}",
-            report.span(cut["forecast"], ".3f") + ("" if cut["covered"] else " *"),
+            amounts.span(cut["forecast"], ".3f") + ("" if cut["covered"] else " *"),
             f"{cut['last_value']:.3f}",
             f"{cut['power_law']:.3f}",
             cut["verdict"].replace("_", " "),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -59,7 +58,6 @@ def compare(
     from rollcast.curves.curve_source import fit_options
     from rollcast.scaling.decisions.fit import fit
 
-    report.check_plot(plot)
     wanted = list(dict.fromkeys(sources)) if pass_rate else sources
     read = _of_every_measure(wanted, columns.chosen(), pass_rate or [])
     found = [(source, curve) for source, _, curve in read]
@@ -76,12 +74,7 @@ def compare(
         raise UserError(str(error)) from None
     for run in answer["runs"]:
         run["source"] = origins[run["curve"]]
-    if as_json:
-        typer.echo(json.dumps(answer, indent=1))
-    elif baseline is None:
-        _show_pairs(answer)
-    else:
-        show_leave_one_out(answer)
+    report.print_answer(answer, _show_pairs if baseline is None else show_leave_one_out, as_json=as_json)
     if plot is not None:
         from rollcast.plots.comparison import draw_comparison
 
@@ -179,5 +172,4 @@ def _show_pairs(answer: dict[str, Any]) -> None:
     for pair in answer["pairs"]:
         names = " and ".join(answer["runs"][pair[place]]["curve"] for place in ("first", "second"))
         say(f"{names}: {pair['verdict']}")
-    for sentence in answer["cautions"]:
-        say(f"caution: {sentence}")
+    report.say_cautions(answer["cautions"])

@@ -8,6 +8,7 @@ import typer
 
 from rollcast.cli import memory_options
 from rollcast.cli.output import say
+from rollcast.cli.report import say_cautions
 
 app = typer.Typer(
     help="Check run files, or print every setting they may have.", no_args_is_help=True, rich_markup_mode=None
@@ -15,8 +16,10 @@ app = typer.Typer(
 
 
 @app.command()
+@memory_options.with_machines
 def check(
     file: Annotated[Path, typer.Argument(help="run file, YAML or JSON")],
+    *,
     elsewhere: Annotated[
         bool, typer.Option("--elsewhere", help="the run will be on another machine: look at the settings alone")
     ] = False,
@@ -24,11 +27,7 @@ def check(
         bool, typer.Option("--resume", help="the run is to be continued: say what differs from its last start")
     ] = False,
     gpu: memory_options.Gpu = None,
-    trainer_ranks: memory_options.TrainerRanks = None,
-    model_config: memory_options.ModelConfig = None,
-    machine_ranks: memory_options.MachineRanks = None,
-    trainer_memory: memory_options.TrainerMemory = None,
-    generator_memory: memory_options.GeneratorMemory = None,
+    machines: memory_options.Machines,
 ) -> None:
     """Check a run file; report every wrong setting with its value and the remedy.
 
@@ -71,13 +70,13 @@ def check(
         device = smallest_gpu()
     plan = None
     if device is not None:
-        host = memory_options.host_limits(machine_ranks, trainer_memory, generator_memory)
-        plan = check_memory(config, device, ranks=trainer_ranks, model_config=model_config, host=host)
+        host = machines.host_limits()
+        ranks = machines.trainer_ranks
+        plan = check_memory(config, device, ranks=ranks, model_config=machines.model_config, host=host)
     if plan is None:
         left.append("whether the model fits the memory")
     typer.echo(f"{file}: valid (run {config.run!r}, results in {config.run_folder})")
-    for sentence in [*cautions, *(warnings(plan) if plan is not None else ())]:
-        say(f"caution: {sentence}")
+    say_cautions([*cautions, *(warnings(plan) if plan is not None else ())])
     if filled_in:
         say(f"filled in: {filled_in}")
     for line in changes:

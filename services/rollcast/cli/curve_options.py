@@ -1,4 +1,4 @@
-"""Options that commands on curves share.
+"""Options that commands on curves share, and how a command takes a whole group of options.
 
     @with_column_options
     def fit(source: ..., columns: ColumnOptions, run: Run = None, ...) -> None:
@@ -73,31 +73,34 @@ class ColumnOptions:
         )
 
 
-def with_column_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer takes it: the parameter `columns` becomes one option for each field of `ColumnOptions`.
+def with_group(parameter: str, group: type[Any], command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer takes it: `parameter` becomes one option for each field of the dataclass `group`.
 
     An option that the command declares itself (`compare --pass-rate`) stays the command's own, in the field's place.
     """
     own = inspect.signature(command, eval_str=True).parameters
-    hints = get_type_hints(ColumnOptions, include_extras=True)
-    names = [field.name for field in fields(ColumnOptions) if field.name not in own]
+    hints = get_type_hints(group, include_extras=True)
+    names = [field.name for field in fields(group) if field.name not in own]
     options: dict[str, inspect.Parameter] = {}
-    for name, parameter in own.items():
-        if name != "columns":
-            options.setdefault(name, parameter)
+    for name, own_parameter in own.items():
+        if name != parameter:
+            options.setdefault(name, own_parameter)
             continue
-        for field in fields(ColumnOptions):
+        for field in fields(group):
             option = inspect.Parameter(
                 field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
             )
             options[field.name] = own.get(field.name, option)
 
     @functools.wraps(command)
-    def with_columns(**given: Any) -> None:
-        columns = ColumnOptions(**{name: given.pop(name) for name in names})
-        command(columns=columns, **given)
+    def with_options(**given: Any) -> None:
+        chosen = group(**{name: given.pop(name) for name in names})
+        command(**{parameter: chosen}, **given)
 
     parameters = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options.values()]
-    with_columns.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_columns.__annotations__ = {option.name: option.annotation for option in parameters}
-    return with_columns
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {option.name: option.annotation for option in parameters}
+    return with_options
+
+
+with_column_options = functools.partial(with_group, "columns", ColumnOptions)

@@ -61,7 +61,6 @@ def trained(base_model: BaseModel) -> Path:
 
 
 def with_model(settings: RunConfig, path: str) -> RunConfig:
-    """The settings with that model."""
     return settings.model_copy(update={"model": settings.model.model_copy(update={"path": path})})
 
 

@@ -11,6 +11,8 @@ from rollcast.cli import curve_options as options
 from rollcast.cli.output import say
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
+from rollcast.curves import amounts
+from rollcast.plots.figure import save
 
 
 @options.with_column_options
@@ -56,7 +58,6 @@ def fit(
     from rollcast.curves.sources.run_folder import spent_before
     from rollcast.runfolder.records import as_json as as_plain
 
-    report.check_plot(plot)
     if law_alone and prior is not None:
         raise UserError("--law-alone, --prior: each is a prior; give one of the two")
     if paper:
@@ -97,9 +98,9 @@ def fit(
         if before is not None:
             say(before.sentence)
     if plot is not None:
-        from rollcast.plots.forecast import draw_forecast
+        from rollcast.plots.forecast import forecast_figure
 
-        draw_forecast(forecast, max(computes), plot)
+        save(forecast_figure(forecast, max(computes)), plot)
 
 
 def _refuse_with_paper(options_of_ours: dict[str, Any]) -> None:
@@ -113,11 +114,11 @@ def _show(answer: dict[str, Any]) -> None:
     report.show_verdict(answer)
     rows = [
         ("asymptote A", answer["asymptote"], ".3f"),
-        ("headroom A - R(now)", answer["headroom"], report.DIFFERENCE),
+        ("headroom A - R(now)", answer["headroom"], amounts.DIFFERENCE),
         ("exponent B", answer["exponent"], ".2f"),
         (f"midpoint, {answer['unit']}", answer["midpoint"], ".4g"),
         ("initial R_0", answer["initial"], ".3f"),
     ]
-    rows += [(f"reading at {report.amount(at['compute'])}", at, ".3f") for at in answer["predictions"]]
+    rows += [(f"reading at {amounts.amount(at['compute'])}", at, ".3f") for at in answer["predictions"]]
     rows += [(f"{answer['unit']} to {to['pass_rate']:g}", to["compute"], ".4g") for to in answer["targets"]]
     report.show_table(("", "5 %", "median", "95 %"), [report.quantile_row(*row) for row in rows if row[1]])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rollcast.cli import report
 from rollcast.cli.output import say
 from rollcast.cli.run_report import cautions, not_described, number
+from rollcast.curves import amounts
 
 if TYPE_CHECKING:
     from rollcast.scaling.decisions.forecast import Forecast
@@ -55,9 +56,9 @@ def _row_report(row: Row, *, is_described: bool, is_compared: bool) -> dict[str,
     return {
         "curve": row.name,
         "num_runs": row.num_runs,
-        **{name: report.interval(values) if is_described else None for name, values in law.items()},
+        **{name: amounts.interval(values) if is_described else None for name, values in law.items()},
         **{
-            name: report.interval(values) if is_compared and values is not None else None
+            name: amounts.interval(values) if is_compared and values is not None else None
             for name, values in comparison.items()
         },
         "kind": kind if is_compared or kind is None else NOT_COMPARED,
@@ -97,8 +98,7 @@ def show_leave_one_out(answer: dict[str, Any]) -> None:
             f"{row['curve']} against {table['baseline']}: A {_loss(row['asymptote_loss'], '.3f')}, "
             f"B at the common A {_loss(row['exponent_loss'], '.2f')}."
         )
-    for sentence in cautions(answer["runs"], "its row"):
-        say(f"caution: {sentence}")
+    report.say_cautions(cautions(answer["runs"], "its row"))
     if far := table["far_from_common"]:
         say(
             f"caution: the common A of {table['common_asymptote']:.3f} is more than {table['margin']:g} off that of "
@@ -110,10 +110,10 @@ def _compute(row: dict[str, Any]) -> str:
     """Times that of the whole recipe; empty if the two recipes have different ceilings or are not compared."""
     if row["compute_ratio"] is None:
         return "1" if row["kind"] is None else ""
-    return report.with_span(row["compute_ratio"], ".2f")
+    return amounts.with_span(row["compute_ratio"], ".2f")
 
 
-def _loss(of: report.Interval, form: str) -> str:
+def _loss(of: amounts.Interval, form: str) -> str:
     """The loss as a change: a loss lowers the value."""
     low, middle, high = (-float(of[name] or 0.0) for name in ("q95", "q50", "q05"))
     return f"{middle:+{form}} ({low:+{form}} to {high:+{form}})"

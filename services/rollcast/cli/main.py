@@ -1,9 +1,11 @@
 """`rollcast`: start here. Each command does its imports when it runs, so that `--help` is fast."""
 
 import sys
+from typing import Annotated
 
 import typer
 
+from rollcast import __version__
 from rollcast.cli import (
     ablate,
     backtest,
@@ -18,7 +20,6 @@ from rollcast.cli import (
     show,
     try_out,
     up,
-    version,
 )
 from rollcast.cli.once import OnceCommand
 from rollcast.cli.output import OutputError, discard_output, tell_output_apart
@@ -32,7 +33,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.callback()(version.option)
 app.command()(demo.demo)
 app.command(cls=OnceCommand)(init.init)
 app.command("try", cls=OnceCommand)(try_out.try_out)
@@ -46,9 +46,34 @@ app.add_typer(recipe.app, name="recipe")
 app.add_typer(plan.app, name="plan")
 app.add_typer(model.app, name="model")
 app.add_typer(config.app, name="config")
-for name in service.SERVICES:
+for name in service.EXAMPLES:
     service.add_starter(app, name)
-app.command()(version.version)
+
+
+@app.command()
+def version() -> None:
+    """Print the version.
+
+    \b
+    rollcast version
+    """
+    typer.echo(__version__)
+
+
+def _print_and_exit(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="print the version and exit", is_eager=True, callback=_print_and_exit)
+    ] = False,
+) -> None:
+    """The option `--version` of the whole command."""
+    del version  # its callback has answered
 
 
 def main() -> None:

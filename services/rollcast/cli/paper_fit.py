@@ -6,7 +6,6 @@ are left out by hand. So the procedure has no interval, no verdict and no advice
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import typer
 from rollcast.cli import report
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
+from rollcast.curves.amounts import amount
 from rollcast.curves.curve_source import read_curves
 from rollcast.curves.left_out import counted
 from rollcast.scaling.law.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
@@ -51,10 +51,7 @@ def fit_as_paper(
         answer = _paper_report(origin, curve, initial, exclude_before, computes or [2 * last, 4 * last], targets)
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
-    if as_json:
-        typer.echo(json.dumps(answer, indent=1))
-    else:
-        _show(answer)
+    report.print_answer(answer, _show, as_json=as_json)
 
 
 def _paper_report(
@@ -132,21 +129,21 @@ def _show(answer: dict[str, Any]) -> None:
     unit = answer["unit"]
     typer.echo(
         f"{answer['curve']}: {counted(answer['num_points'], 'evaluation')}, {answer['excluded']} excluded, now "
-        f"{answer['pass_rate']:.3f} at {report.amount(answer['compute'])} {unit}"
+        f"{answer['pass_rate']:.3f} at {amount(answer['compute'])} {unit}"
     )
     typer.echo(f"The paper's own fit ({PROCEDURE}). It has no intervals and no verdict, so decide nothing on it alone.")
     for name, (low, high) in answer["on_edge"].items():
         typer.echo(
-            f"{name} is at an edge of the paper's grid, {report.amount(low)} to {report.amount(high)}: the best one "
+            f"{name} is at an edge of the paper's grid, {amount(low)} to {amount(high)}: the best one "
             "is beyond it, and the procedure does not find it."
         )
     rows = [
         ("asymptote A", f"{answer['asymptote']:.3f}"),
         ("exponent B", f"{answer['exponent']:.2f}"),
-        (f"midpoint C_mid, {unit}", report.amount(answer["midpoint"])),
+        (f"midpoint C_mid, {unit}", amount(answer["midpoint"])),
         ("initial R_0, as given", f"{answer['initial']:.3f}"),
         ("root mean square of the residuals", f"{answer['residual']:.4f}"),
     ]
-    rows += [(f"pass rate at {report.amount(at['compute'])}", f"{at['pass_rate']:.3f}") for at in answer["predictions"]]
-    rows += [(f"{unit} to {to['pass_rate']:g}", report.amount(to["compute"])) for to in answer["targets"]]
+    rows += [(f"pass rate at {amount(at['compute'])}", f"{at['pass_rate']:.3f}") for at in answer["predictions"]]
+    rows += [(f"{unit} to {to['pass_rate']:g}", amount(to["compute"])) for to in answer["targets"]]
     report.show_table(("", "fit"), rows)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollcast.cli import report
+from rollcast.cli.curve_options import AsJson
 
 if TYPE_CHECKING:
     from rollcast.cli.shipped_recipes import RecipeFile
@@ -32,7 +33,6 @@ COLUMNS = {
 """Heading -> setting."""
 LINE_COLUMNS = 100
 Name = Annotated[str, typer.Argument(metavar="RECIPE", help="name of a shipped recipe, or a run file")]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 @app.command("list")

@@ -1,34 +1,19 @@
 """What all commands on curves print in the same way: tables, and the state of a curve with its verdict."""
 
+import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rollcast.cli.output import say
-from rollcast.curves.amounts import DIFFERENCE, MEDIAN_AND_90, Interval, amount, interval, span, with_span
+from rollcast.curves.amounts import Interval, amount
 from rollcast.curves.left_out import counted
 from rollcast.plots.figure import check_plot
 
-__all__ = [
-    "DIFFERENCE",
-    "MEDIAN_AND_90",
-    "NO_NUMBER",
-    "Interval",
-    "Plot",
-    "amount",
-    "check_plot",
-    "interval",
-    "quantile_row",
-    "show_table",
-    "show_verdict",
-    "span",
-    "with_span",
-]
-
-Plot = Annotated[Path | None, typer.Option(help="draw to this PNG or SVG file")]
+Plot = Annotated[Path | None, typer.Option(callback=check_plot, help="draw to this PNG or SVG file")]
 PIPE_WIDTH_COLUMNS = 200
 """Width of a table that is not shown on a terminal: no line is wrapped."""
 NO_NUMBER = "-"
@@ -52,6 +37,19 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: Seque
         table.add_row(*row)
     width = None if sys.stdout.isatty() else PIPE_WIDTH_COLUMNS
     Console(highlight=False, markup=False, emoji=False, width=width).print(table)
+
+
+def print_answer(answer: dict[str, Any], show: Callable[[dict[str, Any]], None], *, as_json: bool) -> None:
+    """Print the answer as JSON, or as `show` prints it."""
+    if as_json:
+        typer.echo(json.dumps(answer, indent=1))
+    else:
+        show(answer)
+
+
+def say_cautions(cautions: Iterable[str]) -> None:
+    for sentence in cautions:
+        say(f"caution: {sentence}")
 
 
 def show_verdict(answer: dict[str, Any]) -> None:

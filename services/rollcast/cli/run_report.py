@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rollcast.cli import report
+from rollcast.curves import amounts
 
 if TYPE_CHECKING:
     from rollcast.scaling.decisions.forecast import Forecast
@@ -18,7 +19,7 @@ def run_report(forecast: Forecast, held: SigmoidParameters) -> dict[str, Any]:
     from rollcast.curves.answer import law_as_json, law_of_curve, verdict_as_json
 
     curve = forecast.curve
-    law = law_as_json(law_of_curve(forecast, report.MEDIAN_AND_90))
+    law = law_as_json(law_of_curve(forecast, amounts.MEDIAN_AND_90))
     return {
         "curve": curve.name,
         "num_points": len(curve),
@@ -76,5 +77,5 @@ def cautions(runs: Sequence[dict[str, Any]], what: str) -> list[str]:
     ]
 
 
-def number(of: report.Interval | None, form: str) -> str:
-    return report.NO_NUMBER if of is None else report.with_span(of, form)
+def number(of: amounts.Interval | None, form: str) -> str:
+    return report.NO_NUMBER if of is None else amounts.with_span(of, form)

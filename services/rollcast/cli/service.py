@@ -5,7 +5,6 @@ import sys
 
 import typer
 
-SERVICES = ("generator", "trainer", "forecaster")
 EXAMPLES = {
     "generator": "rollcast generator --config my-run.yaml --name gpu-3",
     "trainer": "rollcast trainer --config my-run.yaml --resume",

@@ -82,7 +82,6 @@ def find_recipe(name: str) -> RecipeFile:
 
 
 def is_shipped(recipe: RecipeFile) -> bool:
-    """Whether it came with the package."""
     return recipe.path.is_relative_to(_folder())
 
 

@@ -17,6 +17,7 @@ from rollcast.config.errors import UserError
 if TYPE_CHECKING:
     from rollcast.cli.screen.panel import Screen
     from rollcast.config.run import RunConfig
+    from rollcast.config.services import Budget
     from rollcast.local.forecast_reading import ForecastReading
     from rollcast.local.status import RunStatus
 
@@ -40,7 +41,7 @@ def show(
     screen = look_at(run)
     size = shutil.get_terminal_size(PIPE_SIZE)
     width, height = (size.columns, size.lines) if sys.stdout.isatty() else PIPE_SIZE
-    closing = [] if screen.is_running else _closing(screen.config)
+    closing = [] if screen.is_running else _closing(screen.config.run_folder)
     if sys.stdout.isatty():
         closing = [part for line in closing for part in _broken(line, width)]
     picture = panel(screen, width, height - 1 - len(closing))
@@ -64,9 +65,9 @@ def look_at(run: Path) -> Screen:
     if not is_running:
         status = replace(status, pace=None, generators_ready=0, tokens_per_second=None)
     if status.forecast is None:
-        status = replace(status, forecast=forecast_now(config))
+        status = replace(status, forecast=forecast_now(config.run_folder, config.budget))
     page = reader.url("forecaster") if is_running else None
-    state = _state(config, status, is_running=is_running)
+    state = _state(config.run_folder, status, is_running=is_running)
     events = events_of(config.run_folder)
     if is_running:  # a full disk takes no line in the log
         events += [RunEvent(time.strftime("%H:%M:%S"), line, True) for line in DiskWatch(config.run_folder).lines()]
@@ -87,7 +88,7 @@ def settings_of(folder: Path) -> RunConfig:
     return load_run_config(file).model_copy(update={"folder": whole.parent, "run": whole.name})
 
 
-def forecast_now(config: RunConfig) -> ForecastReading | None:
+def forecast_now(run_folder: Path, budget: Budget) -> ForecastReading | None:
     """Of the evaluations in the folder, as `fit` makes it; None where there is none after the first step."""
     from rollcast.curves.run_forecast import RunBudget, forecast_history
     from rollcast.curves.sources.run_folder import history_of_folder
@@ -95,23 +96,23 @@ def forecast_now(config: RunConfig) -> ForecastReading | None:
     from rollcast.scaling.posterior.options import FitOptions
 
     try:
-        history, _, _ = history_of_folder(config.run_folder, None)
+        history, _, _ = history_of_folder(run_folder, None)
     except UserError:
         return None
-    budget = RunBudget(config.budget.steps, config.budget.device_hours)
-    return forecast_here(forecast_history(history, FitOptions()), budget.end(history.evaluations))
+    end = RunBudget(budget.steps, budget.device_hours).end(history.evaluations)
+    return forecast_here(forecast_history(history, FitOptions()), end)
 
 
-def _state(config: RunConfig, status: RunStatus, *, is_running: bool) -> str:
+def _state(run_folder: Path, status: RunStatus, *, is_running: bool) -> str:
     from rollcast.cli.screen.figures import duration
     from rollcast.local.progress import StartUp
     from rollcast.runfolder.files import RESULT
 
     if is_running:
-        began = StartUp(config.run_folder).began_at
+        began = StartUp(run_folder).began_at
         lasts = "" if began is None else f" for {duration(time.time() - began)}"
         return ("running" if status.is_started else "starting") + lasts
-    return "finished" if (config.run_folder / RESULT).exists() else "stopped"
+    return "finished" if (run_folder / RESULT).exists() else "stopped"
 
 
 def _broken(line: str, width: int) -> list[str]:
@@ -121,7 +122,7 @@ def _broken(line: str, width: int) -> list[str]:
     return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
 
 
-def _closing(config: RunConfig) -> list[str]:
+def _closing(run_folder: Path) -> list[str]:
     """How it ended, or what continues it."""
     from rollcast.cli.up import continuing
     from rollcast.runfolder.files import RESULT
@@ -129,8 +130,8 @@ def _closing(config: RunConfig) -> list[str]:
     from rollcast.runfolder.records import read_record
 
     try:
-        return [read_record(config.run_folder / RESULT, RunResult).sentence()]
+        return [read_record(run_folder / RESULT, RunResult).sentence()]
     except FileNotFoundError:
-        return [f"{CONTINUE}{continuing(config)}"]
+        return [f"{CONTINUE}{continuing(run_folder)}"]
     except (OSError, ValueError) as error:
-        return [f"{config.run_folder / RESULT}: cannot be read ({error})"]
+        return [f"{run_folder / RESULT}: cannot be read ({error})"]

@@ -14,7 +14,7 @@ from rollcast.curves.left_out import counted
 from rollcast.local.event_log import one_line, short_line
 
 if TYPE_CHECKING:
-    from rollcast.config.run import RunConfig
+    from rollcast.config.recipe import Recipe
     from rollcast.local.trial import TimeOutlook
     from rollcast.runfolder.trial import TrialRecord, TriedCompletion
 
@@ -43,7 +43,7 @@ def try_out(
     each = settings.recipe.rollouts_per_prompt
     say(f"starting the engine; {counted(prompts, 'prompt')}, {counted(each, 'completion')} of each ...")
     trial = tried_out(settings, prompts)
-    for line in [*completions(trial), *figures(settings, trial)]:
+    for line in [*completions(trial), *figures(settings.recipe.max_completion_tokens, trial)]:
         typer.echo(line)
     say("timing one update of the trainer on as many ...")
     times = outlook(
@@ -55,7 +55,7 @@ def try_out(
         generators=settings.local.generators,
         workers=settings.generator.tensor_parallel,
     )
-    for line in expected(settings, times):
+    for line in expected(settings.recipe, settings.budget.device_hours, times):
         say(line)
 
 
@@ -78,7 +78,7 @@ def completions(trial: TrialRecord) -> list[str]:
     return lines
 
 
-def figures(config: RunConfig, trial: TrialRecord) -> list[str]:
+def figures(max_tokens: int, trial: TrialRecord) -> list[str]:
     """Pass rate, lengths, truncation, and the number of completions without a grade."""
     tried = trial.completions
     graded = [one for one in tried if _is_graded(one)]
@@ -96,15 +96,14 @@ def figures(config: RunConfig, trial: TrialRecord) -> list[str]:
     lines += [f"no verdict on {count} completions: {one_line(said)}" for said, count in failures.most_common(3)]
     truncated = sum(one.truncated for one in tried) / len(tried)
     lines.append(
-        f"lengths: median {median(lengths):g}, longest {lengths[-1]} of {config.recipe.max_completion_tokens} tokens; "
+        f"lengths: median {median(lengths):g}, longest {lengths[-1]} of {max_tokens} tokens; "
         f"{truncated:.0%} were cut off"
     )
     return lines
 
 
-def expected(config: RunConfig, outlook: TimeOutlook) -> list[str]:
+def expected(recipe: Recipe, device_hours: float | None, outlook: TimeOutlook) -> list[str]:
     """What a step and the budget will take."""
-    recipe = config.recipe
     lines = [
         f"speed: {outlook.tokens_per_second:.0f} tokens/s with {outlook.at_once} concurrent completions",
         f"a step ({recipe.prompts_per_step} x {recipe.rollouts_per_prompt} completions): about "
@@ -114,8 +113,8 @@ def expected(config: RunConfig, outlook: TimeOutlook) -> list[str]:
     ]
     if outlook.total_seconds is not None:
         given = f"{outlook.num_steps} steps"
-        if config.budget.device_hours is not None:
-            given = f"{config.budget.device_hours:g} device-hours, enough for {given} on {outlook.num_devices} devices"
+        if device_hours is not None:
+            given = f"{device_hours:g} device-hours, enough for {given} on {outlook.num_devices} devices"
         lines.append(f"the budget of {given}: about {_duration(outlook.total_seconds)}")
     lines.append(
         "not included: start, checkpoints, and the time that the two cost one another on few cores; more concurrent "

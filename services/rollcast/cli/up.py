@@ -58,7 +58,7 @@ def run_and_conclude(config: RunConfig, *, resume: bool, news: Sequence[str] = (
             typer.echo(f"error: {error}", err=True)
             return EXIT_GIVEN_UP
     if ending is Doing.STOPPED:
-        typer.echo(f"stopped; continue with: {continuing(config)}")
+        typer.echo(f"stopped; continue with: {continuing(config.run_folder)}")
         return EXIT_INTERRUPTED
     result = conclude(config.run_folder, StatusReader(config).read())
     if result is not None:
@@ -67,8 +67,8 @@ def run_and_conclude(config: RunConfig, *, resume: bool, news: Sequence[str] = (
     return 0
 
 
-def continuing(config: RunConfig) -> str:
+def continuing(run_folder: Path) -> str:
     """The command that goes on with a stopped run, be it of `up` or of `demo`."""
     from rollcast.runfolder.files import UP_FILE
 
-    return shlex.join([sys.argv[0], "up", "--config", str(config.run_folder / UP_FILE), "--resume"])
+    return shlex.join([sys.argv[0], "up", "--config", str(run_folder / UP_FILE), "--resume"])

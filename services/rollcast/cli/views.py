@@ -166,15 +166,15 @@ class PlainView:
         self._follower.tell(self.report)
         if self._config is not None and doing is Doing.RUNNING and time.monotonic() >= self._progress_at:
             self._progress_at = time.monotonic() + PROGRESS_SECONDS
-            print(f"{time.strftime('%H:%M:%S')} {self._progress(self._config)}", flush=True)
+            print(f"{time.strftime('%H:%M:%S')} {self._progress(self._config.budget.steps)}", flush=True)
 
-    def _progress(self, config: RunConfig) -> str:
+    def _progress(self, budget_steps: int | None) -> str:
         status = self._follower.status
         now = time.time()
         if not status.is_started:
             waited_for = [figures.phase_words(phase, now) for phase in status.phases if phase.done_at is None]
             return ", ".join([*waited_for, *figures.came_back(status)]) or "starting"
-        return ", ".join([figures.step_of(config, status), *figures.coming(status, now)])
+        return ", ".join([figures.step_of(budget_steps, status), *figures.coming(status, now)])
 
 
 class LivePicture:
@@ -208,7 +208,7 @@ class LivePicture:
             self._live.console.print(line, markup=False, highlight=False)
             return
         self._events.append(note(self._config.run_folder, line, trouble=trouble))
-        self._draw(self._config)
+        self._draw()
 
     def tick(self, doing: Doing = Doing.RUNNING) -> None:
         changed = doing is not self._doing
@@ -217,9 +217,10 @@ class LivePicture:
             self._since = time.time()
         self._follower.tell(self.report)
         if self._config is not None and (changed or time.monotonic() >= self._next_at):
-            self._draw(self._config)
+            self._draw()
 
-    def _draw(self, config: RunConfig) -> None:
+    def _draw(self) -> None:
+        assert self._config is not None
         self._next_at = time.monotonic() + REFRESH_SECONDS
         now = time.time()
         status = self._follower.status
@@ -228,7 +229,7 @@ class LivePicture:
         is_over = self._doing in (Doing.FINISHED, Doing.STOPPED)
         size = self._live.console.size
         screen = Screen(
-            config, status, self._events, self._state(now), self._follower.page, now, is_running=not is_over
+            self._config, status, self._events, self._state(now), self._follower.page, now, is_running=not is_over
         )
         # The line below the picture is the cursor's: with a whole screen of lines the terminal would scroll.
         self._live.update(panel(screen, size.width, size.height - 1), refresh=True)

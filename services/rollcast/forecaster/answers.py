@@ -1,16 +1,15 @@
 """Answers of the HTTP API, made from snapshots."""
 
-import math
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from rollcast.curves.amounts import interval
-from rollcast.curves.answer import LawAnswer, compute_to_target, law_of_run, verdict_as_json
+from rollcast.curves.answer import LawAnswer, compute_to_target, law_as_json, law_of_run, verdict_as_json
 from rollcast.curves.reading import TrainerStatus
 from rollcast.curves.run_forecast import QUANTILES, RunForecast
-from rollcast.forecaster.board import SourceState, TracePoint, tokens_by_staleness
+from rollcast.forecaster.board import finite, tokens_by_staleness
 from rollcast.forecaster.history import KeptForecast
 from rollcast.forecaster.schema import (
     AdviceAnswer,
@@ -19,14 +18,11 @@ from rollcast.forecaster.schema import (
     ForecastAnswer,
     Gain,
     Interval,
-    Law,
     PastAnswer,
-    PastCurveAnswer,
     PastEnd,
     Point,
     PointsAnswer,
     Prediction,
-    SourceAnswer,
     StalenessBucket,
     StatusAnswer,
     TargetAnswer,
@@ -49,19 +45,7 @@ def quantiles(values: Array | tuple[float, ...]) -> Interval:
 
 def law_fields(law: LawAnswer | None) -> dict[str, Any]:
     """The fields of an answer that hold the law; all are null if no law describes the curve."""
-    if law is None:
-        return dict.fromkeys(
-            ("initial", "asymptote", "ceiling_probability", "exponent", "midpoint", "headroom", "best")
-        )
-    return {
-        "initial": law.initial["q50"],
-        "asymptote": Interval(**law.asymptote),
-        "ceiling_probability": law.ceiling_probability,
-        "exponent": Interval(**law.exponent),
-        "midpoint": Interval(**law.midpoint),
-        "headroom": Interval(**law.headroom),
-        "best": Law(**vars(law.best)),
-    }
+    return law_as_json(law) | {"initial": None if law is None else law.initial["q50"]}
 
 
 def forecast_answer(item: RunForecast) -> ForecastAnswer:
@@ -104,8 +88,6 @@ def _end(item: RunForecast, compute: float) -> End:
 
 
 def predictions(item: RunForecast, compute: list[float]) -> list[Prediction]:
-    if not compute:
-        return []
     laws = item.law(compute) if item.forecast.verdict.kind.is_described else None
     return prediction_list(compute, item.reading(compute), laws)
 
@@ -141,7 +123,7 @@ def curve_answer(item: RunForecast, until: float | None) -> CurveAnswer:
     compute = np.unique(
         np.append(np.geomspace(positive[0] / 3, stop, half + 1), np.linspace(positive[0] / 3, stop, half))
     )
-    bands = item.reading(compute)
+    readings = item.reading(compute)
     contrast = power_law(item.forecast.curve).pass_rate(item.axis.to_fitted(compute))
     return CurveAnswer(
         run=item.name,
@@ -149,7 +131,7 @@ def curve_answer(item: RunForecast, until: float | None) -> CurveAnswer:
         compute=compute.tolist(),
         law=item.law(compute, (0.5,))[0].tolist() if item.forecast.verdict.kind.is_described else None,
         power_law=np.clip(contrast, 0.0, 1.0).tolist(),
-        **_bands(bands),
+        **bands(readings),
     )
 
 
@@ -173,46 +155,22 @@ def past_answer(past: KeptForecast) -> PastAnswer:
     if past.end_compute is not None and past.end_reading is not None:
         end = PastEnd(compute=past.end_compute, **interval(past.end_reading, QUANTILES))
     is_described = VerdictKind(past.verdict).is_described
-    return PastAnswer(
-        id=past.id,
-        made_at=past.made_at,
-        replayed=past.replayed,
-        num_points=past.num_points,
-        compute=past.compute,
-        pass_rate=past.pass_rate,
-        verdict=past.verdict,
-        is_described=is_described,
-        asymptote=quantiles(past.asymptote) if is_described else None,
-        headroom=quantiles(past.headroom) if is_described else None,
-        end=end,
-    )
+    law = {
+        name: interval(getattr(past, name), QUANTILES) if is_described else None for name in ("asymptote", "headroom")
+    }
+    return PastAnswer.model_validate({**vars(past), **law, "is_described": is_described, "end": end})
 
 
-def past_curve_answer(past: KeptForecast, grid: tuple[float, ...]) -> PastCurveAnswer:
-    return PastCurveAnswer(forecast=past_answer(past), compute=list(grid), **_bands(np.array(past.band)))
-
-
-def status_answer(run: str, status: TrainerStatus, trace: tuple[TracePoint, ...]) -> StatusAnswer:
-    fields = {name: _finite(value) for name, value in vars(status).items() if not isinstance(value, dict)}
+def status_answer(run: str, status: TrainerStatus, trace: tuple[Trace, ...]) -> StatusAnswer:
+    fields = {name: finite(value) for name, value in vars(status).items() if not isinstance(value, dict)}
     buckets = [
-        StalenessBucket(steps=_finite(bound), tokens=tokens) for bound, tokens in tokens_by_staleness(status.staleness)
-    ]
-    rows = [
-        Trace(step=p.step, truncation_ratio=_finite(p.truncation_ratio), mean_staleness=_finite(p.mean_staleness))
-        for p in trace
+        StalenessBucket(steps=finite(bound), tokens=tokens) for bound, tokens in tokens_by_staleness(status.staleness)
     ]
     groups = came_back_in_words(status.group_signals)
-    return StatusAnswer(run=run, staleness=buckets, groups=groups, trace=rows, **fields)
+    return StatusAnswer(run=run, staleness=buckets, groups=groups, trace=list(trace), **fields)
 
 
-def source_answer(state: SourceState) -> SourceAnswer:
-    return SourceAnswer(up=state.up, message=state.message, read_at=state.read_at)
-
-
-def _bands(rows: Array) -> dict[str, list[float]]:
+def bands(rows: Array) -> dict[str, list[float]]:
+    """`rows`: (5, m), one row for each quantile."""
     q05, q25, q50, q75, q95 = (row.tolist() for row in rows)
     return {"q05": q05, "q25": q25, "q50": q50, "q75": q75, "q95": q95}
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

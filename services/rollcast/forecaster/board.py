@@ -1,5 +1,6 @@
 """The newest forecast of every run, shared by the reader's thread and HTTP."""
 
+import math
 import secrets
 import threading
 from collections import deque
@@ -9,33 +10,15 @@ from dataclasses import dataclass, field, replace
 from rollcast.curves.natural_order import natural
 from rollcast.curves.reading import TrainerStatus
 from rollcast.curves.run_forecast import RunForecast
+from rollcast.forecaster.schema import SourceAnswer, Trace
 
 MAX_TRACE_STEPS = 600
-
-
-@dataclass(frozen=True)
-class SourceState:
-    """Whether the source answers."""
-
-    up: bool = False
-    message: str = "not read yet"
-    read_at: float = 0.0
-    """Unix seconds of the last answer; 0 = never."""
-
-
-@dataclass(frozen=True)
-class TracePoint:
-    """State of a run at one step, kept in addition to the curve."""
-
-    step: float
-    truncation_ratio: float | None
-    mean_staleness: float | None
 
 
 @dataclass
 class _Run:
     status: TrainerStatus = field(default_factory=TrainerStatus)
-    trace: deque[TracePoint] = field(default_factory=lambda: deque(maxlen=MAX_TRACE_STEPS))
+    trace: deque[Trace] = field(default_factory=lambda: deque(maxlen=MAX_TRACE_STEPS))
     staleness_seen: tuple[float, float] = (0.0, 0.0)
 
 
@@ -46,8 +29,9 @@ class Board:
         self._lock = threading.Lock()
         self._forecasts: dict[str, RunForecast] = {}
         self._runs: dict[str, _Run] = {}
-        self._source = SourceState()
-        self._closed = False
+        self._source = SourceAnswer(up=False, message="not read yet", read_at=0.0)
+        self.closed = threading.Event()
+        """Set when the service stops: it ends every wait for a change."""
         self._process = secrets.token_hex(4)
         self._num_changes = 0
 
@@ -87,32 +71,29 @@ class Board:
             if status.step is None or (entry.trace and entry.trace[-1].step == status.step):
                 return
             mean, entry.staleness_seen = _recent_mean(status.staleness, entry.staleness_seen)
-            entry.trace.append(TracePoint(status.step, status.truncation_ratio, mean))
+            entry.trace.append(
+                Trace(step=status.step, truncation_ratio=finite(status.truncation_ratio), mean_staleness=finite(mean))
+            )
 
-    def status(self, run: str) -> tuple[TrainerStatus, tuple[TracePoint, ...]]:
+    def status(self, run: str) -> tuple[TrainerStatus, tuple[Trace, ...]]:
         with self._lock:
             entry = self._runs.get(run, _Run())
             return replace(entry.status), tuple(entry.trace)
 
-    def note_source(self, state: SourceState) -> None:
+    def note_source(self, state: SourceAnswer) -> None:
         with self._lock:
             self._num_changes += (state.up, state.message) != (self._source.up, self._source.message)
             self._source = state
 
     @property
-    def source(self) -> SourceState:
+    def source(self) -> SourceAnswer:
         with self._lock:
             return self._source
 
-    @property
-    def closed(self) -> bool:
-        with self._lock:
-            return self._closed
 
-    def close(self) -> None:
-        """End every wait for a change."""
-        with self._lock:
-            self._closed = True
+def finite(value: float | None) -> float | None:
+    """None for NaN and infinities, which JSON does not have."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def tokens_by_staleness(buckets: dict[float, float]) -> list[tuple[float, float]]:

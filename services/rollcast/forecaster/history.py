@@ -149,27 +149,20 @@ class History:
 
     def forecasts(self, name: str) -> list[KeptForecast]:
         """All forecasts of a run, in the order of the compute at which they were made."""
-        with self._lock:
-            rows = self._connection.execute(
-                "SELECT * FROM forecasts WHERE name = ? ORDER BY compute, id", (name,)
-            ).fetchall()
-        return [_from_row(row) for row in rows]
+        return self._forecasts("name = ? ORDER BY compute, id", name)
 
     def last_forecast_before(self, name: str, compute: float) -> KeptForecast | None:
         """The newest one made at `compute` or less."""
-        with self._lock:
-            row = self._connection.execute(
-                "SELECT * FROM forecasts WHERE name = ? AND compute <= ? ORDER BY compute DESC, id DESC LIMIT 1",
-                (name, compute),
-            ).fetchone()
-        return None if row is None else _from_row(row)
+        newest_first = "name = ? AND compute <= ? ORDER BY compute DESC, id DESC LIMIT 1"
+        return next(iter(self._forecasts(newest_first, name, compute)), None)
 
     def forecast(self, name: str, forecast_id: int) -> KeptForecast | None:
+        return next(iter(self._forecasts("name = ? AND id = ?", name, forecast_id)), None)
+
+    def _forecasts(self, condition: str, *values: str | float) -> list[KeptForecast]:
         with self._lock:
-            row = self._connection.execute(
-                "SELECT * FROM forecasts WHERE name = ? AND id = ?", (name, forecast_id)
-            ).fetchone()
-        return None if row is None else _from_row(row)
+            rows = self._connection.execute(f"SELECT * FROM forecasts WHERE {condition}", values).fetchall()  # noqa: S608
+        return [_from_row(row) for row in rows]
 
     def forget(self, run: str, names: Collection[str]) -> None:
         """The evaluations of the run and the forecasts made of them. `names`: under which these are kept."""
@@ -184,25 +177,13 @@ class History:
             self._connection.close()
 
 
-def _from_row(row: tuple[object, ...]) -> KeptForecast:
-    (number, name, made_at, replayed, points, compute, pass_rate, verdict, asymptote, headroom, end, reading, band) = (
-        row
-    )
-    return KeptForecast(
-        id=int(str(number)),
-        name=str(name),
-        made_at=float(str(made_at)),
-        replayed=bool(replayed),
-        num_points=int(str(points)),
-        compute=float(str(compute)),
-        pass_rate=float(str(pass_rate)),
-        verdict=str(verdict),
-        asymptote=tuple(json.loads(str(asymptote))),
-        headroom=tuple(json.loads(str(headroom))),
-        end_compute=None if end is None else float(str(end)),
-        end_reading=None if reading is None else tuple(json.loads(str(reading))),
-        band=tuple(tuple(values) for values in json.loads(str(band))),
-    )
+def _from_row(row: sqlite3.Row) -> KeptForecast:
+    values = dict(row)
+    for name in ("asymptote", "headroom", "end_reading"):
+        values[name] = None if values[name] is None else tuple(json.loads(values[name]))
+    values["band"] = tuple(tuple(quantiles) for quantiles in json.loads(values["band"]))
+    values["replayed"] = bool(values["replayed"])
+    return KeptForecast(**values)
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -225,6 +206,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, check_same_thread=False, timeout=5.0)
+    connection.row_factory = sqlite3.Row
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")

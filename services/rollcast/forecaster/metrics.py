@@ -24,25 +24,6 @@ from rollcast.telemetry.names import Metric
 _QUANTILE_LABELS = tuple(f"{quantile:g}" for quantile in QUANTILES)
 _DEVICE_HOURS = (DEVICE_HOURS, GPU_HOURS)
 """Units of compute that the metrics in device-hours take; of others they are absent."""
-_OF_A_RUN = (
-    names.FORECAST_ASYMPTOTE,
-    names.FORECAST_HEADROOM,
-    names.FORECAST_PASS_RATE,
-    names.FORECAST_END,
-    names.FORECAST_END_DEVICE_HOURS,
-    names.FORECAST_VERDICT,
-    names.ADVICE,
-    names.ADVICE_EVALUATIONS,
-    names.ADVICE_CHANCE,
-    names.ADVICE_GAIN,
-    names.ADVICE_DEVICE_HOURS,
-    names.FORECAST_EARLIER,
-    names.FORECAST_MISSED,
-    names.FORECAST_POINTS,
-    names.FORECAST_LOST_POINTS,
-    names.FORECAST_INCOMPLETE_POINTS,
-    names.FORECAST_REFITS,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,16 +103,17 @@ class ForecastMetrics(Collector):
         self._own.set(names.FORECAST_SOURCE_UP, float(up))
 
     def render(self) -> bytes:
-        """The text of /metrics."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Family]:
         yield from self._own.registry.collect()
-        families = {metric: _family(metric) for metric in _OF_A_RUN}
+        families: dict[Metric, CounterMetricFamily | GaugeMetricFamily] = {}
         for name, shown in self._shown.items():
             for metric, labels, value in shown.samples():
+                if metric not in families:
+                    families[metric] = _family(metric)
                 families[metric].add_metric((name, *labels), value)
-        yield from (family for family in families.values() if family.samples)
+        yield from families.values()
 
 
 def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily:

@@ -16,11 +16,7 @@ from rollcast.scaling.posterior.options import FitOptions
 
 
 def fit_request(request: FitRequest) -> Forecast:
-    """The posterior of the caller's curve.
-
-    Raises:
-        ValueError: one sentence on the wrong point or option.
-    """
+    """The posterior of the caller's curve. Raises ValueError: one sentence on the wrong point or option."""
     points = sorted(request.points, key=lambda point: point.compute)
     least = min((point.compute for point in points if point.compute > 0), default=MIN_COMPUTE)
     if least < MIN_COMPUTE:

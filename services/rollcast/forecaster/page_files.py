@@ -26,7 +26,6 @@ _HEADERS = {
 
 
 def page_router() -> APIRouter:
-    """One route for each file."""
     router = APIRouter()
     for path, (name, media_type) in _FILES.items():
         router.add_api_route(path, _file(name, media_type), include_in_schema=False)

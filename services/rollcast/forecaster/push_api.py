@@ -5,7 +5,7 @@ starts again from a checkpoint counts its incarnation up; older evaluations beyo
 """
 
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,7 +19,8 @@ from rollcast.curves.sources.push import pushed_point
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import PushedRun
-from rollcast.forecaster.schema import Answer, Compute, PositiveCompute, Refusal, Share
+from rollcast.forecaster.refusals import refusals
+from rollcast.forecaster.schema import Answer, Compute, PositiveCompute, Share
 from rollcast.scaling.decisions.advice import Advice
 
 PUSH_PATH = "/api/push"
@@ -92,19 +93,8 @@ def push_router(engine: ForecastEngine, board: Board, token: str | None) -> APIR
             )
 
     router = APIRouter()
-    told = {
-        400: "A body that cannot be read",
-        401: "No token, or another one",
-        403: "No token is set",
-        413: "Too large",
-        422: "Not as documented",
-        503: "Busy",
-    }
-    refusals: dict[int | str, dict[str, Any]] = {
-        status: {"model": Refusal, "description": text} for status, text in told.items()
-    }
 
-    @router.post(PUSH_PATH, dependencies=[Depends(admit)], responses=refusals)
+    @router.post(PUSH_PATH, dependencies=[Depends(admit)], responses=refusals(400, 401, 403, 413, 422, 503))
     def push(request: Annotated[PushRequest, Body()]) -> PushAnswer:
         """Evaluations of a run of any trainer; its forecast and advice come back."""
         try:

@@ -38,7 +38,6 @@ PREFIX = "/prometheus/api/v1"
 
 
 def query_router(board: Board) -> APIRouter:
-    """Routes below /prometheus/api/v1."""
     router = APIRouter(prefix=PREFIX, include_in_schema=False)
 
     def add(path: str, answer: Callable[[Board, Form], Any]) -> None:

@@ -17,10 +17,13 @@ MAX_PRINTED_INTEGER = 10**18
 """A larger one is left out of the sentence: it may have a million digits."""
 _MEANINGS = {
     400: "A body that cannot be read",
+    401: "No token, or another one",
+    403: "No token is set",
     404: "No such run, or no forecast of it yet",
     413: f"A body of more than {MAX_BODY_BYTES} bytes",
     422: "Not as documented, or points that cannot be fitted",
     429: "Too many concurrent fits",
+    503: "Busy with another reading",
 }
 
 

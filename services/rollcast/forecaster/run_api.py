@@ -4,6 +4,7 @@ import asyncio
 import time
 from typing import Annotated
 
+import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 
 from rollcast.config.bounds import MOST_COMPUTE
@@ -33,7 +34,6 @@ class RunApi:
         self._waiting: set[Request] = set()
 
     def router(self) -> APIRouter:
-        """The routes below /api/runs."""
         router = APIRouter(prefix="/api/runs")
         router.add_api_route("", self.runs, dependencies=[Depends(self._wait_for_change)], responses=refusals(422))
         for path, answer in (
@@ -63,7 +63,7 @@ class RunApi:
         self._waiting.add(request)
         deadline = time.monotonic() + wait_seconds
         try:
-            while self._board.version == after and not self._board.closed and time.monotonic() < deadline:
+            while self._board.version == after and not self._board.closed.is_set() and time.monotonic() < deadline:
                 if await request.is_disconnected():
                     return
                 await asyncio.sleep(POLL_SECONDS)
@@ -80,7 +80,7 @@ class RunApi:
         """Every run's newest forecast, and whether the source answers; on request, as soon as that has changed."""
         version = self._board.version  # read first: a change in between is reported twice, never missed
         return schema.RunsAnswer(
-            source=answers.source_answer(self._board.source),
+            source=self._board.source,
             now=time.time(),
             version=version,
             runs=[answers.forecast_answer(item) for item in self._board.all()],
@@ -139,7 +139,9 @@ class RunApi:
         entry = self._history.forecast(item.name, forecast_id)
         if entry is None:
             raise HTTPException(404, f"forecast {forecast_id} of run {item.name!r} is not kept (any more)")
-        return answers.past_curve_answer(entry, self._engine.grid(item.name))
+        grid = self._engine.grid(item.name)
+        bands = answers.bands(np.array(entry.band))
+        return schema.PastCurveAnswer(forecast=answers.past_answer(entry), compute=list(grid), **bands)
 
     def status(self, run: RunName) -> schema.StatusAnswer:
         """Staleness, truncation and step, as the run's trainer reports them."""

@@ -94,20 +94,10 @@ class AdviceAnswer(Answer):
     """What would change the advice."""
 
 
-class ForecastAnswer(Answer):
+class FittedAnswer(Answer):
     """The numbers of the law are null if no law describes the curve (`is_described`)."""
 
-    run: str
-    dataset: str
-    sequence: int
-    """Rises with every new forecast of the service."""
-    updated_at: float
-    """Unix seconds."""
     num_points: int
-    num_lost: int
-    """Evaluations left out because their step is not in the surviving history."""
-    num_incomplete: int
-    """Evaluations left out because less than 90 % of their prompts were graded."""
     excluded: int
     """Points before the fitted part."""
     verdict: str
@@ -117,15 +107,6 @@ class ForecastAnswer(Answer):
     is_decidable: bool
     """Whether the numbers are for decisions."""
     reason: str
-    advice: AdviceAnswer
-    """On the rest of the run's budget, without a price; /advice answers for others."""
-    unit: str
-    """What compute is counted in."""
-    step: int
-    compute: float
-    """Compute of the newest evaluation."""
-    pass_rate: float
-    """Pass rate of the newest evaluation."""
     initial: float | None
     """R_0, median."""
     asymptote: Interval | None
@@ -135,10 +116,34 @@ class ForecastAnswer(Answer):
     midpoint: Interval | None
     headroom: Interval | None
     """Asymptote minus the law's pass rate now."""
-    end: End | None
-    """The forecast at the end of the budget; null if the run has no budget."""
     best: Law | None
     """Maximum posterior, on the fitted axis."""
+
+
+class ForecastAnswer(FittedAnswer):
+    """The numbers of the law are null if no law describes the curve (`is_described`)."""
+
+    run: str
+    dataset: str
+    sequence: int
+    """Rises with every new forecast of the service."""
+    updated_at: float
+    """Unix seconds."""
+    num_lost: int
+    """Evaluations left out because their step is not in the surviving history."""
+    num_incomplete: int
+    """Evaluations left out because less than 90 % of their prompts were graded."""
+    advice: AdviceAnswer
+    """On the rest of the run's budget, without a price; /advice answers for others."""
+    unit: str
+    """What compute is counted in."""
+    step: int
+    compute: float
+    """Compute of the newest evaluation."""
+    pass_rate: float
+    """Pass rate of the newest evaluation."""
+    end: End | None
+    """The forecast at the end of the budget; null if the run has no budget."""
     fitted_on: str
     """device_hours, or another unit of the curve; trained_tokens (scaled to it) if the fleet changed."""
 
@@ -176,17 +181,22 @@ class PointsAnswer(Answer):
     points: list[Point]
 
 
-class CurveAnswer(Answer):
-    """A curve to draw: each list has one value for each compute."""
+class Bands(Answer):
+    """Quantiles of readings: each list has one value for each compute."""
 
-    run: str
-    sequence: int
     compute: list[float]
     q05: list[float]
     q25: list[float]
     q50: list[float]
     q75: list[float]
     q95: list[float]
+
+
+class CurveAnswer(Bands):
+    """A curve to draw: each list has one value for each compute."""
+
+    run: str
+    sequence: int
     law: list[float] | None
     """Median of the law; null if no law describes the curve."""
     power_law: list[float]
@@ -228,19 +238,15 @@ class HistoryAnswer(Answer):
     forecasts: list[PastAnswer]
 
 
-class PastCurveAnswer(Answer):
+class PastCurveAnswer(Bands):
     """An earlier forecast with its bands: each list has one value for each compute."""
 
     forecast: PastAnswer
-    compute: list[float]
-    q05: list[float]
-    q25: list[float]
-    q50: list[float]
-    q75: list[float]
-    q95: list[float]
 
 
 class Trace(Answer):
+    """State of a run at one step, kept in addition to the curve."""
+
     step: float
     truncation_ratio: float | None
     mean_staleness: float | None
@@ -272,6 +278,8 @@ class StatusAnswer(Answer):
 
 
 class SourceAnswer(Answer):
+    """Whether the source answers."""
+
     up: bool
     message: str
     read_at: float
@@ -317,20 +325,7 @@ class FitRequest(BaseModel):
     """Computes at which predictions are wanted."""
 
 
-class FitAnswer(Answer):
+class FitAnswer(FittedAnswer):
     """The numbers of the law are null if no law describes the curve (`is_described`)."""
 
-    num_points: int
-    excluded: int
-    verdict: str
-    is_described: bool
-    is_decidable: bool
-    reason: str
-    initial: float | None
-    asymptote: Interval | None
-    ceiling_probability: float | None
-    exponent: Interval | None
-    midpoint: Interval | None
-    headroom: Interval | None
-    best: Law | None
     predictions: list[Prediction]

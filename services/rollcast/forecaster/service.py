@@ -15,12 +15,13 @@ from rollcast.curves.run_forecast import RunBudget
 from rollcast.curves.sources.configured import EvaluationSource, open_source
 from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.forecaster.api import build_application
-from rollcast.forecaster.board import Board, SourceState
+from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.forecast_log import ForecastLog
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.push_api import PUSH_PATH, push_router
+from rollcast.forecaster.schema import SourceAnswer
 from rollcast.runfolder.files import FORECASTS
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
@@ -74,15 +75,15 @@ def serve(config: RunConfig) -> int:
             if stop.wait(max(rest, MIN_REST_SHARE * interval)):
                 return 0
     finally:
-        board.close()
+        board.closed.set()
         http.stop()
         source.close()
         history.close()
 
 
 def _read(
-    source: EvaluationSource, engine: ForecastEngine, metrics: ForecastMetrics, before: SourceState
-) -> SourceState:
+    source: EvaluationSource, engine: ForecastEngine, metrics: ForecastMetrics, before: SourceAnswer
+) -> SourceAnswer:
     """One look at the source; what changed is logged."""
     try:
         reading = source.read()
@@ -90,7 +91,7 @@ def _read(
         metrics.source_up(False)
         if before.up or before.message != str(error):
             log.warning("the source is away; known forecasts are still served", reason=str(error))
-        return SourceState(up=False, message=str(error), read_at=before.read_at)
+        return SourceAnswer(up=False, message=str(error), read_at=before.read_at)
     message = reading.away[0] if reading.away else OK
     if len(reading.away) > 1:
         message += f" (and {len(reading.away) - 1} more like this)"
@@ -100,4 +101,4 @@ def _read(
         log.warning("a part of the source is away", reason=message)
     metrics.source_up(True)
     engine.take(reading)
-    return SourceState(up=True, message=message, read_at=time.time())
+    return SourceAnswer(up=True, message=message, read_at=time.time())

@@ -19,13 +19,13 @@ CAUTION_WIDTH = 130
 """Characters in a line of a caution: what fits below a picture of 8 inches."""
 
 
-def check_plot(path: Path | None) -> None:
-    """Check before any work that the picture can be drawn and written.
+def check_plot(path: Path | None) -> Path | None:
+    """The path, checked before any work: whether the picture can be drawn and written.
 
     Raises UserError: the ending is not known, the folder cannot take the file, or matplotlib is not installed.
     """
     if path is None:
-        return
+        return None
     if path.suffix not in (".png", ".svg"):
         raise UserError(f"--plot {path}: draws .png or .svg; choose one of these endings")
     if not path.parent.is_dir():
@@ -34,6 +34,7 @@ def check_plot(path: Path | None) -> None:
         raise UserError(f"--plot {path}: cannot be written; choose another file")
     if find_spec("matplotlib") is None:
         raise UserError(f"--plot {path}: matplotlib is not installed; install it: pip install 'rollcast[plot]'")
+    return path
 
 
 def new_figure(inches: tuple[float, float]) -> Any:
@@ -54,10 +55,7 @@ def write_cautions(figure: Any, cautions: Sequence[str]) -> None:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write it, in the format of the ending.
-
-    Raises UserError: the file cannot be written.
-    """
+    """Write it, in the format of the ending. Raises UserError: the file cannot be written."""
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     try:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rollcast.curves.amounts import MEDIAN_AND_90, amount
-from rollcast.plots.figure import COLOURS, GREY, INK, new_figure, save
+from rollcast.plots.figure import COLOURS, GREY, INK, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from rollcast.curves.run_forecast import RunForecast
-
-
-def draw_forecast(
-    run: RunForecast, until: float, path: Path, *, budget: float | None = None, target: float | None = None
-) -> None:
-    """Draw the picture to a file. Raises UserError: it cannot be written."""
-    save(forecast_figure(run, until, budget=budget, target=target), path)
 
 
 def forecast_figure(

@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 
 
 def draw_past(curve: Curve, answer: dict[str, Any], path: Path) -> None:
-    """`answer`: the command's JSON on the curve.
-
-    Raises UserError: the file cannot be written.
-    """
+    """`answer`: the command's JSON on the curve. Raises UserError: the file cannot be written."""
     cuts = answer["cuts"]
     blue = COLOURS[0]
     compute = [cut["compute"] for cut in cuts]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +11,8 @@ from rollcast.cli import report
 from rollcast.cli.output import say
 from rollcast.config.bounds import MOST_COMPUTE
 from rollcast.config.errors import UserError
+from rollcast.curves import amounts
+from rollcast.plots.figure import save
 
 if TYPE_CHECKING:
     from rollcast.curves.run_forecast import RunForecast
@@ -41,7 +42,6 @@ def budget(
     """
     from rollcast.curves.curve_source import forecast_source
 
-    report.check_plot(plot)
     if budget is None and target is None:
         raise UserError("--budget, --target: neither is given; give the compute to spend or the pass rate to reach")
     if target is not None and not 0 <= target <= 1:
@@ -53,17 +53,14 @@ def budget(
             f"--budget {budget:g}: the curve is at {now:g} {forecast.unit}; give those of the whole run, up to 1e12"
         )
     answer = expectations(forecast, budget, target)
-    if as_json:
-        typer.echo(json.dumps(answer, indent=1))
-    else:
-        _show(answer)
+    report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
-        from rollcast.plots.forecast import draw_forecast
+        from rollcast.plots.forecast import forecast_figure
 
         wanted = answer["target"]["compute"] if target is not None else None
         reached = wanted["q50"] if wanted is not None else None
         until = max(budget or 2 * now, min(reached or now, MOST_COMPUTE))
-        draw_forecast(forecast, until, plot, budget=budget, target=target)
+        save(forecast_figure(forecast, until, budget=budget, target=target), plot)
 
 
 def expectations(run: RunForecast, budget: float | None, target: float | None) -> dict[str, Any]:
@@ -71,7 +68,7 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
     from rollcast.curves.answer import law_as_json, law_of_run, verdict_as_json
 
     forecast, curve, draws = run.forecast, run.forecast.curve, run.forecast.draws
-    law = law_as_json(law_of_run(run, report.MEDIAN_AND_90))
+    law = law_as_json(law_of_run(run, amounts.MEDIAN_AND_90))
     is_described = forecast.verdict.kind.is_described
     of_law: dict[str, Any]
     answer: dict[str, Any] = {
@@ -93,18 +90,18 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
     if budget is not None:
         mean, low, high = run.expected_gain(budget)
         of_law = {
-            "law": report.interval(run.law([budget], report.MEDIAN_AND_90)[:, 0]),
+            "law": amounts.interval(run.law([budget], amounts.MEDIAN_AND_90)[:, 0]),
             "gain": {"mean": mean, "q05": low, "q95": high},
         }
         answer["budget"] = {
             "compute": budget,
-            "reading": report.interval(run.reading([budget], report.MEDIAN_AND_90)[:, 0]),
+            "reading": amounts.interval(run.reading([budget], amounts.MEDIAN_AND_90)[:, 0]),
             **(of_law if is_described else dict.fromkeys(of_law)),
         }
     if target is not None:
         first = draws.compute_to(target)
         of_law = {
-            "compute": report.interval(run.compute_to_target(target, report.MEDIAN_AND_90)),
+            "compute": amounts.interval(run.compute_to_target(target, amounts.MEDIAN_AND_90)),
             "probability_ever": float((first < float("inf")).mean()),
         }
         if budget is not None:
@@ -120,19 +117,19 @@ def conclusions(answer: dict[str, Any]) -> list[str]:
     sentences = []
     if (spent := answer.get("budget")) is not None:
         left, gain = spent["compute"] - answer["compute"], spent["gain"]
-        at_the_end = f"{spent['reading']['q50']:.3f} ({report.span(spent['reading'], '.3f')})"
+        at_the_end = f"{spent['reading']['q50']:.3f} ({amounts.span(spent['reading'], '.3f')})"
         if gain is None:
             sentences.append(f"An evaluation at the end reads {at_the_end}; no gain can be given.")
         else:
             sentences.append(
-                f"The remaining {report.amount(left)} {answer['unit']} gain {gain['mean']:.3f} on average "
+                f"The remaining {amounts.amount(left)} {answer['unit']} gain {gain['mean']:.3f} on average "
                 f"(90 % {gain['q05']:.3f} to {gain['q95']:.3f}); an evaluation at the end reads {at_the_end}."
             )
     if (wanted := answer.get("target")) is not None and wanted["compute"] is not None:
         middle = wanted["compute"]["q50"]
-        cost = "is more likely never reached" if middle is None else f"takes {report.amount(middle)} {answer['unit']}"
+        cost = "is more likely never reached" if middle is None else f"takes {amounts.amount(middle)} {answer['unit']}"
         sentence = (
-            f"{wanted['pass_rate']:g} {cost} (90 % {report.span(wanted['compute'])}); "
+            f"{wanted['pass_rate']:g} {cost} (90 % {amounts.span(wanted['compute'])}); "
             f"it is reached at some time with probability {chance_in_words(wanted['probability_ever'])}"
         )
         if "probability_within_budget" in wanted:
@@ -147,7 +144,7 @@ def _show(answer: dict[str, Any]) -> None:
     report.show_verdict(answer)
     rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom A - R(now)", answer["headroom"], ".3f")]
     if (spent := answer.get("budget")) is not None:
-        at = report.amount(spent["compute"])
+        at = amounts.amount(spent["compute"])
         rows += [(f"reading at {at}", spent["reading"], ".3f"), (f"law at {at}", spent["law"], ".3f")]
     if (wanted := answer.get("target")) is not None:
         rows.append((f"{answer['unit']} to {wanted['pass_rate']:g}", wanted["compute"], ".4g"))

@@ -16,9 +16,5 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.command(cls=OnceCommand)(budget)
-app.command(cls=OnceCommand)(runs)
-app.command(cls=OnceCommand)(sizes)
-app.command(cls=OnceCommand)(devices)
-app.command(cls=OnceCommand)(memory)
-app.command(cls=OnceCommand)(evaluation)
+for command in (budget, runs, sizes, devices, memory, evaluation):
+    app.command(cls=OnceCommand)(command)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -31,26 +31,12 @@ MAX_MODEL_ERROR = 0.1
 """Relative error of the simulated rate of the measured split above which the user is warned. Chosen, not measured."""
 
 
+@functools.partial(options.with_group, "given", Given)
 def devices(
     devices: Annotated[int, typer.Option(min=2, max=1024, help="devices to split")],
+    *,
     run_folder: Annotated[Path | None, typer.Option(help="measure the rates on this run; options below win")] = None,
-    step_seconds: Annotated[float | None, typer.Option(help="an optimizer step, waiting left out")] = None,
-    trainer_devices: Annotated[int | None, typer.Option(min=1, help="devices it was measured on")] = None,
-    trainer_scaling: Annotated[float, typer.Option(help="e: T times the devices are T^e times as fast")] = 1.0,
-    trainer_multiple: Annotated[int, typer.Option(min=1, help="trainers come in multiples of this")] = 1,
-    tokens_per_second: Annotated[float | None, typer.Option(help="of one generator with every slot taken")] = None,
-    tokens_per_second_alone: Annotated[float | None, typer.Option(help="of one rollout alone on a generator")] = None,
-    slots: Annotated[
-        int | None, typer.Option(min=1, help="rollouts a generator runs at the same time; default 256")
-    ] = None,
-    devices_per_generator: Annotated[int | None, typer.Option(min=1, help="default 1")] = None,
-    mean_tokens: Annotated[float | None, typer.Option(help="mean length of a completion")] = None,
-    longest_tokens: Annotated[float | None, typer.Option(help="mean of the longest completion of each group")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="budget of a completion; default the recipe's")] = None,
-    groups: Annotated[int | None, typer.Option(min=1, max=512, help="P, groups per step; default 48")] = None,
-    rollouts: Annotated[int | None, typer.Option(min=1, max=1024, help="G, rollouts per group; default 16")] = None,
-    lag: Annotated[int | None, typer.Option(min=0, max=64, help="k, the staleness bound; default 8")] = None,
-    publish_seconds: Annotated[float, typer.Option(min=0, help="until the quickest generator has new weights")] = 0.05,
+    given: Given,
     as_json: options.AsJson = False,
     plot: report.Plot = None,
 ) -> None:
@@ -65,24 +51,6 @@ def devices(
     from rollcast.simulation.pipeline import DeadlockError
     from rollcast.simulation.split import MAX_SIMULATIONS, SplitSimulator, splits_of
 
-    report.check_plot(plot)
-    given = Given(
-        step_seconds=step_seconds,
-        trainer_devices=trainer_devices,
-        trainer_scaling=trainer_scaling,
-        trainer_multiple=trainer_multiple,
-        tokens_per_second=tokens_per_second,
-        tokens_per_second_alone=tokens_per_second_alone,
-        slots=slots,
-        devices_per_generator=devices_per_generator,
-        mean_tokens=mean_tokens,
-        longest_tokens=longest_tokens,
-        max_tokens=max_tokens,
-        groups=groups,
-        rollouts=rollouts,
-        lag=lag,
-        publish_seconds=publish_seconds,
-    )
     run = None
     if run_folder is not None:
         from rollcast.cli.plan.measured_run import read_run
@@ -101,10 +69,7 @@ def devices(
     except DeadlockError as error:
         raise UserError(f"--devices {devices}: the simulated run cannot finish ({error}); check the rates") from None
     answer = report_of(devices, found, rates, check, caveats)
-    if as_json:
-        typer.echo(json.dumps(answer, indent=1))
-    else:
-        _show(answer)
+    report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
         from rollcast.cli.plan.plot import draw_splits
 
@@ -175,17 +140,8 @@ def limit(outcome: SplitOutcome) -> str:
 
 
 def _split(outcome: SplitOutcome) -> dict[str, Any]:
-    return {
-        **asdict(outcome.split),
-        "steps_per_hour": outcome.steps_per_hour,
-        "standard_error": outcome.standard_error,
-        "bound": outcome.bound,
-        "trainer_idle": outcome.trainer_idle,
-        "waits": outcome.waits,
-        "staleness_mean": outcome.staleness_mean,
-        "staleness_max": outcome.staleness_max,
-        "generator_load": outcome.generator_load,
-    }
+    found = asdict(outcome)
+    return {**found.pop("split"), **found, "trainer_idle": outcome.trainer_idle}
 
 
 LIMITS = {
@@ -234,8 +190,7 @@ def _show(answer: dict[str, Any]) -> None:
             f"{skipped} splits not simulated: {answer['beaten_by_bound']} cannot reach the best, "
             f"{answer['passed_over']} lie between worse ones."
         )
-    for caveat in answer["caveats"]:
-        say(f"caution: {caveat}")
+    report.say_cautions(answer["caveats"])
 
 
 def _rate(steps_per_hour: float) -> str:

@@ -11,28 +11,24 @@ import typer
 from rollcast.cli import curve_options, memory_options, report
 from rollcast.cli.output import say
 from rollcast.config.errors import UserError
+from rollcast.memory.device import GB, Device, this_machine
 
 if TYPE_CHECKING:
-    from rollcast.memory.device import Device
     from rollcast.memory.host import HostLimits
     from rollcast.memory.plan import MemoryPlan
 
 EXIT_DOES_NOT_FIT = 1
-BYTES_PER_GB = 10**9
-"""Decimal gigabytes, as memory of GPUs is sold."""
 
 
+@memory_options.with_machines
 def memory(
     config: Annotated[Path, typer.Option(help="run file")],
+    *,
     gpu: memory_options.Gpu = None,
     cpu: Annotated[
         float | None, typer.Option(min=1, max=memory_options.MAX_GB, help="no GPUs: memory of the machine, in GB")
     ] = None,
-    trainer_ranks: memory_options.TrainerRanks = None,
-    model_config: memory_options.ModelConfig = None,
-    machine_ranks: memory_options.MachineRanks = None,
-    trainer_memory: memory_options.TrainerMemory = None,
-    generator_memory: memory_options.GeneratorMemory = None,
+    machines: memory_options.Machines,
     as_json: curve_options.AsJson = False,
 ) -> None:
     """Count the memory of every rank and every generator of a run, and name the setting to change if it does not fit.
@@ -53,9 +49,10 @@ def memory(
     from rollcast.memory.verdict import refusals, warnings
 
     device = _device(gpu, cpu)
-    plan = plan_run(load_run_config(config), device, ranks=trainer_ranks, model_config=model_config, ask_hub=True)
+    ranks = machines.trainer_ranks
+    plan = plan_run(load_run_config(config), device, ranks=ranks, model_config=machines.model_config, ask_hub=True)
     assert plan is not None, "the hub was asked"
-    host = memory_options.host_limits(machine_ranks, trainer_memory, generator_memory)
+    host = machines.host_limits()
     refused = [*refusals(plan), *host_refusals(plan, host)]
     cautions = warnings(plan)
     if as_json:
@@ -66,20 +63,17 @@ def memory(
         _show_host(plan, host)
         for sentence in refused:
             say(f"does not fit: {sentence}")
-        for sentence in cautions:
-            say(f"caution: {sentence}")
+        report.say_cautions(cautions)
     if refused:
         raise typer.Exit(EXIT_DOES_NOT_FIT)
 
 
 def _device(gpu: float | None, cpu: float | None) -> Device:
-    from rollcast.memory.device import Device, this_machine
-
     if gpu is not None and cpu is not None:
         raise UserError(f"--gpu {gpu:g}, --cpu {cpu:g}: a run is on GPUs or on none; give one of the two")
     if gpu is not None:
-        return Device("gpu", round(gpu * BYTES_PER_GB))
-    return this_machine() if cpu is None else Device("cpu", round(cpu * BYTES_PER_GB))
+        return Device("gpu", round(gpu * GB))
+    return this_machine() if cpu is None else Device("cpu", round(cpu * GB))
 
 
 def _show(plan: MemoryPlan) -> None:
@@ -96,7 +90,7 @@ def _show(plan: MemoryPlan) -> None:
     first = max(plan.trainer, key=lambda rank: rank.fullest.total)
     start = max(rank.start_on_host for rank in plan.trainer)
     typer.echo(
-        f"{first.model.num_parameters / BYTES_PER_GB:.2f} B parameters; a version is {_gb(first.version)} GB; "
+        f"{first.model.num_parameters / GB:.2f} B parameters; a version is {_gb(first.version)} GB; "
         f"{plan.device.in_words}."
     )
     typer.echo(
@@ -165,4 +159,4 @@ def _columns(plan: MemoryPlan) -> list[tuple[str, dict[str, int], int]]:
 def _gb(num_bytes: int | None) -> str:
     if num_bytes is None:
         return report.NO_NUMBER
-    return f"{num_bytes / BYTES_PER_GB:.2f}"
+    return f"{num_bytes / GB:.2f}"

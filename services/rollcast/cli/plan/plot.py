@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rollcast.cli.report import amount
+from rollcast.curves.amounts import amount
 from rollcast.plots.figure import COLOURS, GREY, INK, MOST_LABELLED, new_figure, save, write_cautions
 from rollcast.scaling.decisions.advice import chance_in_words
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from rollcast.config.bounds import MOST_DERIVED_SLOTS
 from rollcast.config.errors import UserError
@@ -24,23 +26,25 @@ MAY_BE_ZERO = ("lag", "publish_seconds")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What the user measured; None = not given."""
+    """What the user measured, each by an option; None = not given."""
 
-    step_seconds: float | None = None
-    trainer_devices: int | None = None
-    trainer_scaling: float = 1.0
-    trainer_multiple: int = 1
-    tokens_per_second: float | None = None
-    tokens_per_second_alone: float | None = None
-    slots: int | None = None
-    devices_per_generator: int | None = None
-    mean_tokens: float | None = None
-    longest_tokens: float | None = None
-    max_tokens: int | None = None
-    groups: int | None = None
-    rollouts: int | None = None
-    lag: int | None = None
-    publish_seconds: float = 0.05
+    step_seconds: Annotated[float | None, typer.Option(help="an optimizer step, waiting left out")] = None
+    trainer_devices: Annotated[int | None, typer.Option(min=1, help="devices it was measured on")] = None
+    trainer_scaling: Annotated[float, typer.Option(help="e: T times the devices are T^e times as fast")] = 1.0
+    trainer_multiple: Annotated[int, typer.Option(min=1, help="trainers come in multiples of this")] = 1
+    tokens_per_second: Annotated[float | None, typer.Option(help="of one generator with every slot taken")] = None
+    tokens_per_second_alone: Annotated[float | None, typer.Option(help="of one rollout alone on a generator")] = None
+    slots: Annotated[
+        int | None, typer.Option(min=1, help="rollouts a generator runs at the same time; default 256")
+    ] = None
+    devices_per_generator: Annotated[int | None, typer.Option(min=1, help="default 1")] = None
+    mean_tokens: Annotated[float | None, typer.Option(help="mean length of a completion")] = None
+    longest_tokens: Annotated[float | None, typer.Option(help="mean of the longest completion of each group")] = None
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="budget of a completion; default the recipe's")] = None
+    groups: Annotated[int | None, typer.Option(min=1, max=512, help="P, groups per step; default 48")] = None
+    rollouts: Annotated[int | None, typer.Option(min=1, max=1024, help="G, rollouts per group; default 16")] = None
+    lag: Annotated[int | None, typer.Option(min=0, max=64, help="k, the staleness bound; default 8")] = None
+    publish_seconds: Annotated[float, typer.Option(min=0, help="until the quickest generator has new weights")] = 0.05
 
 
 def calibrate(given: Given, run: MeasuredRun | None) -> tuple[Rates, list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,9 +12,9 @@ import typer
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
 from rollcast.cli.distinct_curves import refuse_twice, refuse_two_units, with_distinct_names
-from rollcast.cli.output import say
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
+from rollcast.curves import amounts
 
 if TYPE_CHECKING:
     from rollcast.scaling.decisions.allocation import Allocation, Choice, Outlook, Spread
@@ -60,7 +59,6 @@ def runs(
     from rollcast.scaling.decisions.allocation import allocate
     from rollcast.scaling.decisions.fit import fit
 
-    report.check_plot(plot)
     if not 0 < budget <= MOST_COMPUTE:
         raise UserError(f"--budget {budget:g}: further compute to share must be in {COMPUTES}")
     if not 0 <= least_gain <= 1:
@@ -75,10 +73,7 @@ def runs(
         raise UserError(str(error)) from None
     allocation = allocate(forecasts, budget, least_gain)
     answer = answer_of(forecasts, allocation)
-    if as_json:
-        typer.echo(json.dumps(answer, indent=1))
-    else:
-        _show(answer)
+    report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
         from rollcast.cli.plan.plot import draw_runs
 
@@ -133,7 +128,7 @@ def _run(forecast: Forecast, outlook: Outlook) -> dict[str, Any]:
     from rollcast.curves.answer import law_as_json, law_of_curve
 
     curve = forecast.curve
-    law = law_as_json(law_of_curve(forecast, report.MEDIAN_AND_90))
+    law = law_as_json(law_of_curve(forecast, amounts.MEDIAN_AND_90))
     return {
         "run": curve.name,
         "num_points": len(curve),
@@ -201,7 +196,7 @@ def recommendation(
     """The recommended choice and its expected gain, in one sentence."""
     nothing = choices[-1]
     best = taken["best"]
-    hours = report.amount(nothing["saved"])
+    hours = amounts.amount(nothing["saved"])
     now = nothing["best"]["mean"]
     able = [row["run"] for row in rows if row["has_forecast"]]
     broken = [row["run"] for row in rows if not row["has_forecast"]]
@@ -215,7 +210,7 @@ def recommendation(
             f"less than {least_gain:g}; the best run has {now:.3f} now."
         )
     count = len(taken["continued"])
-    each = f"{report.amount(taken['hours'])} {unit} each" if count > 1 else f"all {hours} {unit}"
+    each = f"{amounts.amount(taken['hours'])} {unit} each" if count > 1 else f"all {hours} {unit}"
     left = [name for name in able if name not in taken["continued"]]
     stop = f", stop {listed(left)}" if left else ""
     sentence = f"Continue {listed(taken['continued'])} with {each}{stop}{aside}"
@@ -260,8 +255,8 @@ def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
     most = max(rows, key=lambda row: float(row["compute"]))
     if most["compute"] > MAX_COMPUTE_RATIO * least["compute"]:
         found.append(
-            f"{most['run']} is at {report.amount(most['compute'])} {unit} and {least['run']} at "
-            f"{report.amount(least['compute'])}; if one counts in another unit, say so with --unit RUN=HOURS."
+            f"{most['run']} is at {amounts.amount(most['compute'])} {unit} and {least['run']} at "
+            f"{amounts.amount(least['compute'])}; if one counts in another unit, say so with --unit RUN=HOURS."
         )
     if len(rows) == 1:
         found.append("One run is given; `rollcast plan budget` says more about it.")
@@ -269,16 +264,16 @@ def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
 
 
 def _show(answer: dict[str, Any]) -> None:
-    alone = f"gain of {report.amount(answer['budget'])} alone"
+    alone = f"gain of {amounts.amount(answer['budget'])} alone"
     report.show_table(
         ("run", "now", "A (90 %)", "verdict", "gets", "gain", alone, "loss if stopped", "loss if alone"),
         [
             (
                 row["run"],
                 f"{row['now']['mean']:.3f}",
-                report.with_span(row["asymptote"], ".3f") if row["asymptote"] else report.NO_NUMBER,
+                amounts.with_span(row["asymptote"], ".3f") if row["asymptote"] else report.NO_NUMBER,
                 row["verdict"].replace("_", " "),
-                report.amount(row["hours"]),
+                amounts.amount(row["hours"]),
                 f"{row['gain']['mean']:.3f}",
                 f"{row['gain_alone']['mean']:.3f}" if row["has_forecast"] else "-",
                 f"{row['stop_loss']:.3f}",
@@ -294,7 +289,7 @@ def _show(answer: dict[str, Any]) -> None:
         [
             (
                 choice["name"],
-                report.amount(choice["hours"]),
+                amounts.amount(choice["hours"]),
                 f"{choice['best']['mean']:.3f}",
                 f"{choice['best']['q05']:.3f} to {choice['best']['q95']:.3f}",
                 f"{choice['expected_loss']:.3f}",
@@ -304,5 +299,4 @@ def _show(answer: dict[str, Any]) -> None:
         ],
     )
     typer.echo(f"\n{answer['recommendation']}")
-    for sentence in answer["cautions"]:
-        say(f"caution: {sentence}")
+    report.say_cautions(answer["cautions"])

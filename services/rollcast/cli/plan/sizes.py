@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +13,7 @@ from rollcast.cli.distinct_curves import refuse_two_units
 from rollcast.cli.output import say
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
+from rollcast.curves import amounts
 
 if TYPE_CHECKING:
     from rollcast.scaling.decisions.forecast import Forecast
@@ -52,7 +52,6 @@ def sizes(
     from rollcast.curves.curve_source import fit_options, read_curve
     from rollcast.scaling.decisions.fit import fit
 
-    report.check_plot(plot)
     if not 0 < budget <= MOST_COMPUTE:
         raise UserError(f"--budget {budget:g}: compute must be in {COMPUTES}")
     parts = [_pair(source) for source in sources]
@@ -70,10 +69,7 @@ def sizes(
     runs.sort(key=lambda pair: pair[0])
     law = fit_law(described(runs))
     answer = choice(runs, law, sorted(wanted | {size for size, _ in runs}), budget)
-    if as_json:
-        typer.echo(json.dumps(answer, indent=1))
-    else:
-        _show(answer)
+    report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
         from rollcast.cli.plan.plot import draw_sizes
 
@@ -157,7 +153,7 @@ def choice(
         {
             "from": size_name(candidates[change.smaller]),
             "to": size_name(candidates[change.larger]),
-            "compute": report.interval(change.budget),
+            "compute": amounts.interval(change.budget),
             "beyond_what_was_seen": change.budget[1] > max(seen),
         }
         for change in size_changes(law, candidates, low, high)
@@ -173,10 +169,10 @@ def choice(
         "changes": changes,
         "searched": [low, high],
         "law": {
-            "efficiency_max": report.interval(_quantiles(law.efficiency)),
-            "saturation_size": report.interval(_quantiles(law.saturation)),
-            "size_slope": report.interval(_quantiles(law.size_slope)),
-            "scatter": report.interval(_quantiles(law.noise)),
+            "efficiency_max": amounts.interval(_quantiles(law.efficiency)),
+            "saturation_size": amounts.interval(_quantiles(law.saturation)),
+            "size_slope": amounts.interval(_quantiles(law.size_slope)),
+            "scatter": amounts.interval(_quantiles(law.noise)),
         },
         "identified": len({size for size, _ in runs}) >= MIN_IDENTIFYING_SIZES,
         "caveats": caveats(runs, law, rows, budget),
@@ -187,7 +183,7 @@ def _size(size: float, own: list[Forecast], law: ModelSizeLaw, budget: float, be
     """One size: by the law, and by the curves of its own runs."""
     own_curves: list[dict[str, Any]] = []
     for forecast in own:
-        reading = report.interval(forecast.predictive([budget], report.MEDIAN_AND_90)[:, 0])
+        reading = amounts.interval(forecast.predictive([budget], amounts.MEDIAN_AND_90)[:, 0])
         kind = forecast.verdict.kind
         own_curves.append(
             {"curve": forecast.curve.name, "verdict": str(kind), "is_described": kind.is_described, **reading}
@@ -197,7 +193,7 @@ def _size(size: float, own: list[Forecast], law: ModelSizeLaw, budget: float, be
         "name": size_name(size),
         "trained": bool(own),
         "num_points": sum(len(forecast.curve) - forecast.excluded for forecast in own),
-        "pass_rate": report.interval(law.pass_rate(size, [budget], report.MEDIAN_AND_90)[:, 0]),
+        "pass_rate": amounts.interval(law.pass_rate(size, [budget], amounts.MEDIAN_AND_90)[:, 0]),
         "own_curves": own_curves,
         "best_with": best_with,
     }
@@ -234,8 +230,8 @@ def caveats(
                 )
             elif own["q95"] < row["pass_rate"]["q05"] or own["q05"] > row["pass_rate"]["q95"]:
                 found.append(
-                    f"{own['curve']} ({row['name']}): its own curve says {report.span(own, '.3f')} at the budget, the "
-                    f"law across sizes {report.span(row['pass_rate'], '.3f')}; trust its own."
+                    f"{own['curve']} ({row['name']}): its own curve says {amounts.span(own, '.3f')} at the budget, the "
+                    f"law across sizes {amounts.span(row['pass_rate'], '.3f')}; trust its own."
                 )
     if len(runs) == len(trained):
         found.append("One run per size: the spread between runs of one size is not in the intervals.")
@@ -245,30 +241,31 @@ def caveats(
 def _quantiles(values: Any) -> Any:
     import numpy as np
 
-    return np.quantile(values, report.MEDIAN_AND_90)
+    return np.quantile(values, amounts.MEDIAN_AND_90)
 
 
 def _show(answer: dict[str, Any]) -> None:
     from rollcast.scaling.decisions.advice import chance_in_words
 
-    at = report.amount(answer["budget"])
+    at = amounts.amount(answer["budget"])
     rows = []
     for row in answer["sizes"]:
-        own = ", ".join(report.span(curve, ".3f") for curve in row["own_curves"]) or "-"
+        own = ", ".join(amounts.span(curve, ".3f") for curve in row["own_curves"]) or "-"
         law = row["pass_rate"]
         best_with = chance_in_words(row["best_with"])
-        rows.append((row["name"], str(row["num_points"]), f"{law['q50']:.3f}", report.span(law, ".3f"), own, best_with))
+        rows.append(
+            (row["name"], str(row["num_points"]), f"{law['q50']:.3f}", amounts.span(law, ".3f"), own, best_with)
+        )
     report.show_table(("size", "points", f"law at {at}", "90 %", "own curve, 90 %", "best with"), rows)
     _show_choice(answer)
-    for caveat in answer["caveats"]:
-        say(f"caution: {caveat}")
+    report.say_cautions(answer["caveats"])
 
 
 def _show_choice(answer: dict[str, Any]) -> None:
     from rollcast.scaling.decisions.advice import chance_in_words
 
     unit = answer["unit"]
-    at = report.amount(answer["budget"])
+    at = amounts.amount(answer["budget"])
     if answer["recommended"] is None:
         say(f"At {at} {unit}: no size is recommended, since {answer['unfit']}.")
         return
@@ -279,9 +276,9 @@ def _show_choice(answer: dict[str, Any]) -> None:
     for change in answer["changes"]:
         beyond = ", beyond the compute seen" if change["beyond_what_was_seen"] else ""
         say(
-            f"From {report.amount(change['compute']['q50'])} {unit} on (90 % {report.span(change['compute'])}"
+            f"From {amounts.amount(change['compute']['q50'])} {unit} on (90 % {amounts.span(change['compute'])}"
             f"{beyond}): {change['to']} instead of {change['from']}."
         )
     if not answer["changes"]:
-        low, high = (report.amount(value) for value in answer["searched"])
+        low, high = (amounts.amount(value) for value in answer["searched"])
         say(f"The choice does not change from {low} to {high} {unit}.")

@@ -2,7 +2,6 @@
 
 import time
 
-from rollcast.config.run import RunConfig
 from rollcast.curves.left_out import incomplete_points
 from rollcast.local.forecast_reading import ForecastReading, Quantiles
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS, has_law, num_after_first_step
@@ -36,8 +35,8 @@ def interval(quantiles: Quantiles) -> str:
     return f"{median:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def step_of(config: RunConfig, status: RunStatus) -> str:
-    return f"step {status.step:,}" + ("" if config.budget.steps is None else f" of {config.budget.steps:,}")
+def step_of(budget_steps: int | None, status: RunStatus) -> str:
+    return f"step {status.step:,}" + ("" if budget_steps is None else f" of {budget_steps:,}")
 
 
 def phase_words(phase: Phase, now: float) -> str:
@@ -85,16 +84,16 @@ def _step_seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
 
 
-def work(config: RunConfig, status: RunStatus, *, is_running: bool) -> list[str]:
+def work(status: RunStatus, num_generators: int, max_staleness: int, *, is_running: bool) -> list[str]:
     """Compute, generators, speed, staleness."""
     told = [f"{status.compute_device_hours:.4g} device-hours"]
     if is_running:
-        told.append(f"generators {status.generators_ready} of {config.local.generators}")
+        told.append(f"generators {status.generators_ready} of {num_generators}")
     if status.tokens_per_second is not None:
         told.append(f"{status.tokens_per_second:,.0f} tokens/s")
     if total := sum(status.staleness.values()):
         mean = sum(age * tokens for age, tokens in status.staleness.items()) / total
-        told.append(f"staleness {mean:.1f}, at most {max(status.staleness)} of {config.recipe.schedule.max_staleness}")
+        told.append(f"staleness {mean:.1f}, at most {max(status.staleness)} of {max_staleness}")
     return told
 
 

@@ -74,9 +74,11 @@ def _body(screen: Screen, width: int) -> list[Text]:
     if status.phases and not status.is_started and screen.state.startswith("starting"):
         lines = [*_phases(screen, width), *map(Text, flow(figures.came_back(status), width))]
     else:
-        lines = [Text(line) for line in _progress(config, status, width)]
+        lines = [Text(line) for line in _progress(config.budget.steps, status, width)]
         lines += map(Text, flow(figures.coming(status, screen.now), width))
-    lines += map(Text, flow(figures.work(config, status, is_running=screen.is_running), width))
+    max_staleness = config.recipe.schedule.max_staleness
+    work = figures.work(status, config.local.generators, max_staleness, is_running=screen.is_running)
+    lines += map(Text, flow(work, width))
     lines += [Text(line, "green") for line in flow(figures.measured(status), width)]
     lines += [Text(line, "yellow") for line in flow(figures.forecast_words(status), width, "forecast  ")]
     if screen.is_running and (advice := figures.advice_words(status)):
@@ -97,13 +99,13 @@ def _phases(screen: Screen, width: int) -> list[Text]:
     return [Text(line) for line in flow(marks, width, gap="   ")]
 
 
-def _progress(config: RunConfig, status: RunStatus, width: int) -> list[str]:
+def _progress(budget_steps: int | None, status: RunStatus, width: int) -> list[str]:
     share = status.budget_share
     if share is None:
-        return flow([figures.step_of(config, status), "no end is set"], width)
+        return flow([figures.step_of(budget_steps, status), "no end is set"], width)
     filled = round(share * BAR_COLUMNS)
     bar = "█" * filled + "░" * (BAR_COLUMNS - filled)
-    return flow([figures.step_of(config, status), f"{bar} {share:.0%}"], width)
+    return flow([figures.step_of(budget_steps, status), f"{bar} {share:.0%}"], width)
 
 
 def _events(events: Sequence[RunEvent], width: int) -> list[Text]:
