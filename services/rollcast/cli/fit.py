@@ -56,7 +56,8 @@ def fit(
     from rollcast.curves.sources.run_folder import spent_before
     from rollcast.runfolder.records import as_json as as_plain
 
-    report.check_plot(plot)
+    if plot is not None:
+        report.check_plot(plot)
     if law_alone and prior is not None:
         raise UserError("--law-alone, --prior: each is a prior; give one of the two")
     if paper:
