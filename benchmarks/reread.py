@@ -16,8 +16,8 @@ from typing import Any
 from rollcast.cli.ablation_report import advice
 from rollcast.cli.leave_one_out_report import show_leave_one_out, table_report
 from rollcast.cli.run_report import middle_law, run_report
-from rollcast.curves.evaluations import CurvePoint
-from rollcast.curves.run_history import RunHistory
+from rollcast.curves.axis import curve_of, without_start_up
+from rollcast.curves.evaluations import CurvePoint, RunHistory
 from rollcast.local.ablation import WHOLE
 from rollcast.scaling.decisions.leave_one_out import leave_one_out
 from rollcast.scaling.decisions.repeats import Repeats
@@ -31,7 +31,7 @@ def kept_curve(run: dict[str, Any]) -> Curve:
         CurvePoint(run["run"], "", 1, step, pass_rate, compute, None, None, None, at=0.0)
         for step, compute, pass_rate in run["curve"]
     )
-    return RunHistory(run["run"], points).in_device_hours()[1]
+    return curve_of(RunHistory(run["run"], points), without_start_up)[1]
 
 
 def variant_of(run: dict[str, Any], prefix: str) -> str:

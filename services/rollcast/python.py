@@ -260,4 +260,4 @@ def _of_columns(format: str, columns: dict[str, list[Any]]) -> Sheet:
     lengths = {len(values) for values in columns.values()}
     if len(lengths) != 1:
         raise ValueError(f"data: columns of {', '.join(map(str, sorted(lengths)))} values; give one length")
-    return Sheet.of_columns(format, columns)
+    return Sheet.of_chunks(format, columns, [(lengths.pop(), columns)])

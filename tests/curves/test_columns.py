@@ -18,13 +18,12 @@ from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
 from rollcast.curves.columns import TIME_UNITS, Columns
-from rollcast.curves.curve_sheet import CurveSheet, curve_sheet
+from rollcast.curves.curve_sheet import CurveSheet, curve_sheet, evaluations_of, history_of
 from rollcast.curves.curve_source import read_history
-from rollcast.curves.evaluations import CurvePoint, evaluations_of, known
+from rollcast.curves.evaluations import CurvePoint, known
 from rollcast.curves.formats import delimited
 from rollcast.curves.formats.log_file import LogFile
 from rollcast.curves.formats.recognise import read_sheet
-from rollcast.curves.run_history import history_of
 from rollcast.curves.sheet import ROWS_AT_ONCE, Row, Sheet
 from rollcast.runfolder.survival import surviving
 from rollcast.telemetry.names import is_own_curve
@@ -149,7 +148,7 @@ def test_a_long_table_is_the_table_that_the_csv_module_reads(delimiter: str, tmp
         "1 line with more fields than columns, 3; the rest is left out",
     ]
     expected = [[*fields, ""][:3] for fields in rows]
-    assert [list(fields) for fields in zip(*map(sheet.cells, sheet.names), strict=True)] == expected
+    assert [list(fields) for fields in zip(*map(sheet.texts, sheet.columns), strict=True)] == expected
     history = read_history(str(path), Columns(), None)
     assert np.array([item.pass_rate for item in history.evaluations]) == pytest.approx(
         [float(fields[1]) for fields in rows]
@@ -164,7 +163,7 @@ def test_a_broken_line_among_many_is_told_by_its_number(tmp_path: Path) -> None:
     path.write_text("\n".join(lines))
     told: list[str] = []
     sheet = read_sheet(str(path), told.append)
-    assert len(sheet) == len(lines) - 2
+    assert sheet.num_rows == len(lines) - 2
     assert told == [f"{path}: 2 lines left out, line {ROWS_AT_ONCE + 6} is not a JSON object, nor are the others"]
 
 
@@ -176,5 +175,5 @@ def test_many_fields_that_each_row_has_one_of_take_no_more_than_they_hold() -> N
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 20e6
-    assert len(kept.names) == 2_001
-    assert kept.cells("key 4")[:4] == ["", "", "1", ""]
+    assert len(kept.columns) == 2_001
+    assert kept.texts("key 4")[:4] == ["", "", "1", ""]

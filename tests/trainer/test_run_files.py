@@ -106,7 +106,7 @@ def steps_of_lines(path: Path) -> tuple[list[int], int]:
 def steps_of_commands(path: Path) -> tuple[list[int], int]:
     lines = len(path.read_text().splitlines())
     sheet = read_sheet(str(path), print)
-    return list(sheet.fields("step")), lines - len(sheet)
+    return list(sheet.columns["step"].fields), lines - sheet.num_rows
 
 
 def steps_of_audit(path: Path) -> tuple[list[int], int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rollcast.config.errors import UserError
+from rollcast.curves.axis import curve_of, without_start_up
 from rollcast.curves.curve_source import tell
 from rollcast.curves.left_out import incomplete_points, left_out
 from rollcast.local.ablation import WHOLE
@@ -38,7 +39,7 @@ def curve_of_run(folder: Path, name: str) -> Curve:
         tell(left_out(folder, malformed, "line", "of evaluations.jsonl, malformed"))
     if history.num_incomplete:
         tell(f"{folder}: {incomplete_points(history.num_incomplete)} left out")
-    return replace(history.in_device_hours()[1], name=name)
+    return replace(curve_of(history, without_start_up)[1], name=name)
 
 
 def repeats_of(records: Sequence[RunRecord]) -> list[Repeats]:

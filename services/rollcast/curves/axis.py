@@ -1,4 +1,4 @@
-"""The axis that the law is fitted on, and its map to device-hours.
+"""The axis that the law is fitted on, its map to device-hours, and the curve on it.
 
 While the fleet does not change, the law is fitted on device-hours without those of start-ups: engines that start are
 paid for, but nothing is learned from them. This holds for the first start and for every one after a restart.
@@ -9,15 +9,15 @@ by the measured rates. Each evaluation records the number of devices, so the cho
 history.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rollcast.curves.evaluations import CurvePoint, column
-from rollcast.scaling.law.curve import Array
+from rollcast.curves.evaluations import CurvePoint, Evaluations, RunHistory
+from rollcast.scaling.law.curve import Array, Curve
 
 FLEET_CHANGE = 0.10
 """Relative change of the number of devices beyond which the fleet is taken to have changed."""
@@ -67,7 +67,11 @@ def without_start_up(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
 def choose_axis(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
     """The axis of trained tokens if the fleet changed and every evaluation has them, else that of device-hours."""
     trained_tokens = column(evaluations, "trained_tokens")
-    if not _fleet_changed(evaluations) or np.any(np.isnan(trained_tokens[column(evaluations, "step") > 0])):
+    is_trained = column(evaluations, "step") > 0
+    devices = np.nan_to_num(column(evaluations, "devices")[is_trained])
+    devices = devices[devices > 0]  # evaluations without that number are ignored
+    is_changed = devices.size > 0 and devices.max() > (1 + FLEET_CHANGE) * devices.min()
+    if not is_changed or np.any(np.isnan(trained_tokens[is_trained])):
         return without_start_up(evaluations)
     compute, start_up = _compute_and_start_up(evaluations)
     tokens = np.append(0.0, np.nan_to_num(trained_tokens))
@@ -196,13 +200,6 @@ class _Intervals:
                 yield interval
 
 
-def _fleet_changed(evaluations: Sequence[CurvePoint]) -> bool:
-    """Whether the number of devices changed after the first step. Evaluations without that number are ignored."""
-    devices = np.nan_to_num(column(evaluations, "devices")[column(evaluations, "step") > 0])
-    devices = devices[devices > 0]
-    return bool(devices.size) and bool(devices.max() > (1 + FLEET_CHANGE) * devices.min())
-
-
 def _rising(*quantities: Array) -> list[int]:
     """Indices of the points at which all quantities rise."""
     keep = [0]
@@ -210,3 +207,54 @@ def _rising(*quantities: Array) -> list[int]:
         if all(values[index] > values[keep[-1]] for values in quantities):
             keep.append(index)
     return keep
+
+
+def curve_of(
+    history: RunHistory, choose: Callable[[Sequence[CurvePoint]], ComputeAxis] = choose_axis
+) -> tuple[ComputeAxis, Curve]:
+    """The curve of a run, and the axis that leads back from it to device-hours.
+
+    `choose`: with `without_start_up` the axis is that of device-hours even if the fleet changed: runs that are compared
+    share an axis. Raises ValueError: no evaluation after the first step, or one that cannot be.
+    """
+    evaluations = history.evaluations
+    if column(evaluations, "step").size == 0:
+        raise ValueError(f"curve {history.name!r}: no finite point at compute > 0; give at least one evaluation.")
+    axis = choose(evaluations)
+    curve = curve_on(axis, evaluations, history.name, history.origin.unit)
+    return axis, replace(curve, dropped=curve.dropped + history.num_dropped)
+
+
+def curve_on(axis: ComputeAxis, evaluations: Sequence[CurvePoint], name: str, unit: str) -> Curve:
+    """The evaluations on an axis of theirs; step 0 is compute 0.
+
+    The trainer's standard errors are those of the sampling with the prompts held fixed, so the number of prompts is not
+    given to the curve: it would take the choice of prompts out a second time. Raises ValueError as `curve_of`.
+    """
+    return Curve.from_points(
+        np.where(column(evaluations, "step") == 0, 0.0, axis.to_fitted(column(evaluations, "compute"))),
+        column(evaluations, "pass_rate"),
+        column(evaluations, "standard_error"),
+        name=name,
+        truncation_ratio=known_truncation(column(evaluations, "truncation_ratio")),
+        unit=unit,
+    )
+
+
+def column(evaluations: Sequence[CurvePoint], name: str) -> Array:
+    """(n,) one quantity of every evaluation, nan if it is unknown."""
+    if isinstance(evaluations, Evaluations):
+        return evaluations.columns[name].astype(float)
+    values = [getattr(item, name) for item in evaluations]
+    return np.array([np.nan if value is None else value for value in values], dtype=float)
+
+
+def known_truncation(ratios: Array) -> Array | None:
+    """(n,) in order of compute. Unknown ratios (nan) are interpolated between their neighbors: they change no verdict.
+
+    None if none is known.
+    """
+    known = np.flatnonzero(~np.isnan(ratios))
+    if known.size == 0:
+        return None
+    return np.asarray(np.interp(np.arange(ratios.size), known, ratios[known]))

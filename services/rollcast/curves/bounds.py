@@ -23,23 +23,10 @@ class TooMuch(ValueError):  # noqa: N818  (a finding, of which the reader makes 
     """A file exceeds a limit. The message follows the name of the file."""
 
 
-def refuse_above(count: int, most: int, what: str) -> None:
-    """Raises TooMuch if there are more than `most`."""
-    if count > most:
-        raise TooMuch(f"holds more than {most:,} {what}")
-
-
-def refuse_wide(num_rows: int, num_columns: int) -> None:
-    """Raises TooMuch for a table that would be too large even if most of its fields were empty."""
-    refuse_above(num_rows, MAX_ROWS, "rows")
-    refuse_above(num_columns, MAX_COLUMNS, "columns")
-    refuse_above(num_rows * num_columns, MAX_CELLS, "fields in its rows and columns")
-
-
 def refuse_json(text: str) -> None:
     """Raises TooMuch for JSON that would make too many values."""
-    if len(text) > MAX_JSON_MARKS:
-        refuse_above(sum(map(text.count, "[{,:")), MAX_JSON_MARKS, "values of JSON in one piece")
+    if len(text) > MAX_JSON_MARKS and sum(map(text.count, "[{,:")) > MAX_JSON_MARKS:
+        raise TooMuch(f"holds more than {MAX_JSON_MARKS:,} values of JSON in one piece")
 
 
 def shown(name: str) -> str:

@@ -158,12 +158,15 @@ def unit_of(column: str) -> str:
 def curve_columns(sheet: Sheet, asked: Columns) -> CurveColumns:
     """The columns that hold the curve. Raises UserError: one is missing, or several could be meant, and what helps."""
 
+    names = list(sheet.columns)
+
     def named(option: str, usual: Sequence[str] = ()) -> str | None:
         """The column that was asked for, or else the first with a usual name, as the sheet spells it."""
-        name = getattr(asked, option)
-        if name is not None and not sheet.has(name):
-            raise UserError(f"no column {name!r}; name one of {some(sheet.names)} with {asked.option(option)}")
-        return find_column(sheet.names, usual if name is None else (name,))
+        asked_name = getattr(asked, option)
+        found = find_column(names, usual if asked_name is None else (asked_name,))
+        if found is None and asked_name is not None:
+            raise UserError(f"no column {asked_name!r}; name one of {some(names)} with {asked.option(option)}")
+        return found
 
     def one_of(found: list[str], option: str, usual: Sequence[str], what: str) -> str:
         if len(found) > 1:
@@ -171,14 +174,15 @@ def curve_columns(sheet: Sheet, asked: Columns) -> CurveColumns:
         # If a column has a usual name but holds no number, a later sentence says so.
         name = found[0] if found else named(option, usual)
         if name is None:
-            names = f"none of the columns {', '.join(usual)}; name one of {some(sheet.names)}"
-            raise UserError(f"{names} with {asked.option(option)}")
+            none = f"none of the columns {', '.join(usual)}"
+            raise UserError(f"{none}; name one of {some(names)} with {asked.option(option)}")
         return name
 
     pass_rate = named("pass_rate")
     if pass_rate is None:
         pass_rate = one_of(pass_rate_columns(sheet), "pass_rate", PASS_RATE_NAMES, "pass rate")
-    _check_seconds(asked)
+    if asked.seconds is not None or asked.devices is not None:
+        _check_seconds(asked)
     compute = named("compute" if asked.seconds is None else "seconds")
     if compute is None:
         compute = one_of(compute_columns(sheet, pass_rate), "compute", COMPUTE_NAMES, "compute")
@@ -197,8 +201,6 @@ def curve_columns(sheet: Sheet, asked: Columns) -> CurveColumns:
 
 def _check_seconds(asked: Columns) -> None:
     """Raises UserError unless seconds and devices are given together, and instead of compute."""
-    if asked.seconds is None and asked.devices is None:
-        return
     if asked.seconds is None:
         raise UserError(f"--devices {asked.devices:g}: needs --seconds, the column of the time that passed")
     if asked.compute is not None:
@@ -221,7 +223,7 @@ def pass_rate_columns(sheet: Sheet) -> list[str]:
     If no name is that of a measure, the one column that is not compute either: `Value` of `Wall time,Step,Value`.
     """
     ranked: dict[Rank, list[str]] = {}
-    for name in sheet.names:
+    for name in sheet.columns:
         if (rank := rank_of(name)) is not None:
             ranked.setdefault(rank, []).append(name)
     for rank in sorted(ranked):
@@ -234,14 +236,13 @@ def pass_rate_columns(sheet: Sheet) -> list[str]:
                 best.setdefault(sha256(same.tobytes()).digest(), name)
         if best:
             return list(best.values())
-    numeric = [name for name in sheet.names if np.any(np.isfinite(sheet.numbers(name).values))]
-    others = [name for name in numeric if not _tells_compute(name)]
+    numeric = [name for name in sheet.columns if np.any(np.isfinite(sheet.numbers(name).values))]
+    others = []
+    for name in numeric:
+        is_compute = name.casefold() in (*STEP_NAMES, *TIME_NAMES) or not unit_of(name).startswith("units of ")
+        if not is_compute:
+            others.append(name)
     return others if len(others) == 1 < len(numeric) and not words_of(others[0]) & OTHER_WORDS else []
-
-
-def _tells_compute(name: str) -> bool:
-    folded = name.casefold()
-    return folded in STEP_NAMES or folded in TIME_NAMES or not unit_of(name).startswith("units of ")
 
 
 def rank_of(name: str) -> Rank | None:
@@ -279,7 +280,7 @@ def compute_columns(sheet: Sheet, pass_rate: str) -> list[str]:
     Of device-hours and steps the first name that has a value for almost every evaluation; of others one for each unit.
     If none has, the one that has a value for most of them.
     """
-    names = sheet.names
+    names = list(sheet.columns)
     is_evaluation = sheet.numbers(pass_rate).given
     num_evaluations = max(int(is_evaluation.sum()), 1)
 

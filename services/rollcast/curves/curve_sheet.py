@@ -1,19 +1,22 @@
-"""The requested part of a sheet: its rows, the columns that hold the curve, and what may be wrong with them."""
+"""From a sheet to the history of a run: the requested rows, the columns that hold the curve, and its evaluations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rollcast.config.errors import UserError
-from rollcast.curves.columns import Columns, CurveColumns, curve_columns, some
-from rollcast.curves.left_out import Tell
+from rollcast.curves.columns import TIME_UNITS, Columns, CurveColumns, curve_columns, some
+from rollcast.curves.evaluations import Evaluations, RunHistory, with_known_values
+from rollcast.curves.left_out import Tell, counted
 from rollcast.curves.origin import Origin
-from rollcast.curves.sheet import Mask, Numbers, Sheet, not_a_number
-from rollcast.curves.times import in_one_unit
+from rollcast.curves.sheet import RUN, Mask, Numbers, Sheet, not_a_number
+from rollcast.curves.times import COUNTS, in_one_unit
+from rollcast.runfolder.completeness import LEAST_GRADED_SHARE
+from rollcast.runfolder.survival import NEVER_ENDED, surviving
 from rollcast.telemetry.names import is_own_curve
 
 MAX_KINDS = 1_000
@@ -24,6 +27,11 @@ LABELS = ("dataset", "metric")
 """Columns that distinguish curves however often their values recur."""
 MAX_SECONDS_AHEAD = 86_400.0
 """How far the time of an evaluation may be ahead of our clock: a day, as in another time zone."""
+MAX_STEP = 2**53
+"""Larger whole numbers are not steps: floats cannot distinguish them from their neighbors."""
+MAX_RESTARTS_PER_ROW = 0.25
+"""A file that seems to hold more restarts is not in the order of time."""
+Steps = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -47,12 +55,12 @@ class CurveSheet:
 
     def runs(self) -> list[str]:
         """The runs that have an evaluation, in the order of the log; one without a name if no column names them."""
-        names = np.array(self.sheet.texts("run"), dtype=object)[self.sheet.numbers(self.columns.pass_rate).given]
+        names = np.array(self.sheet.texts(RUN), dtype=object)[self.sheet.numbers(self.columns.pass_rate).given]
         return list(dict.fromkeys(names.tolist())) or [""]
 
     def of_run(self, run: str) -> CurveSheet:
         """The rows of one run."""
-        return replace(self, sheet=self.sheet.only(_equal(self.sheet.texts("run"), run)))
+        return replace(self, sheet=_rows_with(self.sheet, RUN, run))
 
 
 def curve_sheet(sheet: Sheet, asked: Columns, run: str | None, tell: Tell) -> CurveSheet:
@@ -60,43 +68,164 @@ def curve_sheet(sheet: Sheet, asked: Columns, run: str | None, tell: Tell) -> Cu
 
     Raises UserError: no row is left, or a column is missing or not clear.
     """
-    conditions = [*asked.where, *([] if run is None else [f"run={run}"])]
-    for condition in conditions:
+    for condition in [*asked.where, *([] if run is None else [f"run={run}"])]:
         name, equals, value = condition.partition("=")
         if not equals:
             raise UserError(f"--where {condition}: needs COLUMN=VALUE")
-        sheet = sheet.only(_equal(sheet.texts(name), value))
-    if sheet.has("dataset") and not any(condition.startswith("dataset=") for condition in asked.where):
+        sheet = _rows_with(sheet, name, value)
+    is_chosen = any(condition.startswith("dataset=") for condition in asked.where)
+    if not is_chosen and sheet.column("dataset") is not None:
         sheet = sheet.only(np.array([is_own_curve(dataset) for dataset in sheet.texts("dataset")], dtype=bool))
-    if not len(sheet):
+    if sheet.num_rows == 0:
         raise UserError(f"no row is left; check {asked.option('where')}, --run and the file")
     columns = curve_columns(sheet, asked)
     if np.any(sheet.numbers(columns.pass_rate).per_cent):
         tell(f"per cent signs in {columns.pass_rate}, read as parts of 1")
-    if asked.unit is None:
+    compute = sheet.numbers(columns.compute)
+    # Plain numbers of steps or tokens need no conversion.
+    is_plain = columns.unit in COUNTS and asked.devices is None and not np.any(compute.odd | compute.per_cent)
+    if asked.unit is None and not is_plain:
         sheet, unit = in_one_unit(sheet, columns.compute, columns.unit, asked.devices, tell)
         columns = replace(columns, unit=unit)
     return CurveSheet(sheet, columns, asked)
 
 
-def _equal(texts: Sequence[str], wanted: str) -> Mask:
-    return np.array([text == wanted for text in texts], dtype=bool)
+def _rows_with(sheet: Sheet, name: str, wanted: str) -> Sheet:
+    """The rows whose field in a column is the wanted text."""
+    return sheet.only(np.array([text == wanted for text in sheet.texts(name)], dtype=bool))
 
 
-def malformed(curve: CurveSheet, named: dict[str, Numbers], now: float) -> tuple[Mask, str]:
-    """(n,) evaluations with an invalid value in one of the columns, and a sentence on the first of them."""
+@dataclass(frozen=True)
+class RunEvaluations:
+    """The evaluations of one run in a sheet.
+
+    Attributes:
+        points: the evaluations, in the order of the log.
+        starts: incarnation -> the last step of the one before it that still counts.
+        num_unknown: evaluations without a finite pass rate and compute.
+        num_malformed: evaluations with an invalid value in one of the columns.
+        complaint: a sentence on the first of these; empty if there is none.
+    """
+
+    points: Evaluations
+    starts: dict[int, int]
+    num_unknown: int
+    num_malformed: int
+    complaint: str
+
+
+def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluations:
+    """The evaluations of a sheet of one run. `now`: Unix seconds of evaluations if no column holds their time.
+
+    Raises UserError: the rows are of several runs or measures, which as one curve would look like one run.
+    """
     sheet = curve.sheet
     columns = curve.columns
+    names = {
+        "pass_rate": columns.pass_rate,
+        "compute": columns.compute,
+        "standard_error": columns.standard_error,
+        "start_up": "start_up_device_hours",
+        "trained_tokens": "trained_tokens",
+        "samples": "samples",
+        "truncation_ratio": columns.truncation_ratio,
+        "devices": "devices",
+        "at": columns.time,
+    }
+    numbers = {quantity: sheet.numbers(name) for quantity, name in names.items()}
+    values: dict[str, NDArray[Any]] = {quantity: found.values for quantity, found in numbers.items()}
+    is_evaluation = numbers["pass_rate"].given
+    _refuse_mixture(curve, is_evaluation)
+    is_finite = np.isfinite(values["pass_rate"]) & np.isfinite(values["compute"])
+    written = sheet.numbers(columns.step)
+    is_part = np.isfinite(written.values) & (np.floor(written.values) != written.values) & ~written.per_cent
+    step, has_step = _whole(written)
+    has_step &= ~np.logical_or.accumulate(is_part)  # from the first part of an epoch on, no row has a step
+    is_of_an_incarnation = has_step & (is_finite | ~is_evaluation)
+    values["incarnation"], starts = _incarnations(curve, step, is_of_an_incarnation, is_evaluation)
+    # Without steps, evaluations are identified by their rows. The usual cost of a row is not known, so neither is the
+    # cost of a start-up beyond it.
+    values["step"] = np.where(has_step, step, np.where(values["compute"] > 0, np.arange(1, sheet.num_rows + 1), 0))
+    values["start_up"] = np.where(numbers["start_up"].given | has_step, values["start_up"], 0.0)
+    if columns.unit not in TIME_UNITS:
+        # Steps and tokens do not count start-ups, and the number of devices does not change their number.
+        values["start_up"] = np.zeros(sheet.num_rows)
+        values["devices"] = np.full(sheet.num_rows, np.nan)
+    values["pass_rate"] = values["pass_rate"] * curve.asked.scale
+    values["standard_error"] = values["standard_error"] * curve.asked.scale
+    graded = sheet.numbers("num_prompts").values
+    asked = sheet.numbers("asked_prompts").values
+    # As `EvaluationRecord` has it: records without the number of prompts asked count the missing ones instead.
+    asked = np.where(np.isnan(asked), graded + sheet.numbers("missing_prompts").values, asked)
+    values["graded_share"] = np.divide(graded, asked, out=np.full(sheet.num_rows, np.nan), where=asked > 0)
+    if columns.time is None:
+        values["at"] = np.full(sheet.num_rows, now)
+    named = {name: numbers[quantity] for quantity, name in names.items() if name is not None}
+    is_malformed, complaint = _malformed(curve, named, now)
+    rows = np.flatnonzero(is_evaluation & is_finite & ~is_malformed)
+    points = Evaluations(run, with_known_values({quantity: column[rows] for quantity, column in values.items()}))
+    num_malformed = int((is_evaluation & is_malformed).sum())
+    num_unknown = int(is_evaluation.sum()) - num_malformed - rows.size
+    return RunEvaluations(points, starts, num_unknown, num_malformed, complaint)
+
+
+def _whole(numbers: Numbers) -> tuple[Steps, Mask]:
+    """(n,) each: the whole numbers of a column, 0 in other rows, and which rows have one."""
+    with np.errstate(invalid="ignore"):
+        is_whole = (np.floor(numbers.values) == numbers.values) & (np.abs(numbers.values) < MAX_STEP)
+    is_whole &= ~numbers.per_cent
+    return np.where(is_whole, numbers.values, 0.0).astype(np.int64), is_whole
+
+
+def _incarnations(curve: CurveSheet, step: Steps, has_step: Mask, is_evaluation: Mask) -> tuple[Steps, dict[int, int]]:
+    """(n,) incarnation of each row, from a column or else from its steps; the last step that counts before each.
+
+    By the steps, an incarnation begins when the step goes back, or when a step is evaluated again at another compute.
+    """
+    told, is_told = _whole(curve.sheet.numbers("incarnation"))
+    rows = np.flatnonzero(has_step & ~is_told)
+    steps = step[rows]
+    begins = np.zeros(rows.size, dtype=bool)
+    begins[1:] = np.diff(steps) < 0
+    evaluated = np.flatnonzero(is_evaluation[rows])
+    again = np.flatnonzero(np.diff(steps[evaluated]) == 0)
+    if again.size:
+        computes = curve.sheet.texts(curve.columns.compute)
+        for before, after in zip(evaluated[again].tolist(), evaluated[again + 1].tolist(), strict=True):
+            begins[after] |= computes[rows[before]] != computes[rows[after]]
+    begun = np.zeros(curve.sheet.num_rows, dtype=np.int64)
+    begun[rows[begins]] = 1
+    number = 1 + np.cumsum(begun)
+    first_steps = dict(zip(number[rows[begins]].tolist(), steps[begins].tolist(), strict=True))
+    number = np.where(is_told, told, number)
+    rows = np.flatnonzero(is_told & has_step)
+    if rows.size == 0 and len(first_steps) > MAX_RESTARTS_PER_ROW * int((~is_told).sum()):
+        return number, dict.fromkeys(first_steps, NEVER_ENDED)
+    if rows.size == 0:
+        return number, {later: first - 1 for later, first in first_steps.items()}
+    starts: dict[int, int] = {}
+    for incarnation, first in zip(told[rows].tolist(), step[rows].tolist(), strict=True):
+        starts[incarnation] = min(first - 1, starts.get(incarnation, first))
+    # A column with the step from which an incarnation continued is exact, so it replaces the estimate.
+    continued_from, is_known = _whole(curve.sheet.numbers("started_from"))
+    rows = rows[is_known[rows]]
+    starts.update(zip(told[rows].tolist(), continued_from[rows].tolist(), strict=True))
+    return number, starts
+
+
+def _malformed(curve: CurveSheet, named: dict[str, Numbers], now: float) -> tuple[Mask, str]:
+    """(n,) evaluations with an invalid value in one of the columns, and a sentence on the first of them."""
+    columns = curve.columns
     is_evaluation = named[columns.pass_rate].given
-    is_malformed = np.zeros(len(sheet), dtype=bool)
-    first = len(sheet)
+    is_malformed = np.zeros(curve.sheet.num_rows, dtype=bool)
+    first = curve.sheet.num_rows
     complaint = ""
     for name, numbers in named.items():
         is_odd = numbers.odd & is_evaluation
         is_malformed |= is_odd
         if np.any(is_odd) and (row := int(np.argmax(is_odd))) < first:
             first = row
-            complaint = not_a_number(sheet.texts(name)[row], name)
+            complaint = not_a_number(curve.sheet.texts(name)[row], name)
     is_negative = is_evaluation & (named[columns.compute].values < 0)
     if np.any(is_negative) and not complaint:
         least = float(np.min(named[columns.compute].values[is_negative]))
@@ -114,54 +243,66 @@ def malformed(curve: CurveSheet, named: dict[str, Numbers], now: float) -> tuple
     return is_malformed, complaint
 
 
-def refuse_mixture(curve: CurveSheet, is_evaluation: Mask) -> None:
+def _refuse_mixture(curve: CurveSheet, is_evaluation: Mask) -> None:
     """Raises UserError if the evaluations are of several runs, or a text differs between some of equal compute."""
     sheet = curve.sheet.only(is_evaluation)
-    option = curve.asked.option("where")
-    runs = list(dict.fromkeys(sheet.texts("run")))
+    runs = list(dict.fromkeys(sheet.texts(RUN)))
     if len(runs) > 1:
-        raise UserError(f"holds {len(runs)} runs; choose one of {some(runs)} with {option} run=NAME")
+        choice = f"{curve.asked.option('where')} run=NAME"
+        raise UserError(f"holds {len(runs)} runs; choose one of {some(runs)} with {choice}")
     clashes: dict[str, int] = {}
     kinds_of: dict[str, list[str]] = {}
-    for name in sheet.names:
-        kinds = _kinds(sheet.fields(name))
-        recurs = name.casefold() in LABELS or MIN_ROWS_PER_KIND * len(kinds) <= len(sheet)
-        if len(kinds) > 1 and len(sheet.fields(name)) == len(sheet) and recurs:
+    for name, column in sheet.columns.items():
+        is_text = column.numbers.odd | column.numbers.per_cent
+        if len(column.fields) < sheet.num_rows or not is_text.all():
+            continue
+        kinds = list(dict.fromkeys(map(str, column.fields)))
+        recurs = name.casefold() in LABELS or MIN_ROWS_PER_KIND * len(kinds) <= sheet.num_rows
+        if 1 < len(kinds) <= MAX_KINDS and recurs:
             kinds_of[name] = kinds
-            row = _first_clash(sheet.texts(name), sheet.texts(curve.columns.compute))
+            first: dict[str, str] = {}
+            pairs = zip(sheet.texts(name), sheet.texts(curve.columns.compute), strict=True)
+            # The first row whose text is not the one that came first with its compute.
+            row = next((row for row, (text, at) in enumerate(pairs) if first.setdefault(at, text) != text), None)
             if row is not None:
                 clashes[name] = row
     if clashes:
         name = min(clashes, key=lambda column: clashes[column])
+        choice = f"{curve.asked.option('where')} {name}=VALUE"
         raise UserError(
             f"{name} differs between rows of equal {curve.columns.compute}; "
-            f"choose one of {some(kinds_of[name])} with {option} {name}=VALUE"
+            f"choose one of {some(kinds_of[name])} with {choice}"
         )
 
 
-def _kinds(fields: Sequence[Any]) -> list[str]:
-    """The different texts of a column in their order; empty if a number is among them, or if they are too many."""
-    kinds: dict[str, None] = {}
-    for text in map(str, fields):
-        if text not in kinds:
-            kinds[text] = None
-            if _is_number(text) or len(kinds) > MAX_KINDS:
-                return []
-    return list(kinds)
+class _Place(NamedTuple):
+    """The row of an evaluation, and what makes it one reading of its run."""
+
+    incarnation: int
+    step: int
+    row: int
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _first_clash(texts: Sequence[str], computes: Sequence[str]) -> int | None:
-    """The first row whose text is not the one that came first with its compute."""
-    first: dict[str, str] = {}
-    for row, (text, compute) in enumerate(zip(texts, computes, strict=True)):
-        if first.setdefault(compute, text) != text:
-            return row
-    return None
+def history_of(found: RunEvaluations, name: str, origin: Origin, tell: Tell) -> RunHistory:
+    """The surviving evaluations of a log. `tell` receives what was left out. Raises ValueError: one is malformed."""
+    if found.complaint:
+        raise ValueError(found.complaint)
+    columns = found.points.columns
+    rows = np.arange(len(columns["step"]))
+    # If the steps rise and nothing was restarted, as in most logs, no evaluation is repeated or lost.
+    if found.starts or not np.all(np.diff(columns["step"]) > 0):
+        first: dict[tuple[int, int], _Place] = {}
+        for row, key in enumerate(zip(columns["incarnation"].tolist(), columns["step"].tolist(), strict=True)):
+            first.setdefault(key, _Place(*key, row))
+        if num_repeated := rows.size - len(first):
+            tell(f"{counted(num_repeated, 'evaluation')} left out, second readings of a step")
+        kept = surviving(first.values(), found.starts)
+        if num_lost := len(first) - len(kept):
+            tell(f"{counted(num_lost, 'evaluation')} left out, of steps that were made again after a restart")
+        rows = np.array([place.row for place in kept], dtype=np.intp)
+    is_incomplete = columns["graded_share"][rows] < LEAST_GRADED_SHARE
+    rows = rows[~is_incomplete]
+    rows = rows[np.lexsort((columns["step"][rows], columns["compute"][rows]))]
+    kept_columns = {quantity: values[rows] for quantity, values in columns.items()}
+    evaluations = Evaluations(found.points.run, kept_columns)
+    return RunHistory(name, evaluations, found.num_unknown, origin, int(is_incomplete.sum()))

@@ -3,65 +3,54 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rollcast.config.errors import UserError
 from rollcast.curves.columns import Columns, some
-from rollcast.curves.curve_sheet import curve_sheet
-from rollcast.curves.evaluations import evaluations_of
+from rollcast.curves.curve_sheet import curve_sheet, evaluations_of, history_of
+from rollcast.curves.evaluations import MAX_EVALUATIONS, EvaluationLog, RunHistory
 from rollcast.curves.formats.recognise import read_sheet
 from rollcast.curves.left_out import incomplete_points, left_out
 from rollcast.curves.natural_order import natural
-from rollcast.curves.run_history import history_of
+from rollcast.curves.origin import Origin
 from rollcast.runfolder.files import EVALUATIONS
+from rollcast.scaling.law.curve import DEVICE_HOURS
 from rollcast.telemetry.names import is_own_curve
 
 if TYPE_CHECKING:
     from rollcast.config.services import CurveQueries
-    from rollcast.curves.evaluations import EvaluationLog
-    from rollcast.curves.origin import Origin
     from rollcast.curves.run_forecast import RunForecast
-    from rollcast.curves.run_history import RunHistory
     from rollcast.curves.sheet import Sheet
     from rollcast.scaling.law.curve import Curve
     from rollcast.scaling.posterior.options import FitOptions
 
 
 def read_history(source: str, columns: Columns, run: str | None) -> RunHistory:
-    """The history of the one run of a file, of a folder, of a run of W&B or of a Prometheus address.
-
-    The origin is printed on standard error. Raises UserError: one sentence on what cannot be read, or that
-    there are several runs, and what would help.
-    """
-    if source.startswith(("http://", "https://")):
-        found = _evaluations(source, columns, run)
-        runs = sorted(found, key=natural)
-        name = runs[0] if run is None and len(runs) == 1 else run
-        if name not in found:
-            raise UserError(f"{source}: holds evaluations of {', '.join(runs) or 'no run'}; name one with --run")
-        history = _history(name, found[name], columns)
-    elif (Path(source) / EVALUATIONS).is_file():
-        history = _history_of_folder(Path(source), columns, run)
-    else:
-        [history] = histories_of_sheet(read_sheet(source, tell), source, columns, _name(source), run, is_one=True)
-    _tell_origin(source, [history])
+    """The history of the one run of a source. Raises as `read_histories`, or that there are several runs."""
+    [history] = read_histories(source, columns, run, is_one=True)
     return history
 
 
-def read_histories(source: str, columns: Columns) -> list[RunHistory]:
-    """The history of every run in a source; a file names them in its column `run`. Raises as `read_history`."""
+def read_histories(source: str, columns: Columns, run: str | None = None, *, is_one: bool = False) -> list[RunHistory]:
+    """The history of every run of a file, of a folder, of a run of W&B or of a Prometheus address.
+
+    `run`: the only one that is read. `is_one`: refuse a source of several runs. Standard error gets the origin.
+    Raises UserError: one sentence on what cannot be read, and what would help.
+    """
+    path = Path(source)
     if source.startswith(("http://", "https://")):
-        found = _evaluations(source, columns, None)
-        if not found:
-            raise UserError(f"{source}: holds evaluations of no run; check the address")
-        histories = [_history(run, found[run], columns) for run in sorted(found, key=natural)]
-    elif (Path(source) / EVALUATIONS).is_file():
-        histories = [_history_of_folder(Path(source), columns, None)]
+        histories = _histories_of_prometheus(source, columns, run, is_one=is_one)
+    elif (path / EVALUATIONS).is_file():
+        histories = [_history_of_folder(path, columns, run)]
     else:
-        histories = histories_of_sheet(read_sheet(source, tell), source, columns, _name(source))
-    _tell_origin(source, histories)
+        name = (path.resolve().name if path.is_dir() else path.stem) or source
+        histories = histories_of_sheet(read_sheet(source, tell), source, columns, name, run, is_one=is_one)
+    origin = histories[0].origin
+    over = origin.compute if origin.compute == origin.unit else f"{origin.compute} ({origin.unit})"
+    tell(f"{source}: {origin.format}: {origin.pass_rate} over {over}")
+    if count := sum(history.num_incomplete for history in histories):
+        tell(f"{source}: {incomplete_points(count)} left out")
     return histories
 
 
@@ -77,7 +66,7 @@ def histories_of_sheet(
         is_one: refuse a sheet of several runs.
 
     Raises:
-        UserError: as `read_history`.
+        UserError: as `read_histories`.
     """
 
     def say(sentence: str) -> None:
@@ -86,29 +75,18 @@ def histories_of_sheet(
     try:
         whole = curve_sheet(sheet, columns, run, say)
         runs = whole.runs()
-        if len(runs) == 1:
-            name = name if run is None else run
-            return [history_of(evaluations_of(whole, name), name, whole.origin, say)]
-        if is_one:
+        if is_one and len(runs) > 1:
             raise UserError(f"holds {len(runs)} runs; choose one of {some(runs)} with --where run=NAME")
-        return [
-            history_of(evaluations_of(whole.of_run(each), each or name), each or name, whole.origin, say)
-            for each in runs
-        ]
+        histories = []
+        for each in runs:
+            own_name = each or name
+            if len(runs) == 1:
+                own_name = name if run is None else run
+            found = evaluations_of(whole if len(runs) == 1 else whole.of_run(each), own_name)
+            histories.append(history_of(found, own_name, whole.origin, say))
     except (UserError, ValueError) as error:
         raise UserError(f"{source}: {error}") from None
-
-
-def _tell_origin(source: str, histories: Sequence[RunHistory]) -> None:
-    tell(f"{source}: {histories[0].origin.sentence()}")
-    if count := sum(history.num_incomplete for history in histories):
-        tell(f"{source}: {incomplete_points(count)} left out")
-
-
-def _name(source: str) -> str:
-    """The name of a run that no column names: that of its file or folder."""
-    path = Path(source)
-    return (path.resolve().name if path.is_dir() else path.stem) or source
+    return histories
 
 
 def forecast_source(
@@ -126,7 +104,7 @@ def forecast_source(
     """
     from rollcast.curves.run_forecast import forecast_history
 
-    history = read_history(source, columns, run)
+    [history] = read_histories(source, columns, run, is_one=True)
     try:
         return forecast_history(history, fit_options(initial, exclude_before, law_alone, prior))
     except ValueError as error:
@@ -143,20 +121,20 @@ def read_curves(
 ) -> list[tuple[Origin, Curve]]:
     """What each run was read as, and its curve over compute without its start-ups, so that they share an axis.
 
-    `all_runs`: as `read_histories`, else the one of `read_history`.
+    `all_runs`: of every run, else of the one of `read_history`. Raises UserError as they do, or if a run has no curve.
     """
-    histories = read_histories(source, columns) if all_runs else [read_history(source, columns, run)]
-    return [(history.origin, _curve(source, history)) for history in histories]
+    from rollcast.curves.axis import curve_of, without_start_up
 
-
-def _curve(source: str, history: RunHistory) -> Curve:
-    try:
-        axis, curve = history.in_device_hours()
-    except ValueError as error:
-        raise UserError(f"{source}: {error}") from None
-    if axis.start_up > 0:
-        tell(f"{source}: {history.name} is counted without the {axis.start_up:.3g} {curve.unit} of its start-up")
-    return curve
+    curves = []
+    for history in read_histories(source, columns, run, is_one=not all_runs):
+        try:
+            axis, curve = curve_of(history, without_start_up)
+        except ValueError as error:
+            raise UserError(f"{source}: {error}") from None
+        if axis.start_up > 0:
+            tell(f"{source}: {history.name} is counted without the {axis.start_up:.3g} {curve.unit} of its start-up")
+        curves.append((history.origin, curve))
+    return curves
 
 
 def tell(sentence: str) -> None:
@@ -215,9 +193,8 @@ def _queries(columns: Columns, run: str | None) -> tuple[CurveQueries, ...]:
         raise UserError(f"--run {run}: not a name for a run; leave '/' out, and write 200 characters at most") from None
 
 
-def _evaluations(url: str, columns: Columns, run: str | None) -> dict[str, EvaluationLog]:
-    """The evaluations that a Prometheus server has, by run. Raises UserError."""
-    from rollcast.curves.evaluations import MAX_EVALUATIONS, EvaluationLog
+def _histories_of_prometheus(url: str, columns: Columns, run: str | None, *, is_one: bool) -> list[RunHistory]:
+    """Of each run that a Prometheus server has evaluations of. Raises UserError."""
     from rollcast.curves.sources.prometheus import PrometheusQueries
     from rollcast.telemetry.prometheus_reader import SourceAway
 
@@ -226,15 +203,13 @@ def _evaluations(url: str, columns: Columns, run: str | None) -> dict[str, Evalu
     try:
         reading = queries.read()
     except SourceAway as error:
-        remedy = "give the address of a Prometheus server" + (
-            ", and expressions that it understands" if foreign else ""
-        )
-        raise UserError(f"{url}: {error}; {remedy}") from None
+        expressions = ", and expressions that it understands" if foreign else ""
+        raise UserError(f"{url}: {error}; give the address of a Prometheus server{expressions}") from None
     finally:
         queries.close()
     wanted = {curve.run for curve in foreign}
     found: dict[str, EvaluationLog] = {}
-    refused = 0
+    num_refused = 0
     for item in reading.evaluations:
         if (wanted and item.run not in wanted) or not is_own_curve(item.dataset):
             continue
@@ -242,27 +217,28 @@ def _evaluations(url: str, columns: Columns, run: str | None) -> dict[str, Evalu
         try:
             log.add(item)
         except OverflowError:
-            refused += 1
+            num_refused += 1
     if wanted and not found:
         raise UserError(f"{url}: --pass-rate and --compute select no evaluation; check the expressions")
-    if refused:
-        tell(left_out(url, refused, "evaluation", f"beyond {MAX_EVALUATIONS:,} of a run"))
+    if num_refused:
+        tell(left_out(url, num_refused, "evaluation", f"beyond {MAX_EVALUATIONS:,} of a run"))
     if malformed := reading.skipped["out_of_bounds"]:
         tell(left_out(url, malformed, "evaluation", "a value of which is out of bounds"))
-    return found
-
-
-def _history(run: str, log: EvaluationLog, columns: Columns) -> RunHistory:
-    from rollcast.curves.origin import Origin
-    from rollcast.curves.run_history import RunHistory
-    from rollcast.scaling.law.curve import DEVICE_HOURS
-
+    runs = sorted(found, key=natural)
+    if is_one:
+        name = runs[0] if run is None and len(runs) == 1 else run
+        if name not in found:
+            raise UserError(f"{url}: holds evaluations of {', '.join(runs) or 'no run'}; name one with --run")
+        runs = [name]
+    if not runs:
+        raise UserError(f"{url}: holds evaluations of no run; check the address")
     compute = columns.compute or "evaluated compute"
-    pass_rate = columns.pass_rate or "evaluations of Rollcast"
-    origin = Origin("Prometheus", compute, pass_rate, DEVICE_HOURS)
-
-    found = log.sorted_out()
-    return RunHistory(run, found.kept, origin=origin, num_incomplete=found.num_incomplete)
+    origin = Origin("Prometheus", compute, columns.pass_rate or "evaluations of Rollcast", DEVICE_HOURS)
+    histories = []
+    for name in runs:
+        kept, _, num_incomplete = found[name].sorted_out()
+        histories.append(RunHistory(name, kept, origin=origin, num_incomplete=num_incomplete))
+    return histories
 
 
 def _history_of_folder(folder: Path, columns: Columns, run: str | None) -> RunHistory:

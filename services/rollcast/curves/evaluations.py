@@ -1,21 +1,19 @@
-"""Evaluations of runs: the one function that makes them of a sheet, their bounds, and the log that sorts them out."""
+"""Evaluations of runs: one point, many as columns, their bounds, and the log that sorts them out."""
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import repeat
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.config.bounds import MOST_COMPUTE, MOST_STEPS
-from rollcast.curves.columns import TIME_UNITS
-from rollcast.curves.curve_sheet import CurveSheet, malformed, refuse_mixture
-from rollcast.curves.sheet import Mask, Numbers, Sheet
+from rollcast.curves.origin import OWN, Origin
 from rollcast.runfolder.completeness import is_complete
-from rollcast.runfolder.survival import NEVER_ENDED, surviving
-from rollcast.scaling.law.curve import Array
+from rollcast.runfolder.survival import surviving
 
 MAX_EVALUATIONS = 5_000
 """Evaluations of one run on a live page; further ones are refused and counted."""
@@ -25,11 +23,15 @@ MAX_ROUNDING_DEVICE_HOURS = 1e-9
 """Device-hours by which the start-up may seem larger than the compute it is a part of."""
 MIN_STANDARD_ERROR = 1e-6
 """A smaller one would need more than 10^11 completions: it counts as unknown."""
-MAX_STEP = 2**53
-"""Larger whole numbers are not steps: floats cannot distinguish them from their neighbors."""
-MAX_RESTARTS_PER_ROW = 0.25
-"""A file that seems to hold more restarts is not in the order of time."""
-Steps = NDArray[np.int64]
+_LEAST_AND_MOST = {
+    "standard_error": (MIN_STANDARD_ERROR, 1.0),
+    "trained_tokens": (0.0, sys.float_info.max),
+    "samples": (0.0, sys.float_info.max),
+    "truncation_ratio": (0.0, 1.0),
+    "devices": (0.0, sys.float_info.max),
+    "graded_share": (0.0, 1.0),
+}
+"""Quantities that count as unknown if they are out of these bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +90,29 @@ def checked(evaluation: CurvePoint) -> CurvePoint:
 
 def known(evaluation: CurvePoint) -> CurvePoint:
     """The evaluation with its impossible values set to None: they count as unknown."""
-    return replace(
-        evaluation,
-        standard_error=known_error(evaluation.standard_error),
-        trained_tokens=_at_least_zero(evaluation.trained_tokens),
-        samples=_at_least_zero(evaluation.samples),
-        truncation_ratio=_share(evaluation.truncation_ratio),
-        start_up=_part_of(evaluation.compute, evaluation.start_up),
-        devices=_at_least_zero(evaluation.devices),
-        graded_share=_share(evaluation.graded_share),
-    )
+    unknown: dict[str, float | None] = {}
+    for name, (least, most) in _LEAST_AND_MOST.items():
+        value = getattr(evaluation, name)
+        if value is not None and not least <= value <= most:
+            unknown[name] = None
+    start_up = evaluation.start_up
+    if start_up is not None:
+        is_possible = 0 <= start_up <= evaluation.compute + MAX_ROUNDING_DEVICE_HOURS
+        unknown["start_up"] = min(start_up, evaluation.compute) if is_possible else None
+    return replace(evaluation, **unknown)  # type: ignore[arg-type]
+
+
+def with_known_values(columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """What `known` does, for (n,) values of each quantity; unknown ones are nan."""
+    found = dict(columns)
+    with np.errstate(invalid="ignore"):
+        for name, (least, most) in _LEAST_AND_MOST.items():
+            found[name] = np.where((found[name] >= least) & (found[name] <= most), found[name], np.nan)
+        start_up = found["start_up"]
+        compute = found["compute"]
+        is_possible = (start_up >= 0) & (start_up <= compute + MAX_ROUNDING_DEVICE_HOURS)
+        found["start_up"] = np.where(is_possible, np.minimum(start_up, compute), np.nan)
+    return found
 
 
 def known_error(value: float | None) -> float | None:
@@ -105,17 +120,56 @@ def known_error(value: float | None) -> float | None:
     return value if value is not None and MIN_STANDARD_ERROR <= value <= 1 else None
 
 
-def _share(value: float | None) -> float | None:
-    return value if value is not None and 0 <= value <= 1 else None
+@dataclass(frozen=True, eq=False)
+class Evaluations(Sequence[CurvePoint]):
+    """The evaluations of one run of a file, which may hold a million, as columns.
+
+    Attributes:
+        columns: (n,) each quantity of a `CurvePoint` by name, nan if it is unknown; the data set has no name.
+    """
+
+    run: str
+    columns: Mapping[str, NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(self.columns["step"])
+
+    def __iter__(self) -> Iterator[CurvePoint]:
+        names = [field.name for field in fields(CurvePoint) if field.name in self.columns]
+        values = [self.columns[name].tolist() for name in names]
+        for row in zip(*values, strict=True):
+            yield CurvePoint(self.run, "", *(None if value != value else value for value in row))  # type: ignore[arg-type]
+
+    @overload
+    def __getitem__(self, place: int) -> CurvePoint: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Evaluations: ...
+
+    def __getitem__(self, place: int | slice) -> CurvePoint | Evaluations:
+        if isinstance(place, slice):
+            return Evaluations(self.run, {name: values[place] for name, values in self.columns.items()})
+        [point] = self[place : place + 1 or None]
+        return point
 
 
-def _part_of(whole: float, value: float | None) -> float | None:
-    """At most the whole, which rounding of sums may exceed a little."""
-    return min(value, whole) if value is not None and 0 <= value <= whole + MAX_ROUNDING_DEVICE_HOURS else None
+@dataclass(frozen=True)
+class RunHistory:
+    """The surviving evaluations of one run, read once and whole.
 
+    Attributes:
+        name: the run.
+        evaluations: of the surviving history, in order of compute.
+        num_dropped: readings without a finite pass rate and compute.
+        origin: as what the source was read, and in which unit.
+        num_incomplete: evaluations left out because too few of their prompts were graded.
+    """
 
-def _at_least_zero(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) and value >= 0 else None
+    name: str
+    evaluations: Sequence[CurvePoint]
+    num_dropped: int = 0
+    origin: Origin = OWN
+    num_incomplete: int = 0
 
 
 class SortedOut(NamedTuple):
@@ -164,178 +218,3 @@ class EvaluationLog:
             num_lost=len(self.evaluations) - len(made),
             num_incomplete=len(made) - len(kept),
         )
-
-
-@dataclass(frozen=True)
-class RunEvaluations:
-    """The evaluations of one run in a sheet.
-
-    Attributes:
-        points: the evaluations, in the order of the log.
-        starts: incarnation -> the last step of the one before it that still counts.
-        num_unknown: evaluations without a finite pass rate and compute.
-        num_malformed: evaluations with an invalid value in one of the columns.
-        complaint: a sentence on the first of these; empty if there is none.
-    """
-
-    points: list[CurvePoint]
-    starts: dict[int, int]
-    num_unknown: int
-    num_malformed: int
-    complaint: str
-
-
-def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluations:
-    """The evaluations of a sheet of one run. `now`: Unix seconds of evaluations if no column holds their time.
-
-    Raises UserError: the rows are of several runs or measures, which as one curve would look like one run.
-    """
-    sheet = curve.sheet
-    columns = curve.columns
-    names = {
-        "pass_rate": columns.pass_rate,
-        "compute": columns.compute,
-        "standard_error": columns.standard_error,
-        "start_up": "start_up_device_hours",
-        "trained_tokens": "trained_tokens",
-        "samples": "samples",
-        "truncation_ratio": columns.truncation_ratio,
-        "devices": "devices",
-        "at": columns.time,
-    }
-    numbers = {quantity: sheet.numbers(name) for quantity, name in names.items()}
-    values: dict[str, NDArray[Any]] = {quantity: found.values for quantity, found in numbers.items()}
-    is_evaluation = numbers["pass_rate"].given
-    refuse_mixture(curve, is_evaluation)
-    is_finite = np.isfinite(values["pass_rate"]) & np.isfinite(values["compute"])
-    step, has_step = _steps(sheet.numbers(columns.step))
-    is_of_an_incarnation = has_step & (is_finite | ~is_evaluation)
-    values["incarnation"], starts = _incarnations(curve, step, is_of_an_incarnation, is_evaluation)
-    # Without steps, evaluations are identified by their rows. The usual cost of a row is not known, so neither is the
-    # cost of a start-up beyond it.
-    values["step"] = np.where(has_step, step, np.where(values["compute"] > 0, np.arange(1, len(sheet) + 1), 0))
-    values["start_up"] = np.where(numbers["start_up"].given | has_step, values["start_up"], 0.0)
-    if columns.unit not in TIME_UNITS:
-        # Steps and tokens do not count start-ups, and the number of devices does not change their number.
-        values["start_up"] = np.zeros(len(sheet))
-        values["devices"] = np.full(len(sheet), np.nan)
-    values["pass_rate"] = values["pass_rate"] * curve.asked.scale
-    values["standard_error"] = values["standard_error"] * curve.asked.scale
-    values["graded_share"] = _graded_shares(sheet)
-    if columns.time is None:
-        values["at"] = np.full(len(sheet), now)
-    named = {name: numbers[quantity] for quantity, name in names.items() if name is not None}
-    is_malformed, complaint = malformed(curve, named, now)
-    rows = np.flatnonzero(is_evaluation & is_finite & ~is_malformed)
-    points = _points(run, {quantity: column[rows] for quantity, column in values.items()})
-    num_malformed = int((is_evaluation & is_malformed).sum())
-    num_unknown = int(is_evaluation.sum()) - num_malformed - len(points)
-    return RunEvaluations(points, starts, num_unknown, num_malformed, complaint)
-
-
-def _points(run: str, columns: Mapping[str, NDArray[Any]]) -> list[CurvePoint]:
-    """One point for each row. Impossible values count as unknown."""
-    found = {quantity: values.tolist() for quantity, values in columns.items()}
-    # In the order of the fields of a point: by name this would take twice as long, and a file may hold a million.
-    return list(
-        map(
-            CurvePoint,
-            repeat(run),
-            repeat(""),
-            found["incarnation"],
-            found["step"],
-            found["pass_rate"],
-            found["compute"],
-            map(known_error, found["standard_error"]),
-            map(_at_least_zero, found["trained_tokens"]),
-            map(_at_least_zero, found["samples"]),
-            found["at"],
-            map(_share, found["truncation_ratio"]),
-            map(_part_of, found["compute"], found["start_up"]),
-            map(_at_least_zero, found["devices"]),
-            map(_share, found["graded_share"]),
-        )
-    )
-
-
-def _graded_shares(sheet: Sheet) -> Array:
-    """(n,) share of the prompts asked that were graded, nan if it is unknown, as `EvaluationRecord` has it."""
-    graded = sheet.numbers("num_prompts").values
-    missing = sheet.numbers("missing_prompts").values
-    asked = sheet.numbers("asked_prompts").values
-    asked = np.where(np.isnan(asked), graded + missing, asked)
-    is_known = (graded >= 0) & (graded <= asked) & (asked > 0)
-    return np.asarray(np.where(is_known, graded, np.nan) / np.where(is_known, asked, 1.0))
-
-
-def _steps(numbers: Numbers) -> tuple[Steps, Mask]:
-    """(n,) each: the steps in a column, and which rows have one. From the first part of an epoch on no row has."""
-    whole, is_whole = _whole(numbers)
-    is_part = np.isfinite(numbers.values) & (np.floor(numbers.values) != numbers.values) & ~numbers.per_cent
-    return whole, is_whole & ~np.logical_or.accumulate(is_part)
-
-
-def _whole(numbers: Numbers) -> tuple[Steps, Mask]:
-    """(n,) each: the whole numbers of a column, 0 in other rows, and which rows have one."""
-    with np.errstate(invalid="ignore"):
-        is_whole = (np.floor(numbers.values) == numbers.values) & (np.abs(numbers.values) < MAX_STEP)
-    is_whole &= ~numbers.per_cent
-    return np.where(is_whole, numbers.values, 0.0).astype(np.int64), is_whole
-
-
-def _incarnations(curve: CurveSheet, step: Steps, has_step: Mask, is_evaluation: Mask) -> tuple[Steps, dict[int, int]]:
-    """(n,) incarnation of each row, from a column or else from its steps; the last step that counts before each."""
-    told, is_told = _whole(curve.sheet.numbers("incarnation"))
-    number, first_steps = _restarts(curve, step, has_step & ~is_told, is_evaluation)
-    number = np.where(is_told, told, number)
-    rows = np.flatnonzero(is_told & has_step)
-    if rows.size == 0 and len(first_steps) > MAX_RESTARTS_PER_ROW * int((~is_told).sum()):
-        return number, dict.fromkeys(first_steps, NEVER_ENDED)
-    if rows.size == 0:
-        return number, {later: first - 1 for later, first in first_steps.items()}
-    starts: dict[int, int] = {}
-    for incarnation, first in zip(told[rows].tolist(), step[rows].tolist(), strict=True):
-        starts[incarnation] = min(first - 1, starts.get(incarnation, first))
-    # A column with the step from which an incarnation continued is exact, so it replaces the estimate.
-    continued_from, is_known = _whole(curve.sheet.numbers("started_from"))
-    rows = rows[is_known[rows]]
-    starts.update(zip(told[rows].tolist(), continued_from[rows].tolist(), strict=True))
-    return number, starts
-
-
-def _restarts(curve: CurveSheet, step: Steps, has_step: Mask, is_evaluation: Mask) -> tuple[Steps, dict[int, int]]:
-    """(n,) incarnation of each row, and the first step of each but the first.
-
-    An incarnation begins when the step goes back, or when a step is evaluated again at another compute.
-    """
-    rows = np.flatnonzero(has_step)
-    steps = step[rows]
-    begins = np.zeros(rows.size, dtype=bool)
-    begins[1:] = np.diff(steps) < 0
-    evaluated = np.flatnonzero(is_evaluation[rows])
-    again = np.flatnonzero(np.diff(steps[evaluated]) == 0)
-    if again.size:
-        computes = curve.sheet.texts(curve.columns.compute)
-        for before, after in zip(evaluated[again].tolist(), evaluated[again + 1].tolist(), strict=True):
-            begins[after] |= computes[rows[before]] != computes[rows[after]]
-    number = np.ones(len(curve.sheet), dtype=np.int64)
-    number[rows[begins]] += 1
-    number = 1 + np.cumsum(number - 1)
-    return number, dict(zip(number[rows[begins]].tolist(), steps[begins].tolist(), strict=True))
-
-
-def column(evaluations: Sequence[CurvePoint], name: str) -> Array:
-    """(n,) one quantity of every evaluation, nan if it is unknown."""
-    values = [getattr(item, name) for item in evaluations]
-    return np.array([np.nan if value is None else value for value in values], dtype=float)
-
-
-def known_truncation(ratios: Array) -> Array | None:
-    """(n,) in order of compute. Unknown ratios (nan) are interpolated between their neighbors: they change no verdict.
-
-    None if none is known.
-    """
-    known = np.flatnonzero(~np.isnan(ratios))
-    if known.size == 0:
-        return None
-    return np.asarray(np.interp(np.arange(ratios.size), known, ratios[known]))

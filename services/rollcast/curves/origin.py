@@ -19,10 +19,5 @@ class Origin:
     pass_rate: str
     unit: str
 
-    def sentence(self) -> str:
-        """One line for the user."""
-        over = self.compute if self.compute == self.unit else f"{self.compute} ({self.unit})"
-        return f"{self.format}: {self.pass_rate} over {over}"
-
 
 OWN = Origin("run of Rollcast", "compute_device_hours", "pass_rate", DEVICE_HOURS)

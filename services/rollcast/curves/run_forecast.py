@@ -7,10 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rollcast.curves.axis import ComputeAxis, choose_axis, compute_per_step
-from rollcast.curves.evaluations import CurvePoint, column
+from rollcast.curves.axis import ComputeAxis, choose_axis, column, compute_per_step, curve_of, curve_on
+from rollcast.curves.evaluations import CurvePoint, RunHistory
 from rollcast.curves.origin import OWN, Origin
-from rollcast.curves.run_history import RunHistory, curve_on
 from rollcast.scaling.decisions.advice import Advice, advise
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
@@ -152,7 +151,7 @@ def forecast_run(
         evaluations=evaluations,
         num_lost=num_lost,
         num_incomplete=num_incomplete,
-        forecast=fit(replace(curve_on(axis, evaluations, name), unit=origin.unit)),
+        forecast=fit(curve_on(axis, evaluations, name, origin.unit)),
         axis=axis,
         end=budget.end(evaluations),
         origin=origin,
@@ -166,10 +165,11 @@ def forecast_history(history: RunHistory, options: FitOptions) -> RunForecast:
 
     Raises ValueError: no evaluation after the first step, or one that cannot be.
     """
-    axis, curve = history.fitted()
+    axis, curve = curve_of(history)
     if options.exclude_before != "auto":
         fitted = float(axis.to_fitted(np.array([options.exclude_before]))[0])
         options = replace(options, exclude_before=fitted)
+    forecast = fit(curve, options)
     return RunForecast(
         name=history.name,
         sequence=0,
@@ -177,7 +177,7 @@ def forecast_history(history: RunHistory, options: FitOptions) -> RunForecast:
         evaluations=history.evaluations,
         num_lost=0,
         num_incomplete=history.num_incomplete,
-        forecast=fit(curve, options),
+        forecast=forecast,
         axis=axis,
         end=None,
         origin=history.origin,

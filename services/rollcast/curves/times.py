@@ -9,7 +9,7 @@ import numpy as np
 from rollcast.config.errors import UserError
 from rollcast.curves.columns import EPOCHS, SAMPLES, SECONDS, STEPS, TOKENS
 from rollcast.curves.left_out import Tell
-from rollcast.curves.sheet import Sheet, not_a_number
+from rollcast.curves.sheet import RUN, Column, Sheet, not_a_number
 from rollcast.scaling.law.curve import DEVICE_HOURS, Array
 
 FIRST_UNIX_SECONDS = 1.0e9
@@ -62,15 +62,20 @@ def in_one_unit(sheet: Sheet, column: str, unit: str, devices: float | None, tel
     if seconds is None and devices is None:
         return sheet, unit
     if seconds is None:
-        seconds = _plain_seconds(sheet, column)
+        texts = sheet.texts(column)
+        for row in np.flatnonzero(numbers.odd):
+            if texts[row].strip():
+                raise UserError(not_a_number(texts[row], column))
+        seconds = numbers.values
     if clock:
         tell(f"{column} holds {clock}; compute is counted in seconds from the first of the run")
-        seconds = _since_first(seconds, sheet.texts("run"))
+        seconds = _since_first(seconds, sheet.texts(RUN))
     unit = SECONDS
     if devices is not None:
         seconds = seconds * devices / SECONDS_PER_HOUR
         unit = DEVICE_HOURS
-    return sheet.with_column(column, [None if math.isnan(value) else value for value in seconds.tolist()]), unit
+    rows = np.flatnonzero(~np.isnan(seconds))
+    return sheet.with_column(column, Column(rows, seconds[rows].tolist())), unit
 
 
 def _unit_of_a_clock(known: Array) -> float | None:
@@ -96,16 +101,6 @@ def _written_out(texts: list[str]) -> tuple[Array | None, str]:
             waiting = iter(seconds)
             return np.array([next(waiting) if text.strip() else math.nan for text in texts], dtype=float), clock
     return None, ""
-
-
-def _plain_seconds(sheet: Sheet, column: str) -> Array:
-    """(n,) a column of plain numbers. Raises UserError: a field is not a number."""
-    numbers = sheet.numbers(column)
-    texts = sheet.texts(column)
-    for row in np.flatnonzero(numbers.odd):
-        if texts[row].strip():
-            raise UserError(not_a_number(texts[row], column))
-    return numbers.values
 
 
 def _since_first(seconds: Array, runs: list[str]) -> Array:

@@ -5,7 +5,8 @@ import math
 import numpy as np
 
 from rollcast.curves.answer import law_of_curve, verdict_as_json
-from rollcast.curves.evaluations import MIN_COMPUTE, known_error, known_truncation
+from rollcast.curves.axis import known_truncation
+from rollcast.curves.evaluations import MIN_COMPUTE, known_error
 from rollcast.curves.run_forecast import QUANTILES
 from rollcast.forecaster.answers import law_fields, prediction_list
 from rollcast.forecaster.schema import FitAnswer, FitRequest, Prediction

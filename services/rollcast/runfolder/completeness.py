@@ -3,7 +3,8 @@
 MIN_GRADED_SHARE = 0.9
 """Least share of an evaluation's prompts that must be graded for the point to be part of the curve. The missing prompts
 are rarely like the others: they are the longest, or those whose answers break a grader."""
-_MAX_ROUNDING = 1e-9
+LEAST_GRADED_SHARE = MIN_GRADED_SHARE - 1e-9
+"""The same with the rounding of a share."""
 
 
 def graded_share(graded: float | None, asked: float | None) -> float | None:
@@ -15,4 +16,4 @@ def graded_share(graded: float | None, asked: float | None) -> float | None:
 
 def is_complete(share: float | None) -> bool:
     """Whether enough prompts were graded. An unknown share counts as all of them."""
-    return share is None or share >= MIN_GRADED_SHARE - _MAX_ROUNDING
+    return share is None or share >= LEAST_GRADED_SHARE

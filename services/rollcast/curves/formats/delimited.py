@@ -1,121 +1,146 @@
-"""CSV with commas, semicolons or tabs.
+"""CSV with commas, semicolons or tabs, and the tables that W&B exports.
 
 Fields right of the last heading are left out; fields that a row lacks are empty.
+
+The table of a panel of W&B has "Step" and, for each run, "RUN - metric","RUN - metric__MIN","RUN - metric__MAX"; the
+columns of one run become rows of that run. The table of a run's history has _step, _runtime and _timestamp next to the
+metrics.
 """
 
 import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from io import StringIO
 from itertools import chain
 
 from rollcast.config.errors import UserError
-from rollcast.curves.bounds import MAX_COLUMNS, MAX_ROW_CHARS, refuse_above, shown
+from rollcast.curves.bounds import MAX_COLUMNS, MAX_ROW_CHARS, TooMuch, shown
 from rollcast.curves.columns import some
-from rollcast.curves.formats import wandb_csv
-from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.formats.log_file import LogFile, is_json
 from rollcast.curves.left_out import counted
-from rollcast.curves.sheet import Sheet, in_chunks
+from rollcast.curves.sheet import RUN, Column, Row, Sheet, in_chunks
 
 NAMES = {",": "CSV", ";": "CSV with semicolons", "\t": "TSV"}
+PANEL_NAME = "W&B panel export"
+HISTORY_NAME = "W&B run export"
 ENDINGS = (".csv", ".tsv")
 DELIMITER_LINES = {"sep=,", "sep=;", "sep=\t", "sep="}
 """The line in which Excel names the delimiter."""
 _WITHOUT_A_POINT = re.compile(r"[-+]?(\d+|\d*,\d+)(e[-+]?\d+)?\s?%?|nan", re.IGNORECASE)
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}\s?%?")
+_PANEL_SEPARATOR = " - "
+_PANEL_BOUNDS = ("__MIN", "__MAX")
+"""Endings of the columns with the least and the largest value, if the panel was smoothed or sampled."""
+_STEP_COUNTER = "_step"
+_HISTORY_MARKS = ("_step", "_runtime", "_timestamp")
+"""Two of these columns are in the history of a run."""
 
 
 def recognises(log: LogFile) -> bool:
     """Whether the file is called a table, and is neither JSON nor binary. UTF-16, which has zero bytes, comes last."""
-    return log.path.suffix.casefold() in ENDINGS and b"\x00" not in log.content and not log.is_json
+    return log.path.suffix.casefold() in ENDINGS and b"\x00" not in log.content and not is_json(log.text)
 
 
 def read(log: LogFile) -> Sheet:
-    """Raises UserError: it is not CSV, or two columns have one name."""
-    lines = StringIO(log.ended_text, newline="\n")
+    """Raises UserError: it is not CSV, or two columns have one name, and either could be meant."""
+    lines = StringIO(log.text, newline="\n")
     first = next((line for line in lines if line.strip()), "")
     if first[:9].strip().casefold() in DELIMITER_LINES:
         first = next(lines, first)
-    refuse_above(max(map(first.count, NAMES)), MAX_COLUMNS, "columns")
-    delimiter = max(NAMES, key=lambda each: _num_columns(first, each))
+    if max(map(first.count, NAMES)) > MAX_COLUMNS:
+        raise TooMuch(f"holds more than {MAX_COLUMNS:,} columns")
+    delimiter = ","
+    header: list[str] = []
+    for each in NAMES:
+        with suppress(csv.Error):  # one field, as long as a wide header
+            found = next(csv.reader([first], delimiter=each), [])
+            if len(found) > len(header):
+                header = found
+                delimiter = each
     try:
-        sheet = _sheet_of(_rows(chain([first], lines), delimiter), NAMES[delimiter], log)
+        rows = _rows(chain([first], lines), delimiter, log)
+        # The header may go on in the next line, between quotes.
+        header = [name.strip() or f"column {number}" for number, name in enumerate(next(rows, []), start=1)]
+        if len(set(header)) < len(header):
+            (twice, _), *_ = Counter(header).most_common(1)
+            raise UserError(f"{log.path}: two columns are called {shown(twice)!r}; rename one of them")
+        format = HISTORY_NAME if sum(mark in header for mark in _HISTORY_MARKS) > 1 else NAMES[delimiter]
+        chunks = ((len(chunk), dict(zip(header, zip(*chunk, strict=True), strict=True))) for chunk in in_chunks(rows))
+        sheet = Sheet.of_chunks(format, header, chunks)
     except csv.Error as error:
         raise UserError(f"{log.path}: is not CSV ({error}); fix it or give a JSONL file") from None
-    if wandb_csv.is_panel(sheet.names):
-        return wandb_csv.by_run(sheet)
+    if _is_panel(header):
+        return _by_run(sheet)
     return sheet if delimiter == "," else _with_points(sheet, log)
 
 
-def _num_columns(header: str, delimiter: str) -> int:
-    try:
-        return len(next(csv.reader([header], delimiter=delimiter), []))
-    except csv.Error:  # one field, as long as a wide header
-        return 0
+def _rows(lines: Iterable[str], delimiter: str, log: LogFile) -> Iterator[list[str]]:
+    """The header, and rows of as many fields; empty lines are not rows.
 
-
-def _rows(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
-    """The fields of each row. Quotes may join any number of lines into one row, so its length is bounded."""
+    Quotes may join any number of lines into one row, so its length is bounded.
+    """
     row_chars = 0
 
     def bounded() -> Iterator[str]:
         nonlocal row_chars
         for line in lines:
             row_chars += len(line)
-            if row_chars > MAX_ROW_CHARS:  # a call for each line would take a tenth of the time
-                refuse_above(row_chars, MAX_ROW_CHARS, "characters in one row")
+            if row_chars > MAX_ROW_CHARS:
+                raise TooMuch(f"holds more than {MAX_ROW_CHARS:,} characters in one row")
             yield line
 
+    width = num_short = num_long = 0
     for fields in csv.reader(bounded(), delimiter=delimiter):
         row_chars = 0
-        yield fields
+        width = width or len(fields)
+        if len(fields) == width:
+            yield fields
+        elif fields:
+            num_short += len(fields) < width
+            num_long += any(fields[width:])
+            yield fields[:width] + [""] * (width - len(fields))
+    for count, more, rest in ((num_short, "fewer", "empty"), (num_long, "more", "left out")):
+        if count:
+            lines_of = f"{counted(count, 'line')} with {more} fields than columns, {width}"
+            log.tell(f"{log.path}: {lines_of}; the rest is {rest}")
 
 
-def _sheet_of(rows: Iterator[list[str]], format: str, log: LogFile) -> Sheet:
-    """The rows below the header, each of as many fields as there are columns; empty lines are not rows."""
-    header = heading(next(rows, []), log)
-    width = len(header)
-    num_short = num_long = 0
-
-    def fitted(chunk: list[list[str]]) -> list[list[str]]:
-        nonlocal num_short, num_long
-        if set(map(len, chunk)) == {width}:
-            return chunk
-        num_short += sum(0 < len(fields) < width for fields in chunk)
-        num_long += sum(any(fields[width:]) for fields in chunk)
-        return [fields[:width] + [""] * (width - len(fields)) for fields in chunk if fields]
-
-    if wandb_csv.is_history(header):
-        format = wandb_csv.HISTORY_NAME
-    sheet = Sheet.of_table(format, header, map(fitted, in_chunks(rows)))
-    if num_short:
-        log.tell(f"{log.path}: {counted(num_short, 'line')} with fewer fields than columns, {width}; the rest is empty")
-    if num_long:
-        log.tell(
-            f"{log.path}: {counted(num_long, 'line')} with more fields than columns, {width}; the rest is left out"
-        )
-    return sheet
+def _is_panel(header: list[str]) -> bool:
+    """Whether every column after the first belongs to a run, and one has columns of its bounds."""
+    names = set(header)
+    metrics = [name for name in header[1:] if not name.endswith(_PANEL_BOUNDS)]
+    return (
+        len(header) > 2
+        and all(_PANEL_SEPARATOR in name for name in header[1:])
+        and any(name + ending in names for name in metrics for ending in _PANEL_BOUNDS)
+    )
 
 
-def heading(fields: list[str], log: LogFile) -> list[str]:
-    """A header's names without the spaces around them; a column without a name is called by its number.
-
-    Raises UserError: two columns have one name, and either could be meant.
-    """
-    refuse_above(len(fields), MAX_COLUMNS, "columns")
-    names = [name.strip() or f"column {number}" for number, name in enumerate(fields, start=1)]
-    if len(set(names)) < len(names):
-        (twice, _), *_ = Counter(names).most_common(1)
-        raise UserError(f"{log.path}: two columns are called {shown(twice)!r}; rename one of them")
-    return names
+def _by_run(sheet: Sheet) -> Sheet:
+    """A panel's rows, one for each run that has a value there: run, the panel's axis, its metrics."""
+    axis, *names = sheet.columns
+    columns: dict[str, dict[str, str]] = {}
+    for name in names:
+        run, _, metric = name.rpartition(_PANEL_SEPARATOR)
+        if not name.endswith(_PANEL_BOUNDS) and metric != _STEP_COUNTER:
+            columns.setdefault(run, {})[metric] = name
+    rows: list[Row] = []
+    at = sheet.texts_of(sheet.columns[axis])
+    for run, metrics in columns.items():
+        for place, *values in zip(at, *(sheet.texts_of(sheet.columns[name]) for name in metrics.values()), strict=True):
+            if any(values):
+                rows.append({RUN: run, axis: place, **dict(zip(metrics, values, strict=True))})
+    return Sheet.of_rows(PANEL_NAME, rows)
 
 
 def _with_points(sheet: Sheet, log: LogFile) -> Sheet:
     """Decimal points instead of decimal commas, column by column."""
-    decimal = [name for name in sheet.names if has_decimal_commas(sheet.fields(name))]
+    decimal = [name for name, column in sheet.columns.items() if has_decimal_commas(column.fields)]
     for name in decimal:
-        sheet = sheet.with_column(name, [text.replace(",", ".") for text in sheet.cells(name)])
+        column = sheet.columns[name]
+        sheet = sheet.with_column(name, Column(column.rows, [text.replace(",", ".") for text in column.fields]))
     if decimal:
         log.tell(f"{log.path}: decimal commas in {some(decimal)}, read as points")
     return sheet

@@ -1,4 +1,10 @@
-"""JSON and JSONL: one object a line, a list of objects, an object of columns, or a log inside an object."""
+"""JSON and JSONL: one object a line, a list of objects, an object of columns, or a log inside an object.
+
+Two frameworks write logs of this kind. verl's file logger writes a line {"step": 12, "data": {"val-core/..": 0.5, ..}}
+for each step. TRL and the Trainer of transformers write trainer_state.json, or its log_history alone: an entry of
+training is {"loss": .., "reward": .., "epoch": .., "step": ..}, one of an evaluation {"eval_reward": .., "epoch": ..,
+"step": ..}.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,13 +13,18 @@ from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.curves.bounds import MAX_NAME_CHARS, refuse_json
-from rollcast.curves.formats import trl, verl_file
-from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.formats.log_file import LogFile, is_json
 from rollcast.curves.left_out import left_out
 from rollcast.curves.sheet import Row, Sheet, in_chunks
 
 NAME = "JSON"
 LINES_NAME = "JSONL"
+VERL_NAME = "file log of verl"
+TRL_NAME = "trainer_state.json of TRL or transformers"
+TRL_LOG_NAME = "log history of TRL or transformers"
+TRL_STATE_FILE = "trainer_state.json"
+_TRL_MARKS = frozenset({"loss", "reward", "eval_loss", "eval_reward", "train_runtime"})
+"""Every entry of such a log has an epoch and a step, and one has one of these."""
 MAX_DEPTH = 8
 """Levels of nested objects."""
 MAX_FIELDS = 2_000
@@ -23,7 +34,7 @@ Objects = list[Mapping[str, Any]]
 
 
 def recognises(log: LogFile) -> bool:
-    return log.is_json
+    return is_json(log.text)
 
 
 def read(log: LogFile) -> Sheet:
@@ -32,8 +43,8 @@ def read(log: LogFile) -> Sheet:
         document = _document(log.text)
     except (ValueError, RecursionError):
         return _sheet_of(LINES_NAME, _lines(log), log)
-    if isinstance(document, dict) and (entries := trl.log_of(document)) is not None:
-        return Sheet.of_rows(trl.NAME, (flat(entry) for entry in entries if isinstance(entry, dict)))
+    if isinstance(document, dict) and isinstance(entries := document.get("log_history"), list):
+        return Sheet.of_rows(TRL_NAME, (flat(entry) for entry in entries if isinstance(entry, dict)))
     return _sheet_of(NAME, _objects(document), log)
 
 
@@ -71,23 +82,23 @@ def _document(text: str) -> Any:
 
 def _sheet_of(format: str, objects: Iterable[Mapping[str, Any]], log: LogFile) -> Sheet:
     """Objects are read one after another, and only their fields are kept: a file may hold a million."""
-    trl_mark = trl.TrlMark()
-    verl_mark = verl_file.VerlMark()
+    is_timed = is_verl = True
+    is_marked = False
 
     def rows() -> Iterator[Row]:
+        nonlocal is_timed, is_marked, is_verl
         for item in objects:
-            trl_mark.see(item)
-            verl_mark.see(item)
+            is_timed = is_timed and "epoch" in item and "step" in item
+            is_marked = is_marked or not _TRL_MARKS.isdisjoint(item)
+            is_verl = is_verl and "step" in item and isinstance(item.get("data"), dict)
             yield flat(item)
 
     sheet = Sheet.of_rows(format, rows())
-    if not len(sheet):
+    if sheet.num_rows == 0:
         raise UserError(f"{log.path}: holds no JSON object; write one for each evaluation, as a list or one a line")
-    if trl_mark.is_one:
-        return sheet.renamed(trl.LOG_NAME, str)
-    if verl_mark.is_one:
-        return sheet.renamed(verl_file.NAME, verl_file.metric_name)
-    return sheet
+    if is_timed and is_marked:
+        return sheet.renamed(TRL_LOG_NAME, str)
+    return sheet.renamed(VERL_NAME, lambda column: column.removeprefix("data/")) if is_verl else sheet
 
 
 def _lines(log: LogFile) -> Iterator[Mapping[str, Any]]:
@@ -137,8 +148,11 @@ def _objects(document: Any) -> Objects:
     known = {name: values for name, values in columns.items() if values is not None}
     if known and len(lengths := {len(values) for values in known.values()}) == 1 and lengths != {1}:
         return [dict(zip(known, values, strict=True)) for values in zip(*known.values(), strict=True)]
-    lists = [[item for item in values if isinstance(item, dict)] for values in document.values() if _is_list(values)]
-    longest: Objects = max(lists, key=len, default=[])  # type: ignore[arg-type]
+    longest: Objects = []
+    for values in document.values():
+        found: Objects = [item for item in values if isinstance(item, dict)] if isinstance(values, list) else []
+        if len(found) > len(longest):
+            longest = found
     return longest or [document]
 
 
@@ -149,7 +163,3 @@ def _column(values: Any) -> list[Any] | None:
     if not isinstance(values, list) or not values or any(isinstance(value, (dict, list)) for value in values):
         return None
     return values
-
-
-def _is_list(values: Any) -> bool:
-    return isinstance(values, list)

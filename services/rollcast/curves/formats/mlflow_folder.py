@@ -1,58 +1,73 @@
-"""MLflow: the folder of its file store (mlruns), or of a run in it. Each metric of a run is a file."""
+"""MLflow: the folder of its file store (mlruns), of a run in it, or the file of one metric of a run.
 
+Such a file has the name of the metric, and a line `timestamp value step` for each value, in milliseconds.
+"""
+
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.curves.bounds import MAX_ROWS, refuse_above
-from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile, as_text, read_bytes
-from rollcast.curves.formats.mlflow_metric import TIME, values_in
-from rollcast.curves.left_out import Tell
+from rollcast.curves.bounds import MAX_ROWS, TooMuch
+from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile
 from rollcast.curves.sheet import RUN, Row, Sheet
 
 NAME = "MLflow folder"
+FILE_NAME = "MLflow metric file"
+TIME = "timestamp"
 METRICS = "metrics"
 MAX_FILES = 5_000
 _META = "meta.yaml"
 _RUN_NAME = Path("tags") / "mlflow.runName"
+_LINE = re.compile(r"(\d{10,16}) (\S{1,40}) (-?\d{1,15})")
 
 Value = tuple[str, str, int, int, object]
 """Run, metric, step, milliseconds, value."""
 
 
 def recognises(log: LogFile) -> bool:
-    """A file store, an experiment or a run: run folders with metrics are at most two levels below it."""
-    return log.path.is_dir() and next(_run_folders(log.path), None) is not None
+    """A folder with runs at most two levels below it, or a file of such lines alone."""
+    if log.path.is_dir():
+        return next(_run_folders(log.path), None) is not None
+    # The first line rules out most other formats, which may have a million lines.
+    first, _, others = log.text.rstrip("\n").partition("\n")
+    return bool(_LINE.fullmatch(first)) and all(_LINE.fullmatch(line) for line in others.splitlines())
 
 
 def read(log: LogFile) -> Sheet:
-    """Every run in a file store. Raises UserError: a file cannot be read. Raises TooMuch."""
-    return Sheet.of_rows(NAME, _rows(log.path, log.tell))
-
-
-def _rows(folder: Path, tell: Tell) -> list[Row]:
-    values: list[Value] = []
+    """Every run in a file store, or one metric. Raises UserError: a file cannot be read. Raises TooMuch."""
+    if not log.path.is_dir():
+        values = _values_in(log.text)
+        return Sheet.of_rows(
+            FILE_NAME, ({"step": step, TIME: at / 1000, log.path.name: value} for at, value, step in values)
+        )
+    found: list[Value] = []
     called: dict[str, str] = {}
-    left = MAX_FILE_BYTES
-    for run in _run_folders(folder):
+    num_left = MAX_FILE_BYTES
+    for run in _run_folders(log.path):
         name = run / _RUN_NAME
-        called[run.name] = as_text(read_bytes(name, 4096), name, tell).strip() if name.is_file() else run.name
+        called[run.name] = LogFile(name, log.tell, max_bytes=4096).text.strip() if name.is_file() else run.name
         files = list(islice((run / METRICS).rglob("*"), MAX_FILES + 1))
         if len(files) > MAX_FILES:
             raise UserError(f"{run}: holds more than {MAX_FILES:,} metrics; give the file of one")
-        for file in sorted(files):
-            if file.is_file():
-                key = file.relative_to(run / METRICS).as_posix()
-                content = read_bytes(file, left)
-                left -= len(content)
-                text = as_text(content, file, tell)
-                values += [(run.name, key, step, at, value) for at, value, step in values_in(text)]
-                refuse_above(len(values), MAX_ROWS, "values")
-    values.sort(key=lambda item: item[3])
+        for file in sorted(file for file in files if file.is_file()):
+            key = file.relative_to(run / METRICS).as_posix()
+            metric = LogFile(file, log.tell, max_bytes=num_left)
+            found += [(run.name, key, step, at, value) for at, value, step in _values_in(metric.text)]
+            num_left -= len(metric.content)
+            if len(found) > MAX_ROWS:
+                raise TooMuch(f"holds more than {MAX_ROWS:,} values")
+    found.sort(key=lambda item: item[3])
     names = distinct(called)
-    return merged((names[run], *rest) for run, *rest in values)  # type: ignore[misc]
+    return Sheet.of_rows(NAME, merged((names[run], *rest) for run, *rest in found))  # type: ignore[misc]
+
+
+def _values_in(text: str) -> list[tuple[int, str, int]]:
+    """Milliseconds, value and step of each line."""
+    found = (_LINE.fullmatch(line) for line in text.split("\n"))
+    return [(int(line[1]), line[2], int(line[3])) for line in found if line]
 
 
 def _run_folders(folder: Path) -> Iterator[Path]:

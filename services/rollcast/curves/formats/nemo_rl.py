@@ -15,21 +15,16 @@ _PREFIX = {"Training": "train/", "Validation": "validation/"}
 
 
 def recognises(log: LogFile) -> bool:
-    text = log.ended_text
-    return "Results:" in text and _RESULTS.search(text) is not None and _STEP.search(text) is not None
+    return "Results:" in log.text and bool(_RESULTS.search(log.text)) and bool(_STEP.search(log.text))
 
 
 def read(log: LogFile) -> Sheet:
-    return Sheet.of_rows(NAME, _rows(log.ended_text))
-
-
-def _rows(text: str) -> list[Row]:
     """One row for each block of results."""
     found: list[Row] = []
     step = 0
     row: Row | None = None
     prefix = ""
-    for line in text.split("\n"):
+    for line in log.text.split("\n"):
         if began := _STEP.search(line):
             step = int(began[1])
             row = None
@@ -40,4 +35,4 @@ def _rows(text: str) -> list[Row]:
         elif row is not None:
             for name, value in _ITEM.findall(line):
                 row.setdefault(prefix + name.strip().lower().replace(" ", "_"), value)
-    return found
+    return Sheet.of_rows(NAME, found)

@@ -25,20 +25,15 @@ _TRAINING_GROUPS = ("val",)
 
 
 def recognises(log: LogFile) -> bool:
-    text = log.ended_text
-    return "training_step: " in text and any(map(_begins, text.split("\n")))
+    return "training_step: " in log.text and any(map(_begins, log.text.split("\n")))
 
 
 def read(log: LogFile) -> Sheet:
-    return Sheet.of_rows(NAME, _rows(log.ended_text))
-
-
-def _rows(text: str) -> list[Row]:
     """One row for each table."""
     found: list[Row] = []
     row: Row | None = None
     group = unfinished = ""
-    for line in text.split("\n"):
+    for line in log.text.split("\n"):
         if _begins(line):
             row = {}
             group = unfinished = ""
@@ -53,7 +48,7 @@ def _rows(text: str) -> list[Row]:
             if group not in _TRAINING_GROUPS:
                 prefix = "" if group == "other" else f"{group}/"
                 row.update({prefix + name: value for name, value in _ITEM.findall(told)})
-    return found
+    return Sheet.of_rows(NAME, found)
 
 
 def _begins(line: str) -> bool:

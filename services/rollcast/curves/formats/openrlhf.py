@@ -5,7 +5,7 @@
 import re
 
 from rollcast.curves.formats.log_file import LogFile
-from rollcast.curves.sheet import Row, Sheet
+from rollcast.curves.sheet import Sheet
 
 NAME = "console log of OpenRLHF"
 _LINE = re.compile(r"\b(?:[Gg]lobal step|global_step) (\d{1,12})(?:, eval_metrics)?: (\{.*)")
@@ -13,14 +13,10 @@ _ITEM = re.compile(r"'([^']{1,300})': (?:np\.\w+\(|tensor\()?(-?\d+(?:\.\d*)?(?:
 
 
 def recognises(log: LogFile) -> bool:
-    text = log.ended_text
-    return "lobal" in text and _LINE.search(text) is not None
+    return "lobal" in log.text and _LINE.search(log.text) is not None
 
 
 def read(log: LogFile) -> Sheet:
-    return Sheet.of_rows(NAME, _rows(log.ended_text))
-
-
-def _rows(text: str) -> list[Row]:
     """One row for each line; its mapping is read as text, never evaluated."""
-    return [{"step": int(found[1]), **dict(_ITEM.findall(found[2]))} for found in _LINE.finditer(text)]
+    lines = _LINE.finditer(log.text)
+    return Sheet.of_rows(NAME, ({"step": int(line[1]), **dict(_ITEM.findall(line[2]))} for line in lines))

@@ -18,20 +18,15 @@ _BEGUN = re.compile(r"\bRunning (?:evals for (?:checkpoint|interval) step (\d{1,
 
 
 def recognises(log: LogFile) -> bool:
-    text = log.ended_text
-    return "Step " in text and any(_made(line) for line in text.split("\n") if "Step " in line)
+    return any(_made(line) for line in log.text.split("\n") if "Step " in line)
 
 
 def read(log: LogFile) -> Sheet:
-    return Sheet.of_rows(NAME, _rows(log.ended_text))
-
-
-def _rows(text: str) -> list[Row]:
     """A row for each step and each evaluation. An evaluation whose step no line names belongs to the step before it."""
     found: list[Row] = []
     step = 0
     evaluated: int | None = None
-    for line in text.split("\n"):
+    for line in log.text.split("\n"):
         if made := _made(line):
             step = int(made[1])
             found.append({"step": step, **{_name(key): value for key, value in _PART.findall(line, made.end())}})
@@ -43,7 +38,7 @@ def _rows(text: str) -> list[Row]:
                 at = int(told[1])
             values = {f"eval/{made[1]}/{_name(key)}": value for key, value in _PART.findall(line[made.end() : end])}
             found.append({"step": at, **values})
-    return found
+    return Sheet.of_rows(NAME, found)
 
 
 def _made(line: str) -> re.Match[str] | None:

@@ -9,14 +9,12 @@ from rollcast.curves.formats import (
     delimited,
     json_rows,
     mlflow_folder,
-    mlflow_metric,
     mlflow_store,
     nemo_rl,
     open_instruct,
     openrlhf,
     prime_rl,
     tensorboard,
-    trl,
     trl_console,
     verl_console,
     wandb_api,
@@ -51,7 +49,7 @@ FORMATS: tuple[Format, ...] = (
     open_instruct,
     prime_rl,
     trl_console,
-    mlflow_metric,
+    mlflow_folder,
 )
 
 
@@ -62,12 +60,16 @@ def read_sheet(source: str, tell: Tell, *, is_growing: bool = False) -> Sheet:
     """
     if source.startswith(wandb_api.PREFIX):
         return wandb_api.read(source)
+    path = Path(source)
     try:
-        log = LogFile(_file_of(Path(source)), tell, is_growing)
-        for format in FOLDER_FORMATS if log.path.is_dir() else FORMATS:
+        log = LogFile(_file_in(path) if path.is_dir() else path, tell, is_growing)
+        is_folder = log.path.is_dir()
+        if not is_folder and not log.content.strip():
+            raise UserError(f"{log.path}: is empty; give a file with evaluations")
+        for format in FOLDER_FORMATS if is_folder else FORMATS:
             if format.recognises(log):
                 return format.read(log)
-        if not log.path.is_dir():
+        if not is_folder:
             return delimited.read(log)
     except TooMuch as error:
         raise UserError(f"{source}: {error}; give the evaluations only") from None
@@ -77,15 +79,14 @@ def read_sheet(source: str, tell: Tell, *, is_growing: bool = False) -> Sheet:
     )
 
 
-def _file_of(path: Path) -> Path:
-    """The file in a folder that holds the log of one run of Rollcast, W&B or TRL; else the path itself."""
-    if not path.is_dir():
-        return path
-    runs = [file for file in path.glob(f"*{wandb_offline.ENDING}") if file.is_file()]
-    if (path / EVALUATIONS).is_file():
-        return path / EVALUATIONS
-    if tensorboard.event_files(path):
-        return path
+def _file_in(folder: Path) -> Path:
+    """The file in a folder that holds the log of one run of Rollcast, W&B or TRL; else the folder itself."""
+    if (folder / EVALUATIONS).is_file():
+        return folder / EVALUATIONS
+    if tensorboard.event_files(folder):
+        return folder
+    runs = [file for file in folder.glob(f"*{wandb_offline.ENDING}") if file.is_file()]
     if len(runs) == 1:
         return runs[0]
-    return path / trl.STATE_FILE if (path / trl.STATE_FILE).is_file() else path
+    state = folder / json_rows.TRL_STATE_FILE
+    return state if state.is_file() else folder

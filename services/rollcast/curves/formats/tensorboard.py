@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.curves.bounds import MAX_NAME_CHARS, MAX_ROWS, refuse_above
+from rollcast.curves.bounds import MAX_NAME_CHARS, MAX_ROWS, TooMuch
 from rollcast.curves.formats.json_rows import MAX_FIELDS
-from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile, read_bytes
+from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile
 from rollcast.curves.formats.wire_format import WIRE_BYTES, WIRE_FIXED32, WIRE_FIXED64, WIRE_VARINT, fields, signed
 from rollcast.curves.sheet import Row, Sheet
 
@@ -49,7 +49,7 @@ def read(log: LogFile) -> Sheet:
     num_left = MAX_FILE_BYTES
     contents = []
     for path in files:
-        contents.append(read_bytes(path, num_left))
+        contents.append(LogFile(path, log.tell, max_bytes=num_left).content)
         num_left -= len(contents[-1])
     return Sheet.of_rows(NAME, _rows(contents, log))
 
@@ -70,7 +70,8 @@ def _rows(contents: list[bytes], log: LogFile) -> Iterator[Row]:
                 log.tell(f"{log.path}: ends within a record, as one that is still written does; read up to there")
                 break
             num_events += 1
-            refuse_above(num_events, MAX_ROWS, "events")
+            if num_events > MAX_ROWS:
+                raise TooMuch(f"holds more than {MAX_ROWS:,} events")
             try:
                 step, at, scalars = _event(view[start:end])
             except (ValueError, struct.error):
@@ -153,6 +154,15 @@ def _of_tensor(message: memoryview) -> float | None:
     return None
 
 
+_TABLE = [0] * 256
+"""CRC-32C of each byte."""
+for _byte in range(256):
+    _crc = _byte
+    for _ in range(8):
+        _crc = (_crc >> 1) ^ (0x82F63B78 if _crc & 1 else 0)
+    _TABLE[_byte] = _crc
+
+
 def masked_crc32c(data: bytes) -> int:
     """The checksum of the record format: CRC-32C, rotated and shifted."""
     crc = 0xFFFFFFFF
@@ -160,16 +170,3 @@ def masked_crc32c(data: bytes) -> int:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
     crc ^= 0xFFFFFFFF
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def _table() -> tuple[int, ...]:
-    found = []
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-        found.append(crc)
-    return tuple(found)
-
-
-_TABLE = _table()

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from rollcast.curves.formats.log_file import LogFile
-from rollcast.curves.sheet import Row, Sheet
+from rollcast.curves.sheet import Sheet
 
 NAME = "console log of TRL or transformers"
 _LINE = re.compile(r"\{'[^'\n{}]{1,300}': [^{}\n]*\}")
@@ -16,17 +16,12 @@ _ITEM = re.compile(r"'([^']{1,300})': (?:np\.\w+\(|tensor\()?'?(-?\d+(?:\.\d*)?(
 
 
 def recognises(log: LogFile) -> bool:
-    text = log.ended_text
-    return "'epoch': " in text and next(_entries(text), None) is not None
+    return "'epoch': " in log.text and next(_entries(log.text), None) is not None
 
 
 def read(log: LogFile) -> Sheet:
-    return Sheet.of_rows(NAME, _rows(log.ended_text))
-
-
-def _rows(text: str) -> list[Row]:
     """One row for each entry; it is read as text, never evaluated."""
-    return [dict(_ITEM.findall(entry)) for entry in _entries(text)]
+    return Sheet.of_rows(NAME, (dict(_ITEM.findall(entry)) for entry in _entries(log.text)))
 
 
 def _entries(text: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ numbers may stand as np.float64(0.53).
 import re
 
 from rollcast.curves.formats.log_file import LogFile
-from rollcast.curves.sheet import Row, Sheet
+from rollcast.curves.sheet import Sheet
 
 NAME = "console log of verl"
 _LINE = re.compile(r"\bstep:(\d{1,12}) - (\S+:.*)")
@@ -18,18 +18,13 @@ _MIN_METRICS = 2
 
 
 def recognises(log: LogFile) -> bool:
-    text = log.ended_text
-    if MARK not in text:
+    if MARK not in log.text:
         return False
-    return any(len(_ITEM.findall(found[2])) >= _MIN_METRICS for found in _LINE.finditer(text[: 1 << 20])) or bool(
-        _LINE.search(text, 1 << 20)
-    )
+    lines = _LINE.finditer(log.text[: 1 << 20])
+    return any(len(_ITEM.findall(line[2])) >= _MIN_METRICS for line in lines) or bool(_LINE.search(log.text, 1 << 20))
 
 
 def read(log: LogFile) -> Sheet:
-    return Sheet.of_rows(NAME, _rows(log.ended_text))
-
-
-def _rows(text: str) -> list[Row]:
     """One row for each line of metrics; lines of others are no rows of it."""
-    return [{"step": int(found[1]), **dict(_ITEM.findall(found[2]))} for found in _LINE.finditer(text)]
+    lines = _LINE.finditer(log.text)
+    return Sheet.of_rows(NAME, ({"step": int(line[1]), **dict(_ITEM.findall(line[2]))} for line in lines))

@@ -11,8 +11,8 @@ from pathlib import Path
 from rollcast.config.errors import UserError
 from rollcast.config.services import CurveFile
 from rollcast.curves.columns import Columns
-from rollcast.curves.curve_sheet import curve_sheet
-from rollcast.curves.evaluations import CurvePoint, checked, evaluations_of
+from rollcast.curves.curve_sheet import curve_sheet, evaluations_of
+from rollcast.curves.evaluations import CurvePoint, checked
 from rollcast.curves.formats.recognise import read_sheet
 from rollcast.curves.origin import Origin
 from rollcast.curves.reading import Reading

@@ -4,10 +4,9 @@ import time
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.curves.evaluations import CurvePoint, EvaluationLog, checked
+from rollcast.curves.evaluations import CurvePoint, EvaluationLog, RunHistory, checked
 from rollcast.curves.left_out import incomplete_points
 from rollcast.curves.reading import Reading
-from rollcast.curves.run_history import RunHistory
 from rollcast.runfolder.files import BEFORE, EVALUATIONS, INCARNATIONS
 from rollcast.runfolder.format_version import check_format
 from rollcast.runfolder.record_file import RecordFile
