@@ -128,7 +128,7 @@ def throughput(sandbox: Sandbox, some: list[Problem], ordinary: set[str]) -> dic
     """Gradings a second of ordinary problems' solutions, one grading on each core at a time; then a fresh process for
     each."""
     quick = [(item.name, item.solution, item.reference) for item in some if item.name in ordinary]
-    server = psutil.Process(sandbox._servers["code"].pid)
+    server = psutil.Process(sandbox._servers["code"].process.pid)
     started, before = time.perf_counter(), server.cpu_times()
     graded = grade_all(sandbox, quick)
     wall, after = time.perf_counter() - started, server.cpu_times()
@@ -156,7 +156,7 @@ def hostile() -> dict[str, Any]:
     good = json.dumps({"kind": "tests", "tests": "assert add(1, 2) == 3"})
     with tempfile.TemporaryDirectory() as folder, surroundings(Path(folder)) as around:
         sandbox.grade("code", fenced("pass"), good, deadline_seconds=60.0)
-        server = sandbox._servers["code"].pid
+        server = sandbox._servers["code"].process.pid
 
         def one(program: Hostile) -> tuple[str, Grade, Grade]:
             wanted = repr(around.secret) if program.family in ("reading", "forged") else "2"
@@ -179,7 +179,7 @@ def hostile() -> dict[str, Any]:
             "grader_errors": sum(grade.status == "error" for _, grade, _ in graded),
             "good_program_after_it_graded_right": sum(after.status == "ok" for _, _, after in graded),
             "touched": around.touched(),
-            "fork_server_survived": sandbox._servers["code"].pid == server,
+            "fork_server_survived": sandbox._servers["code"].process.pid == server,
             "processes_left": len(psutil.Process(server).children(recursive=True)),
         }
     sandbox.close()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def test_the_model_is_trained_once_and_its_characters_are_its_tokens(
     assert ensure_base_model(TINY, shares.append) == folder
     assert shares == []
 
-    tokenizer = load_tokenizer(Model(path=str(folder), max_length=128))
+    tokenizer: Any = load_tokenizer(Model(path=str(folder), max_length=128))
     ids = tokenizer(CHARACTERS)["input_ids"]
     assert len(ids) == len(set(ids)) == len(CHARACTERS)
     assert tokenizer.decode(ids) == CHARACTERS
