@@ -104,18 +104,6 @@ MIN_ROBUST_POINTS = 8
 FIXED_START_STD = 1e-4
 """Pass rate: prior standard deviation of an R_0 that the user fixes."""
 
-# Priors learned from finished runs.
-NUM_LEARNING_ROUNDS = 3
-"""Each round draws the runs closer together, and a dozen runs do not justify a prior as narrow as the limit."""
-MIN_FAMILY_RUNS = 3
-"""With fewer runs their spread says nothing about the next run."""
-MIN_LEARNED_STD = 0.01
-"""Pass rate: narrowest standard deviation of a learned A or R_0. Chosen, not measured."""
-MIN_LEARNED_LOG_STD = 0.1
-"""Narrowest standard deviation of a learned ln B or ln C_mid. Chosen, not measured."""
-ASYMPTOTE_WIDENING_FACTOR = 1.5
-"""The next run's asymptote may differ more than those seen: to change it is why runs are made. Chosen, not measured."""
-
 # Files of priors.
 MAX_PRIOR_NUMBER = 1e300
 """Largest absolute value of a number in a prior file; nan and inf are refused with it."""
