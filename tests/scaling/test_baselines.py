@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.optimize import curve_fit
 
-from rollcast.scaling.law.baselines import last_value, paper_grid, power_law
+from rollcast.scaling.law.baselines import paper_grid, power_law
 from rollcast.scaling.law.curve import Array, Curve, sigmoid
+from testkit.forecast.last_value import last_value
 from testkit.forecast.log_linear import log_linear
 
 

@@ -18,17 +18,6 @@ PAPER_MIDPOINTS: Array = np.linspace(100.0, 40_000.0, 100)
 
 
 @dataclass(frozen=True)
-class LastValue:
-    """The last pass rate, at any compute."""
-
-    value: float
-
-    def pass_rate(self, compute: ArrayLike) -> Array:
-        """(m,) -> (m,)."""
-        return np.full(np.shape(compute), self.value)
-
-
-@dataclass(frozen=True)
 class PowerLaw:
     """R = A - D / C^B (A.4), never below 0."""
 
@@ -43,14 +32,10 @@ class PowerLaw:
         return np.maximum(self.asymptote - fall, 0.0)
 
 
-def last_value(curve: Curve) -> LastValue:
-    """The forecast that nothing changes."""
-    return LastValue(float(curve.pass_rate[-1]))
-
-
 def power_law(curve: Curve) -> PowerLaw:
     """Least squares with 0 <= A <= 1 and D >= 0: closed form in (A, D) for 400 values of B in [0.02, 5]."""
     exponents = np.geomspace(0.02, 5.0, 400)
+    # In units of the last compute; undone at the end.
     scale = float(curve.compute[-1])
     y = curve.pass_rate
     fall = (curve.compute / scale) ** -exponents[:, None]
@@ -97,6 +82,7 @@ def paper_grid(
         log_exponent = np.where(better, tried, log_exponent)
         rise = np.where(better[:, None], tried_rise, rise)
         cost = np.where(better, tried_cost, cost)
+        # A step that raised the sum of squares is tried again shorter, each node by itself.
         damping = np.where(better, damping / 5, damping * 5)
         if not np.any(better & (np.abs(step) > 1e-7)):
             break

@@ -67,13 +67,11 @@ MIN_PROBABILITY = 1e-100
 NUM_DRAWS = 4096
 """Draws of one forecast. The 5 % quantile then has a standard error of 0.3 % in probability."""
 CEILING_STRETCH_FACTOR = 10.0
-"""Ratio of compute: a run whose tail gains `ASYMPTOTE_MARGIN` or more over this stretch has no ceiling. Ten times the
-window is as far as forecasts are checked (docs/forecasting.md)."""
+"""Ratio of compute over which a tail must gain less than `ASYMPTOTE_MARGIN`: as far as forecasts are checked."""
 MAX_LOG_COMPUTE = 600.0
 """ln device-hours. Larger computes are cut to this: exp overflows at 709."""
 TAIL_SEARCH_LOG_COMPUTE = (12.0, 7.0)
-"""e-folds of compute before and after a tail's onset in which a pass rate is searched. Beyond a thousand times the
-onset a tail is not trusted anyway."""
+"""e-folds of compute before and after a tail's onset in which a pass rate is searched. Past that no tail is trusted."""
 TAIL_SEARCH_STEP_LOG_COMPUTE = 0.25
 """e-folds of compute between the places of that search; in between it is interpolated."""
 UNWEIGHTED_BOUNDS_PROBABILITY = 0.999
