@@ -49,7 +49,6 @@ def main() -> int:
 
     from benchmarks.world_prior.candidates import candidate, mean_of
     from benchmarks.world_prior.windows import windows
-    from rollcast.scaling.posterior.prior_file import write_prior
 
     try:
         found = windows(arguments.curves)
@@ -82,7 +81,8 @@ def main() -> int:
             "their_loss_over_that_of_the_default": round(lead, 4),
         }
         path = arguments.out / f"{left_out.replace('/', '__')}.json"
-        write_prior(path, mean_of([priors[number] for number in best]), origin)
+        prior = asdict(mean_of([priors[number] for number in best]))
+        path.write_text(json.dumps({**origin, "prior": prior}, indent=1) + "\n")
         told = ", ".join(map(str, best))
         print(f"{path.name}: mean of candidates {told}; {lead:.4f} of the default's loss on the others")
     return 0

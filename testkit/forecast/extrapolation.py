@@ -19,12 +19,14 @@ import numpy as np
 from scipy.optimize import curve_fit
 
 from rollcast.scaling.decisions.fit import fit
-from rollcast.scaling.decisions.learning import learn_prior
-from rollcast.scaling.law.baselines import last_value, log_linear, paper_grid, power_law
+from rollcast.scaling.law.baselines import paper_grid, power_law
 from rollcast.scaling.law.curve import Array, Curve, sigmoid
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import LAW_PRIOR
 from testkit.forecast.curve_families import curve_families
+from testkit.forecast.last_value import last_value
+from testkit.forecast.learned_prior import learn_prior
+from testkit.forecast.log_linear import log_linear
 from testkit.forecast.real_curves import EXTENDED, PaperRun, other_runs, own_runs, paper_runs
 
 FITTED = FitOptions(initial="fitted", prior=LAW_PRIOR)

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from rollcast.scaling.decisions.fit import fit
-from rollcast.scaling.law.baselines import last_value, log_linear, power_law
+from rollcast.scaling.law.baselines import power_law
 from rollcast.scaling.law.curve import Curve
 from testkit.forecast.curve_families import curve_families
+from testkit.forecast.last_value import last_value
+from testkit.forecast.log_linear import log_linear
 from testkit.forecast.other_shapes import CLASSES, drawn
 
 HORIZONS = (2.0, 10.0)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.scaling.law.baselines import log_linear, paper_grid, power_law
+from rollcast.scaling.law.baselines import paper_grid, power_law
 from rollcast.scaling.law.curve import Curve, sigmoid
+from testkit.forecast.log_linear import log_linear
 from testkit.forecast.real_curves import PaperRun, paper_runs, published_fits
 
 SMALL_MIDPOINTS = np.linspace(100, 4_000, 100)

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import curve_fit
 
-from rollcast.scaling.law.baselines import last_value, log_linear, paper_grid, power_law
+from rollcast.scaling.law.baselines import paper_grid, power_law
 from rollcast.scaling.law.curve import Array, Curve, sigmoid
+from testkit.forecast.last_value import last_value
+from testkit.forecast.log_linear import log_linear
 
 
 def simulated(noise: float = 0.01) -> Curve:

@@ -13,7 +13,6 @@ from rollcast.scaling.decisions.backtest import backtest
 from rollcast.scaling.decisions.compare import compare, log_replot, with_asymptote
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.learning import learn_prior
 from rollcast.scaling.decisions.leave_one_out import PartKind, leave_one_out
 from rollcast.scaling.decisions.stopping import Refit, StopRule, stop_reason
 from rollcast.scaling.decisions.verdict import VerdictKind
@@ -21,6 +20,7 @@ from rollcast.scaling.law.curve import Curve, SigmoidParameters
 from rollcast.scaling.law.model_size import fit_model_size
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import LAW_PRIOR
+from testkit.forecast.learned_prior import learn_prior
 
 
 def run(

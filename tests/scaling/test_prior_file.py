@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR
-from rollcast.scaling.posterior.prior_file import read_prior, write_prior
+from rollcast.scaling.posterior.prior_file import read_prior
 
 
 def test_a_prior_that_was_written_is_read_again(tmp_path: Path) -> None:
     prior = replace(DEFAULT_PRIOR, asymptote=(0.4, 0.1), tail_weight=0.2, midpoint_reference=300.0, turn_up=1.0)
-    write_prior(tmp_path / "prior.json", prior, {"learned_from": ["one", "two"]})
+    content = {"learned_from": ["one", "two"], "prior": asdict(prior)}
+    (tmp_path / "prior.json").write_text(json.dumps(content))
     assert read_prior(tmp_path / "prior.json") == prior
 
 

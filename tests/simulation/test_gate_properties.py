@@ -108,7 +108,7 @@ def test_taking_the_newest_groups_first_is_caught(monkeypatch: pytest.MonkeyPatc
 
 
 def test_not_waiting_for_acknowledgements_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule_module, "_weights_are_late", lambda schedule, state: False)
+    monkeypatch.setattr(schedule_module.Schedule, "_weights_are_late", lambda schedule, state: False)
     assert caught(LATE_WEIGHTS)
 
 

@@ -5,9 +5,8 @@
     none            A_i =  r_i - mean_j r_j                                                   Dr. GRPO
     leave_one_out   A_i =  r_i - mean_{j != i} r_j                                            REINFORCE leave-one-out
 
-j runs over the kept rollouts of the same prompt: truncated ones and filtered prompts are left out before, so they are
-in no mean and no standard deviation. Standard deviations divide by the number of values, not one less; the paper gives
-neither that nor eps.
+j runs over the kept rollouts of the same prompt: truncated ones and filtered prompts are left out before. Standard
+deviations divide by the number of values, not one less; the paper gives neither that nor eps.
 """
 
 from typing import Literal

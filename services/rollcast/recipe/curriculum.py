@@ -83,19 +83,9 @@ class Curriculum:
         random.Random(f"curriculum/{self._seed}/{epoch}").shuffle(self._order)
 
     @property
-    def epoch(self) -> int:
-        """Epoch of the latest draw, from 0."""
-        return self._epoch
-
-    @property
     def num_removed(self) -> int:
         """Prompts removed for good."""
         return len(self._removed)
-
-    @property
-    def history(self) -> dict[str, PromptHistory]:
-        """Evaluations by prompt id; its length is the number of unique prompts evaluated."""
-        return self._history
 
     def pass_rate(self, prompt_id: str) -> float | None:
         """Return the mean reward of all graded rollouts of the prompt; None before the first."""

@@ -47,9 +47,6 @@ def effective_batch(
         group: [R] index of the prompt.
         loss_tokens: [R] tokens that carry loss.
         excluded: [R] rollouts that must not be trained on: truncated, or without a verdict because the grader failed.
-        normalisation: of the advantages.
-        aggregation: of the weights.
-        zero_variance_filter: whether prompts without variance are dropped.
     """
     usable = ~excluded & (loss_tokens > 0)
     kept = varied(rewards, group, usable) if zero_variance_filter else usable

@@ -23,7 +23,7 @@ acknowledge in time is fenced by the caller. See `rollcast.recipe.staleness` for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -78,11 +78,11 @@ class Batch:
 
 
 class Schedule(Protocol):
-    """When to generate, train and publish."""
+    """When to generate, train and publish. Its implementations derive from it: they share the rules of the gate."""
 
     @property
     def max_staleness(self) -> int:
-        """The greatest staleness of a trained token, in steps."""
+        """k, the greatest staleness of a trained token, in steps."""
 
     @property
     def groups_per_step(self) -> int:
@@ -97,50 +97,61 @@ class Schedule(Protocol):
     def dispatch(self, state: PipelineState) -> int:
         """Return how many tasks to dispatch now."""
 
+    def window(self, step: int) -> int:
+        """Return W(t), the most groups that may be dispatched and not settled while the trainer is at `step`."""
+        return staleness.window(
+            floor=self.floor(step),
+            max_staleness=self.max_staleness,
+            step=step,
+            groups_per_step=self.groups_per_step,
+        )
+
     def next_batch(self, state: PipelineState) -> Batch | Wait:
-        """Return the groups to train on now, or the reason to wait. Not to be called while a batch is in training."""
+        """Return the groups to train on now, or the reason to wait. Not to be called while a batch is in training.
+
+        These are the P oldest ready groups if the staleness gate lets them go.
+        """
+        if self._weights_are_late(state):
+            return Wait(WaitReason.WEIGHTS)
+        floor = self.floor(state.step)
+        groups_per_step = self.groups_per_step
+        batch = staleness.oldest_ready(
+            state.groups, floor=floor, max_staleness=self.max_staleness, count=groups_per_step
+        )
+        if len(batch) < groups_per_step:
+            return Wait(WaitReason.BATCH)
+        oldest = staleness.deadline(batch[0], floor=floor, max_staleness=self.max_staleness)
+        assert oldest >= state.step, f"group {batch[0].sequence} was due at step {oldest}; give up `unusable` first"
+        chosen = {group.sequence for group in batch}
+        remaining = [group for group in state.groups if group.sequence not in chosen]
+        late = staleness.stragglers(
+            remaining,
+            floor=floor,
+            max_staleness=self.max_staleness,
+            step=state.step,
+            groups_per_step=groups_per_step,
+        )
+        if late:
+            return Wait(WaitReason.STRAGGLER, tuple(group.sequence for group in late))
+        return Batch(tuple(group.sequence for group in batch))
 
     def unusable(self, state: PipelineState) -> tuple[int, ...]:
         """Return the sequences to give up because no order of steps can use them in time; () except after a restart."""
+        given_up = staleness.unusable(
+            state.groups,
+            floor=self.floor(state.step),
+            max_staleness=self.max_staleness,
+            step=state.step,
+            groups_per_step=self.groups_per_step,
+        )
+        return tuple(group.sequence for group in given_up)
 
-
-def _weights_are_late(schedule: Schedule, state: PipelineState) -> bool:
-    return state.acknowledged is not None and state.acknowledged < schedule.floor(state.step)
-
-
-def _oldest_batch(schedule: Schedule, state: PipelineState) -> Batch | Wait:
-    """Return the P oldest ready groups if the staleness gate lets them go."""
-    floor = schedule.floor(state.step)
-    max_staleness = schedule.max_staleness
-    groups_per_step = schedule.groups_per_step
-    batch = staleness.oldest_ready(state.groups, floor=floor, max_staleness=max_staleness, count=groups_per_step)
-    if len(batch) < groups_per_step:
-        return Wait(WaitReason.BATCH)
-    oldest = staleness.deadline(batch[0], floor=floor, max_staleness=max_staleness)
-    assert oldest >= state.step, f"group {batch[0].sequence} was due at step {oldest}; give up `unusable` first"
-    chosen = {group.sequence for group in batch}
-    remaining = [group for group in state.groups if group.sequence not in chosen]
-    late = staleness.stragglers(
-        remaining, floor=floor, max_staleness=max_staleness, step=state.step, groups_per_step=groups_per_step
-    )
-    if late:
-        return Wait(WaitReason.STRAGGLER, tuple(group.sequence for group in late))
-    return Batch(tuple(group.sequence for group in batch))
-
-
-def _unusable(schedule: Schedule, state: PipelineState) -> tuple[int, ...]:
-    given_up = staleness.unusable(
-        state.groups,
-        floor=schedule.floor(state.step),
-        max_staleness=schedule.max_staleness,
-        step=state.step,
-        groups_per_step=schedule.groups_per_step,
-    )
-    return tuple(group.sequence for group in given_up)
+    def _weights_are_late(self, state: PipelineState) -> bool:
+        return state.acknowledged is not None and state.acknowledged < self.floor(state.step)
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineRL:
+class PipelineRL(Schedule):
     """pipeline-k (PipelineRL-k), k = `max_staleness`: generators stream, every step is published, the trainer is at
     most k ahead.
 
@@ -150,8 +161,9 @@ class PipelineRL:
     k = 0 is on-policy: generate P groups with the newest weights, make one step, publish, wait for every member.
     """
 
-    max_staleness: int
-    groups_per_step: int
+    # `field()`, else a dataclass would take the inherited property for the default.
+    max_staleness: int = field()
+    groups_per_step: int = field()
 
     def __post_init__(self) -> None:
         assert self.max_staleness >= 0, self.max_staleness
@@ -164,31 +176,18 @@ class PipelineRL:
         return True
 
     def dispatch(self, state: PipelineState) -> int:
-        if _weights_are_late(self, state):
+        if self._weights_are_late(state):
             return 0
-        widest = staleness.window(
-            floor=self.floor(state.step),
-            max_staleness=self.max_staleness,
-            step=state.step,
-            groups_per_step=self.groups_per_step,
-        )
+        widest = self.window(state.step)
         if self.max_staleness > 3 and state.acknowledged is not None and state.acknowledged < state.step:
             widest -= self.groups_per_step
         opened = (1 + state.steps_since_start) * self.groups_per_step
         enough = widest if state.enough is None else max(state.enough, 2 * self.groups_per_step)
         return max(0, min(widest, opened, enough) - len(state.groups))
 
-    def next_batch(self, state: PipelineState) -> Batch | Wait:
-        if _weights_are_late(self, state):
-            return Wait(WaitReason.WEIGHTS)
-        return _oldest_batch(self, state)
-
-    def unusable(self, state: PipelineState) -> tuple[int, ...]:
-        return _unusable(self, state)
-
 
 @dataclass(frozen=True, slots=True)
-class PPOOffPolicy:
+class PPOOffPolicy(Schedule):
     """ppo-off-policy-k: generate k P groups with one policy, then make k = `updates` steps, publish the last.
 
     A round starts at every multiple of k; after a restart inside a round only the rest of it is generated. No step is
@@ -196,7 +195,7 @@ class PPOOffPolicy:
     """
 
     updates: int
-    groups_per_step: int
+    groups_per_step: int = field()
 
     def __post_init__(self) -> None:
         assert self.updates >= 1, self.updates
@@ -213,25 +212,16 @@ class PPOOffPolicy:
         return step % self.updates == 0
 
     def dispatch(self, state: PipelineState) -> int:
-        if _weights_are_late(self, state):
+        if self._weights_are_late(state):
             return 0
-        rest_of_round = staleness.window(
-            floor=self.floor(state.step),
-            max_staleness=self.max_staleness,
-            step=state.step,
-            groups_per_step=self.groups_per_step,
-        )
-        return max(0, rest_of_round - len(state.groups))
+        return max(0, self.window(state.step) - len(state.groups))
 
     def next_batch(self, state: PipelineState) -> Batch | Wait:
-        if _weights_are_late(self, state):
-            return Wait(WaitReason.WEIGHTS)
-        if self.dispatch(state) > 0 or not all(group.ready for group in state.groups):
+        is_whole = self.dispatch(state) == 0 and all(group.ready for group in state.groups)
+        if not is_whole and not self._weights_are_late(state):
             return Wait(WaitReason.BATCH)
-        return _oldest_batch(self, state)
-
-    def unusable(self, state: PipelineState) -> tuple[int, ...]:
-        return _unusable(self, state)
+        # Zero-argument super() would look for the class that `slots` has replaced.
+        return Schedule.next_batch(self, state)
 
 
 def make_schedule(settings: config.Schedule, *, groups_per_step: int) -> Schedule:

@@ -5,7 +5,7 @@ Later rooms import earlier ones, never the reverse.
 law/        the law, and points of runs
     curve.py             points of a run, the sigmoid
     observations.py      points merged and rotated
-    baselines.py         power law, last value, log-linear, the paper's own grid
+    baselines.py         power law, last value, the paper's own grid
     model_size.py        the power law across model sizes
     evaluation_error.py  how well an evaluation can measure
 
@@ -24,7 +24,6 @@ decisions/  verdict, forecast and decisions
     verdict.py               what kind of curve it is; falls.py, breaks.py, misfit.py: why no law describes it
     evidence.py              what a verdict is based on, in one sentence; smoothing.py: running means
     backtest.py              what would have been forecast earlier
-    learning.py              a prior learned from finished runs
     advice.py                stop, continue or wait; waiting.py: for how many evaluations
     stopping.py              the opt-in rule that stops a run
     allocation.py            which of several runs to stop

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, stdev
 
-from rollcast.recipe import staleness
 from rollcast.recipe.schedule import Schedule
 from rollcast.simulation.fleet import Delays
 from rollcast.simulation.generator import EngineSpeed
@@ -169,18 +168,10 @@ class SplitSimulator:
         """Upper bound of the steps an hour."""
         generation = self.tokens_per_step / (split.generators * self._rates.tokens_per_second())
         training = self._rates.step_seconds_on(split.trainer_devices)
-        window = (self._longest_seconds + training) / self._window_steps()
-        return SECONDS_PER_HOUR / max(generation, training, window)
-
-    def _window_steps(self) -> float:
-        """The staleness window at its widest, in batches."""
         schedule = self._rates.schedule
-        return max(
-            staleness.window(
-                floor=schedule.floor(step), max_staleness=schedule.max_staleness, step=step, groups_per_step=1
-            )
-            for step in range(schedule.max_staleness + 1)
-        )
+        widest = max(schedule.window(step) for step in range(schedule.max_staleness + 1))
+        window = (self._longest_seconds + training) / (widest / schedule.groups_per_step)
+        return SECONDS_PER_HOUR / max(generation, training, window)
 
     def simulate(self, split: Split) -> SplitOutcome:
         """Simulate one split. Raises DeadlockError if the run cannot finish."""

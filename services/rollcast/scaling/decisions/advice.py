@@ -7,12 +7,9 @@ equally likely trajectories that gain as much by the end of the budget:
     50 % or more     continue: more likely than not the rest brings the gain
     between          wait for n more evaluations and ask again; `waiting` finds n
 
-The trajectories are those of the fitted curve. Turns to come, which the band of readings includes, count in no gain and
-no chance: turns alone bring 0.02 with 6 % until twice the compute, so hardly any run with that much left could be
-stopped.
-
-So a larger gain only ever leads from continue over wait to stop, and a price only scales. A verdict that bars decisions
-never leads to stop, unless no trajectory gains anything. If no law describes the curve, there is no gain to report.
+The trajectories are those of the fitted curve, without turns to come: these alone bring 0.02 with 6 % until twice the
+compute, so hardly any run could be stopped. A verdict that bars decisions never leads to stop, unless no trajectory
+gains anything. If no law describes the curve, there is no gain to report.
 """
 
 import math
@@ -122,21 +119,12 @@ class Advice:
 
     def to_dict(self) -> dict[str, Any]:
         """Every attribute and the headline for JSON, intervals as q05, q50 and q95."""
-        return {
-            "kind": str(self.kind),
-            "headline": self.headline,
-            "evaluations": self.evaluations,
-            "budget": self.budget,
-            "is_assumed": self.is_assumed,
-            "worth": self.worth,
-            "price": self.price,
-            "chance": self.chance,
+        stretches = {
             "soon": self.soon.to_dict(),
             "rest": self.rest.to_dict(),
             "wait": None if self.wait is None else self.wait.to_dict(),
-            "reason": self.reason,
-            "change": self.change,
         }
+        return {"kind": str(self.kind), "headline": self.headline} | vars(self) | {"kind": str(self.kind)} | stretches
 
     @property
     def headline(self) -> str:
@@ -200,6 +188,7 @@ class _Question:
     def answer(self) -> Advice:
         if self._rest.compute <= 0:
             return self._advice(AdviceKind.STOP, "The budget is spent.", "A larger budget would.")
+        # Before the verdict: a run that no trajectory lifts is stopped whatever kind of curve it is.
         if self._largest < min(self._worth, NEGLIGIBLE_GAIN):
             return self._advice(
                 AdviceKind.STOP,

@@ -1,9 +1,8 @@
 """Several runs, one budget: which to stop, which to continue, and the expected loss of each choice.
 
 Only the best run counts in the end. Runs that continue share the budget in equal parts and end as their forecasts say;
-a stopped run keeps its present pass rate. One more run that continues is one more that may turn out the best, and
-leaves less for each of the others. A run that broke has no forecast: it keeps the mean of its last readings and gets
-nothing. Runs count as independent of each other.
+a stopped run keeps its present pass rate. A run that broke has no forecast: it keeps the mean of its last readings and
+gets nothing. Runs count as independent of each other.
 """
 
 import math
@@ -105,6 +104,7 @@ def allocate(forecasts: Sequence[Forecast], budget: float, least_gain: float = 0
     ends: list[tuple[tuple[int, ...], Array]] = []
     continued = runs.able
     for size in range(len(runs.able), -1, -1):
+        # From all runs down to none: with many runs each size looks only at subsets of the best larger set.
         final = runs.after(budget / size) if size else runs.now
         candidates = _candidates(runs.able, size, continued)
         for one in candidates:

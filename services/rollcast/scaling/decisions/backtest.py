@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.scaling.decisions.fit import check_start, fit_part
-from rollcast.scaling.decisions.settings import CUT_ROUNDING, MIN_BACKTEST_POINTS
+from rollcast.scaling.decisions.settings import CUT_ROUNDING, MIN_BACKTEST_POINTS, NUM_OUTCOME_POINTS
 from rollcast.scaling.decisions.verdict import Verdict
-from rollcast.scaling.law.baselines import last_value, power_law
+from rollcast.scaling.law.baselines import power_law
 from rollcast.scaling.law.curve import Curve
 from rollcast.scaling.posterior.options import FitOptions
 
@@ -50,37 +50,35 @@ class PastForecast:
 
 
 def backtest(
-    curve: Curve,
-    shares: Sequence[float] = (0.25, 0.5, 0.75),
-    options: FitOptions | None = None,
-    num_last: int = 3,
+    curve: Curve, shares: Sequence[float] = (0.25, 0.5, 0.75), options: FitOptions | None = None
 ) -> list[PastForecast]:
     """Forecasts of the end made at `shares` of the compute; cuts with fewer than 3 points are left out.
 
     Raises:
-        ValueError: a share lies outside (0, 1), the curve has no points beyond the last 3 and `num_last`, or R_0 is
-            fixed at or above every reading.
+        ValueError: a share lies outside (0, 1), the curve has fewer than 6 points, or R_0 is fixed at or above every
+            reading.
     """
     options = options or FitOptions()
     if not all(0 < share < 1 for share in shares):
         raise ValueError(f"shares: {list(shares)} must lie between 0 and 1; give the parts of the run to be seen.")
-    if len(curve) < MIN_BACKTEST_POINTS + num_last:
+    if len(curve) < MIN_BACKTEST_POINTS + NUM_OUTCOME_POINTS:
         raise ValueError(
             f"curve {curve.name!r}: {len(curve)} evaluations are too few for a backtest; "
-            f"{MIN_BACKTEST_POINTS + num_last} are needed."
+            f"{MIN_BACKTEST_POINTS + NUM_OUTCOME_POINTS} are needed."
         )
     check_start(curve, options)
-    end = float(np.mean(curve.compute[-num_last:]))
-    outcome = float(np.mean(curve.pass_rate[-num_last:]))
+    end = float(np.mean(curve.compute[-NUM_OUTCOME_POINTS:]))
+    outcome = float(np.mean(curve.pass_rate[-NUM_OUTCOME_POINTS:]))
     past = []
     for share in shares:
         cut = share * float(curve.compute[-1]) * (1 + CUT_ROUNDING)
         count = int(np.sum(curve.compute <= cut))
-        if count < MIN_BACKTEST_POINTS or count > len(curve) - num_last:
+        if count < MIN_BACKTEST_POINTS or count > len(curve) - NUM_OUTCOME_POINTS:
             continue
         seen = curve.window(stop=cut)
         forecast = fit_part(seen, options)
-        error = forecast.reading_error / float(np.sqrt(num_last))
+        # The outcome is a mean of readings, whose white noise averages out.
+        error = forecast.reading_error / float(np.sqrt(NUM_OUTCOME_POINTS))
         low, median, high = forecast.predictive([end], standard_error=error)[:, 0]
         past.append(
             PastForecast(
@@ -88,7 +86,7 @@ def backtest(
                 compute=float(seen.compute[-1]),
                 num_points=count,
                 forecast=(float(low), float(median), float(high)),
-                last_value=last_value(seen).value,
+                last_value=float(seen.pass_rate[-1]),
                 power_law=float(power_law(seen).pass_rate(end)),
                 outcome=outcome,
                 verdict=forecast.verdict,

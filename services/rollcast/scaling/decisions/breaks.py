@@ -36,11 +36,7 @@ from rollcast.scaling.posterior.settings import MIN_POINTS_BEFORE_BREAK
 def judge_break(plain: Grid, broken: Grid, observations: Observations, unit: str = DEVICE_HOURS) -> Verdict | None:
     """The verdict that the run broke, or None if the law alone explains it as well.
 
-    Args:
-        plain: the posterior without a break.
-        broken: the posterior with a break.
-        observations: the points of both.
-        unit: of compute, for the reason.
+    `plain` and `broken`: the posteriors without and with a break. `unit`: of compute, for the reason.
     """
     log_odds = broken.log_evidence - plain.log_evidence
     if log_odds < MIN_BREAK_LOG_ODDS:

@@ -52,7 +52,7 @@ class Comparison:
     verdict: str
 
 
-def compare(forecasts: Sequence[Forecast], margin: float = ASYMPTOTE_MARGIN) -> list[Comparison]:
+def compare(forecasts: Sequence[Forecast]) -> list[Comparison]:
     """Every pair of runs, each fitted on its own.
 
     Raises:
@@ -61,7 +61,7 @@ def compare(forecasts: Sequence[Forecast], margin: float = ASYMPTOTE_MARGIN) -> 
     if len(forecasts) < 2:
         raise ValueError(f"runs: {len(forecasts)} given; a comparison needs two or more.")
     return [
-        _pair(forecasts, first, second, margin)
+        _pair(forecasts, first, second)
         for first in range(len(forecasts))
         for second in range(first + 1, len(forecasts))
     ]
@@ -119,25 +119,26 @@ def is_off_zero(interval: Triple, margin: float = 0.0) -> bool:
     return (interval[0] > 0 or interval[2] < 0) and abs(interval[1]) > margin
 
 
-def _pair(forecasts: Sequence[Forecast], first: int, second: int, margin: float) -> Comparison:
+def _pair(forecasts: Sequence[Forecast], first: int, second: int) -> Comparison:
     one = forecasts[first]
     two = forecasts[second]
     difference = difference_of_draws(one.draws.asymptote, two.draws.asymptote)
-    higher = float(np.mean(difference > margin))
-    lower = float(np.mean(difference < -margin))
+    higher = float(np.mean(difference > ASYMPTOTE_MARGIN))
+    lower = float(np.mean(difference < -ASYMPTOTE_MARGIN))
     interval = quantiles(difference)
     low, median, high = interval
     names = [forecast.curve.name or f"run {index + 1}" for index, forecast in ((first, one), (second, two))]
-    if is_off_zero(interval, margin):
+    if is_off_zero(interval, ASYMPTOTE_MARGIN):
         better = names[0] if median > 0 else names[1]
         verdict = f"{better} has the higher asymptote, by {abs(median):.3f} ({_range(low, high)})."
         return Comparison(first, second, interval, (higher, lower), None, None, None, verdict)
     common = float(np.mean([np.median(one.draws.asymptote), np.median(two.draws.asymptote)]))
+    # B is compared at one A for both, as in the paper.
     held = [with_asymptote(forecast.curve, common, forecast.options) for forecast in (one, two)]
     slopes = quantiles(difference_of_draws(held[0].draws.exponent, held[1].draws.exponent))
     level = half_way(held[0], common)
     delays = quantiles(difference_of_draws(log_compute_to(held[0], level), log_compute_to(held[1], level)))
-    is_same = -margin <= low and high <= margin
+    is_same = low >= -ASYMPTOTE_MARGIN and high <= ASYMPTOTE_MARGIN
     verdict = (
         f"The asymptotes {'are within the margin' if is_same else 'cannot be separated'} ({low:+.3f} to {high:+.3f}); "
         f"at A = {common:.3f} {_efficiency(slopes, delays, names)}."

@@ -15,15 +15,15 @@ def evidence(
     """The sentence about a curve that does not break.
 
     Args:
-        curve: the readings.
-        draws: the posterior.
-        observations: the merged points.
-        law: (n,) the mean curve at these points.
+        law: (n,) the mean curve at the merged points.
         first_phase: device-hours until which readings leave the curve, or 0.
         is_described: False for a misfit, whose curve says nothing about where gains end.
     """
     later = curve.compute >= first_phase
-    residual = _residual(curve, observations, law)[later]
+    inside = np.isfinite(observations.log_compute)  # without a measured start, which is at ln 0
+    # The mean curve is known at the merged points and interpolated between them.
+    mean_curve = np.interp(np.log(curve.compute), observations.log_compute[inside], law[inside])
+    residual = (curve.pass_rate - mean_curve)[later]
     rates = curve.pass_rate[later]
     variance = float(np.mean((rates - rates.mean()) ** 2))
     explained = 0.0
@@ -42,9 +42,3 @@ def evidence(
         f"The fitted curve explains {max(explained, 0.0):.0%} of the variance of {residual.size} readings, {past} of "
         f"them past C_mid; the newest {count} lie {abs(beyond):.1f} standard deviations {side} it{ends}."
     )
-
-
-def _residual(curve: Curve, observations: Observations, law: Array) -> Array:
-    """Readings minus the mean curve, interpolated between the merged points."""
-    inside = np.isfinite(observations.log_compute)
-    return np.asarray(curve.pass_rate - np.interp(np.log(curve.compute), observations.log_compute[inside], law[inside]))

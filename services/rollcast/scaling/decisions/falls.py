@@ -39,6 +39,7 @@ def judge_fall(curve: Curve, first_phase: float = 0.0, deepest: float = 0.0) -> 
     from_the_start = found.peak - start < ASYMPTOTE_MARGIN
     if not from_the_start or found.at > first_phase or found.depth > deepest:
         return found.verdict
+    # The fall from the start is the first phase's; look for another one after its end.
     later = _fall(curve.window(first_phase))
     return None if later is None else later.verdict
 
@@ -64,6 +65,7 @@ def _fall(curve: Curve) -> _Fall | None:
     where = f"its peak of {peak:.3f} near {at:.4g} {curve.unit}; the law only rises."
 
     depth = peak - float(smooth.mean[-1])
+    # Without a measured start the lowest mean before the peak stands in for it.
     start = float(smooth.mean[: top + 1].min()) if curve.initial is None else curve.initial
     error = smooth.difference_error
     is_deep = depth > max(MIN_COLLAPSE, MIN_COLLAPSE_STANDARD_ERRORS * error)

@@ -91,6 +91,7 @@ def _judge_breaks(posterior: Posterior) -> Verdict | None:
     usual = replace(
         problem, prior=replace(prior, log_exponent=LAW_PRIOR.log_exponent, tail_weight=0.0, jump_weight=0.0)
     )
+    # The grid is solved again only if the usual prior differs.
     settled = posterior.grid
     if usual.prior != prior:
         settled = outline(usual, departures_of(usual, posterior.first_phase_ends))
@@ -113,6 +114,7 @@ def _judge_law(posterior: Posterior, first_phase: float) -> Verdict:
     verdict = judge(curve, draws, posterior.problem.prior)
     if len(curve) < MIN_LAW_POINTS:
         return verdict
+    # Every k-th draw: the draws are in the order of the grid, so that these cover it evenly.
     some = draws[:: max(1, draws.initial.size // NUM_MISFIT_TRAJECTORIES)]
     law = some.law(np.exp(points.log_compute))  # (n, d)
     if verdict.kind.is_decidable:

@@ -128,9 +128,7 @@ class Forecast:
     def headroom(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
         """A - R at the last compute of the curve -> (q,). R is the law, not a reading, and without a tail.
 
-        The interval includes the drift, because the likelihood of every draw has it in its covariance. So A and the law
-        now are as uncertain as readings that wander together leave them. How far A is from the next reading is another
-        question: the present drift would have to be subtracted, and it fades.
+        The interval includes the drift, which is in the covariance of the points.
         """
         law_now = self.draws.sigmoid([self.curve.compute[-1]])[0]
         return _quantile(self.of_law(self.draws.asymptote - law_now), quantiles)

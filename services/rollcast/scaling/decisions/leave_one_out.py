@@ -2,8 +2,7 @@
 
 One or more runs of the whole recipe, and as many without each part. The asymptotes are reported as fitted. Efficiency
 is compared with A held at one value for every recipe: the mean of the fitted asymptotes of the whole recipe and of
-those that share its ceiling. Efficiency has two signs. One is B, the paper's. The other is the compute that the law
-takes half-way up. It sees what B cannot: a recipe that learns the same in twice the compute.
+those that share its ceiling. Efficiency has two signs: B, the paper's, and the compute that the law takes half-way up.
 
     ceiling mover       leaving the part out moves A by more than the paper's margin of 0.02; the 90 % interval excludes
                         0; and one recipe has already passed the other one's ceiling
@@ -12,14 +11,10 @@ takes half-way up. It sees what B cannot: a recipe that learns the same in twice
     cannot tell         neither
     null control        nothing was left out in effect; whatever the row shows is noise
 
-A ceiling must be passed because otherwise slow recipes would be taken for bad ones. No run follows the law exactly, and
-an A that is forecast from the lower part of a curve is often some hundredths too low. At the same compute that is the
-slower recipe's.
-
-Runs of one recipe are fitted together: one law, the prior counted once. Each is also fitted alone, which shows how much
-runs of a recipe differ. That spread is pooled over the recipes of the table (for efficiency: over those that share the
-ceiling) and widens every interval (Student's t). So a difference that two runs of the same recipe may show does not
-count. Null controls are runs of the whole recipe under another name, and count as such.
+A ceiling must be passed because an A that is forecast from the lower part of a curve, as a slow recipe's is, is often
+some hundredths too low. Runs of one recipe are fitted together, and each alone: the spread of these is pooled over the
+recipes of the table (for efficiency: over those that share the ceiling) and widens every interval (Student's t). Null
+controls are runs of the whole recipe under another name, and count as such.
 """
 
 from collections.abc import Collection, Sequence
@@ -28,13 +23,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from rollcast.scaling.decisions.compare import (
-    Triple,
-    half_way,
-    is_off_zero,
-    log_compute_to,
-    triple,
-)
+from rollcast.scaling.decisions.compare import Triple, half_way, is_off_zero, log_compute_to, triple
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.repeats import Repeats, SeedSpread
 from rollcast.scaling.decisions.settings import LOG_COMPUTE_RATIO_MARGIN
@@ -96,14 +85,12 @@ class LeaveOneOut:
 def leave_one_out(
     whole: Forecast | Repeats,
     without: Sequence[Forecast | Repeats],
-    common_asymptote: float | None = None,
     *,
     null_controls: Collection[str] = (),
 ) -> LeaveOneOut:
     """The table of `whole` and of each recipe of `without`; their curves' names are the rows' names.
 
-    `common_asymptote`: held instead of the mean of the medians. `null_controls`: names of the recipes of `without` that
-    are the whole one in effect.
+    `null_controls`: names of the recipes of `without` that are the whole one in effect.
 
     Raises:
         ValueError: no recipe without a part.
@@ -115,12 +102,14 @@ def leave_one_out(
     recipes = [run if isinstance(run, Repeats) else Repeats(run, (run,)) for run in (whole, *without)]
     null = [recipe.joint.curve.name in null_controls for recipe in recipes]
     ceilings = _ceilings(recipes, null)
-    common = common_asymptote or ceilings.common()
+    # The mean of the median asymptotes of the recipes that share the ceiling.
+    shared = [draws for draws, moves in zip(ceilings.draws, ceilings.moves, strict=True) if not moves]
+    common = float(np.mean([np.median(draws) for draws in shared]))
     speeds = _speeds(recipes, null, ceilings, common)
-    rows = [_row(recipes, place, ceilings, speeds) for place in range(len(recipes))]
-    rows = [
-        replace(row, kind=PartKind.NULL_CONTROL) if is_null else row for row, is_null in zip(rows, null, strict=True)
-    ]
+    rows = []
+    for place, is_null in enumerate(null):
+        row = _row(recipes, place, ceilings, speeds)
+        rows.append(replace(row, kind=PartKind.NULL_CONTROL) if is_null else row)
     return LeaveOneOut(common, speeds.level, rows, [recipe.joint for recipe in speeds.held])
 
 
@@ -139,11 +128,6 @@ class _Ceilings:
     spread: SeedSpread
     losses: list[Triple]
     moves: list[bool]
-
-    def common(self) -> float:
-        """Mean of the median asymptotes of the recipes that share the ceiling."""
-        shared = [draws for draws, moves in zip(self.draws, self.moves, strict=True) if not moves]
-        return float(np.mean([np.median(draws) for draws in shared]))
 
 
 def _ceilings(recipes: Sequence[Repeats], null: Sequence[bool]) -> _Ceilings:

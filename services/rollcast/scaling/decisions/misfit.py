@@ -1,8 +1,7 @@
 """Whether the fitted curve could have made the readings: posterior predictive checks that bar decisions.
 
-From each trajectory a set of independent readings is simulated. If hardly one in a thousand of these sets strays from
-its trajectory as far as the real readings do, and these stray far enough to matter, no curve of the family describes
-the run. There are three checks:
+From each trajectory a set of independent readings is simulated. If hardly one set in a thousand strays as far as the
+real readings do, and these stray far enough to matter, no curve of the family describes the run. Three checks:
 
     newest     the mean of the newest readings is above the curve, and so above the asymptote that it approaches
     rising     the later half of the readings climbs out of the curve
@@ -29,13 +28,18 @@ def judge_misfit(draws: Draws, law: Array, observations: Observations) -> Verdic
 
     `law` (n, d): of the draws at the points; of a thousand draws or more.
     """
-    on_the_law = _on_the_law(draws, observations)
+    # (n, d) 1, but 0 within a first phase and at a measured start, which the law need not pass through.
+    ends = np.array([departure.at for departure in draws.departures])[draws.departure]
+    compute = np.exp(observations.log_compute)[:, None]
+    on_the_law = np.asarray((compute >= ends) & (compute > 0.0), dtype=float)
     residual = on_the_law * (observations.pass_rate[:, None] - law)  # (n, d)
     typical = residual.mean(axis=1, keepdims=True)  # (n, 1) from the mean trajectory
     checks = [check for check in CHECKS if float(check.measure(typical)[0]) >= check.least]
     if not checks:
         return None
-    simulated = on_the_law * _simulated(draws, observations)
+    # Independent errors, each with the white noise of its draw.
+    normal = np.random.default_rng(0).standard_normal((observations.log_compute.size, draws.initial.size))
+    simulated = on_the_law * (draws.noise / np.sqrt(observations.precision)[:, None] * normal)
     for check in checks:
         as_far = check.measure(simulated) >= check.measure(residual)  # (d,)
         if float(np.mean(as_far)) < MAX_MISFIT_SHARE:
@@ -45,19 +49,6 @@ def judge_misfit(draws: Draws, law: Array, observations: Observations) -> Verdic
                 "independent readings at most one strays as far.",
             )
     return None
-
-
-def _on_the_law(draws: Draws, observations: Observations) -> Array:
-    """(n, d) 1, but 0 within a first phase and at a measured start, which the law need not pass through."""
-    ends = np.array([departure.at for departure in draws.departures])[draws.departure]
-    compute = np.exp(observations.log_compute)[:, None]
-    return np.asarray((compute >= ends) & (compute > 0.0), dtype=float)
-
-
-def _simulated(draws: Draws, observations: Observations) -> Array:
-    """(n, d) independent errors, each with the white noise of its draw."""
-    normal = np.random.default_rng(0).standard_normal((observations.log_compute.size, draws.initial.size))
-    return np.asarray(draws.noise / np.sqrt(observations.precision)[:, None] * normal)
 
 
 def _newest(residual: Array) -> Array:

@@ -23,16 +23,12 @@ MIN_BEND_PROBABILITY = 0.6
 """Posterior probability from which the bend counts as passed: a run that has not risen yet may rise any day. Surer ones
 held no more often on the windows of other groups."""
 CONFIDENCE = 0.95
-"""Posterior probability that the bend is passed, and of the bound of the remaining gain, from which a run is
-saturated."""
+"""Posterior probability that the bend is passed, and of the bound of the remaining gain, of a saturated run."""
 MIN_SHAPE_WEIGHT = 0.05
-"""Posterior weight from which a shape (law, rising tail, falling tail) counts for *saturated*. Chosen, not
-measured."""
+"""Posterior weight from which a shape (law or tail) counts for *saturated*. Chosen, not measured."""
 MAX_GAIN_PROBABILITY = 0.03
-"""Largest probability, turns included, that a saturated run gains the margin after all: people stop runs on that word,
-and one in thirty may be stopped wrongly. Without turns 7 windows of other groups were saturated, and 3 gained more than
-0.03; with them 2 and none. With the default prior turns alone give 6 % until twice the compute, so a run is saturated
-only near a pass rate of 1, which no turn can raise."""
+"""Largest probability, turns included, that a saturated run gains the margin after all. Without turns 7 windows of
+other groups were saturated, and 3 gained more than 0.03; with them 2 and none."""
 
 # Breaks.
 MIN_BREAK = 0.03
@@ -97,17 +93,16 @@ MIN_NEWEST = 3
 MIN_LAW_DRAWS = 40
 """Draws without a tail from which A, B, C_mid and R_0 are reported of these alone: one in a hundred of all."""
 NUM_READING_DRAWS = 2048
-"""Draws from which readings are simulated. The lower end of a 90 % interval is then known to 1 % of its width and the
-upper one, where turns begin, to 3 %. Twice as many would give 1 and 2 %, and take as long as the fit (lab notes, "Drift
-by compute, and a grid with more noises")."""
+"""Draws from which readings are simulated: the ends of a 90 % interval are then known to 1 % and 3 % of its width.
+Twice as many would take as long as the fit (lab notes, "Drift by compute, and a grid with more noises")."""
 DRAWS_PER_BATCH = 512
-"""Draws for which readings are simulated at a time: these and all that is computed from them stay in a processor's
-cache."""
+"""Draws for which readings are simulated at a time: all of it stays in a processor's cache. Chosen for speed."""
 MIN_BACKTEST_POINTS = 3
 """Points that a cut must show before the end is forecast from them."""
+NUM_OUTCOME_POINTS = 3
+"""Last points whose mean is the outcome that a backtest compares with. Chosen, not measured."""
 CUT_ROUNDING = 1e-9
-"""Relative amount by which a cut of a backtest is moved up, so that a point at the cut is seen whatever the
-rounding."""
+"""Relative amount by which a cut of a backtest is moved up, so that rounding does not hide a point at the cut."""
 MIN_SHOWN_DIFFERENCE = 1e-6
 """Pass rate: smaller differences are only rounding and are printed as 0."""
 
@@ -128,8 +123,8 @@ DEFAULT_BUDGET_FACTOR = 2.0
 NEW_LAW_EVALUATIONS = 5
 """Evaluations that a law needs after a change of regime: as many as for any verdict."""
 MIN_WAIT_COMPUTE_SHARE = 0.25
-"""Share of the compute so far that a wait for an early verdict adds at least: a bend shows in the logarithm of compute,
-and evaluations that hardly add to that say nothing about it. Chosen, not measured."""
+"""Share of the compute so far that a wait for an early verdict adds at least: a bend shows in ln compute. Chosen, not
+measured."""
 MAX_PRICE = 1e9
 """Largest price of one unit of compute that is accepted."""
 
@@ -153,8 +148,7 @@ NUM_AGREEING_REFITS = 3
 MIN_STOPPING_EVALUATIONS = 10
 """Evaluations that a refit needs before its gain counts: with fewer a run that has not taken off looks flat."""
 MAX_FLAT_RISE = 0.02
-"""Pass rate, from the first third of a curve to its last: less is within the spread of equal runs (A.5 of the
-paper)."""
+"""Pass rate, from the first third of a curve to its last: less is within the spread of equal runs (paper, A.5)."""
 
 # Comparisons.
 LOG_COMPUTE_RATIO_MARGIN = math.log(1.1)
@@ -167,12 +161,10 @@ MIN_GAIN_ODDS = 1e-6
 
 # Shares of a budget.
 MAX_ENUMERATED_RUNS = 10
-"""Up to this many runs every subset is tried (1,024 of them); with more, runs are stopped one by one, the cheapest
-first."""
+"""Up to this many runs every subset is tried (1,024 of them); with more, runs are stopped one by one."""
 MIN_RECENT_READINGS = 3
 """Least number of last readings whose mean is the pass rate of a broken run; otherwise a tenth of all."""
 MAX_TIED_LOSS = 0.001
-"""Pass rate: choices whose expected losses differ by less are equally good; of these the one with the fewest runs is
-taken. No evaluation shows a smaller difference."""
+"""Pass rate: choices whose expected losses differ by less are equally good. No evaluation shows less."""
 NUM_BUDGET_NODES = 2000
 """Budgets at which the best model size is looked up, in equal steps of ln. Chosen, not measured."""

@@ -1,10 +1,8 @@
 """When the rest of the budget is not worth it: the opt-in `stop_when` of a run, as a pure function.
 
-A run stops when on three refits in a row the verdict is saturated. It also stops when on three in a row the most that
-the rest of its budget may gain is less than the user asks for. One refit is never enough: a forecast moves with its
-last points. The gain is judged whatever the verdict, so that a run that learns nothing ends too, but only once the
-forecast rests on `MIN_STOPPING_EVALUATIONS`: with fewer a run that has not taken off yet looks like one that never
-will.
+A run stops when on three refits in a row the verdict is saturated, or the most that the rest of its budget may gain is
+less than the user asks for. The gain is judged whatever the verdict, so that a run that learns nothing ends too, but
+only once the forecast rests on `MIN_STOPPING_EVALUATIONS`.
 """
 
 from __future__ import annotations

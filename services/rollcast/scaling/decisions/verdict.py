@@ -71,7 +71,8 @@ def judge(curve: Curve, draws: Draws, prior: Prior) -> Verdict:
     low = float(np.quantile(later, 0.05))
     high = float(np.quantile(later, 0.95))
     left = _left(draws, now, later)
-    passed = _bend_passed(last, draws)
+    passed = float(np.mean(draws.log_midpoint < np.log(last / MIN_MIDPOINT_MULTIPLE)))
+    # Within the margin of a pass rate of 1 nothing is left to gain, whether the bend is behind or not.
     at_the_ceiling = 1.0 - float(np.quantile(now, 0.05)) < ASYMPTOTE_MARGIN
     if left >= ASYMPTOTE_MARGIN and high - low > MAX_FORECAST_WIDTH:
         return Verdict(
@@ -142,8 +143,3 @@ def _chance_of_gain(draws: Draws, prior: Prior, now: Array, later: Array, readin
         missing = np.minimum(missing, ASYMPTOTE_MARGIN - (later - reading))
     chance = np.where(missing <= 0.0, 1.0, chance_of_rise(prior, FORECAST_FACTOR, missing))
     return float(np.mean(chance))
-
-
-def _bend_passed(last: float, draws: Draws) -> float:
-    """Probability that `last` lies beyond `MIN_MIDPOINT_MULTIPLE` C_mid."""
-    return float(np.mean(draws.log_midpoint < np.log(last / MIN_MIDPOINT_MULTIPLE)))

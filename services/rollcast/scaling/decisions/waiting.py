@@ -1,13 +1,10 @@
 """The number of further evaluations to wait for before a decision, and the readings that would decide it.
 
-The mean of the next n readings is one number y. In each trajectory y scatters around the law in the middle of these n,
-with the noise that the readings so far had about the law. Readings that wander together contain less information: their
-variance counts (1 + r) / (1 - r) times for a correlation r of successive ones. Weighing the trajectories by y gives the
-chance after y is known, and all trajectories together give the probability of each y. n is the least number after which
-the chance will be outside the two bounds with a probability of `CLEAR_PROBABILITY`.
-
-This is Raiffa and Schlaifer's preposterior analysis for the one statistic y. The slope of the readings contains more
-than their mean alone, so n is rather too large than too small.
+Raiffa and Schlaifer's preposterior analysis of one number y, the mean of the next n readings. In each trajectory y
+scatters around the law in the middle of these n, with the noise of the readings so far; a correlation r of successive
+ones multiplies their variance by (1 + r) / (1 - r). Weighing the trajectories by y gives the chance after y is known. n
+is the least number after which that chance will be outside the two bounds with a probability of `CLEAR_PROBABILITY`. It
+is rather too large than too small, because the slope of the readings contains more than their mean.
 """
 
 from dataclasses import dataclass, replace
@@ -55,6 +52,7 @@ def plan_wait(forecast: Forecast, end: float, worth: float, bounds: tuple[float,
     trajectories = trajectories[:, :: max(1, trajectories.shape[1] // MAX_WAIT_TRAJECTORIES)]
     pays = trajectories[1] - trajectories[0] >= worth
     spread = _spread(forecast)
+    # The shortest wait may already reach past the end; it is then returned, but not as a clear one.
     fits = now + float(waits[0]) * spacing < end
     for number, means in zip(waits.tolist(), trajectories[2:], strict=True):
         plan = _look(number, means, pays, spread / float(np.sqrt(number)), bounds)

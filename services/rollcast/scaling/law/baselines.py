@@ -18,17 +18,6 @@ PAPER_MIDPOINTS: Array = np.linspace(100.0, 40_000.0, 100)
 
 
 @dataclass(frozen=True)
-class LastValue:
-    """The last pass rate, at any compute."""
-
-    value: float
-
-    def pass_rate(self, compute: ArrayLike) -> Array:
-        """(m,) -> (m,)."""
-        return np.full(np.shape(compute), self.value)
-
-
-@dataclass(frozen=True)
 class PowerLaw:
     """R = A - D / C^B (A.4), never below 0."""
 
@@ -43,29 +32,10 @@ class PowerLaw:
         return np.maximum(self.asymptote - fall, 0.0)
 
 
-@dataclass(frozen=True)
-class LogLinear:
-    """R = A / (1 + exp(intercept + slope ln C)): the law with R_0 = 0, slope = -B."""
-
-    asymptote: float
-    intercept: float
-    slope: float
-
-    def pass_rate(self, compute: ArrayLike) -> Array:
-        """(m,) -> (m,)."""
-        with np.errstate(divide="ignore"):
-            log_compute = np.log(np.asarray(compute, dtype=float))
-        return np.asarray(self.asymptote * expit(-self.intercept - self.slope * log_compute))
-
-
-def last_value(curve: Curve) -> LastValue:
-    """The forecast that nothing changes."""
-    return LastValue(float(curve.pass_rate[-1]))
-
-
 def power_law(curve: Curve) -> PowerLaw:
     """Least squares with 0 <= A <= 1 and D >= 0: closed form in (A, D) for 400 values of B in [0.02, 5]."""
     exponents = np.geomspace(0.02, 5.0, 400)
+    # In units of the last compute; undone at the end.
     scale = float(curve.compute[-1])
     y = curve.pass_rate
     fall = (curve.compute / scale) ** -exponents[:, None]
@@ -79,30 +49,6 @@ def power_law(curve: Curve) -> PowerLaw:
     best = int(np.argmin(np.sum((y - asymptote[:, None] + slope[:, None] * fall) ** 2, axis=1)))
     exponent = float(exponents[best])
     return PowerLaw(float(asymptote[best]), float(slope[best] * scale**exponent), exponent)
-
-
-def log_linear(curve: Curve) -> LogLinear:
-    """ln(A / R - 1) = intercept + slope ln C for 400 values of A; the one with the least squares in R is kept.
-
-    Each regression weighs a point by (dR / d ln(A/R - 1))^2 = (R (1 - R / A))^2, so that its error counts as one in R.
-    """
-    y = np.clip(curve.pass_rate, 1e-6, None)
-    asymptotes = np.linspace(min(float(y.max()), 1.0), 1.0, 401)[1:] if y.max() < 1 else np.array([1.0])
-    share = np.minimum(y / asymptotes[:, None], 1 - 1e-6)
-    target = np.log(1 / share - 1)
-    weight = (y * (1 - share)) ** 2
-    weight /= weight.sum(axis=1, keepdims=True)
-    x = np.log(curve.compute)
-    x_mean = weight @ x
-    target_mean = np.sum(weight * target, axis=1)
-    x_spread = x - x_mean[:, None]
-    slope = np.sum(weight * x_spread * (target - target_mean[:, None]), axis=1) / (
-        np.sum(weight * x_spread**2, axis=1) + 1e-12
-    )
-    intercept = target_mean - slope * x_mean
-    model = asymptotes[:, None] * expit(-intercept[:, None] - slope[:, None] * x)
-    best = int(np.argmin(np.sum((y - model) ** 2, axis=1)))
-    return LogLinear(float(asymptotes[best]), float(intercept[best]), float(slope[best]))
 
 
 def paper_grid(
@@ -136,6 +82,7 @@ def paper_grid(
         log_exponent = np.where(better, tried, log_exponent)
         rise = np.where(better[:, None], tried_rise, rise)
         cost = np.where(better, tried_cost, cost)
+        # A step that raised the sum of squares is tried again shorter, each node by itself.
         damping = np.where(better, damping / 5, damping * 5)
         if not np.any(better & (np.abs(step) > 1e-7)):
             break

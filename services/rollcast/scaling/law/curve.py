@@ -12,7 +12,7 @@ gain A - R_0 is reached.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,9 +62,7 @@ class Curve:
         compute: (n,) in `unit`, positive, ascending.
         pass_rate: (n,) in [0, 1].
         standard_error: (n,) of each pass rate as an estimate over prompts and completions, or None if unknown.
-        num_prompts: held-out prompts of each evaluation; given, they are taken to be the same ones every time, so that
-            the choice of prompts shifts the whole curve and only the rest of the standard error varies from point to
-            point.
+        num_prompts: held-out prompts of each evaluation, the same every time: their choice shifts the whole curve.
         initial: pass rate measured at compute 0, or None.
         initial_standard_error: of `initial`, or None.
         truncation_ratio: (n,) share of truncated answers near each evaluation, or None; only the verdict looks at it.
@@ -159,17 +157,12 @@ class Curve:
                 f"curve {self.name!r}: no point between {start:g} and {stop:g} {self.unit} "
                 f"(it spans {self.compute[0]:g} to {self.compute[-1]:g})."
             )
-        return Curve(
+        return replace(
+            self,
             compute=self.compute[inside],
             pass_rate=self.pass_rate[inside],
             standard_error=None if self.standard_error is None else self.standard_error[inside],
-            num_prompts=self.num_prompts,
-            name=self.name,
-            initial=self.initial,
-            initial_standard_error=self.initial_standard_error,
             truncation_ratio=None if self.truncation_ratio is None else self.truncation_ratio[inside],
-            dropped=self.dropped,
-            unit=self.unit,
         )
 
 

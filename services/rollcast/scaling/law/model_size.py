@@ -2,12 +2,10 @@
 
     ln L(N, X) = E(N) - k(N) ln X,   k(N) = k_max / (1 + N_0 / N),   E(N) = e_0 + e_1 ln N
 
-L is the loss 1 - pass rate, N the number of parameters, X the compute in device-hours (or the samples seen): the power
-law L = e^E(N) X^-k(N). The letters are the paper's. Written L = K(N) X^-E(N) they trade places, and what saturates in N
-is the exponent. Larger models learn faster, with an efficiency k that saturates in N. For a given N_0 the law is linear
-in (e_0, e_1, k_max): that part is solved in closed form over a grid of N_0, and the grid is kept as a posterior. It
-describes the middle of a run, in which the loss falls as a power; near the asymptote of one run its own sigmoid is the
-better guide.
+L is the loss 1 - pass rate, N the number of parameters, X the compute in device-hours (or the samples seen). Larger
+models learn faster, with an efficiency k that saturates in N. For a given N_0 the law is linear in (e_0, e_1, k_max):
+that part is solved in closed form over a grid of N_0, which is kept as a posterior. The law describes the middle of a
+run, in which the loss falls as a power; near the asymptote of one run its own sigmoid is the better guide.
 """
 
 from collections.abc import Sequence
@@ -59,6 +57,7 @@ class ModelSizeLaw:
             efficiency > 1e-9, need / np.maximum(efficiency, 1e-9), np.where(need <= 0, -np.inf, np.inf)
         )
         ordered = np.sort(np.exp(np.clip(log_compute, -700.0, 700.0)))
+        # Beyond any budget counts as never.
         ordered = np.where(ordered > np.exp(MAX_LOG_BUDGET), np.inf, ordered)
         return np.asarray(ordered[np.rint(np.asarray(quantiles) * (ordered.size - 1)).astype(int)])
 
@@ -125,7 +124,7 @@ def fit_model_size(
         means.append(mean)
         factors.append(np.linalg.cholesky(np.linalg.inv(normal)))
         scales.append(scale)
-    weight = np.exp(np.array(evidence) - max(evidence))
+    weight = np.exp(np.array(evidence) - max(evidence))  # relative to the largest, so that exp does not overflow
     rng = np.random.default_rng(0)
     node = rng.choice(nodes.size, NUM_SIZE_LAW_DRAWS, p=weight / weight.sum())
     noise = np.sqrt(np.array(scales)[node] / rng.gamma(shape, size=NUM_SIZE_LAW_DRAWS))

@@ -6,13 +6,10 @@ is
 
     s^2 (D + rho^2 K),   K_ij = g_i g_j exp(-|C_i - C_j| / (length C_last))
 
-with D the relative variances, g^2 those of a single evaluation, C_last the last of the points. A run strays by its
-optimizer's steps, so the drift lasts for as much compute early as late: counted in ln compute, the first readings would
-look independent and determine the law better than they can. A measured start is a reading of the model before training,
-so its error is independent of all points of the run.
-
-With D^(-1/2) K D^(-1/2) = U diag(lambda) U^T the rotated data U^T D^(-1/2) y have independent entries of variance
-s^2 (1 + rho^2 lambda_k), whatever s and rho: one decomposition serves all of them.
+with D the relative variances, g^2 those of a single evaluation, C_last the last of the points. The drift lasts for as
+much compute early as late, because a run strays by its optimizer's steps. A measured start precedes training, so its
+error is independent. With D^(-1/2) K D^(-1/2) = U diag(lambda) U^T the rotated data U^T D^(-1/2) y have independent
+entries of variance s^2 (1 + rho^2 lambda_k), whatever s and rho: one decomposition serves all of them.
 """
 
 from __future__ import annotations
@@ -45,8 +42,7 @@ class Observations:
         precision: (n,) inverse of D.
         eigenvalues: (n,) lambda.
         rotation: (n, n) U^T D^(-1/2).
-        level: the mean pass rate, on which the normal equations are centred: differences of readings that repeat to the
-            last digit would be lost in rounding otherwise.
+        level: the mean pass rate; the normal equations count from it, so that small differences survive rounding.
     """
 
     log_compute: Array
@@ -62,6 +58,7 @@ class Observations:
         """`weight` (points,): relative precision of each point, 1 unless it is an outlier."""
         variance = unit_variance(curve)
         precision = 1.0 / variance if weight is None else weight / variance
+        # Points that are close in compute become one, with the precision-weighted mean of their values.
         label = _bins(np.log(curve.compute))
         total: Array = np.bincount(label, precision).astype(float)
         log_compute = np.bincount(label, precision * np.log(curve.compute)) / total
@@ -82,9 +79,10 @@ class Observations:
         place = _place(log_compute, log_compute[-1])
         correlation = np.exp(-np.abs(place[:, None] - place) / drift_length)
         scaled = root * spread
-        eigenvalues, vectors = scipy.linalg.eigh(
-            correlation * scaled[:, None] * scaled, driver="evd", check_finite=False
-        )
+        # Divide and conquer: every eigenvector of a dense matrix is needed.
+        scaled_correlation = correlation * scaled[:, None] * scaled
+        eigenvalues, vectors = scipy.linalg.eigh(scaled_correlation, driver="evd", check_finite=False)
+        # Rounding may leave an eigenvalue of 0 slightly negative, and it becomes a part of a variance.
         return cls(log_compute, pass_rate, spread, total, np.maximum(eigenvalues, 0.0), vectors.T * root, level)
 
     @property

@@ -1,7 +1,4 @@
-"""Numeric constants of `scaling/law/`: unit, what each bounds, and the evidence for its value.
-
-Each room of `scaling/` has its own settings file, because one file for all of them would exceed 400 lines.
-"""
+"""Numeric constants of `scaling/law/`: unit, what each bounds, and the evidence for its value."""
 
 ASYMPTOTE_MARGIN = 0.02
 """Pass rate. Three independent runs of one recipe differ in A by as much (A.5 of arXiv 2510.13786). A smaller
@@ -13,8 +10,7 @@ MAX_STANDARD_ERROR = 1.0
 """Pass rate. A larger standard error is treated as unknown: even one toss of a fair coin has 0.5."""
 
 MAX_MERGED_POINTS = 48
-"""Merged points of one curve: the time to rotate them grows with the cube. Chosen, not
-measured."""
+"""Merged points of one curve: the time to rotate them grows with the cube. Chosen, not measured."""
 MIN_BIN_WIDTH_LOG_COMPUTE = 0.03
 """ln compute. Points that are closer than this are merged: a 5 % bin moves the law by less than 1e-5."""
 BIN_WIDENING_FACTOR = 1.3

@@ -142,6 +142,7 @@ class Draws:
 
 def draw(grid: Grid, observations: Observations, tail_falls: float) -> Draws:
     """Draws with 0 <= R_0 <= A <= 1 exactly. `tail_falls`: prior probability that a tail falls."""
+    # Each node as often as its posterior weight says; then R_0 and A within each from their Gaussian.
     node = _resample(grid.weight.ravel())
     given = grid.conditional(node)
     mean = given.asymptote

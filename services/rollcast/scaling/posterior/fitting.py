@@ -51,6 +51,7 @@ def posterior_of(curve: Curve, options: FitOptions) -> Posterior:
     ends = _first_phase_ends(kept, options, with_start)
     problem = _problem(kept, options, with_start, None)
     grid = solve(problem, departures_of(problem, ends))
+    # Outliers are seen only against a fitted law, so the grid is solved twice if there are any.
     if options.robust and len(kept) >= MIN_ROBUST_POINTS:
         weight = _outlier_weight(kept, grid.best())
         if weight is not None:
@@ -87,16 +88,13 @@ def _problem(kept: Curve, options: FitOptions, with_start: bool, weight: Array |
         noise_prior = NoisePrior(prior.log_error_scale, prior.log_drifting_error_scale)
         prior = replace(prior, drift_weight=prior.error_drift_weight)
     points = Observations.of(kept, prior.drift_length, weight, with_start)
-    return Problem(points, prior, _linear_prior(options), noise_prior)
-
-
-def _linear_prior(options: FitOptions) -> LinearPrior:
-    initial, initial_std = options.prior.initial
-    asymptote, asymptote_std = options.prior.asymptote
+    initial, initial_std = prior.initial
+    asymptote, asymptote_std = prior.asymptote
     if isinstance(options.initial, float | int):
         initial = float(options.initial)
         initial_std = FIXED_START_STD
-    return LinearPrior(mean=np.array([initial, asymptote]), variance=np.array([initial_std**2, asymptote_std**2]))
+    linear = LinearPrior(np.array([initial, asymptote]), np.array([initial_std**2, asymptote_std**2]))
+    return Problem(points, prior, linear, noise_prior)
 
 
 def _first_phase_ends(kept: Curve, options: FitOptions, with_start: bool) -> list[float]:
@@ -116,7 +114,7 @@ def _first_phase_ends(kept: Curve, options: FitOptions, with_start: bool) -> lis
 def _outlier_weight(curve: Curve, best: SigmoidParameters) -> Array | None:
     """(points,) weights below 1 for points far from the law and from their neighbours; None without such points."""
     residual = curve.pass_rate - best.pass_rate(curve.compute)
-    # The two neighbours on each side.
+    # The two neighbours on each side: a run that leaves the law for a while has no outliers.
     padded = np.pad(residual, 2, mode="reflect")
     near = [padded[place : place + residual.size] for place in (0, 1, 3, 4)]
     # The median of four is the mean of the middle two; numpy's own takes four times as long, and rows may be a million.

@@ -38,7 +38,6 @@ def with_departures(
 
     Args:
         plain: the normal equations without a departure.
-        observations: the points.
         departures: the candidates, h of them.
         weight: (j, n) of the points under each noise.
         rise: (n, b m) of the law at every node, in the points' rotation.
@@ -119,7 +118,6 @@ def _directions(
 
     Args:
         shapes: (n,) phi and the prior scale of its amplitude; v is 0 for None.
-        observations: the points.
         weight: (j, n) their precision before anything was taken off.
         taken: (h, j, n) what each has lost already, or None.
     """

@@ -10,7 +10,7 @@ import numpy as np
 
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.posterior.departure import Departure
-from rollcast.scaling.posterior.grid import Axes, Grid, NoisePrior, Noises, Problem, evaluate, log_student_t
+from rollcast.scaling.posterior.grid import Axes, Grid, Noises, Problem, evaluate, log_student_t
 from rollcast.scaling.posterior.settings import (
     COARSE_DEPARTURE_STRIDE,
     COARSE_NODES,
@@ -34,7 +34,11 @@ from rollcast.scaling.posterior.settings import (
 def solve(problem: Problem, departures: list[Departure]) -> Grid:
     """The posterior on a grid that resolves it; noises and departures that turn out unlikely are dropped from it."""
     coarse = outline(problem, departures)
-    likely = _likely_departures(coarse.departure_weight)
+    # The fewest departures that have all except `DROPPED_DEPARTURE_WEIGHT` of the weight, in their order.
+    heaviest_first = np.argsort(coarse.departure_weight)[::-1]
+    held = np.cumsum(coarse.departure_weight[heaviest_first])
+    count = int(np.searchsorted(held, 1.0 - DROPPED_DEPARTURE_WEIGHT)) + 1
+    likely = sorted(heaviest_first[:count].tolist())
     fine = replace(_moved(coarse, FINE_NODES), departures=tuple(departures[index] for index in likely))
     return evaluate(problem, fine)
 
@@ -45,23 +49,13 @@ def outline(problem: Problem, departures: list[Departure]) -> Grid:
     The grid is placed with departures from the whole list. The posterior of each is elsewhere, so a grid that is placed
     with one of them would cut the others off.
     """
-    axes = _placed(problem, _some(departures))
+    axes = _placed(problem, _some(departures))  # the slow part, so with few of them
     return evaluate(problem, replace(axes, departures=tuple(departures)))
 
 
-def _likely_departures(weight: Array) -> list[int]:
-    """The fewest departures, in order, that have all except `DROPPED_DEPARTURE_WEIGHT` of the weight (h,)."""
-    heaviest_first = np.argsort(weight)[::-1]
-    held = np.cumsum(weight[heaviest_first])
-    count = int(np.searchsorted(held, 1.0 - DROPPED_DEPARTURE_WEIGHT)) + 1
-    return sorted(heaviest_first[:count].tolist())
-
-
 def _some(departures: list[Departure]) -> list[Departure]:
-    """Departures with which the grid is placed.
-
-    These are some first phases without a tail, the longest among them, and for each onset the largest tail without a
-    first phase: a small tail hardly moves the law.
+    """Departures with which the grid is placed: some first phases without a tail, the longest among them, and for each
+    onset the largest tail without a first phase, because a small tail hardly moves the law.
     """
     phases = [departure for departure in departures if departure.tail is None]
     step = COARSE_DEPARTURE_STRIDE if len(phases) > COARSE_DEPARTURE_STRIDE else 1
@@ -81,11 +75,15 @@ def _placed(problem: Problem, departures: list[Departure]) -> Axes:
         grid = evaluate(problem, axes)
         # (whole noise,): `noises` has the whole noise as its slower index.
         weight_of_noise = grid.noise_weight.reshape(whole_noise.size, -1).sum(axis=1)
+        # If the likeliest node is at an edge, most of the weight may lie outside the axes.
         more_beyond = _at_an_edge(weight_of_noise) or _at_an_edge(grid.plane_weight)
         whole_noise = _narrowed(whole_noise, weight_of_noise, COARSE_NODES[0], least_noise)
         axes = replace(_moved(grid, COARSE_NODES[1:]), noises=_one_drift(whole_noise, problem))
-        if _effective_nodes(grid.plane_weight) >= MIN_EFFECTIVE_NODES and not more_beyond:
+        carrying = grid.plane_weight[grid.plane_weight > 0]
+        effective_nodes = float(np.exp(-np.sum(carrying * np.log(carrying))))  # the exponential of the entropy
+        if effective_nodes >= MIN_EFFECTIVE_NODES and not more_beyond:
             break
+    # So far there was one rho; the likely noises among all pairs are found under the likeliest departures only.
     likeliest = np.argsort(grid.departure_weight)[-NUM_PLACED_DEPARTURES:]
     axes = replace(
         axes,
@@ -144,7 +142,8 @@ def _noises(whole_noise: Array, drifts: list[int], problem: Problem) -> Noises:
     prior = problem.prior
     rho = np.array(prior.drift)[drifts]
     log_drift_weight = np.log(np.array(prior.drift_weight)[drifts])
-    centre, scale = _noise_centres(rho, problem.noise_prior)
+    # Readings that do not drift have a prior of their own.
+    centre, scale = np.where(rho[:, None] == 0, problem.noise_prior.white, problem.noise_prior.drifting).T
     density = log_student_t(whole_noise[:, None], centre, scale, NOISE_DEGREES)  # (whole noise, drifts)
     return Noises(
         log_scale=(whole_noise[:, None] - 0.5 * np.log1p(rho**2)).ravel(),
@@ -152,12 +151,6 @@ def _noises(whole_noise: Array, drifts: list[int], problem: Problem) -> Noises:
         log_prior=(density + log_drift_weight).ravel(),
         cell=float(whole_noise[1] - whole_noise[0]),
     )
-
-
-def _noise_centres(rho: Array, noise_prior: NoisePrior) -> tuple[Array, Array]:
-    """Centre and scale (drifts,) of the prior of the ln of the whole noise: one pair without drift, one with it."""
-    centre, scale = np.where(rho[:, None] == 0, noise_prior.white, noise_prior.drifting).T
-    return centre, scale
 
 
 def _moved(grid: Grid, num_nodes: tuple[int, ...]) -> Axes:
@@ -178,11 +171,8 @@ def _moved(grid: Grid, num_nodes: tuple[int, ...]) -> Axes:
     across_cell = abs(axes.midpoint_cell)
     new_rows = np.linspace(rows[carrying].min() - row_cell, rows[carrying].max() + row_cell, num_nodes[0])
     new_across = np.linspace(across[carrying].min() - across_cell, across[carrying].max() + across_cell, num_nodes[1])
-    return replace(
-        axes,
-        log_exponent=new_rows,
-        log_midpoint=new_across + slope * (new_rows - centre)[:, None],
-    )
+    sheared = new_across + slope * (new_rows - centre)[:, None]
+    return replace(axes, log_exponent=new_rows, log_midpoint=sheared)
 
 
 def _around(centre: float, reach: float, num_nodes: int, widest_cell: float) -> Array:
@@ -209,9 +199,3 @@ def _at_an_edge(marginal: Array) -> bool:
     """Whether the likeliest node is the first or the last of an axis, so that more weight may lie beyond."""
     likeliest = np.unravel_index(int(np.argmax(marginal)), marginal.shape)
     return any(place in (0, size - 1) for place, size in zip(likeliest, marginal.shape, strict=True))
-
-
-def _effective_nodes(marginal: Array) -> float:
-    """Effective number of nodes, the exponential of the entropy."""
-    carrying = marginal[marginal > 0]
-    return float(np.exp(-np.sum(carrying * np.log(carrying))))

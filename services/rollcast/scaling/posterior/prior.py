@@ -1,17 +1,15 @@
 """The prior: beliefs about a run before its curve is seen.
 
-The law's linear part (R_0, A) has a Gaussian prior cut to 0 <= R_0 < A <= 1. ln B has Student's t distribution, since a
-few runs are far steeper or flatter than most. C_mid is lognormal relative to the last compute of the window, since
-people look at a curve around its bend.
+(R_0, A) have a Gaussian prior cut to 0 <= R_0 < A <= 1. ln B has Student's t distribution: a few runs are far steeper
+or flatter than most. C_mid is lognormal relative to the last compute: people look at a curve around its bend.
 
 The readings depart from the law in four ways:
 
     white noise   of scale s
-    drift         of scale rho s, correlated over `drift_length` (an Ornstein-Uhlenbeck process over compute):
-                  successive evaluations of one run on the same prompts stray together, and no run follows the law
-                  exactly
-    first phase   kappa max(0, 1 - C / c): the beginning of training is nearly linear and not part of the law (A.6 of
-                  arXiv 2510.13786), so that neither the first points nor the measured start need to be on it
+    drift         of scale rho s, correlated over `drift_length` (an Ornstein-Uhlenbeck process over compute): no run
+                  follows the law exactly, and successive evaluations on the same prompts stray together
+    first phase   kappa max(0, 1 - C / c): the beginning of training, measured start included, is nearly linear and not
+                  part of the law (A.6 of arXiv 2510.13786)
     tail          kappa ln(1 + C / onset): gains, or losses, that go on past the ceiling
 
 The fields are the names in a prior file (`prior_file.py`), so they are kept short; each docstring gives the unit. The
@@ -44,9 +42,8 @@ class Prior:
     """The whole noise in units of the given standard errors, if the readings do not drift (rho = 0): independent
     readings scatter as their errors say."""
     log_drifting_error_scale: tuple[float, float] = (-0.16, 0.22)
-    """The whole noise in the same units if they drift. Evaluations on the same prompts share a part of the given error,
-    which shifts the whole curve and adds no scatter: drifting readings scatter a fifth less ("Calibration of the
-    forecast")."""
+    """The whole noise in the same units if they drift: evaluations on the same prompts share a part of the given error,
+    which adds no scatter. Drifting readings scatter a fifth less ("Calibration of the forecast")."""
     drift: tuple[float, ...] = (0.0, 0.6, 1.5, 4.0)
     """Candidates of rho, a ratio of standard deviations."""
     drift_weight: tuple[float, ...] = (0.3, 0.27, 0.26, 0.17)
@@ -54,17 +51,15 @@ class Prior:
     error_drift_weight: tuple[float, ...] = (0.5, 0.29, 0.17, 0.04)
     """Prior weights of these if standard errors are given, which leave drift less room."""
     drift_length: float = 0.2
-    """Correlation length of the drift, as a share of the last compute of the window. At twice the compute 90 %
-    intervals held 86 % of wandering runs with 0.1, 91.5 % with 0.2 and 94 % with 0.3 ("Drift by compute, and a grid
-    with more noises")."""
+    """Correlation length of the drift, as a share of the last compute. 90 % intervals at twice the compute held 86 % of
+    wandering runs with 0.1, 91.5 % with 0.2, 94 % with 0.3 ("Drift by compute, and a grid with more noises")."""
     transient: tuple[float, ...] = (0.05, 0.12, 0.25, 0.37, 0.5)
     """Candidates of the first phase's end c, as shares of the last compute; besides these, no first phase. Longer ones
     look like the bend of the law."""
     start_transient: tuple[float, ...] = (0.013, 0.02, 0.032, 0.05, 0.08, 0.13, 0.2, 0.27, 0.35, 0.44, 0.55, 0.68)
     """Candidates of c if the start is measured, which determines the end better; besides these, one that ends before
-    the first point. They are close together: an end that is 15 % off costs 6 points of coverage. With the first three
-    the error at three C_mid fell by a fifth: for runs far past their bend the first phase is over within a few
-    points."""
+    the first point. They are close together: an end that is 15 % off costs 6 points of coverage. The first three, for
+    runs far past their bend, lowered the error at three C_mid by a fifth."""
     transient_scale: float = 0.07
     """Pass rate: standard deviation of the first phase's amplitude kappa."""
     transient_weight: float = 0.5

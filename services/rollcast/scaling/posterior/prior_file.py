@@ -1,11 +1,10 @@
 """A prior as a JSON file: `{"prior": {field of Prior: value, ..}}`; fields that are left out keep their default.
 
-Programs that learn a prior write it, `rollcast fit --prior FILE` reads it. Other keys of the file describe its origin
-and are ignored.
+`rollcast fit --prior FILE` reads it. Other keys of the file describe its origin and are ignored.
 """
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +31,6 @@ ENDS = frozenset({"transient", "start_transient"})
 """Lists of any length up to MAX_ENDS."""
 WEIGHTS = frozenset({"drift_weight", "error_drift_weight"})
 """Lists of which at least one number is above 0."""
-
-
-def write_prior(path: Path, prior: Prior, origin: dict[str, Any]) -> None:
-    """Write the prior, with the keys of `origin` next to it."""
-    path.write_text(json.dumps({**origin, "prior": asdict(prior)}, indent=1) + "\n")
 
 
 def read_prior(path: Path) -> Prior:

@@ -67,13 +67,11 @@ MIN_PROBABILITY = 1e-100
 NUM_DRAWS = 4096
 """Draws of one forecast. The 5 % quantile then has a standard error of 0.3 % in probability."""
 CEILING_STRETCH_FACTOR = 10.0
-"""Ratio of compute: a run whose tail gains `ASYMPTOTE_MARGIN` or more over this stretch has no ceiling. Ten times the
-window is as far as forecasts are checked (docs/forecasting.md)."""
+"""Ratio of compute over which a tail must gain less than `ASYMPTOTE_MARGIN`: as far as forecasts are checked."""
 MAX_LOG_COMPUTE = 600.0
 """ln device-hours. Larger computes are cut to this: exp overflows at 709."""
 TAIL_SEARCH_LOG_COMPUTE = (12.0, 7.0)
-"""e-folds of compute before and after a tail's onset in which a pass rate is searched. Beyond a thousand times the
-onset a tail is not trusted anyway."""
+"""e-folds of compute before and after a tail's onset in which a pass rate is searched. Past that no tail is trusted."""
 TAIL_SEARCH_STEP_LOG_COMPUTE = 0.25
 """e-folds of compute between the places of that search; in between it is interpolated."""
 UNWEIGHTED_BOUNDS_PROBABILITY = 0.999
@@ -103,18 +101,6 @@ MIN_ROBUST_POINTS = 8
 """With fewer points an outlier cannot be separated from the curve. Chosen, not measured."""
 FIXED_START_STD = 1e-4
 """Pass rate: prior standard deviation of an R_0 that the user fixes."""
-
-# Priors learned from finished runs.
-NUM_LEARNING_ROUNDS = 3
-"""Each round draws the runs closer together, and a dozen runs do not justify a prior as narrow as the limit."""
-MIN_FAMILY_RUNS = 3
-"""With fewer runs their spread says nothing about the next run."""
-MIN_LEARNED_STD = 0.01
-"""Pass rate: narrowest standard deviation of a learned A or R_0. Chosen, not measured."""
-MIN_LEARNED_LOG_STD = 0.1
-"""Narrowest standard deviation of a learned ln B or ln C_mid. Chosen, not measured."""
-ASYMPTOTE_WIDENING_FACTOR = 1.5
-"""The next run's asymptote may differ more than those seen: to change it is why runs are made. Chosen, not measured."""
 
 # Files of priors.
 MAX_PRIOR_NUMBER = 1e300

@@ -6,6 +6,8 @@ dozen runs do not say how far the next may stray, and with less the intervals of
 is to be forecast, and every other reading of it, must not be among the runs.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,13 +17,17 @@ from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.law.curve import Array, Curve
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import Prior
-from rollcast.scaling.posterior.settings import (
-    ASYMPTOTE_WIDENING_FACTOR,
-    MIN_FAMILY_RUNS,
-    MIN_LEARNED_LOG_STD,
-    MIN_LEARNED_STD,
-    NUM_LEARNING_ROUNDS,
-)
+
+NUM_LEARNING_ROUNDS = 3
+"""Each round draws the runs closer together, and a dozen runs do not justify a prior as narrow as the limit."""
+MIN_FAMILY_RUNS = 3
+"""With fewer runs their spread says nothing about the next run."""
+MIN_LEARNED_STD = 0.01
+"""Pass rate: narrowest standard deviation of a learned A or R_0. Chosen, not measured."""
+MIN_LEARNED_LOG_STD = 0.1
+"""Narrowest standard deviation of a learned ln B or ln C_mid. Chosen, not measured."""
+ASYMPTOTE_WIDENING_FACTOR = 1.5
+"""The next run's asymptote may differ more than those seen: to change it is why runs are made. Chosen, not measured."""
 
 
 def learn_prior(curves: Sequence[Curve], options: FitOptions | None = None) -> Prior:
