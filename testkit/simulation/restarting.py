@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollcast.simulation.generator import Attempt
-from rollcast.simulation.pipeline import Pipeline
-from rollcast.simulation.report import Report
+from rollcast.simulation.pipeline import Pipeline, Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from rollcast.recipe.advantages import advantages
 from rollcast.recipe.aggregation import rollout_weights
-from rollcast.recipe.effective_batch import EffectiveBatch, effective_batch
-from rollcast.recipe.filters import varied
+from rollcast.recipe.effective_batch import EffectiveBatch, effective_batch, varied
 
 rollout = st.tuples(
     st.integers(0, 5),  # prompt

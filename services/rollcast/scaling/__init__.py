@@ -22,7 +22,7 @@ decisions/  verdict, forecast and decisions
     fit.py                   fit(curve, options) -> Forecast
     forecast.py              the questions that a forecast answers; digits.py: how differences are printed
     verdict.py               what kind of curve it is; falls.py, breaks.py, misfit.py: why no law describes it
-    evidence.py              what a verdict is based on, in one sentence; smoothing.py: running means
+    smoothing.py             running means
     backtest.py              what would have been forecast earlier
     advice.py                stop, continue or wait; waiting.py: for how many evaluations
     stopping.py              the opt-in rule that stops a run

@@ -9,9 +9,9 @@ dispatch:
 """
 
 import random
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from rollcast.recipe.schedule import PipelineState, Schedule, Wait
@@ -19,7 +19,6 @@ from rollcast.recipe.staleness import enough_groups
 from rollcast.simulation.events import Events
 from rollcast.simulation.fleet import Delays, SimulatedFleet
 from rollcast.simulation.generator import Attempt, EngineSpeed
-from rollcast.simulation.report import Report
 from rollcast.simulation.workload import Workload
 
 RECENT_STEPS = 16
@@ -40,6 +39,34 @@ class SimulatedTrainer:
     """Added by each token that it trains on."""
     spread: float = 0.0
     """Relative spread of it, uniform in [1 - spread, 1 + spread]."""
+
+
+@dataclass(slots=True)
+class Report:
+    """Totals since the start; times in seconds."""
+
+    groups: Counter[str] = field(default_factory=Counter)
+    """Groups by outcome: used, filtered, lost (generator killed, or weights of lost steps), given_up (by the gate)."""
+    dispatched: int = 0
+    staleness: Counter[int] = field(default_factory=Counter)
+    """Groups trained on (filtered ones of their batches included) by the staleness of their oldest token, in steps."""
+    history: list[tuple[int, int]] = field(default_factory=list)
+    """(step it was a part of, task number) of every used or filtered group in the surviving history."""
+    most_outstanding: int = 0
+    """Most groups ever dispatched and not settled."""
+    updates: int = 0
+    """Optimizer steps made, those lost by restarts included."""
+    train_seconds: float = 0.0
+    wait_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By the reason of the wait: a `WaitReason`, or "restart"."""
+    lifetimes: list[tuple[float, float]] = field(default_factory=list)
+    """(tokens of its longest rollout, seconds from its first token to its end) of every finished group."""
+    consumed_tokens: float = 0.0
+    """Tokens of the used and filtered groups."""
+    mean_tokens: float | None = None
+    """Mean length of the rollouts of the newest batch; None before the first."""
+    step_times: list[float] = field(default_factory=list)
+    """When each optimizer step was made."""
 
 
 class Pipeline:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 
 from rollcast.scaling.decisions.breaks import judge_break, suspected_breaks
-from rollcast.scaling.decisions.evidence import evidence
 from rollcast.scaling.decisions.falls import judge_fall, judge_truncation
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.misfit import judge_misfit
@@ -15,7 +14,7 @@ from rollcast.scaling.decisions.settings import (
     MIN_PHASE_END_WEIGHT,
     NUM_MISFIT_TRAJECTORIES,
 )
-from rollcast.scaling.decisions.verdict import Verdict, judge
+from rollcast.scaling.decisions.verdict import Verdict, evidence, judge
 from rollcast.scaling.law.curve import Curve
 from rollcast.scaling.posterior.fitting import Posterior, cut_before, departures_of, fitted_part, posterior_of
 from rollcast.scaling.posterior.grid import Grid

@@ -10,12 +10,13 @@ checksums. The number of ranks may differ when one is read; random-number states
 """
 
 import json
+import math
 import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -25,7 +26,6 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from rollcast.config.errors import PassingError, UserError, may_pass, refused_by_the_world
-from rollcast.config.finite_json import finite_json
 from rollcast.config.out_of_memory import is_out_of_memory
 from rollcast.runfolder.checkpoint_place import Place
 from rollcast.trainer.learner.checked_files import data_files, files_to_check
@@ -263,3 +263,32 @@ def read_controller(text: str) -> ControllerFile:
 
 def _is_count(value: Any, least: int) -> bool:
     return type(value) is int and value >= least
+
+
+LARGEST_WHOLE_NUMBER = 2**63
+"""Whole numbers are less, whatever their sign: an int64 holds them, and a float comes near."""
+
+
+def finite_json(text: str | bytes) -> Any:
+    """The value. Raises ValueError, in a few words, for anything except JSON of finite numbers."""
+    try:
+        return json.loads(text, parse_constant=_refused, parse_float=_finite, parse_int=_whole)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _refused(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {digits[:40]} is too large")
+    return number
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 20 or abs(number := int(digits)) >= LARGEST_WHOLE_NUMBER:
+        raise ValueError(f"the number {digits[:40]} is too large")
+    return number
