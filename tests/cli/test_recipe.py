@@ -41,7 +41,9 @@ def test_a_recipe_without_a_part_is_scalerl_with_that_part_changed() -> None:
     scalerl = load_run_config(RECIPES / "scalerl.yaml")
     files = {path.stem: load_run_config(path).recipe for path in (RECIPES / "leave-one-out").glob("*.yaml")}
     expected = {
-        f"scalerl-without-{part.name.replace('_', '-')}": changed(scalerl, part.without(scalerl), "test").recipe
+        f"scalerl-without-{part.name.replace('_', '-')}": changed(
+            scalerl, part.without(scalerl.recipe, scalerl.tasks), "test"
+        ).recipe
         for part in PARTS
     }
     assert files == expected

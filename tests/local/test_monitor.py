@@ -75,6 +75,7 @@ def test_whom_it_scrapes_follows_the_services(tmp_path: Path) -> None:
         ("trainer", 1001),
         ("generator-0", 1002),
         ("rpc", 1003),
+        ("grader-grpc", 1006),
         ("forecaster", 1004),
         ("loggers", 1005),
     ):

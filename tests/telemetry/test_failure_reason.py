@@ -57,6 +57,19 @@ def test_the_deepest_error_of_a_traceback(program: str, reason: str) -> None:
     assert found.count("\n") == 0
 
 
+def test_a_sentence_between_two_tracebacks_belongs_to_neither() -> None:
+    """As in the log of two ranks that fail at once."""
+    log = (
+        "Traceback (most recent call last):\n"
+        "KeyError: 'k0'\n"
+        "error: sentence 1\n"
+        "\nDuring handling of the above exception, another exception occurred:\n\n"
+        "Traceback (most recent call last):\n"
+        "ValueError: x4\n"
+    )
+    assert failure_reason(log) == "ValueError: x4"
+
+
 def test_of_an_engine_and_its_front_end_the_one_that_knows_why() -> None:
     assert failure_reason(OF_VLLM) == "RuntimeError: Unsupported configuration: head_dim=16 isa=2"
     assert failure_reason(OF_VLLM + traceback_of("raise KeyError('x')")) == "KeyError: 'x'", "what came last counts"

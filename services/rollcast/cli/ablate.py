@@ -138,7 +138,9 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
             raise UserError(f"--without {part.name}: {base.run} does not have it; leave it out of the list")
     variants = [
         Variant(
-            f"without-{part.name.replace('_', '-').replace(':', '-')}", f"{part.instead} instead", part.without(base)
+            f"without-{part.name.replace('_', '-').replace(':', '-')}",
+            f"{part.instead} instead",
+            part.without(base.recipe, base.tasks),
         )
         for part in parts
     ]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.config.autoscaler import Autoscaler
+from rollcast.config.base import Settings
 from rollcast.config.datasets import CountdownDataset, Dataset, HuggingfaceDataset, Mixture, RowsDataset
 from rollcast.config.engine_arguments import EngineArguments
 from rollcast.config.loggers import Log
@@ -56,9 +57,9 @@ def _contradictions(config: RunConfig) -> Iterator[Contradiction]:
     yield from _autoscaler_knows_its_fleet(config.autoscaler)
 
 
-def _value(config: RunConfig, field: str) -> object:
+def _value(settings: Settings, field: str) -> object:
     """The value of a setting as a run file contains it."""
-    value: Any = config
+    value: Any = settings
     for name in field.split("."):
         value = value[int(name)] if name.isdigit() else getattr(value, name)
     if isinstance(value, Path):

@@ -27,7 +27,7 @@ from rollcast.local.up import RunDeadlineError, View, run_locally
 from rollcast.runfolder.files import ABLATION, RESULT, RUN_FILE, STEPS, UP_FILE
 from rollcast.runfolder.folder import has_history
 from rollcast.runfolder.format_version import check_format
-from rollcast.runfolder.outcomes import RunRecord, SetRecord, State
+from rollcast.runfolder.outcomes import RunRecord, RunResult, SetRecord, State
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import StepRecord, as_json
 from rollcast.runfolder.writing import make_folder, replace_json
@@ -89,7 +89,8 @@ def run_set(
         _check_folder(item.config, resume=resume)
     for place, (item, record) in enumerate(zip(planned, records, strict=True)):
         if (item.config.run_folder / RESULT).exists():  # it came to its end and was concluded
-            _conclude(record, item.config)
+            folder_of_run = item.config.run_folder
+            _conclude(record, folder_of_run, conclude(folder_of_run, StatusReader(item.config).read()))
         else:
             _run(item.config, record, view_of(place), seconds_per_run)
             if record.state is State.FAILED:
@@ -170,18 +171,17 @@ def _run(config: RunConfig, record: RunRecord, view: View, seconds_per_run: floa
         if ending is Doing.STOPPED:
             record.state = State.INTERRUPTED
         else:
-            _conclude(record, config)
+            _conclude(record, config.run_folder, conclude(config.run_folder, StatusReader(config).read()))
     record.seconds = round(time.monotonic() - started, 1)
 
 
-def _conclude(record: RunRecord, config: RunConfig) -> None:
+def _conclude(record: RunRecord, run_folder: Path, result: RunResult | None) -> None:
     """Note how the run ended; its result stays in its folder and says that it is finished."""
-    result = conclude(config.run_folder, StatusReader(config).read())
     if result is None:
         record.state = State.FAILED
         record.error = "not one evaluation came back"
         return
-    _finish(record, config.run_folder, result.initial, result.measured)
+    _finish(record, run_folder, result.initial, result.measured)
 
 
 def _finish(record: RunRecord, run_folder: Path, initial: float, measured: float) -> None:

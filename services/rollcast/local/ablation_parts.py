@@ -13,6 +13,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, LengthPenalty, Recipe
 from rollcast.config.resolved import differences, plain
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.config.tasks import Tasks
 from rollcast.tasks.prompts import load
 
 Change = dict[str, Any]
@@ -36,7 +37,7 @@ class RecipePart:
     instead: str
     """What takes its place, in words."""
     is_in: Callable[[Recipe], bool]
-    without: Callable[[RunConfig], Change]
+    without: Callable[[Recipe, Tasks], Change]
 
 
 def _part(name: str, instead: str, **change: Any) -> RecipePart:
@@ -49,8 +50,8 @@ def _part(name: str, instead: str, **change: Any) -> RecipePart:
         usual = getattr(Recipe(), setting)
         return type(value) is type(usual) and (value == usual or isinstance(value, Settings | float))
 
-    def without(base: RunConfig) -> Change:
-        settings = {key: value(base.recipe) if callable(value) else value for key, value in change.items()}
+    def without(base: Recipe, tasks: Tasks) -> Change:
+        settings = {key: value(base) if callable(value) else value for key, value in change.items()}
         return {"recipe": settings}
 
     return RecipePart(name, instead, is_in, without)
@@ -89,9 +90,9 @@ def fresh_data(reuse: int = DEFAULT_PROMPT_USES) -> RecipePart:
     """Data reuse as an axis, on demand only, since it is no switch of the recipe: a prompt of `reuse` stays."""
     name = FRESH_DATA if reuse == DEFAULT_PROMPT_USES else f"{FRESH_DATA}:{reuse}"
 
-    def without(base: RunConfig) -> Change:
-        num_prompts = min(base.recipe.unique_prompts or 1 << 62, len(load(base.tasks).train))
-        step = base.recipe.prompts_per_step
+    def without(base: Recipe, tasks: Tasks) -> Change:
+        num_prompts = min(base.unique_prompts or 1 << 62, len(load(tasks).train))
+        step = base.prompts_per_step
         if num_prompts // reuse < step:
             raise UserError(
                 f"--without {name}: 1 in {reuse} of the {num_prompts} training prompts makes {num_prompts // reuse}, "

@@ -110,7 +110,7 @@ class Targets:
     def _target(self, path: Path) -> dict[str, Any] | None:
         """None if the port serves no metrics, as gRPC's, or its file cannot be read."""
         job = path.name.partition("-")[0]
-        if job not in WITH_METRICS:
+        if job not in WITH_METRICS or path.name.endswith("-grpc"):
             return None
         try:
             port = read_port(path)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from rollcast.config.base import Settings
 from rollcast.config.errors import UserError
 from rollcast.config.resolved import differences
 from rollcast.config.run import RunConfig, load_run_config
@@ -37,7 +38,7 @@ def check_run_folder(config: RunConfig, *, resume: bool) -> list[str]:
     return changes
 
 
-def changed_settings(started_with: Path, config: RunConfig) -> list[str]:
+def changed_settings(started_with: Path, settings: Settings) -> list[str]:
     """A line for each setting that is not as in `started_with`, the file of the last start.
 
     Raises UserError if the curve would continue under other conditions.
@@ -48,7 +49,7 @@ def changed_settings(started_with: Path, config: RunConfig) -> list[str]:
         before = load_run_config(started_with)
     except UserError as error:
         return [f"settings of the last start are not compared: {str(error).splitlines()[0]}"]
-    found = [one for one in differences(before, config) if one.field not in CHOSEN_ANEW]
+    found = [one for one in differences(before, settings) if one.field not in CHOSEN_ANEW]
     if fixed := [one for one in found if one.field in FIXED]:
         sentences = "; ".join(one.sentence for one in fixed)
         raise UserError(

@@ -4,6 +4,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from pydantic import SecretStr
@@ -80,7 +81,11 @@ def run_locally(
         specs = service_specs(
             config, run_file, embed_redis=embed_redis, resume=resume, embed_grader=embed_grader, gpus=usable_gpus()
         )
-        targets = _add_prometheus(config, specs, view) if monitor else None
+        targets = None
+        if monitor:
+            write_monitor(config)
+            _add_prometheus(config.run_folder, config.local.prometheus_port, specs, view)
+            targets = Targets(config.run_folder, config.http, config.forecaster.bind)
 
         def tick(doing: Doing) -> None:
             if most_seconds is not None and time.monotonic() > started + most_seconds:
@@ -92,16 +97,13 @@ def run_locally(
         return _supervise(config, specs, view.report, tick)
 
 
-def _add_prometheus(config: RunConfig, specs: list[ServiceSpec], view: View) -> Targets:
+def _add_prometheus(run_folder: Path, port: int, specs: list[ServiceSpec], view: View) -> None:
     """Add a Prometheus to the services, if one is installed, and report how to look at it."""
-    write_monitor(config)
     server = shutil.which("prometheus")
-    port = config.local.prometheus_port
     if server is not None:
-        specs.append(prometheus_spec(config.run_folder, port, server))
-    for line in how_to_watch(config.run_folder, port, server):
+        specs.append(prometheus_spec(run_folder, port, server))
+    for line in how_to_watch(run_folder, port, server):
         view.report(line)
-    return Targets(config.run_folder, config.http, config.forecaster.bind)
 
 
 def _supervise(

@@ -76,10 +76,10 @@ def _reasons(lines: Sequence[str]) -> list[str]:
         elif line.strip() in _CHAINED:
             is_chained = True
         elif line.startswith(SENTENCE):
-            chains.append([line])
+            chains += [[line], []]  # it stands alone: what follows is no part of it
             is_chained = False
         elif match := _LOG_LINE.match(line):
-            chains.append([match["said"].strip()])
+            chains += [[match["said"].strip()], []]
             is_chained = False
     return [_deepest(chain) for chain in chains if chain]
 

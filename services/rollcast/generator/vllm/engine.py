@@ -141,7 +141,8 @@ class Engine:
 
     async def _get_ready(self, config: RunConfig) -> None:
         routing = engine_start.RoutingShape(*(await self.call("routing_shape"))[0])
-        engine_start.check_routing(routing, config)
+        quantization = config.generator.engine.quantization
+        engine_start.check_routing(routing, config.recipe, config.model.max_length, quantization)
         self.routing = routing if config.recipe.router_replay else None
         self.num_threads = max(await self.call("num_threads"))
         self.full_rollouts = min(await self.call("full_rollouts"))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from rollcast.config import engine_arguments as passed
 from rollcast.config.errors import UserError
 from rollcast.config.model import TEXT_MODELS
+from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
 from rollcast.rollouts.codec import MAX_MESSAGE_BYTES
@@ -133,11 +134,10 @@ def passed_arguments(settings: passed.EngineArguments) -> dict[str, Any]:
     return given
 
 
-def check_routing(routing: RoutingShape, config: RunConfig) -> None:
+def check_routing(routing: RoutingShape, recipe: Recipe, max_length: int, quantization: str | None) -> None:
     """Raise UserError if the run file has settings for experts that this model does not support."""
-    if config.recipe.router_replay:
-        _check_replay(routing, config.recipe.most_rollouts_per_prompt, config.model.max_length)
-    quantization = config.generator.engine.quantization
+    if recipe.router_replay:
+        _check_replay(routing, recipe.most_rollouts_per_prompt, max_length)
     if quantization is not None and routing.layers:
         raise UserError(
             f"{passed.FIELD}.quantization = {quantization!r}: updates in flight of quantised experts were never shown; "

@@ -69,7 +69,10 @@ def build_controller(
         is_filtered=lambda group: recipe.refill_filtered and not assemble([group], recipe).sequences,
         note_answer=GroupSignals(recipe, exporter).note,
     )
-    pacing = _pacing(config, schedule.max_staleness)
+    verdict_seconds = longest_verdict_seconds(
+        config.tasks, num_slots=config.generator.most_slots, grading_seconds=config.longest_grading_seconds
+    )
+    pacing = Pacing(recipe, schedule.max_staleness, config.trainer.drop_after_budgets, verdict_seconds)
     pipeline = GroupPipeline(state, queue, reporter, schedule, intake, pacing, make_task, recipe, max_bytes)
     early_stop = EarlyStop(config.stop_when, config.budget, progress.curve) if config.stop_when else None
     examiner = Examiner(state, queue, reporter, books, maker, plans, open_evaluations, pipeline.send, early_stop)
@@ -93,13 +96,6 @@ def build_controller(
 def _train_task(maker: TaskMaker, prompts: PromptBook, ledger: Ledger, sequence: int, prompt_id: str) -> PromptTask:
     """A task of the ledger; one that is dispatched again asks for as many rollouts as at first."""
     return maker.make(sequence, prompts[prompt_id], ledger.num_rollouts[sequence], Purpose.TRAIN)
-
-
-def _pacing(config: RunConfig, max_staleness: int) -> Pacing:
-    verdict_seconds = longest_verdict_seconds(
-        config.tasks, num_slots=config.generator.most_slots, grading_seconds=config.longest_grading_seconds
-    )
-    return Pacing(config.recipe, max_staleness, config.trainer.drop_after_budgets, verdict_seconds)
 
 
 def _publisher(
