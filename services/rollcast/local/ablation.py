@@ -25,8 +25,7 @@ from rollcast.local.status import StatusReader
 from rollcast.local.supervisor import Doing, ServiceLostError
 from rollcast.local.up import RunDeadlineError, View, run_locally
 from rollcast.runfolder.files import ABLATION, RESULT, RUN_FILE, STEPS, UP_FILE
-from rollcast.runfolder.folder import has_history
-from rollcast.runfolder.format_version import check_format
+from rollcast.runfolder.folder import check_format, has_history
 from rollcast.runfolder.outcomes import RunRecord, SetRecord, State
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import StepRecord, as_json
