@@ -104,7 +104,7 @@ def forecasts(run: dict[str, Any], folder: Path) -> list[str]:
         for item in reading.evaluations[:count]:
             log.add(item)
         forecast = made.forecast_run(
-            run["run"], log.surviving(), budget(steps=run["budget_steps"]), sequence=count, updated_at=0.0
+            run["run"], log.sorted_out().kept, budget(steps=run["budget_steps"]), sequence=count, updated_at=0.0
         )
         if forecast is not None:
             grid = made.metric_grid(forecast)

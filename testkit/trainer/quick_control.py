@@ -18,7 +18,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.rollouts.base import GeneratorQueue, TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import Purpose, RolloutGroup
-from rollcast.runfolder.format_version import mark_format
+from rollcast.runfolder.folder import mark_format
 from rollcast.tasks.prompts import Prompt
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter

@@ -206,7 +206,7 @@ IMPORTS = {
         "grader.service",
         "cli.main",
         "local.preflight",
-        "tasks.sandbox.files",
+        "tasks.sandbox.preparation",
         "tasks.sandbox.system_calls",
     ),
     "trainer": ("trainer.service", "trainer.launch", "cli.model", "local.demo.training"),

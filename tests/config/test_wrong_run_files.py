@@ -19,8 +19,7 @@ from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.config.spelling import settings_of
 from rollcast.runfolder import files
-from rollcast.runfolder.folder import locked
-from rollcast.runfolder.format_version import NEWEST_FORMAT
+from rollcast.runfolder.folder import NEWEST_FORMAT, locked
 from tests.cli import command
 from tests.config.wrong_run_files import NAMES, RIGHT, WRONG, changed
 

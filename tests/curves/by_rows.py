@@ -19,8 +19,7 @@ from rollcast.curves.columns import (
 from rollcast.curves.curve_sheet import LABELS, MAX_KINDS, MAX_RESTARTS_PER_ROW, MAX_STEP
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.sheet import PER_CENT, Row, not_a_number
-from rollcast.runfolder.completeness import graded_share
-from rollcast.runfolder.survival import NEVER_ENDED
+from rollcast.runfolder.survival import NEVER_ENDED, graded_share
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def from_log(reading: Reading) -> RunForecast:
     for item in reading.evaluations:
         if names.is_own_curve(item.dataset):
             log.add(item)
-    forecast = forecast_run(RUN, log.surviving(), RunBudget(), sequence=1, updated_at=0.0)
+    forecast = forecast_run(RUN, log.sorted_out().kept, RunBudget(), sequence=1, updated_at=0.0)
     assert forecast is not None
     return forecast
 

@@ -102,6 +102,7 @@ def assert_alike(sheet: Sheet, rows: list[Row]) -> None:
 @example((["compute", "pass_rate", "metric"], [["1", "0.5", "a"], ["1", "0.5", "b"], ["2", "0", "a"], ["3", "0", "a"]]))
 @example((["step", "pass_rate", "metric", "dataset"], [["0", "0", "a", "b"], ["0", "0", "b", "a"]]))
 @example((["step", "pass_rate"], [["1", "0.5"], ["1.0", "0.25"], ["2", "1e-1"], ["3", "0"], ["4", "1"]]))
+@example((["pass_rate", "incarnation", "compute"], [["0", "1", "0"], ["0", "0", "1"]]))
 @example((["step", "compute", "pass_rate"], [["1", "2", "1"], ["2", "4", ""], ["1", "5", "0"], ["2", "6", "0"]]))
 @example((["step", "compute", "pass_rate"], [["1", "1", "0"], ["1e301", "2", "1"], ["4", "3", "0"], ["5", "4", "1"]]))
 def test_columns_of_texts_tell_what_their_rows_do(table: tuple[list[str], list[list[str]]]) -> None:

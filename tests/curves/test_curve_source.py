@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.errors import UserError
+from rollcast.curves.amounts import natural
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import read_curve, read_curves
 from rollcast.curves.evaluations import EvaluationLog
 from rollcast.curves.formats.delimited import has_decimal_commas
-from rollcast.curves.natural_order import natural
 from rollcast.curves.sources.run_folder import RunFolder
 
 LOST_AND_REDONE = [(10, 1.0), (20, 2.0), (30, 3.0), (40, 4.0), (30, 3.2), (40, 4.2), (50, 5.2)]
@@ -39,7 +39,7 @@ def test_a_resumed_run_is_its_surviving_history_as_the_forecaster_sees_it(
     log = EvaluationLog()
     for item in RunFolder(tmp_path, "run").read().evaluations:
         log.add(item)
-    assert curve.compute.tolist() == [item.compute for item in log.surviving()]
+    assert curve.compute.tolist() == [item.compute for item in log.sorted_out().kept]
     assert "2 evaluations left out, of steps that were made again after a restart" in capsys.readouterr().err
 
 

@@ -37,7 +37,7 @@ def evaluation(step: int, *, incarnation: int = 1, compute: float | None = None,
 
 
 def versions(log: EvaluationLog) -> list[tuple[int, int]]:
-    return [(item.incarnation, item.step) for item in log.surviving()]
+    return [(item.incarnation, item.step) for item in log.sorted_out().kept]
 
 
 def test_lost_steps_leave_the_curve_when_the_trainer_tells_where_it_continued() -> None:
@@ -86,7 +86,7 @@ def test_the_first_reading_of_a_version_stands() -> None:
     log = EvaluationLog()
     assert log.add(evaluation(10, pass_rate=0.4))
     assert not log.add(evaluation(10, pass_rate=0.9))
-    assert log.surviving()[0].pass_rate == 0.4
+    assert log.sorted_out().kept[0].pass_rate == 0.4
 
 
 @pytest.mark.parametrize(

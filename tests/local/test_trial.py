@@ -16,7 +16,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local import trial as trials
 from rollcast.local.process import Command
 from rollcast.local.trial import TimeOutlook, outlook
-from rollcast.runfolder.trial import TrialRecord, TriedCompletion, UpdateTrialRecord
+from rollcast.runfolder.records import TrialRecord, TriedCompletion, UpdateTrialRecord
 from testkit.forked_programs import ForkedPrograms
 from testkit.system import command
 from testkit.tiny_model import make_tiny_model

@@ -9,7 +9,7 @@ import pytest
 from rollcast.config.errors import UserError
 from rollcast.loggers.feed import Feed
 from rollcast.runfolder import files
-from rollcast.runfolder.format_version import NEWEST_FORMAT
+from rollcast.runfolder.folder import NEWEST_FORMAT
 from tests.loggers.told_run import STEPS, write_run, write_steps
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.runfolder import files
-from rollcast.runfolder.format_version import mark_format
+from rollcast.runfolder.folder import mark_format
 from rollcast.runfolder.records import (
     EvaluationRecord,
     ForecastRecord,

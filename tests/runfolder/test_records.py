@@ -20,8 +20,7 @@ from rollcast.curves.sources.run_folder import RunFolder, history_of_folder
 from rollcast.local.frozen_forecast import load_frozen
 from rollcast.local.status import StatusReader
 from rollcast.runfolder.files import FROZEN_FORECAST
-from rollcast.runfolder.folder import prepare
-from rollcast.runfolder.format_version import check_format, mark_format
+from rollcast.runfolder.folder import check_format, mark_format, prepare
 from rollcast.runfolder.outcomes import FrozenForecast, RunRecord, RunResult, SetRecord, State
 from rollcast.runfolder.records import (
     MAX_FILE_BYTES,
@@ -195,7 +194,7 @@ def test_an_evaluation_tells_itself_from_where_its_incarnation_continued(tmp_pat
     log.starts |= reading.starts["r"]
     for item in reading.evaluations:
         log.add(item)
-    assert [(item.incarnation, item.step) for item in log.surviving()] == expected
+    assert [(item.incarnation, item.step) for item in log.sorted_out().kept] == expected
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.local.status import StatusReader
-from rollcast.runfolder.format_version import mark_format
+from rollcast.runfolder.folder import mark_format
 from rollcast.tasks.prompts import Prompt
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.build import build_controller

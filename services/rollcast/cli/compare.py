@@ -18,7 +18,7 @@ from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
     from rollcast.curves.columns import Columns
-    from rollcast.curves.origin import Origin
+    from rollcast.curves.evaluations import Origin
     from rollcast.scaling.decisions.compare import Comparison
     from rollcast.scaling.decisions.forecast import Forecast
     from rollcast.scaling.law.curve import Curve

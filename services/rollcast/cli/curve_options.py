@@ -61,16 +61,7 @@ class ColumnOptions:
         """The columns in the form that readers of curves take."""
         from rollcast.curves.columns import Columns
 
-        return Columns(
-            compute=self.compute,
-            pass_rate=self.pass_rate,
-            standard_error=self.standard_error,
-            truncation_ratio=self.truncation_ratio,
-            where=tuple(self.where or ()),
-            scale=self.scale,
-            seconds=self.seconds,
-            devices=self.devices,
-        )
+        return Columns(**{**vars(self), "where": tuple(self.where or ())})
 
 
 def with_group(parameter: str, group: type[Any], command: Callable[..., None]) -> Callable[..., None]:

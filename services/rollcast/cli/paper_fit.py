@@ -21,7 +21,7 @@ from rollcast.scaling.law.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, pa
 
 if TYPE_CHECKING:
     from rollcast.curves.columns import Columns
-    from rollcast.curves.origin import Origin
+    from rollcast.curves.evaluations import Origin
     from rollcast.scaling.law.curve import Curve, SigmoidParameters
 
 PROCEDURE = "arXiv 2510.13786, A.5"

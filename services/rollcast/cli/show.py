@@ -78,7 +78,7 @@ def settings_of(folder: Path) -> RunConfig:
     """The settings that the run was started with last, wherever its folder lies now. Raises UserError."""
     from rollcast.config.run import load_run_config
     from rollcast.runfolder.files import RUN_FILE
-    from rollcast.runfolder.format_version import check_format
+    from rollcast.runfolder.folder import check_format
 
     file = folder / RUN_FILE
     if not file.is_file():
@@ -90,7 +90,8 @@ def settings_of(folder: Path) -> RunConfig:
 
 def forecast_now(run_folder: Path, budget: Budget) -> ForecastReading | None:
     """Of the evaluations in the folder, as `fit` makes it; None where there is none after the first step."""
-    from rollcast.curves.run_forecast import RunBudget, forecast_history
+    from rollcast.curves.curve_source import forecast_history
+    from rollcast.curves.run_forecast import RunBudget
     from rollcast.curves.sources.run_folder import history_of_folder
     from rollcast.local.forecast_reading import forecast_here
     from rollcast.scaling.posterior.options import FitOptions

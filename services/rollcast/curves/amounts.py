@@ -1,6 +1,7 @@
-"""Numbers as people read them: quantiles by name, amounts of compute, differences of pass rates."""
+"""Numbers as people read them: quantiles by name, amounts of compute, differences of pass rates, numbered names."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ Interval = dict[str, float | None]
 """Quantiles by name, as q05, q50 and q95; None = never."""
 DIFFERENCE = "difference"
 """The form of a difference of pass rates."""
+_DIGITS = re.compile(r"(\d+)")
 
 
 def interval(values: Iterable[Any], levels: Sequence[float] = MEDIAN_AND_90) -> Interval:
@@ -41,3 +43,8 @@ def span(of: Interval, form: str = ".4g") -> str:
 def with_span(of: Interval, form: str = ".4g") -> str:
     """The median, and the 90 % interval in brackets; for tables whose numbers are never negative."""
     return f"{amount(of['q50'], form)} ({amount(of['q05'], form)}–{amount(of['q95'], form)})"
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Key by which run-2 comes before run-10."""
+    return [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(_DIGITS.split(name))]

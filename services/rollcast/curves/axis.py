@@ -9,12 +9,10 @@ by the measured rates. Each evaluation records the number of devices, so the cho
 history.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rollcast.curves.evaluations import CurvePoint, Evaluations, RunHistory
 from rollcast.scaling.law.curve import Array, Curve
@@ -139,65 +137,26 @@ def _inferred_start_ups(evaluations: Sequence[CurvePoint]) -> Array:
     if trained.size == 0:
         return excess
     incarnation = column(evaluations, "incarnation")[trained]
-    intervals = _Intervals(
-        incarnation,
-        step[trained],
-        column(evaluations, "compute")[trained],
-        np.nan_to_num(column(evaluations, "trained_tokens")[trained]),
-    )
-    for number in np.flatnonzero(np.append(True, np.diff(incarnation) != 0)):
-        likes = intervals.likes(int(number))
-        own = intervals.before(int(number))
-        if len(likes) < MIN_INTERVALS or not 0 < own.steps <= 2 * np.median([like.steps for like in likes]):
+    is_first = np.append(True, np.diff(incarnation) != 0)
+    # (m,) each: from the evaluation before, or from the run's start, to each evaluation after the first step.
+    steps = np.diff(step[trained], prepend=0.0)
+    spent = np.diff(column(evaluations, "compute")[trained], prepend=0.0)
+    tokens = np.diff(np.nan_to_num(column(evaluations, "trained_tokens")[trained]), prepend=0.0)
+    is_usual = ~is_first & (steps > 0) & (spent > 0)
+    for number in np.flatnonzero(is_first):
+        # The nearest intervals are used, so that later evaluations do not change an earlier answer.
+        likes = np.flatnonzero(is_usual & (incarnation == incarnation[number]))
+        likes = likes[likes > number][:MIN_INTERVALS]
+        if likes.size < MIN_INTERVALS:
+            likes = np.flatnonzero(is_usual[:number])[-MIN_INTERVALS:]
+        if likes.size < MIN_INTERVALS or not 0 < steps[number] <= 2 * np.median(steps[likes]):
             continue
-        learning = own.steps * float(np.median([like.spent / like.steps for like in likes]))
-        if own.tokens > 0 and all(like.tokens > 0 for like in likes):
-            learning = max(learning, own.tokens * float(np.median([like.spent / like.tokens for like in likes])))
-        if own.spent > (1 + START_UP) * learning:
-            excess[trained[number]] = own.spent - learning
+        learning = steps[number] * np.median(spent[likes] / steps[likes])
+        if tokens[number] > 0 and np.all(tokens[likes] > 0):
+            learning = max(learning, tokens[number] * np.median(spent[likes] / tokens[likes]))
+        if spent[number] > (1 + START_UP) * learning:
+            excess[trained[number]] = spent[number] - learning
     return excess
-
-
-@dataclass(frozen=True)
-class _Interval:
-    """Between two evaluations."""
-
-    steps: float
-    spent: float
-    tokens: float
-
-
-@dataclass(frozen=True, eq=False)
-class _Intervals:
-    """Between the evaluations after the first step; (n,) each."""
-
-    incarnation: Array
-    step: Array
-    compute: Array
-    tokens: Array
-
-    def before(self, place: int) -> _Interval:
-        """The interval from the previous evaluation, or the run's start, to the one at `place`."""
-        of = (self.step, self.compute, self.tokens)
-        return _Interval(*(float(values[place] - (values[place - 1] if place else 0.0)) for values in of))
-
-    def likes(self, number: int) -> list[_Interval]:
-        """The next three intervals of the incarnation of evaluation `number`; if it has fewer, the last three before.
-
-        The nearest ones are used, so that later evaluations do not change an earlier answer.
-        """
-        mine = self.incarnation == self.incarnation[number]
-        after = list(islice(self._inside(np.flatnonzero(mine[number + 1 :]) + number + 1), MIN_INTERVALS))
-        if len(after) >= MIN_INTERVALS:
-            return after
-        return list(islice(self._inside(np.arange(number - 1, 0, -1)), MIN_INTERVALS))[::-1]
-
-    def _inside(self, places: NDArray[np.intp]) -> Iterator[_Interval]:
-        """The intervals before the evaluations at `places` that are within one incarnation."""
-        for place in places:
-            interval = self.before(int(place))
-            if self.incarnation[place - 1] == self.incarnation[place] and interval.steps > 0 and interval.spent > 0:
-                yield interval
 
 
 def _rising(*quantities: Array) -> list[int]:

@@ -23,6 +23,12 @@ class TooMuch(ValueError):  # noqa: N818  (a finding, of which the reader makes 
     """A file exceeds a limit. The message follows the name of the file."""
 
 
+def refuse_wide(num_columns: int) -> None:
+    """Raises TooMuch for a table of too many columns."""
+    if num_columns > MAX_COLUMNS:
+        raise TooMuch(f"holds more than {MAX_COLUMNS:,} columns")
+
+
 def refuse_json(text: str) -> None:
     """Raises TooMuch for JSON that would make too many values."""
     if len(text) > MAX_JSON_MARKS and sum(map(text.count, "[{,:")) > MAX_JSON_MARKS:

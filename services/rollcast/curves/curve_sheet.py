@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 
 from rollcast.config.errors import UserError
 from rollcast.curves.columns import TIME_UNITS, Columns, CurveColumns, curve_columns, some
-from rollcast.curves.evaluations import Evaluations, RunHistory, with_known_values
+from rollcast.curves.evaluations import LEAST_AND_MOST, MAX_ROUNDING_DEVICE_HOURS, Evaluations, Origin, RunHistory
 from rollcast.curves.left_out import Tell, counted
-from rollcast.curves.origin import Origin
 from rollcast.curves.sheet import RUN, Mask, Numbers, Sheet, not_a_number
 from rollcast.curves.times import COUNTS, in_one_unit
-from rollcast.runfolder.completeness import LEAST_GRADED_SHARE
-from rollcast.runfolder.survival import NEVER_ENDED, surviving
+from rollcast.runfolder.survival import LEAST_GRADED_SHARE, NEVER_ENDED, surviving
 from rollcast.telemetry.names import is_own_curve
 
 MAX_KINDS = 1_000
@@ -163,10 +161,23 @@ def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluati
     named = {name: numbers[quantity] for quantity, name in names.items() if name is not None}
     is_malformed, complaint = _malformed(curve, named, now)
     rows = np.flatnonzero(is_evaluation & is_finite & ~is_malformed)
-    points = Evaluations(run, with_known_values({quantity: column[rows] for quantity, column in values.items()}))
+    points = Evaluations(run, _with_known_values({quantity: column[rows] for quantity, column in values.items()}))
     num_malformed = int((is_evaluation & is_malformed).sum())
     num_unknown = int(is_evaluation.sum()) - num_malformed - rows.size
     return RunEvaluations(points, starts, num_unknown, num_malformed, complaint)
+
+
+def _with_known_values(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """What `known` does, for (n,) values of each quantity; unknown ones are nan."""
+    found = dict(columns)
+    with np.errstate(invalid="ignore"):
+        for name, (least, most) in LEAST_AND_MOST.items():
+            found[name] = np.where((found[name] >= least) & (found[name] <= most), found[name], np.nan)
+        start_up = found["start_up"]
+        compute = found["compute"]
+        is_possible = (start_up >= 0) & (start_up <= compute + MAX_ROUNDING_DEVICE_HOURS)
+        found["start_up"] = np.where(is_possible, np.minimum(start_up, compute), np.nan)
+    return found
 
 
 def _whole(numbers: Numbers) -> tuple[Steps, Mask]:
@@ -263,7 +274,7 @@ def _refuse_mixture(curve: CurveSheet, is_evaluation: Mask) -> None:
             first: dict[str, str] = {}
             pairs = zip(sheet.texts(name), sheet.texts(curve.columns.compute), strict=True)
             # The first row whose text is not the one that came first with its compute.
-            row = next((row for row, (text, at) in enumerate(pairs) if first.setdefault(at, text) != text), None)
+            row = next((row for row, (text, at) in enumerate(pairs) if at and first.setdefault(at, text) != text), None)
             if row is not None:
                 clashes[name] = row
     if clashes:
@@ -275,7 +286,7 @@ def _refuse_mixture(curve: CurveSheet, is_evaluation: Mask) -> None:
         )
 
 
-class _Place(NamedTuple):
+class _EvaluationRow(NamedTuple):
     """The row of an evaluation, and what makes it one reading of its run."""
 
     incarnation: int
@@ -289,11 +300,12 @@ def history_of(found: RunEvaluations, name: str, origin: Origin, tell: Tell) -> 
         raise ValueError(found.complaint)
     columns = found.points.columns
     rows = np.arange(len(columns["step"]))
-    # If the steps rise and nothing was restarted, as in most logs, no evaluation is repeated or lost.
-    if found.starts or not np.all(np.diff(columns["step"]) > 0):
-        first: dict[tuple[int, int], _Place] = {}
+    # If steps and incarnations rise, as in most logs, no evaluation is repeated or lost.
+    is_in_order = np.all(np.diff(columns["step"]) > 0) and np.all(np.diff(columns["incarnation"]) >= 0)
+    if found.starts or not is_in_order:
+        first: dict[tuple[int, int], _EvaluationRow] = {}
         for row, key in enumerate(zip(columns["incarnation"].tolist(), columns["step"].tolist(), strict=True)):
-            first.setdefault(key, _Place(*key, row))
+            first.setdefault(key, _EvaluationRow(*key, row))
         if num_repeated := rows.size - len(first):
             tell(f"{counted(num_repeated, 'evaluation')} left out, second readings of a step")
         kept = surviving(first.values(), found.starts)

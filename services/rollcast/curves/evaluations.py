@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, overload
 
-import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.config.bounds import MOST_COMPUTE, MOST_STEPS
-from rollcast.curves.origin import OWN, Origin
-from rollcast.runfolder.completeness import is_complete
-from rollcast.runfolder.survival import surviving
+from rollcast.runfolder.survival import is_complete, surviving
+from rollcast.scaling.law.curve import DEVICE_HOURS
 
 MAX_EVALUATIONS = 5_000
 """Evaluations of one run on a live page; further ones are refused and counted."""
@@ -23,7 +21,7 @@ MAX_ROUNDING_DEVICE_HOURS = 1e-9
 """Device-hours by which the start-up may seem larger than the compute it is a part of."""
 MIN_STANDARD_ERROR = 1e-6
 """A smaller one would need more than 10^11 completions: it counts as unknown."""
-_LEAST_AND_MOST = {
+LEAST_AND_MOST = {
     "standard_error": (MIN_STANDARD_ERROR, 1.0),
     "trained_tokens": (0.0, sys.float_info.max),
     "samples": (0.0, sys.float_info.max),
@@ -91,7 +89,7 @@ def checked(evaluation: CurvePoint) -> CurvePoint:
 def known(evaluation: CurvePoint) -> CurvePoint:
     """The evaluation with its impossible values set to None: they count as unknown."""
     unknown: dict[str, float | None] = {}
-    for name, (least, most) in _LEAST_AND_MOST.items():
+    for name, (least, most) in LEAST_AND_MOST.items():
         value = getattr(evaluation, name)
         if value is not None and not least <= value <= most:
             unknown[name] = None
@@ -100,19 +98,6 @@ def known(evaluation: CurvePoint) -> CurvePoint:
         is_possible = 0 <= start_up <= evaluation.compute + MAX_ROUNDING_DEVICE_HOURS
         unknown["start_up"] = min(start_up, evaluation.compute) if is_possible else None
     return replace(evaluation, **unknown)  # type: ignore[arg-type]
-
-
-def with_known_values(columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """What `known` does, for (n,) values of each quantity; unknown ones are nan."""
-    found = dict(columns)
-    with np.errstate(invalid="ignore"):
-        for name, (least, most) in _LEAST_AND_MOST.items():
-            found[name] = np.where((found[name] >= least) & (found[name] <= most), found[name], np.nan)
-        start_up = found["start_up"]
-        compute = found["compute"]
-        is_possible = (start_up >= 0) & (start_up <= compute + MAX_ROUNDING_DEVICE_HOURS)
-        found["start_up"] = np.where(is_possible, np.minimum(start_up, compute), np.nan)
-    return found
 
 
 def known_error(value: float | None) -> float | None:
@@ -149,8 +134,29 @@ class Evaluations(Sequence[CurvePoint]):
     def __getitem__(self, place: int | slice) -> CurvePoint | Evaluations:
         if isinstance(place, slice):
             return Evaluations(self.run, {name: values[place] for name, values in self.columns.items()})
-        [point] = self[place : place + 1 or None]
+        row = range(len(self))[place]
+        [point] = self[row : row + 1]
         return point
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a source was read as. Every command prints it, in one line or in its JSON.
+
+    Attributes:
+        format: the name of the source's format.
+        compute: the column or quantity that the curve is drawn over.
+        pass_rate: the column of the pass rates.
+        unit: in which compute is counted.
+    """
+
+    format: str
+    compute: str
+    pass_rate: str
+    unit: str
+
+
+OWN = Origin("run of Rollcast", "compute_device_hours", "pass_rate", DEVICE_HOURS)
 
 
 @dataclass(frozen=True)
@@ -176,6 +182,7 @@ class SortedOut(NamedTuple):
     """The evaluations of a log that make its curve."""
 
     kept: tuple[CurvePoint, ...]
+    """The complete ones of the surviving history, one for each step, in order of compute."""
     num_lost: int
     """Evaluations of steps that are not in the surviving history."""
     num_incomplete: int
@@ -203,11 +210,6 @@ class EvaluationLog:
             raise OverflowError(f"run {evaluation.run!r} has more than {self.limit} evaluations")
         self.evaluations[evaluation.key] = evaluation
         return True
-
-    def surviving(self) -> tuple[CurvePoint, ...]:
-        """The complete evaluations of the surviving history, one for each step, in order of compute (it rises with the
-        step)."""
-        return self.sorted_out().kept
 
     def sorted_out(self) -> SortedOut:
         """The surviving ones, and how many were left out for which reason."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from rollcast.runfolder.completeness import MIN_GRADED_SHARE
+from rollcast.runfolder.survival import MIN_GRADED_SHARE
 
 Tell = Callable[[str], None]
 """Receives a sentence on data that was left out, or that was read differently from how it is written."""

@@ -3,8 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from rollcast.curves.evaluations import CurvePoint
-from rollcast.curves.origin import Origin
+from rollcast.curves.evaluations import CurvePoint, Origin
 
 
 @dataclass

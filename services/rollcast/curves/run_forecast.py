@@ -1,20 +1,18 @@
 """One run's forecast at one moment, asked in device-hours whatever the law was fitted on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rollcast.curves.axis import ComputeAxis, choose_axis, column, compute_per_step, curve_of, curve_on
-from rollcast.curves.evaluations import CurvePoint, RunHistory
-from rollcast.curves.origin import OWN, Origin
+from rollcast.curves.axis import ComputeAxis, choose_axis, column, compute_per_step, curve_on
+from rollcast.curves.evaluations import OWN, CurvePoint, Origin
 from rollcast.scaling.decisions.advice import Advice, advise
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.law.curve import DEVICE_HOURS, Array
-from rollcast.scaling.posterior.options import FitOptions
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 GRID_SIZE = 40
@@ -157,30 +155,6 @@ def forecast_run(
         origin=origin,
         worth=worth,
         price=price,
-    )
-
-
-def forecast_history(history: RunHistory, options: FitOptions) -> RunForecast:
-    """Fit a run that was read once and whole. `options.exclude_before`: device-hours since the start.
-
-    Raises ValueError: no evaluation after the first step, or one that cannot be.
-    """
-    axis, curve = curve_of(history)
-    if options.exclude_before != "auto":
-        fitted = float(axis.to_fitted(np.array([options.exclude_before]))[0])
-        options = replace(options, exclude_before=fitted)
-    forecast = fit(curve, options)
-    return RunForecast(
-        name=history.name,
-        sequence=0,
-        updated_at=history.evaluations[-1].at,
-        evaluations=history.evaluations,
-        num_lost=0,
-        num_incomplete=history.num_incomplete,
-        forecast=forecast,
-        axis=axis,
-        end=None,
-        origin=history.origin,
     )
 
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from rollcast.curves.bounds import (
     MAX_CELLS,
     MAX_COLUMN_NAME_CHARS,
-    MAX_COLUMNS,
     MAX_ROWS,
     MAX_SPELLINGS,
     TooMuch,
+    refuse_wide,
     shown,
 )
 from rollcast.scaling.law.curve import Array
@@ -98,11 +98,13 @@ class Sheet:
     @classmethod
     def of_rows(cls, format: str, rows: Iterable[Row]) -> Sheet:
         """Rows as mappings by column. They are read one after another and not kept."""
-        chunks = (
-            (len(chunk), {name: [row.get(name) for row in chunk] for name in dict.fromkeys(chain.from_iterable(chunk))})
-            for chunk in in_chunks(rows)
-        )
-        return cls.of_chunks(format, [], chunks)
+
+        def columns_of(chunk: list[Row]) -> dict[str, list[Any]]:
+            names = dict.fromkeys(chain.from_iterable(chunk))
+            refuse_wide(len(names))  # before a list is made for each
+            return {name: [row.get(name) for row in chunk] for name in names}
+
+        return cls.of_chunks(format, [], ((len(chunk), columns_of(chunk)) for chunk in in_chunks(rows)))
 
     @classmethod
     def of_chunks(
@@ -128,8 +130,7 @@ class Sheet:
                 fields_of[name].extend(fields if is_given is None else compress(fields, is_given))
             if num_rows > MAX_ROWS:
                 raise TooMuch(f"holds more than {MAX_ROWS:,} rows")
-            if len(rows_of) > MAX_COLUMNS:
-                raise TooMuch(f"holds more than {MAX_COLUMNS:,} columns")
+            refuse_wide(len(rows_of))
             # Such a table would be too large even if most of its fields were empty.
             if num_rows * len(rows_of) > MAX_CELLS:
                 raise TooMuch(f"holds more than {MAX_CELLS:,} fields in its rows and columns")

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from rollcast.curves.natural_order import natural
+from rollcast.curves.amounts import natural
 from rollcast.curves.reading import TrainerStatus
 from rollcast.curves.run_forecast import RunForecast
 from rollcast.forecaster.schema import SourceAnswer, Trace

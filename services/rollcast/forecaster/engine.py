@@ -14,8 +14,7 @@ import numpy as np
 from rollcast.config.services import CurveTerms
 from rollcast.curves.amounts import MEDIAN_AND_90
 from rollcast.curves.columns import GPU_HOURS
-from rollcast.curves.evaluations import CurvePoint, EvaluationLog
-from rollcast.curves.origin import OWN, Origin
+from rollcast.curves.evaluations import OWN, CurvePoint, EvaluationLog, Origin
 from rollcast.curves.reading import Reading, TrainerStatus
 from rollcast.curves.run_forecast import (
     ForecastSummary,
@@ -29,7 +28,7 @@ from rollcast.forecaster.board import Board
 from rollcast.forecaster.history import History, KeptForecast, PushedRun
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.surprise import Surprise, hold_to_account
-from rollcast.runfolder.completeness import is_complete
+from rollcast.runfolder.survival import is_complete
 from rollcast.scaling.law.curve import DEVICE_HOURS
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.names import is_own_curve

@@ -12,8 +12,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.curves.evaluations import CurvePoint
-from rollcast.curves.origin import Origin
+from rollcast.curves.evaluations import CurvePoint, Origin
 from rollcast.telemetry.logging import get_logger
 
 MAX_FORECASTS = 400

@@ -5,6 +5,7 @@ starts again from a checkpoint counts its incarnation up; older evaluations beyo
 """
 
 import math
+import time
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, HTTPException, Request
@@ -14,8 +15,9 @@ from rollcast.config.bounds import MOST_STEPS
 from rollcast.connections.token_gate import presents
 from rollcast.curves.amounts import MEDIAN_AND_90
 from rollcast.curves.answer import law_of_run
+from rollcast.curves.columns import TIME_UNITS
+from rollcast.curves.evaluations import CurvePoint, checked
 from rollcast.curves.run_forecast import RunForecast
-from rollcast.curves.sources.push import pushed_point
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import PushedRun
@@ -99,7 +101,7 @@ def push_router(engine: ForecastEngine, board: Board, token: str | None) -> APIR
         """Evaluations of a run of any trainer; its forecast and advice come back."""
         try:
             _check_name(request.run)
-            points = [pushed_point(request.run, request.unit, **dict(point)) for point in request.points]
+            points = [_evaluation(request.run, request.unit, point) for point in request.points]
             new = engine.push(PushedRun(request.run, request.unit, request.budget), points)
         except TimeoutError as error:
             raise HTTPException(503, str(error)) from error
@@ -108,6 +110,26 @@ def push_router(engine: ForecastEngine, board: Board, token: str | None) -> APIR
         return _answer(request, new, board.get(request.run))
 
     return router
+
+
+def _evaluation(run: str, unit: str, point: PushPoint) -> CurvePoint:
+    """Raises ValueError: a value is out of bounds."""
+    pushed = CurvePoint(
+        run=run,
+        dataset="",
+        incarnation=point.incarnation,
+        step=point.step,
+        pass_rate=point.pass_rate,
+        compute=float(point.step) if point.compute is None else point.compute,
+        standard_error=point.standard_error,
+        trained_tokens=None,
+        samples=None,
+        at=time.time(),
+        truncation_ratio=point.truncation_ratio,
+        # Nothing starts up in steps or tokens. A first interval that is longer is one, as in a file.
+        start_up=None if unit in TIME_UNITS else 0.0,
+    )
+    return checked(pushed)
 
 
 def _check_name(run: str) -> None:

@@ -8,11 +8,13 @@ stop:  waiting requests woken, server stopped, history closed
 import time
 
 from rollcast.config.run import RunConfig
-from rollcast.config.services import DirectScrape
+from rollcast.config.services import DirectScrape, FileSource, PrometheusSource
 from rollcast.connections.http import Heartbeat, HttpServer, listen, local_url
-from rollcast.connections.port_files import publish_port
+from rollcast.connections.port_files import port_file, publish_port
 from rollcast.curves.run_forecast import RunBudget
-from rollcast.curves.sources.configured import EvaluationSource, open_source
+from rollcast.curves.sources.file import CurveFiles
+from rollcast.curves.sources.metrics_page import MetricsPages
+from rollcast.curves.sources.prometheus import PrometheusQueries
 from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.forecaster.api import build_application
 from rollcast.forecaster.board import Board
@@ -32,6 +34,8 @@ MIN_REST_SHARE = 0.2
 MAX_TURN_SECONDS = 600.0
 """A loop that takes longer hangs: the first look may read 30 days of several runs and fit them all."""
 OK = "ok"
+EvaluationSource = PrometheusQueries | CurveFiles | MetricsPages
+"""Read every few seconds; never keeps state that a later `read` could not rebuild."""
 log = get_logger()
 
 
@@ -61,7 +65,7 @@ def serve(config: RunConfig) -> int:
     http.start()
     publish_port(folder, "forecaster", http.port)
     log.info("forecaster serves", page=f"{local_url(served, http.port)}/")
-    source = open_source(settings.source, config.http, folder)
+    source = _source_of(config)
     files = RunFolder(folder, config.run)
     said = ForecastLog(folder, metrics)
     try:
@@ -79,6 +83,16 @@ def serve(config: RunConfig) -> int:
         http.stop()
         source.close()
         history.close()
+
+
+def _source_of(config: RunConfig) -> EvaluationSource:
+    """The source that the run file names."""
+    named = config.forecaster.source
+    if isinstance(named, PrometheusSource):
+        return PrometheusQueries(named.url, named.token, named.curves, named.namespace)
+    if isinstance(named, FileSource):
+        return CurveFiles(named.curves)
+    return MetricsPages(named.urls, config.http, port_file(config.run_folder, "trainer"))
 
 
 def _read(

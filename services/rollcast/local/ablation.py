@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from rollcast.config.base import Settings
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import differences
@@ -25,8 +26,7 @@ from rollcast.local.status import StatusReader
 from rollcast.local.supervisor import Doing, ServiceLostError
 from rollcast.local.up import RunDeadlineError, View, run_locally
 from rollcast.runfolder.files import ABLATION, RESULT, RUN_FILE, STEPS, UP_FILE
-from rollcast.runfolder.folder import has_history
-from rollcast.runfolder.format_version import check_format
+from rollcast.runfolder.folder import check_format, has_history
 from rollcast.runfolder.outcomes import RunRecord, RunResult, SetRecord, State
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import StepRecord, as_json
@@ -86,7 +86,7 @@ def run_set(
     """
     records = [_record(item) for item in planned]
     for item in planned:
-        _check_folder(item.config, resume=resume)
+        _check_folder(item.config.run_folder, item.config, resume=resume)
     for place, (item, record) in enumerate(zip(planned, records, strict=True)):
         if (item.config.run_folder / RESULT).exists():  # it came to its end and was concluded
             folder_of_run = item.config.run_folder
@@ -148,14 +148,13 @@ def _check_recipe(run_folder: Path, recipe: Recipe, seed: int) -> None:
         )
 
 
-def _check_folder(config: RunConfig, *, resume: bool) -> None:
-    folder = config.run_folder
+def _check_folder(folder: Path, settings: Settings, *, resume: bool) -> None:
     if not has_history(folder):
         return
     if not resume:
         raise UserError(f"run folder {folder}: holds a run already; go on with --continue, or choose another --folder")
     if (folder / UP_FILE).exists():
-        found = differences(load_run_config(folder / UP_FILE), config)
+        found = differences(load_run_config(folder / UP_FILE), settings)
         if different := ", ".join(sorted({one.field.partition(".")[0] for one in found})):
             raise UserError(f"run folder {folder}: was made with other settings ({different}); choose another --folder")
 

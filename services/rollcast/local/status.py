@@ -14,10 +14,9 @@ from rollcast.local.devices import num_devices
 from rollcast.local.forecast_reading import ForecastReading, Page, first, forecast_on_page
 from rollcast.local.progress import RECENT_STEPS, Pace, Phase, StartUp, pace_of
 from rollcast.runfolder import files
-from rollcast.runfolder.completeness import is_complete
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, IncarnationRecord, StepRecord
-from rollcast.runfolder.survival import surviving
+from rollcast.runfolder.survival import is_complete, surviving
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import SourceAway, parse_page
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rollcast.loggers.entries import Entry, of_evaluation, of_forecast, of_samples, of_step
 from rollcast.runfolder import files
-from rollcast.runfolder.format_version import check_format
+from rollcast.runfolder.folder import check_format
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, ForecastRecord, SamplesRecord, StepRecord
 

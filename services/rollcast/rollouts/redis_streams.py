@@ -47,7 +47,7 @@ def script_source(name: str) -> str:
     return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts)
 
 
-class _End:
+class _QueueEnd:
     """One end of wire 1."""
 
     def __init__(self, settings: RedisSettings, run: str, patience_seconds: float) -> None:
@@ -68,7 +68,7 @@ class _End:
         self._unknown_fields += count
 
 
-class RedisTrainerQueue(_End):
+class RedisTrainerQueue(_QueueEnd):
     """Trainer rank 0's end. See `base.TrainerQueue`."""
 
     def __init__(self, settings: RedisSettings, run: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
@@ -237,7 +237,7 @@ class RedisTrainerQueue(_End):
                 self._client.xgroup_create(stream, group, id="0", mkstream=True)
 
 
-class RedisGeneratorQueue(_End):
+class RedisGeneratorQueue(_QueueEnd):
     """One generator's end. See `base.GeneratorQueue`."""
 
     def __init__(

@@ -1,17 +1,26 @@
-"""The folder of one run: whose it is, and whether it holds a run already."""
+"""The folder of one run: whose it is, its format, and whether it holds a run already.
+
+This release reads and writes format 1 and refuses every other.
+"""
 
 import fcntl
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from rollcast.config.errors import UserError
 from rollcast.connections.port_files import ports_of
 from rollcast.runfolder import files
-from rollcast.runfolder.format_version import check_format
+from rollcast.runfolder.records import STRICT, read_record
+from rollcast.runfolder.writing import replace_json
 
+NEWEST_FORMAT = 1
 _HISTORY = (files.CHECKPOINTS, files.EVALUATIONS, files.STEPS)
 _LEFT_BEHIND = (
     files.TASKS,
@@ -26,6 +35,15 @@ _LEFT_BEHIND = (
     f"{files.FORECASTS}-shm",
 )
 """Files that a start leaves if it is killed before it makes any history."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatRecord:
+    """format.json."""
+
+    __pydantic_config__ = STRICT
+
+    format: Annotated[int, Field(ge=1)]
 
 
 @contextmanager
@@ -113,3 +131,34 @@ def _in_use(folder: Path) -> UserError:
     return UserError(
         f"run folder {folder}: process {holder} is running it; stop that one or choose another name for `run`"
     )
+
+
+def check_format(folder: Path) -> None:
+    """Raises UserError if the folder holds records that this release cannot read."""
+    path = folder / files.FORMAT
+    try:
+        found = read_record(path, FormatRecord).format
+    except FileNotFoundError:
+        if any(os.path.exists(folder / name) for name in (files.EVALUATIONS, files.STEPS)):
+            raise _unknown(path) from None
+        return
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); fix the permissions") from error
+    except ValueError:
+        raise _unknown(path) from None
+    if found > NEWEST_FORMAT:
+        raise UserError(
+            f"run folder {folder}: is written in format {found}, this Rollcast knows {NEWEST_FORMAT} at most; "
+            "use the release that wrote it, or a newer one"
+        )
+
+
+def _unknown(path: Path) -> UserError:
+    return UserError(f'{path}: does not say a format; write {{"format": {NEWEST_FORMAT}}} into it')
+
+
+def mark_format(folder: Path) -> None:
+    """Record the format of later records. Raises UserError as `check_format`, or if the disk refuses."""
+    check_format(folder)
+    if not os.path.exists(folder / files.FORMAT):
+        replace_json(folder / files.FORMAT, {"format": NEWEST_FORMAT})

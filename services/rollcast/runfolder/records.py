@@ -19,7 +19,7 @@ from pydantic import (
     WrapValidator,
 )
 
-from rollcast.runfolder.completeness import graded_share
+from rollcast.runfolder.survival import graded_share
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -286,6 +286,52 @@ class ComputeRecord:
     """Unix seconds."""
     stopped: bool = False
     """The whole run ended with the process that wrote this: nothing stays allocated."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedCompletion:
+    __pydantic_config__ = STRICT
+
+    prompt: str
+    text: str
+    num_prompt_tokens: Count
+    num_tokens: Count
+    truncated: bool
+    """Cut off by the token budget."""
+    reward: Share
+    status: str
+    """ok, wrong, timeout or error, as for a rollout."""
+    failure: str = ""
+    """The reason if there is no verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """What a trial of a run wrote down: a few completions of the real engine, graded, and how long they took."""
+
+    __pydantic_config__ = STRICT
+
+    start_seconds: Amount
+    """Until the engine was ready, weights included."""
+    sampling_seconds: Amount
+    """For all completions, which were sampled in parallel, without their grading."""
+    grading_seconds: Amount
+    """Sum over all gradings."""
+    completions: tuple[TriedCompletion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTrialRecord:
+    """One optimizer step on as many rollouts, of the lengths that were tried."""
+
+    __pydantic_config__ = STRICT
+
+    passes_seconds: Amount
+    """Forward and backward of all of them, on the ranks side by side; grows with their number."""
+    rest_seconds: Amount
+    """Clipping and the optimizer itself; the same for a batch of any size."""
+    num_devices: Count
+    """Devices of all ranks: GPUs, or CPU cores."""
 
 
 def as_json(record: DataclassInstance) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import socket
 from pathlib import Path
-from typing import TypeVar
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config
@@ -10,7 +9,8 @@ from rollcast.config.services import Grader, Redis, Rpc
 from rollcast.runfolder.files import RUN_FILE
 from rollcast.runfolder.folder import is_held
 
-_Service = TypeVar("_Service", Redis, Rpc, Grader)
+_SECRETS = {"redis": "password", "rpc": "token", "grader": "token"}
+"""Service -> the setting that holds its secret."""
 
 
 def with_run_secrets(config: RunConfig) -> RunConfig:
@@ -25,18 +25,17 @@ def with_run_secrets(config: RunConfig) -> RunConfig:
         started = load_run_config(config.run_folder / RUN_FILE)
     except UserError:
         return config
-    updates: dict[str, Redis | Rpc | Grader] = {}
-    if config.redis.password is None and _leaves_open(config.redis, started.redis):
-        updates["redis"] = started.redis
-    if config.rpc.token is None and _leaves_open(config.rpc, started.rpc):
-        updates["rpc"] = started.rpc
-    if config.grader.token is None and _leaves_open(config.grader, started.grader):
-        updates["grader"] = started.grader
+    updates = {
+        name: getattr(started, name)
+        for name, secret in _SECRETS.items()
+        if getattr(getattr(config, name), secret) is None
+        and _leaves_open(getattr(config, name), getattr(started, name))
+    }
     return config.model_copy(update=updates)
 
 
-def _leaves_open(settings: _Service, started: _Service) -> bool:
-    """Whether `settings` do not name another service than `started`."""
+def _leaves_open(settings: Redis | Rpc | Grader, started: Redis | Rpc | Grader) -> bool:
+    """Whether `settings` do not name another service than `started`, which is of the same kind."""
     same_host = "host" not in settings.model_fields_set or settings.host == started.host
     same_port = "port" not in settings.model_fields_set or settings.port in (0, started.port)
     return same_host and same_port

@@ -1,4 +1,4 @@
-"""The one rule for what survives a restart.
+"""The one rule for what survives a restart, and which evaluations are complete enough for the curve.
 
 incarnation 1:  0  10  20  30 x killed at 34, checkpoint at 25
 incarnation 2:            (25)  30  40 ...        the first 30 is lost, the second takes its place
@@ -10,6 +10,11 @@ from typing import Protocol, TypeVar
 
 NEVER_ENDED = 10**18
 """The last surviving step of an incarnation that was never cut off."""
+MIN_GRADED_SHARE = 0.9
+"""Least share of an evaluation's prompts that must be graded for the point to be part of the curve. The missing prompts
+are rarely like the others: they are the longest, or those whose answers break a grader."""
+LEAST_GRADED_SHARE = MIN_GRADED_SHARE - 1e-9
+"""The same with the rounding of a share."""
 
 
 class Made(Protocol):
@@ -69,3 +74,15 @@ def last_surviving_steps(first: Mapping[int, int], starts: Mapping[int, int]) ->
         elif incarnation in first:
             bound = min(bound, first[incarnation] - 1)
     return last
+
+
+def graded_share(graded: float | None, asked: float | None) -> float | None:
+    """The share of the prompts asked that have a verdict; None if it is unknown or impossible."""
+    if graded is None or asked is None or not 0 <= graded <= asked or asked == 0:
+        return None
+    return graded / asked
+
+
+def is_complete(share: float | None) -> bool:
+    """Whether enough prompts were graded. An unknown share counts as all of them."""
+    return share is None or share >= LEAST_GRADED_SHARE

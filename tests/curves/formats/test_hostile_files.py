@@ -188,6 +188,16 @@ CASES: dict[str, tuple[str, Make]] = {
         "a.json",
         lambda path: path.write_text(json.dumps([{"a" * (30 * MIB): {f"n{n}": n for n in range(1_500_000)}}])),
     ),
+    "other names in every line": (
+        "a.jsonl",
+        lambda path: path.write_text(
+            "".join(json.dumps({f"{row}-{n}": n for n in range(2_000)}) + "\n" for row in range(512))
+        ),
+    ),
+    "a heading that continues in the next line": (
+        "a.csv",
+        lambda path: path.write_text('step,"a\nb"' + "," * 1_000_000 + "\n" + "1\n" * 600),
+    ),
     "objects in objects": ("a.jsonl", lines(*['{"a":' * 50_000 + "1" + "}" * 50_000] * 100)),
     "a number of many digits": ("a.json", text("1", MOST, '[{"step":1,"accuracy":', "}]")),
     "a part of many digits": ("a.json", text("1", MOST, '[{"step":1,"accuracy":0.', "}]")),

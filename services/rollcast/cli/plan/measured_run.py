@@ -10,7 +10,7 @@ from rollcast.config.run import RunConfig, load_run_config
 from rollcast.curves.curve_source import tell
 from rollcast.curves.left_out import left_out
 from rollcast.runfolder.files import COMPUTE, RUN_FILE, STEPS, TASKS
-from rollcast.runfolder.format_version import check_format
+from rollcast.runfolder.folder import check_format
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import ComputeRecord, Record, StepRecord, TaskMark, read_record
 

@@ -16,7 +16,7 @@ from io import StringIO
 from itertools import chain
 
 from rollcast.config.errors import UserError
-from rollcast.curves.bounds import MAX_COLUMNS, MAX_ROW_CHARS, TooMuch, shown
+from rollcast.curves.bounds import MAX_ROW_CHARS, TooMuch, refuse_wide, shown
 from rollcast.curves.columns import some
 from rollcast.curves.formats.log_file import LogFile, is_json
 from rollcast.curves.left_out import counted
@@ -49,8 +49,7 @@ def read(log: LogFile) -> Sheet:
     first = next((line for line in lines if line.strip()), "")
     if first[:9].strip().casefold() in DELIMITER_LINES:
         first = next(lines, first)
-    if max(map(first.count, NAMES)) > MAX_COLUMNS:
-        raise TooMuch(f"holds more than {MAX_COLUMNS:,} columns")
+    refuse_wide(max(map(first.count, NAMES)))
     delimiter = ","
     header: list[str] = []
     for each in NAMES:
@@ -61,7 +60,7 @@ def read(log: LogFile) -> Sheet:
                 delimiter = each
     try:
         rows = _rows(chain([first], lines), delimiter, log)
-        # The header may go on in the next line, between quotes.
+        # The header may continue in the next line, between quotes.
         header = [name.strip() or f"column {number}" for number, name in enumerate(next(rows, []), start=1)]
         if len(set(header)) < len(header):
             (twice, _), *_ = Counter(header).most_common(1)
@@ -95,6 +94,7 @@ def _rows(lines: Iterable[str], delimiter: str, log: LogFile) -> Iterator[list[s
     for fields in csv.reader(bounded(), delimiter=delimiter):
         row_chars = 0
         width = width or len(fields)
+        refuse_wide(width)
         if len(fields) == width:
             yield fields
         elif fields:

@@ -6,15 +6,15 @@ A look at a file that has changed reads all of it, as `rollcast fit` does, and r
 import os
 import time
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.config.services import CurveFile
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_sheet import curve_sheet, evaluations_of
-from rollcast.curves.evaluations import CurvePoint, checked
+from rollcast.curves.evaluations import CurvePoint, Origin, checked
 from rollcast.curves.formats.recognise import read_sheet
-from rollcast.curves.origin import Origin
 from rollcast.curves.reading import Reading
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
@@ -64,17 +64,8 @@ class CurveFileReader:
 
     def __init__(self, settings: CurveFile) -> None:
         self._settings = settings
-        self._columns = Columns(
-            compute=settings.compute,
-            pass_rate=settings.pass_rate,
-            standard_error=settings.standard_error,
-            truncation_ratio=settings.truncation_ratio,
-            where=settings.where,
-            scale=settings.scale,
-            step=settings.step,
-            time=settings.time,
-            in_run_file=True,
-        )
+        of_columns = settings.model_dump(include={field.name for field in fields(Columns)})
+        self._columns = Columns(**of_columns, in_run_file=True)
         self._signature: Signature = ()
         self._not_before = 0.0
         """When the file may be read again, by the monotonic clock."""

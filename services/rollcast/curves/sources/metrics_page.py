@@ -10,7 +10,7 @@ from rollcast.connections.http import local_url
 from rollcast.connections.port_files import read_port
 from rollcast.curves.evaluations import CurvePoint, checked
 from rollcast.curves.reading import Reading, TrainerStatus
-from rollcast.runfolder.completeness import graded_share
+from rollcast.runfolder.survival import graded_share
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import MetricsPage, Sample, SourceAway
 

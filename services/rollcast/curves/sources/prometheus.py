@@ -2,15 +2,16 @@
 
 import math
 import time
+from dataclasses import replace
 
 from pydantic import SecretStr
 
 from rollcast.config.services import CurveQueries
 from rollcast.curves.reading import Reading
-from rollcast.curves.sources.first_scrape import dated
 from rollcast.curves.sources.foreign_curve import ForeignCurve
 from rollcast.curves.sources.metrics_page import EVALUATION_NAMES, STATUS_NAMES, interpret
-from rollcast.telemetry.prometheus_reader import Prometheus, SourceAway
+from rollcast.telemetry import names
+from rollcast.telemetry.prometheus_reader import MAX_INSTANTS, Prometheus, SourceAway
 
 LOOK_BACK_SECONDS = 30 * 86_400.0
 """How far the first look at a Prometheus goes back."""
@@ -21,6 +22,8 @@ LONGEST_SCRAPE_SECONDS = 60.0
 """A sample has the time at which its scrape began, but appears when the scrape has ended or was written remotely."""
 _EVALUATION = "run, dataset, incarnation, step"
 """The labels that identify an evaluation."""
+FINEST_SECONDS = 5
+"""Least distance of the instants at which the first scrape of an evaluation is looked for."""
 
 
 class PrometheusQueries:
@@ -83,14 +86,35 @@ class PrometheusQueries:
         self._seen = told if is_whole else seen | told
         new = [place for place, item in enumerate(reading.evaluations) if (item.run, *item.key) not in seen]
         try:
-            times = dated(
-                self._prometheus, [reading.evaluations[place] for place in new], window_seconds, now, self._namespace
-            )
+            first = self._first_scrapes(window_seconds, now) if new else {}
         except SourceAway:
             reading.skipped["undated"] += len(new)
             return
-        for place, item in zip(new, times, strict=True):
-            reading.evaluations[place] = item
+        for place in new:
+            item = reading.evaluations[place]
+            labels = (item.run, item.dataset, str(item.incarnation), str(item.step))
+            reading.evaluations[place] = replace(item, at=first.get(labels, item.at))
+
+    def _first_scrapes(self, window_seconds: float, now: float) -> dict[tuple[str, ...], float]:
+        """Unix seconds by the labels of an evaluation, late by a ten-thousandth of the runs' age or 5 seconds at most.
+
+        Those in the window before `now`. Raises SourceAway if Prometheus cannot be read.
+        """
+        place = f'{{namespace="{self._namespace}"}}' if self._namespace else ""
+        first: dict[tuple[str, ...], float] = {}
+        while True:
+            resolution = max(FINEST_SECONDS, math.ceil(window_seconds / MAX_INSTANTS))
+            scraped = f"timestamp({names.EVAL_PASS_RATE.name}{place})[{math.ceil(window_seconds)}s:{resolution}s]"
+            found: dict[tuple[str, ...], float] = {}
+            for sample in self._prometheus.query(f"min_over_time({scraped})"):
+                key = tuple(sample.labels.get(label, "") for label in _EVALUATION.split(", "))
+                found[key] = min(sample.value, found.get(key, math.inf))
+            first |= found
+            since_first = now - min(first.values(), default=now) + resolution
+            # A run that began late in the window is asked about again, at instants closer together.
+            if resolution == FINEST_SECONDS or since_first > window_seconds / 2:
+                return first
+            window_seconds = since_first
 
 
 def _new_within(evaluations: str, seconds: int) -> str:

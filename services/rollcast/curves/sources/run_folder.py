@@ -8,7 +8,7 @@ from rollcast.curves.evaluations import CurvePoint, EvaluationLog, RunHistory, c
 from rollcast.curves.left_out import incomplete_points
 from rollcast.curves.reading import Reading
 from rollcast.runfolder.files import BEFORE, EVALUATIONS, INCARNATIONS
-from rollcast.runfolder.format_version import check_format
+from rollcast.runfolder.folder import check_format
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import BeforeRecord, EvaluationRecord, IncarnationRecord, read_record
 from rollcast.telemetry.names import is_own_curve

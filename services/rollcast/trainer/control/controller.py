@@ -18,7 +18,7 @@ from contextlib import suppress
 from rollcast.recipe.schedule import Batch, PipelineState, Wait, WaitReason
 from rollcast.rollouts.errors import QueueAway
 from rollcast.runfolder import files
-from rollcast.runfolder.format_version import mark_format
+from rollcast.runfolder.folder import mark_format
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.process_age import process_age_seconds
 from rollcast.trainer.control.checkpoints import Checkpoints

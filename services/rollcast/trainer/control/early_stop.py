@@ -9,8 +9,8 @@ learning. No service is asked: a forecaster that is away must not keep a run goi
 import numpy as np
 
 from rollcast.config.services import Budget, StopWhen
-from rollcast.runfolder.completeness import is_complete
 from rollcast.runfolder.records import EvaluationRecord
+from rollcast.runfolder.survival import is_complete
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.settings import NUM_AGREEING_REFITS
 from rollcast.scaling.decisions.stopping import Refit, StopRule, stop_reason

@@ -12,7 +12,6 @@ from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.runfolder import files
-from rollcast.runfolder.completeness import is_complete
 from rollcast.runfolder.records import (
     EvaluationRecord,
     IncarnationRecord,
@@ -23,6 +22,7 @@ from rollcast.runfolder.records import (
     TaskOutcome,
     as_json,
 )
+from rollcast.runfolder.survival import is_complete
 from rollcast.runfolder.writing import append_line
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
