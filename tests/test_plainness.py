@@ -1,4 +1,4 @@
-"""How plainly the repository is written: budgets to be lowered. `python -m lab.plainness` prints the table."""
+"""How plainly the repository is written. `python -m lab.plainness` prints the table."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from lab.plainness.idiom import phrase_hits, prose_hits
 from lab.plainness.literals import user_visible_hits
 
 ROOT = Path(__file__).parents[1]
-MAX_PROSE_HITS = 708
+MAX_PROSE_HITS = 130
 """Odd phrases in docstrings, comments and documents. Some are right as they are, so the whole has a budget."""
-MAX_USER_VISIBLE_HITS = 38
-MAX_TUPLE_ASSIGNMENTS = 80
-MAX_NESTED_CONDITIONALS = 3
 
 
 def module(text: str) -> Module:
@@ -28,17 +25,17 @@ def test_prose_is_within_its_budget() -> None:
 
 def test_what_a_user_reads_is_plain() -> None:
     found = user_visible_hits(ROOT)
-    assert len(found) <= MAX_USER_VISIBLE_HITS, "\n".join(map(str, found))
+    assert not found, "\n".join(map(str, found))
 
 
 def test_values_are_assigned_one_by_one() -> None:
     found = [f"{item.name}:{node.lineno}" for item in modules(ROOT) for node in tuple_assignments(item)]
-    assert len(found) <= MAX_TUPLE_ASSIGNMENTS, "\n".join(found)
+    assert not found, "\n".join(found)
 
 
 def test_conditional_expressions_are_not_nested() -> None:
     found = [f"{item.name}:{node.lineno}" for item in modules(ROOT) for node in nested_conditionals(item)]
-    assert len(found) <= MAX_NESTED_CONDITIONALS, "\n".join(found)
+    assert not found, "\n".join(found)
 
 
 def test_a_swap_is_no_assignment_of_several_values() -> None:

@@ -19,7 +19,7 @@ def demo(
     folder: Annotated[Path, typer.Option(help="folder in which the run's folder is made")] = Path("runs"),
     config: Annotated[Path | None, typer.Option(help="run file instead of the shipped one")] = None,
 ) -> None:
-    """Watch a tiny model learn to add, and the forecast of where it will end.
+    """Watch a tiny model learn to add, and the forecast of its end.
 
     Trains a base model from scratch (once, about a minute), then runs the real services: vLLM generator, FSDP trainer,
     weights in flight, forecaster with its live page.

@@ -1,8 +1,9 @@
 """The answer: what Rollcast states about the forecast of one run, wherever it states it.
 
-The commands, Python, HTTP, the metrics, the push answer, the forecast log and the page take verdict, flags and law from
-here. The numbers of the law (A, B, C_mid, R_0, the headroom, the compute to a pass rate) exist only if the law
-describes the curve. Otherwise the fields are None: the numbers would belong to a law that the curve does not follow.
+The commands, Python, HTTP, the push answer and the page take verdict, flags and law from here; the metrics and the
+forecast log, which hold bare quantiles, ask the same `is_described`. The numbers of the law (A, B, C_mid, R_0, the
+headroom, the compute to a pass rate) exist only if the law describes the curve. Otherwise the fields are None: the
+numbers would belong to a law that the curve does not follow.
 """
 
 from collections.abc import Sequence

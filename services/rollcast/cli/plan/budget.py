@@ -67,7 +67,9 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
     """The whole answer as JSON. `budget`: compute of the whole run, `target` a pass rate."""
     from rollcast.curves.answer import law_as_json, law_of_run, verdict_as_json
 
-    forecast, curve, draws = run.forecast, run.forecast.curve, run.forecast.draws
+    forecast = run.forecast
+    curve = forecast.curve
+    draws = forecast.draws
     law = law_as_json(law_of_run(run, amounts.MEDIAN_AND_90))
     is_described = forecast.verdict.kind.is_described
     of_law: dict[str, Any]
@@ -116,7 +118,8 @@ def conclusions(answer: dict[str, Any]) -> list[str]:
 
     sentences = []
     if (spent := answer.get("budget")) is not None:
-        left, gain = spent["compute"] - answer["compute"], spent["gain"]
+        left = spent["compute"] - answer["compute"]
+        gain = spent["gain"]
         at_the_end = f"{spent['reading']['q50']:.3f} ({amounts.span(spent['reading'], '.3f')})"
         if gain is None:
             sentences.append(f"An evaluation at the end reads {at_the_end}; no gain can be given.")
