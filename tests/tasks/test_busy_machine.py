@@ -47,6 +47,8 @@ def hogs(core: int, number: int) -> Iterator[None]:
     try:
         for process in running:
             os.sched_setaffinity(process.pid, {core})
+        while min(cpu_seconds(process.pid) for process in running) < 0.05:  # until each computes
+            time.sleep(0.01)
         yield
     finally:
         for process in running:
@@ -160,16 +162,17 @@ def test_the_clocks_tell_computing_waiting_and_sleeping_apart(core: int) -> None
         waits = {process.pid: open_waits(process.pid) for process in (busy, asleep)}
         began = time.monotonic()
         deadline = began + 60.0
-        while cpu_seconds(busy.pid) < 1.5 and time.monotonic() < deadline:
+        while min(cpu_seconds(busy.pid) - 1.0, waited_seconds(waits[busy.pid])) < 0.5 and time.monotonic() < deadline:
             time.sleep(0.1)
         lasted = time.monotonic() - began
-        computed, waited = cpu_seconds(busy.pid), waited_seconds(waits[busy.pid])
+        computed = cpu_seconds(busy.pid)
+        waited = waited_seconds(waits[busy.pid])
         rested = cpu_seconds(asleep.pid) + waited_seconds(waits[asleep.pid])
         for process in (busy, asleep):
             process.kill()
             process.wait()
     assert computed + waited > 0.8 * lasted
-    assert waited > 0.2 * lasted
+    assert waited >= 0.5, f"of {lasted:.1f} s next to another process on one core"
     assert rested < 0.5 * lasted
     assert waited_seconds(waits[busy.pid]) == 0.0, "a process that is gone"
     for descriptor in waits.values():
