@@ -47,7 +47,9 @@ def hogs(core: int, number: int) -> Iterator[None]:
     try:
         for process in running:
             os.sched_setaffinity(process.pid, {core})
+        deadline = time.monotonic() + 60.0
         while min(cpu_seconds(process.pid) for process in running) < 0.05:  # until each computes
+            assert time.monotonic() < deadline, "a process never got a core"
             time.sleep(0.01)
         yield
     finally:

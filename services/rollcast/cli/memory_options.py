@@ -20,7 +20,7 @@ Gpu = Annotated[float | None, typer.Option(min=1, max=MAX_GB, help="memory of ea
 
 @dataclass(frozen=True)
 class Machines:
-    """What is known of the machines."""
+    """The machines of a run, as the options give them."""
 
     trainer_ranks: Annotated[
         int | None, typer.Option(min=1, max=4_096, help="trainer ranks, one for each GPU; default local.trainer_ranks")

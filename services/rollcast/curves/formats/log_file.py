@@ -46,7 +46,7 @@ class LogFile:
 
     @cached_property
     def text(self) -> str:
-        """What the bytes spell in UTF-8, UTF-16 or, if it is neither, Latin-1, which `tell` reports.
+        """The bytes as text in UTF-8, UTF-16 or, if it is neither, Latin-1, which `tell` reports.
 
         Colors of a terminal are left out, and so is a last line that may still grow, unless it is JSON: half of a
         number would be another number. Raises UserError: it is not text.
