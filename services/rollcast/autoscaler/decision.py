@@ -17,8 +17,6 @@ goes one pod at a time after n* was smaller for ten minutes. The number never ex
 window: when that is full and slots are free, another generator would find nothing to claim.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -77,7 +75,7 @@ class Memory:
     """Until then no generator is let go on trial."""
 
     @classmethod
-    def of_a_start(cls, target: int, now: float, settings: Settings) -> Memory:
+    def of_a_start(cls, target: int, now: float, settings: Settings) -> "Memory":
         """State at a start. An earlier autoscaler may have measured more, so no generator is let go on trial yet."""
         return cls(target=target, tries_from=now + settings.probe_again_seconds)
 

@@ -1,7 +1,5 @@
 """How a run is shown while it goes on: a picture on a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time
@@ -191,7 +189,7 @@ class LivePicture:
         self._next_at = 0.0
         self._live = Live(auto_refresh=False, vertical_overflow="crop")
 
-    def __enter__(self) -> LivePicture:
+    def __enter__(self) -> "LivePicture":
         self._live.start()
         return self
 

@@ -1,7 +1,5 @@
 """Mistakes in a run file as sentences: the setting as the user wrote it, its value, and the remedy."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import json
@@ -83,16 +81,16 @@ class Wrong:
         field = self.field if is_short else f"{self.field[:MAX_SHOWN_CHARS]}.."
         return f"{field}{self.value} {self.reason}"
 
-    def touches(self, other: Wrong) -> bool:
+    def touches(self, other: "Wrong") -> bool:
         """Whether both are about one setting, or one setting contains the other."""
         return any(overlap(mine, its) for mine in (self.field, *self.others) for its in (other.field, *other.others))
 
-    def repeats(self, earlier: Wrong) -> bool:
+    def repeats(self, earlier: "Wrong") -> bool:
         """Whether the setting was spoken of already. Two wrong names of one setting are two mistakes."""
         theirs = (earlier.field, *earlier.others)
         return any(overlap(self.field, its) for its in theirs) or any(overlap(it, earlier.field) for it in self.others)
 
-    def blaming_what_is_written(self, data: Mapping[str, Any], filled_in: Collection[str] = ()) -> Wrong:
+    def blaming_what_is_written(self, data: Mapping[str, Any], filled_in: Collection[str] = ()) -> "Wrong":
         """This mistake, worded for the settings that the user wrote: `data` is the settings as they were read.
 
         If its value is a default or was filled in, the sentence says so and begins with a setting that the user did

@@ -1,7 +1,5 @@
 """From a sheet to the history of a run: the requested rows, the columns that hold the curve, and its evaluations."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -56,7 +54,7 @@ class CurveSheet:
         names = np.array(self.sheet.texts(RUN), dtype=object)[self.sheet.numbers(self.columns.pass_rate).given]
         return list(dict.fromkeys(names.tolist())) or [""]
 
-    def of_run(self, run: str) -> CurveSheet:
+    def of_run(self, run: str) -> "CurveSheet":
         """The rows of one run."""
         return replace(self, sheet=_rows_with(self.sheet, RUN, run))
 

@@ -1,7 +1,5 @@
 """Evaluations of runs: one point, many as columns, their bounds, and the log that sorts them out."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -129,9 +127,9 @@ class Evaluations(Sequence[CurvePoint]):
     def __getitem__(self, place: int) -> CurvePoint: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Evaluations: ...
+    def __getitem__(self, place: slice) -> "Evaluations": ...
 
-    def __getitem__(self, place: int | slice) -> CurvePoint | Evaluations:
+    def __getitem__(self, place: int | slice) -> "CurvePoint | Evaluations":
         if isinstance(place, slice):
             return Evaluations(self.run, {name: values[place] for name, values in self.columns.items()})
         row = range(len(self))[place]

@@ -1,7 +1,5 @@
 """The columns of one log. Every format is read into a sheet, and every evaluation of a file is made from one."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -96,7 +94,7 @@ class Sheet:
     num_rows: int
 
     @classmethod
-    def of_rows(cls, format: str, rows: Iterable[Row]) -> Sheet:
+    def of_rows(cls, format: str, rows: Iterable[Row]) -> "Sheet":
         """Rows as mappings by column. They are read one after another and not kept."""
 
         def columns_of(chunk: list[Row]) -> dict[str, list[Any]]:
@@ -109,7 +107,7 @@ class Sheet:
     @classmethod
     def of_chunks(
         cls, format: str, header: Iterable[str], chunks: Iterable[tuple[int, Mapping[str, Sequence[Any]]]]
-    ) -> Sheet:
+    ) -> "Sheet":
         """Consecutive rows, many in one chunk: their number, and one field for each of them by column.
 
         `header`: columns that are there even if no row has a field. Raises TooMuch.
@@ -190,7 +188,7 @@ class Sheet:
                 whole[column.rows] = part
         return found
 
-    def only(self, keep: Mask) -> Sheet:
+    def only(self, keep: Mask) -> "Sheet":
         """The rows for which `keep` (n,) is true, and the columns in which one of them has a field."""
         if keep.all():
             return self
@@ -202,11 +200,11 @@ class Sheet:
                 columns[name] = Column(new_row[column.rows[is_kept]], list(compress(column.fields, is_kept)))
         return Sheet(self.format, columns, int(keep.sum()))
 
-    def renamed(self, format: str, rename: Callable[[str], str]) -> Sheet:
+    def renamed(self, format: str, rename: Callable[[str], str]) -> "Sheet":
         """A sheet with another format and other names. If two names become equal, the later column is kept."""
         return Sheet(format, {rename(name): column for name, column in self.columns.items()}, self.num_rows)
 
-    def with_column(self, name: str, column: Column) -> Sheet:
+    def with_column(self, name: str, column: Column) -> "Sheet":
         """With one more column, or with other fields in one."""
         return replace(self, columns={**self.columns, name: column})
 

@@ -1,7 +1,5 @@
 """Ports of one machine: those that the run file names, and free ones for services that others must find."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import random
@@ -43,7 +41,7 @@ class NamedPort:
             return f"{self.setting}, where a service of this machine listens,"
         return f"{self.setting} + {self.index}" if self.index else self.setting
 
-    def meets(self, other: NamedPort) -> bool:
+    def meets(self, other: "NamedPort") -> bool:
         """Whether both processes would listen on one port of one address."""
         hosts = {"127.0.0.1" if host == "localhost" else host for host in (self.host, other.host)}
         return self.number == other.number and (len(hosts) == 1 or not hosts.isdisjoint(_EVERY_ADDRESS))

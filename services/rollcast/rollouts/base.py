@@ -17,8 +17,6 @@ again every task that it dispatched, has not settled, does not hold and does not
 removal and deliver a group again: the trainer's ledger of settled sequences recognises it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol

@@ -5,8 +5,6 @@ rollout running since the beginning would have sampled: all running rollouts adv
 progress p with n tokens ends at progress p + n, whatever joins or leaves in between.
 """
 
-from __future__ import annotations
-
 import heapq
 from dataclasses import dataclass, field
 
@@ -52,7 +50,7 @@ class Attempt:
     recorded: int | None = None
     """`oldest` as far as the trainer knows."""
     ready: bool = False
-    owner: SimulatedGenerator | None = None
+    owner: "SimulatedGenerator | None" = None
     started_at: float | None = None
     _group: Group | None = None
 

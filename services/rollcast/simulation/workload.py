@@ -1,7 +1,5 @@
 """The tasks of a simulated run: lengths of rollouts, and the share of filtered groups."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable
@@ -37,7 +35,7 @@ class Workload:
     """Tokens of context before the first token of a rollout."""
     seed: int = 0
 
-    def task(self, number: int) -> Task:
+    def task(self, number: int) -> "Task":
         """Return the task with that number."""
         rng = random.Random(self.seed * 1_000_003 + number)
         scale = 1.0 if self.scale is None else self.scale(number)

@@ -1,7 +1,5 @@
 """Inequalities as sets: `-2 \\le x < 5` is `[-2,5)`, `x < 1 or x > 2` is `(-\\infty,1)\\cup(2,\\infty)`."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 
@@ -37,7 +35,7 @@ class RealSet:
     variable: str | None
     """The variable said to be in it; None = the set alone is written."""
 
-    def may_equal(self, other: RealSet) -> bool:
+    def may_equal(self, other: "RealSet") -> bool:
         """Whether both can mean one answer: `x < 3` is not `y < 3`."""
         return self.variable is None or other.variable is None or self.variable == other.variable
 

@@ -3,8 +3,6 @@
 It knows no chat template, so the count of a chat is that of the bare text's tokens.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +24,7 @@ class TokenizerFile:
         self._dropped: dict[str, bool] = {}
 
     @classmethod
-    def read(cls, folder: Path, model: str) -> TokenizerFile | None:
+    def read(cls, folder: Path, model: str) -> "TokenizerFile | None":
         """`model`: the setting's value, for a sentence. None if the folder has no such file, or if this environment
         cannot read it. Raises UserError for a file that is broken."""
         file = folder / TOKENIZER_FILE

@@ -5,8 +5,6 @@ killed at a deadline (`sandbox`); the others finish in microseconds and run here
 file, import path or an entry point of the group `rollcast.verifiers`, get the whole row in place of the reference.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 import json
@@ -155,7 +153,7 @@ class Verifiers:
         self._named = frozenset(named)
 
     @classmethod
-    def of(cls, tasks: Tasks) -> Verifiers:
+    def of(cls, tasks: Tasks) -> "Verifiers":
         return cls(tasks.verifiers, verifier_names(tasks))
 
     def find(self, name: str) -> Verifier:

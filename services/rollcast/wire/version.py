@@ -1,7 +1,5 @@
 """Versions of the wires, and of the policy whose weights sampled a token."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -36,13 +34,13 @@ class PolicyVersion(NamedTuple):
         return f"{self.incarnation}.{self.step}"
 
     @classmethod
-    def parse(cls, text: str) -> PolicyVersion:
+    def parse(cls, text: str) -> "PolicyVersion":
         """Inverse of str(). Raises ValueError."""
         incarnation, _, step = text.partition(".")
         return cls(int(incarnation), int(step))
 
     @classmethod
-    def from_proto(cls, message: rollout_pb2.PolicyVersion) -> PolicyVersion:
+    def from_proto(cls, message: rollout_pb2.PolicyVersion) -> "PolicyVersion":
         return cls(message.incarnation, message.step)
 
     def to_proto(self) -> rollout_pb2.PolicyVersion:

@@ -1,7 +1,5 @@
 """Runs of one recipe that differ in their seed: fitted together, and how far they stray from each other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,7 +26,7 @@ class Repeats:
     alone: tuple[Forecast, ...]
 
     @classmethod
-    def of(cls, name: str, curves: Sequence[Curve], options: FitOptions | None = None) -> Repeats:
+    def of(cls, name: str, curves: Sequence[Curve], options: FitOptions | None = None) -> "Repeats":
         """Fit them; by default with the law alone, since asymptotes and exponents are compared.
 
         Raises:
@@ -41,7 +39,7 @@ class Repeats:
         joint = alone[0] if len(curves) == 1 else fit(_merged(curves), options)
         return cls(replace(joint, curve=replace(joint.curve, name=name)), alone)
 
-    def held(self, asymptote: float) -> Repeats:
+    def held(self, asymptote: float) -> "Repeats":
         """The fits with A held at `asymptote`."""
         joint = with_asymptote(self.joint.curve, asymptote, self.joint.options)
         if len(self.alone) == 1:
@@ -89,7 +87,7 @@ class SeedSpread:
     @classmethod
     def of(
         cls, draws: Sequence[Sequence[Array]], null: Sequence[bool], pooled: Sequence[bool] | None = None
-    ) -> SeedSpread:
+    ) -> "SeedSpread":
         """The spread between the medians of runs.
 
         Args:

@@ -5,8 +5,6 @@ less than the user asks for. The gain is judged whatever the verdict, so that a 
 only once the forecast rests on `MIN_STOPPING_EVALUATIONS`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,7 +44,7 @@ class Refit:
     """Mean of the last third of the readings minus that of the first."""
 
     @classmethod
-    def of(cls, forecast: Forecast, budget: float) -> Refit:
+    def of(cls, forecast: Forecast, budget: float) -> "Refit":
         """`budget`: compute at which the run would end; nothing is gained beyond it."""
         curve = forecast.curve
         now = float(curve.compute[-1])

@@ -9,8 +9,6 @@ R_0 that at zero compute. A is the asymptote, B > 0 the scaling exponent, and C_
 gain A - R_0 is reached.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -97,7 +95,7 @@ class Curve:
         initial_standard_error: float | None = None,
         truncation_ratio: Sequence[float] | Array | None = None,
         unit: str = DEVICE_HOURS,
-    ) -> Curve:
+    ) -> "Curve":
         """Sort the points by compute; drop and count those that are not finite.
 
         Points at compute 0 are no part of the curve: their mean becomes `initial` unless that is given. A standard
@@ -145,7 +143,7 @@ class Curve:
             unit=unit,
         )
 
-    def window(self, start: float = 0.0, stop: float = np.inf) -> Curve:
+    def window(self, start: float = 0.0, stop: float = np.inf) -> "Curve":
         """The part with start <= compute <= stop, the measured start kept.
 
         Raises:

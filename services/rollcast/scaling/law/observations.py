@@ -12,8 +12,6 @@ error is independent. With D^(-1/2) K D^(-1/2) = U diag(lambda) U^T the rotated 
 entries of variance s^2 (1 + rho^2 lambda_k), whatever s and rho: one decomposition serves all of them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +52,7 @@ class Observations:
     level: float
 
     @classmethod
-    def of(cls, curve: Curve, drift_length: float, weight: Array | None, with_start: bool) -> Observations:
+    def of(cls, curve: Curve, drift_length: float, weight: Array | None, with_start: bool) -> "Observations":
         """`weight` (points,): relative precision of each point, 1 unless it is an outlier."""
         variance = unit_variance(curve)
         precision = 1.0 / variance if weight is None else weight / variance

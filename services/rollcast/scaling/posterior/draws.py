@@ -3,8 +3,6 @@
 Deterministic: nodes by systematic resampling, the linear part by a fixed low-discrepancy sequence.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -68,7 +66,7 @@ class Draws:
     log_onset: Array
     departures: tuple[Departure, ...]
 
-    def __getitem__(self, part: slice | NDArray[np.intp]) -> Draws:
+    def __getitem__(self, part: slice | NDArray[np.intp]) -> "Draws":
         cut = {field.name: getattr(self, field.name)[part] for field in fields(self) if field.name != "departures"}
         return Draws(**cut, departures=self.departures)
 

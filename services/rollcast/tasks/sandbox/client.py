@@ -1,7 +1,5 @@
 """The grader's side of the sandbox: one fork server per verifier, started when first needed."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -140,7 +138,7 @@ class Sandbox:
         for server in servers:
             server.close()
 
-    def _server(self, verifier: str) -> ForkServerClient | str:
+    def _server(self, verifier: str) -> "ForkServerClient | str":
         """A server, or the reason why there is none. Waits for one that starts, not for those of other verifiers."""
         with self._lock:
             start = self._starts.setdefault(verifier, _Start())
@@ -152,7 +150,7 @@ class Sandbox:
                 return start.failure
             return self._start(verifier, start)
 
-    def _start(self, verifier: str, start: _Start) -> ForkServerClient | str:
+    def _start(self, verifier: str, start: "_Start") -> "ForkServerClient | str":
         found = self._verifiers.find(verifier)
         with self._lock:
             if self._closed:
@@ -170,7 +168,7 @@ class Sandbox:
         start.next_try = time.monotonic() + RETRY_SECONDS
         return start.failure
 
-    def _discard(self, verifier: str, server: ForkServerClient) -> None:
+    def _discard(self, verifier: str, server: "ForkServerClient") -> None:
         """The next grading starts a fresh one."""
         with self._lock:
             if self._servers.get(verifier) is server:
@@ -178,7 +176,7 @@ class Sandbox:
         server.close()
 
 
-def _on_one_core(server: ForkServerClient, completion: str, reference: str, limits: Limits) -> Grade | None:
+def _on_one_core(server: "ForkServerClient", completion: str, reference: str, limits: Limits) -> Grade | None:
     """None if the fork server itself is dead or hangs."""
     request = json.dumps({"completion": completion, "reference": reference}).encode()
     with one_core() as is_free:

@@ -5,8 +5,6 @@ program is the last block that defines what the task calls, or that reads input 
 it depends on goes before or after it as in the answer, without what it prints or asserts itself.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import deque
@@ -42,7 +40,7 @@ class _Part:
     def defines_itself(self, name: str) -> bool:
         return self.defines(name) and (self.definitions is None or name not in self.definitions.imported)
 
-    def converses(self, helpers: Iterable[_Part] = ()) -> bool:
+    def converses(self, helpers: "Iterable[_Part]" = ()) -> bool:
         """Whether it is a program that reads input and prints."""
         if self.definitions is None:
             return self.block.named and _READS_INPUT.search(self.block.source) is not None

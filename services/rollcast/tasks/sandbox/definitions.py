@@ -1,7 +1,5 @@
 """What a piece of Python defines, needs from elsewhere, and does when it is run: read from its syntax tree alone."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import symtable
@@ -32,7 +30,7 @@ class Definitions:
         """Whether running it does more than to define names or to state a value, as sample output would."""
         return any(isinstance(node, ast.Call) for statement in self._actions() for node in ast.walk(statement))
 
-    def converses(self, helpers: Collection[Definitions] = ()) -> bool:
+    def converses(self, helpers: "Collection[Definitions]" = ()) -> bool:
         """Whether running it after `helpers` reads standard input and prints, at its top level or in functions that
         it calls."""
         nodes = self._run_nodes(helpers)
@@ -50,7 +48,7 @@ class Definitions:
         except RecursionError:
             return self._source
 
-    def _run_nodes(self, helpers: Collection[Definitions]) -> list[ast.AST]:
+    def _run_nodes(self, helpers: "Collection[Definitions]") -> list[ast.AST]:
         """The syntax that may be run: top-level statements, and bodies of functions and classes that they name."""
         modules = [*helpers, self]
         bodies = {name: body for module in modules for name, body in module._bodies.items()}

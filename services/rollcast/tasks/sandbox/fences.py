@@ -4,8 +4,6 @@ A fence is of backticks or tildes, and may be indented, begin a list item or be 
 A fence inside a string of the program (a docstring with an example) does not end the block.
 """
 
-from __future__ import annotations
-
 import ast
 import itertools
 import re
@@ -42,7 +40,7 @@ class _Fence:
     info: str
     can_close: bool
 
-    def closes(self, opening: _Fence) -> bool:
+    def closes(self, opening: "_Fence") -> bool:
         return self.can_close and self.is_quoted == opening.is_quoted and self.run.startswith(opening.run)
 
     @property

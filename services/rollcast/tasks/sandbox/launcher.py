@@ -6,8 +6,6 @@ KILL                ->            (only if it is too slow, or lives on after it 
                     <-  exit code, processor time, time waited
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -53,7 +51,7 @@ class Launcher:
         self._grading = TimeLimit(limits.deadline_seconds, self._read())
 
     @contextlib.contextmanager
-    def functions(self, sources: list[str]) -> Iterator[Functions]:
+    def functions(self, sources: list[str]) -> "Iterator[Functions]":
         """A program whose functions can be called. Raises RaisedError if the sources raise, and ProgramError."""
         own, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with own, its:

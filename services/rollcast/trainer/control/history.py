@@ -6,8 +6,6 @@ incarnation 3:                       8 9 ...
 surviving: 1.0 .. 1.4, 2.4 .. 2.8, 3.8 ..            lost: 1.5, 1.6
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rollcast.wire.version import PolicyVersion
@@ -38,7 +36,7 @@ class SurvivingHistory:
         numbers = [*(number for number, _ in self.earlier), self.incarnation]
         return dict(zip(numbers, began, strict=True)).get(incarnation)
 
-    def continued_by(self, incarnation: int, step: int) -> SurvivingHistory:
+    def continued_by(self, incarnation: int, step: int) -> "SurvivingHistory":
         """The history of a new incarnation that starts from a checkpoint of this one at `step`."""
         assert incarnation > self.incarnation, (incarnation, self.incarnation)
         return SurvivingHistory((*self.earlier, (self.incarnation, step)), incarnation)

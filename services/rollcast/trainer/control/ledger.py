@@ -10,8 +10,6 @@ groups whose tokens all survive a restart stay on the queue until the next check
 immediately: after a restart they would be worthless.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The controller's part of a checkpoint, besides weights and optimizer: its side of the surviving history."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any
@@ -79,7 +77,7 @@ class Progress:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Progress:
+    def from_json(cls, data: dict[str, Any]) -> "Progress":
         """Raises UserError for fields of another release that are unknown here, MalformedProgress for a value of a type
         that no release writes."""
         names = {item.name for item in fields(cls)}
