@@ -25,7 +25,7 @@ from rollcast.simulation.generator import EngineSpeed
 from rollcast.simulation.pipeline import DeadlockError, Pipeline, SimulatedTrainer
 from rollcast.simulation.workload import Workload, lognormal
 from testkit.record import LAB_RESULTS, write_result
-from testkit.simulation.restarting import RestartingPipeline, Restarts
+from testkit.simulation.faulty_pipeline import FaultTimes, FaultyPipeline
 
 GROUPS_PER_STEP = 48
 TOKENS_PER_SECOND = 100.0
@@ -98,19 +98,19 @@ def fleet_sizes() -> list[dict[str, Any]]:
     ]
 
 
-def disturbed(seed: int, lag: int) -> RestartingPipeline:
+def disturbed(seed: int, lag: int) -> FaultyPipeline:
     """Return a run with a slow generator, a kill, a drain, a join and a trainer restart at random times."""
     rng = random.Random(seed)
     engine = EngineSpeed(slots=40, seconds_per_token=0.01)
     slow = EngineSpeed(slots=40, seconds_per_token=0.01 * rng.choice([1, 3, 20]))
-    pipeline = RestartingPipeline(
+    pipeline = FaultyPipeline(
         schedule=PipelineRL(max_staleness=lag, groups_per_step=rng.randint(1, 8)),
         workload=Workload(
             lengths=lognormal(100, rng.choice([0.5, 1.5]), 3000), filtered=rng.choice([0, 0.5]), seed=seed
         ),
         engines=[engine, slow, slow],
         trainer=SimulatedTrainer(spread=0.5),
-        restarts=Restarts(checkpoint_every=rng.randint(1, 5)),
+        faults=FaultTimes(checkpoint_every=rng.randint(1, 5)),
         delays=Delays(publish=rng.choice([0.05, 0.7, 2.5])),
         claims_seen_late=True,
         seed=seed,

@@ -15,7 +15,7 @@ from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
 from rollcast.telemetry.prometheus_reader import Sample, SourceAway
 from testkit.autoscaler.scaled_fleet import ScaledFleet
-from testkit.simulation.restarting import RestartingPipeline
+from testkit.simulation.faulty_pipeline import FaultyPipeline
 
 RUN = "demo"
 
@@ -38,7 +38,7 @@ class SimulatedCluster:
         return self.asked
 
     @property
-    def pipeline(self) -> RestartingPipeline:
+    def pipeline(self) -> FaultyPipeline:
         return self.fleet.pipeline
 
     @property

@@ -10,7 +10,7 @@ from rollcast.config.autoscaler import Autoscaler
 from testkit.autoscaler.policies import Hpa, Rollcast, unfinished_tasks, waiting_tasks
 from testkit.autoscaler.scaled_fleet import PodTimes, ScaledFleet
 from testkit.autoscaler.scenarios import ENGINE, GROUPS_PER_STEP, LAG, TRAINER_DEVICES, Scenario
-from testkit.simulation.restarting import RestartingPipeline
+from testkit.simulation.faulty_pipeline import FaultyPipeline
 
 EVERY_SECONDS = 15.0
 MOST_EVENTS = 10**9
@@ -26,7 +26,7 @@ class Run:
     policy: Callable[[], None] | None = None
 
     @property
-    def pipeline(self) -> RestartingPipeline:
+    def pipeline(self) -> FaultyPipeline:
         return self.fleet.pipeline
 
 
@@ -138,7 +138,7 @@ def finish(run: Run) -> dict[str, Any]:
     return figures
 
 
-def longest_group_steps(pipeline: RestartingPipeline) -> float:
+def longest_group_steps(pipeline: FaultyPipeline) -> float:
     """Lifetime of the longest groups of the run's end over its optimizer step without waiting."""
     times = pipeline.report.step_times[-16:]
     step = (times[-1] - times[0]) / (len(times) - 1)

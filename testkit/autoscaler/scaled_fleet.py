@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rollcast.simulation.generator import EngineSpeed, SimulatedGenerator
-from testkit.simulation.restarting import RestartingPipeline
+from testkit.simulation.faulty_pipeline import FaultyPipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class PodTimes:
 class ScaledFleet:
     """The generators of a pipeline, their number set from outside."""
 
-    def __init__(self, pipeline: RestartingPipeline, engine: EngineSpeed, times: PodTimes | None = None) -> None:
+    def __init__(self, pipeline: FaultyPipeline, engine: EngineSpeed, times: PodTimes | None = None) -> None:
         self.pipeline = pipeline
         self.sizes: list[tuple[float, int]] = []
         """(time, pods) whenever the number of pods was changed."""

@@ -17,7 +17,7 @@ from rollcast.simulation.fleet import Delays
 from rollcast.simulation.generator import EngineSpeed
 from rollcast.simulation.pipeline import SimulatedTrainer
 from rollcast.simulation.workload import Workload, lognormal
-from testkit.simulation.restarting import RestartingPipeline
+from testkit.simulation.faulty_pipeline import FaultyPipeline
 
 GROUPS_PER_STEP, ROLLOUTS_PER_GROUP, LAG = 48, 16, 8
 TRAINER_DEVICES = 16
@@ -44,7 +44,7 @@ class Scenario:
     stragglers: float = 0.0
     """Share of the tasks whose rollouts are 6 times as long."""
 
-    def pipeline(self, generators: int, seed: int) -> RestartingPipeline:
+    def pipeline(self, generators: int, seed: int) -> FaultyPipeline:
         tasks = self.steps * GROUPS_PER_STEP
 
         def scale(number: int) -> float:
@@ -59,7 +59,7 @@ class Scenario:
             prompt_tokens=300.0,
             seed=seed,
         )
-        return RestartingPipeline(
+        return FaultyPipeline(
             schedule=PipelineRL(max_staleness=LAG, groups_per_step=GROUPS_PER_STEP),
             workload=workload,
             engines=[ENGINE] * generators,

@@ -24,7 +24,7 @@ from rollcast.telemetry.prometheus_reader import parse_page
 from testkit.autoscaler.cluster import RUN, SimulatedCluster, SimulatedPages
 from testkit.autoscaler.policies import Hpa
 from testkit.autoscaler.scaled_fleet import PodTimes, ScaledFleet
-from testkit.simulation.restarting import RestartingPipeline, Restarts
+from testkit.simulation.faulty_pipeline import FaultTimes, FaultyPipeline
 from tests.autoscaler.keda import Keda, serve
 
 GROUPS, ROLLOUTS, LAG, SLOTS = 8, 4, 4, 8
@@ -56,12 +56,12 @@ class ScaledRun:
         schedule = PipelineRL(max_staleness=lag, groups_per_step=GROUPS)
         self.window = widest_window(schedule)
         """Generators that it has work for, one group each."""
-        pipeline = RestartingPipeline(
+        pipeline = FaultyPipeline(
             schedule=schedule,
             workload=Workload(lengths=lognormal(tokens, 0.1, 1.5 * tokens), rollouts_per_group=ROLLOUTS),
             engines=[engine] * generators,
             trainer=SimulatedTrainer(step=STEP_SECONDS),
-            restarts=Restarts(seconds=trainer_away),
+            faults=FaultTimes(restart=trainer_away),
             delays=Delays(publish=0.5, join=2.0),
             fresh=True,
         )

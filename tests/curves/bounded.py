@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.curves.columns import Columns
-from rollcast.curves.curve_source import read_history
+from testkit.formats.history import read_history
 
 MEMORY_BYTES = 3 << 30
 """Of addresses: numpy and its threads take 1 GiB of them before they read anything."""

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from rollcast.config.errors import UserError
 from rollcast.curves.columns import TIME_UNITS, Columns
 from rollcast.curves.curve_sheet import CurveSheet, curve_sheet, evaluations_of, history_of
-from rollcast.curves.curve_source import read_history
 from rollcast.curves.evaluations import CurvePoint, known
 from rollcast.curves.formats import delimited
 from rollcast.curves.formats.log_file import LogFile
@@ -27,6 +26,7 @@ from rollcast.curves.formats.recognise import read_sheet
 from rollcast.curves.sheet import ROWS_AT_ONCE, Row, Sheet
 from rollcast.runfolder.survival import surviving
 from rollcast.telemetry.names import is_own_curve
+from testkit.formats.history import read_history
 from tests.curves.by_rows import RowEvaluations, Settings
 
 NUMBERS = st.one_of(

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from rollcast.config.errors import UserError
 from rollcast.config.services import CurveFile
 from rollcast.curves.columns import Columns
-from rollcast.curves.curve_source import read_history
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog
 from rollcast.curves.reading import Reading
 from rollcast.curves.run_forecast import RunBudget
@@ -33,6 +32,7 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.telemetry import EvaluationSeries
 from testkit.forecaster.recorded_run import record
+from testkit.formats.history import read_history
 
 ASKED = 40
 SPOILT = 7

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rollcast.curves.columns import Columns
-from rollcast.curves.curve_source import read_history
 from rollcast.push import follow
 from testkit.forecaster.service_process import running
+from testkit.formats.history import read_history
 from testkit.tiny_model import make_tiny_model
 from tests.push.served import pusher_of, served
 

@@ -12,7 +12,7 @@ from rollcast.simulation.fleet import Delays
 from rollcast.simulation.generator import EngineSpeed
 from rollcast.simulation.pipeline import DeadlockError, SimulatedTrainer
 from rollcast.simulation.workload import Workload, lognormal
-from testkit.simulation.restarting import RestartingPipeline, Restarts
+from testkit.simulation.faulty_pipeline import FaultTimes, FaultyPipeline
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class Scenario:
     steps: int = 30
     seed: int = 0
 
-    def pipeline(self) -> RestartingPipeline:
+    def pipeline(self) -> FaultyPipeline:
         engines = [
             EngineSpeed(
                 slots=slots, seconds_per_token=0.01 * slowness, seconds_per_token_per_rollout=0.01 * self.crowding
             )
             for slots, slowness in zip(self.slots, self.slowness, strict=True)
         ]
-        pipeline = RestartingPipeline(
+        pipeline = FaultyPipeline(
             schedule=self.schedule,
             workload=Workload(
                 lengths=lognormal(100 * self.median, self.sigma, 100 * self.budget),
@@ -68,8 +68,8 @@ class Scenario:
             ),
             engines=engines,
             trainer=SimulatedTrainer(step=1.0, spread=self.spread),
-            restarts=Restarts(seconds=3.0, checkpoint_every=self.checkpoint_every),
-            delays=Delays(publish=self.publish, join=self.join, detect=self.detect),
+            faults=FaultTimes(restart=3.0, checkpoint_every=self.checkpoint_every, detect=self.detect),
+            delays=Delays(publish=self.publish, join=self.join),
             claims_seen_late=self.claims_seen_late,
             fresh=self.fresh,
             seed=self.seed,
@@ -79,7 +79,7 @@ class Scenario:
         return pipeline
 
 
-def apply(pipeline: RestartingPipeline, fault: Fault, engines: list[EngineSpeed]) -> None:
+def apply(pipeline: FaultyPipeline, fault: Fault, engines: list[EngineSpeed]) -> None:
     """Generator 0 is spared, so that the run can always go on."""
     others = [name for name, generator in pipeline.fleet.generators.items() if generator.alive and name > 0]
     if fault.kind == "restart":
@@ -92,7 +92,7 @@ def apply(pipeline: RestartingPipeline, fault: Fault, engines: list[EngineSpeed]
         pipeline.fleet.drain(others[fault.generator % len(others)])
 
 
-def violation(scenario: Scenario, pipeline: RestartingPipeline | None = None) -> str | None:
+def violation(scenario: Scenario, pipeline: FaultyPipeline | None = None) -> str | None:
     """Run it; return what is wrong, or None."""
     try:
         pipeline = pipeline or scenario.pipeline()

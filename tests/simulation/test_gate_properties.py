@@ -17,6 +17,7 @@ from rollcast.recipe.schedule import PipelineRL, PPOOffPolicy
 from rollcast.recipe.staleness import Group
 from rollcast.simulation.generator import Attempt
 from rollcast.simulation.pipeline import Pipeline
+from testkit.simulation.faulty_pipeline import FaultyPipeline
 from tests.simulation.scenarios import Fault, Scenario, scenarios, violation
 
 simulated = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -114,7 +115,7 @@ def test_not_waiting_for_acknowledgements_is_caught(monkeypatch: pytest.MonkeyPa
 
 def test_credit_that_lost_groups_keep_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """An admission budget that is never refunded for dead groups ends in a deadlock."""
-    monkeypatch.setattr(Pipeline, "_lost", lambda pipeline, attempts: pipeline._decide())
+    monkeypatch.setattr(FaultyPipeline, "_lost", lambda pipeline, attempts: pipeline._decide())
     assert caught(KILLED)
 
 

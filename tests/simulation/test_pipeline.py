@@ -11,9 +11,9 @@ from rollcast.simulation.fleet import Delays
 from rollcast.simulation.generator import EngineSpeed
 from rollcast.simulation.pipeline import DeadlockError, Pipeline
 from rollcast.simulation.workload import Workload, constant, lognormal
-from testkit.simulation.restarting import RestartingPipeline
+from testkit.simulation.faulty_pipeline import FaultTimes, FaultyPipeline
 
-INSTANT = Delays(publish=0.0, join=0.0, detect=1.0)
+INSTANT = Delays(publish=0.0, join=0.0)
 
 
 def pipeline(
@@ -24,13 +24,14 @@ def pipeline(
     delays: Delays = INSTANT,
     generators: int = 1,
     **workload: float,
-) -> RestartingPipeline:
+) -> FaultyPipeline:
     """Every rollout takes `seconds`; a trainer step takes 1 s."""
-    return RestartingPipeline(
+    return FaultyPipeline(
         schedule=schedule,
         workload=Workload(lengths=constant(seconds * 100), **workload),  # type: ignore[arg-type]
         engines=[EngineSpeed(slots=slots, seconds_per_token=0.01)] * generators,
         delays=delays,
+        faults=FaultTimes(detect=1.0),
     )
 
 

@@ -14,13 +14,13 @@ from rollcast.simulation.generator import Attempt, EngineSpeed, SimulatedGenerat
 from rollcast.simulation.pipeline import Pipeline, SimulatedTrainer
 from rollcast.simulation.workload import Task, Workload, constant, lognormal
 from testkit.autoscaler.scaled_fleet import PodTimes, ScaledFleet
-from testkit.simulation.restarting import RestartingPipeline
+from testkit.simulation.faulty_pipeline import FaultyPipeline
 
 ENGINE = EngineSpeed(slots=12, seconds_per_token=0.01, seconds_per_context_token=1e-5)
 
 
 def scaled(generators: int, *, seed: int = 0, start_up: float = 3.0) -> ScaledFleet:
-    pipeline = RestartingPipeline(
+    pipeline = FaultyPipeline(
         schedule=PipelineRL(max_staleness=4, groups_per_step=4),
         workload=Workload(lengths=lognormal(60, 0.8, 400), rollouts_per_group=3, seed=seed),
         engines=[ENGINE] * generators,

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.recipe.effective_batch import effective_batch
 from rollcast.rollouts.records import Rollout, RolloutGroup, VersionSpan
-from rollcast.runfolder.checkpoint_place import checkpoint_place
+from rollcast.runfolder.files import checkpoint_place
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, training_sequences
 from rollcast.trainer.learner.group import LearnerGroup

@@ -18,7 +18,6 @@ from rollcast.autoscaler.decision import Decision, Memory, ReplicaLimits, decide
 from rollcast.autoscaler.sources import FleetSource
 from rollcast.autoscaler.totals import CONSUMPTION_WINDOWS, TREND_SECONDS, Totals, WindowRates, rates
 from rollcast.config.run import RunConfig
-from rollcast.recipe import staleness
 from rollcast.recipe.schedule import Schedule, make_schedule
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
@@ -264,12 +263,4 @@ class Loop:
 
 def widest_window(schedule: Schedule) -> int:
     """Most groups that the staleness gate ever allows to be outstanding."""
-    return max(
-        staleness.window(
-            floor=schedule.floor(step),
-            max_staleness=schedule.max_staleness,
-            step=step,
-            groups_per_step=schedule.groups_per_step,
-        )
-        for step in range(schedule.max_staleness + 1)
-    )
+    return max(schedule.window(step) for step in range(schedule.max_staleness + 1))

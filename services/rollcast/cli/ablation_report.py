@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rollcast.config.errors import UserError
+from rollcast.curves.amounts import incomplete_points, left_out
 from rollcast.curves.axis import curve_of, without_start_up
 from rollcast.curves.curve_source import tell
-from rollcast.curves.left_out import incomplete_points, left_out
 from rollcast.local.ablation import WHOLE
 from rollcast.runfolder.outcomes import RunRecord, State
 

@@ -1,5 +1,6 @@
 """`rollcast`: start here. Each command does its imports when it runs, so that `--help` is fast."""
 
+import os
 import sys
 from typing import Annotated
 
@@ -16,16 +17,20 @@ from rollcast.cli import (
     init,
     model,
     recipe,
-    service,
     show,
     try_out,
     up,
 )
 from rollcast.cli.once import OnceCommand
 from rollcast.cli.output import OutputError, discard_output, tell_output_apart
-from rollcast.cli.plan import commands as plan
+from rollcast.cli.plan import budget, devices, evaluation, memory, runs, sizes
 from rollcast.config.errors import EXIT_FAILED, UserError
 
+SERVICE_EXAMPLES = {
+    "generator": "rollcast generator --config my-run.yaml --name gpu-3",
+    "trainer": "rollcast trainer --config my-run.yaml --resume",
+    "forecaster": "rollcast forecaster --config my-run.yaml",
+}
 app = typer.Typer(
     help="RL training of language models that streams rollouts, bounds staleness and forecasts its own end.",
     no_args_is_help=True,
@@ -33,6 +38,31 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+plan = typer.Typer(
+    help="Plan a run: what a budget buys, which of several runs to stop, which model size, how to split the devices, "
+    "what fits their memory, how well an evaluation measures.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+for command in (budget.budget, runs.runs, sizes.sizes, devices.devices, memory.memory, evaluation.evaluation):
+    plan.command(cls=OnceCommand)(command)
+
+
+def _add_starter(name: str) -> None:
+    """Add a command that hands every argument, --help too, to `python -m rollcast.NAME`."""
+
+    def start(context: typer.Context) -> None:
+        if "--help" in context.args or "-h" in context.args:
+            typer.echo(f"Example:\n  {SERVICE_EXAMPLES[name]}\n")
+            sys.stdout.flush()
+        arguments = [sys.executable, "-m", f"rollcast.{name}", *context.args]
+        os.execv(sys.executable, arguments)  # noqa: S606  # our own module
+
+    start.__doc__ = f"Run one {name} process; `rollcast {name} --help` lists its options."
+    settings = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command(name, context_settings=settings, add_help_option=False)(start)
+
+
 app.command()(demo.demo)
 app.command(cls=OnceCommand)(init.init)
 app.command("try", cls=OnceCommand)(try_out.try_out)
@@ -43,11 +73,11 @@ app.command(cls=OnceCommand)(compare.compare)
 app.command(cls=OnceCommand)(backtest.backtest)
 app.command()(ablate.ablate)
 app.add_typer(recipe.app, name="recipe")
-app.add_typer(plan.app, name="plan")
+app.add_typer(plan, name="plan")
 app.add_typer(model.app, name="model")
 app.add_typer(config.app, name="config")
-for name in service.EXAMPLES:
-    service.add_starter(app, name)
+for name in SERVICE_EXAMPLES:
+    _add_starter(name)
 
 
 @app.command()

@@ -14,9 +14,8 @@ import typer
 from rollcast.cli import report
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
-from rollcast.curves.amounts import amount
+from rollcast.curves.amounts import amount, counted
 from rollcast.curves.curve_source import read_curves
-from rollcast.curves.left_out import counted
 from rollcast.scaling.law.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
 
 if TYPE_CHECKING:

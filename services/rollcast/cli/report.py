@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rollcast.cli.output import say
-from rollcast.curves.amounts import Interval, amount
-from rollcast.curves.left_out import counted
+from rollcast.curves.amounts import Interval, amount, counted
 from rollcast.plots.figure import check_plot
 
 Plot = Annotated[Path | None, typer.Option(callback=check_plot, help="draw to this PNG or SVG file")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollcast.cli.output import say
-from rollcast.curves.left_out import counted
+from rollcast.curves.amounts import counted
 from rollcast.local.event_log import one_line, short_line
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from rollcast.cli.screen.panel import Screen, panel
 from rollcast.cli.verifier_news import VerifierNews
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
-from rollcast.curves.left_out import counted, incomplete_points
+from rollcast.curves.amounts import counted, incomplete_points
 from rollcast.local.disk_watch import DiskWatch
 from rollcast.local.event_log import RunEvent, note, one_line
 from rollcast.local.frozen_forecast import freeze
@@ -278,3 +278,54 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
     with Progress(transient=True) as bar:
         task = bar.add_task(title, total=1.0, visible=False)
         yield lambda share: bar.update(task, completed=share, visible=True)
+
+
+class RunLines:
+    """What happens in one run of the set, line by line."""
+
+    def __init__(self, label: str, say: Callable[[str], None], show: Callable[[RunStatus], None]) -> None:
+        self._label = label
+        self._say = say
+        self._show = show
+        self._follower = Follower()
+
+    def begin(self, config: RunConfig) -> None:
+        self._follower.begin(config)
+
+    def report(self, line: str, *, trouble: bool = False) -> None:
+        self._say(f"{time.strftime('%H:%M:%S')} {self._label}: {'error: ' if trouble else ''}{line}")
+
+    def tick(self, doing: Doing = Doing.RUNNING) -> None:
+        self._follower.tell(self.report)
+        self._show(self._follower.status)
+
+
+@contextmanager
+def set_view(names: Sequence[str]) -> Iterator[Callable[[int], View]]:
+    """What shows the run of each place; `names` of all runs of the set."""
+    labels = [f"[{place}/{len(names)}] {name}" for place, name in enumerate(names, start=1)]
+    if not sys.stdout.isatty():
+        yield lambda place: RunLines(labels[place], lambda line: print(line, flush=True), lambda _: None)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, transient=True) as bar:
+        whole = bar.add_task("the set", total=float(len(names)))
+        task = bar.add_task("", total=1.0)
+
+        def view_of(place: int) -> View:
+            bar.reset(task, description=labels[place])
+
+            def show(status: RunStatus) -> None:
+                share = status.budget_share or 0.0
+                rate = f", pass rate {status.evaluations[-1].pass_rate:.3f}" if status.evaluations else ""
+                bar.update(task, completed=share, description=f"{labels[place]}: step {status.step}{rate}")
+                bar.update(whole, completed=place + share)
+
+            def say(line: str) -> None:
+                bar.console.print(line, markup=False, highlight=False)
+
+            return RunLines(labels[place], say, show)
+
+        yield view_of

@@ -1,14 +1,20 @@
-"""Numbers as people read them: quantiles by name, amounts of compute, differences of pass rates, numbered names."""
+"""Numbers as people read them: quantiles by name, amounts of compute, differences of pass rates, numbered names, and
+how many of what was left out.
+"""
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
+from rollcast.runfolder.survival import MIN_GRADED_SHARE
 from rollcast.scaling.decisions.digits import difference
 
 MEDIAN_AND_90 = (0.05, 0.5, 0.95)
 """Levels of the median and the 90 % interval."""
+Tell = Callable[[str], None]
+"""Receives a sentence on data that was left out, or that was read differently from how it is written."""
 Interval = dict[str, float | None]
 """Quantiles by name, as q05, q50 and q95; None = never."""
 DIFFERENCE = "difference"
@@ -48,3 +54,18 @@ def with_span(of: Interval, form: str = ".4g") -> str:
 def natural(name: str) -> list[tuple[int, str]]:
     """Key by which run-2 comes before run-10."""
     return [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(_DIGITS.split(name))]
+
+
+def counted(number: int, what: str) -> str:
+    """1 line, 2 lines."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def incomplete_points(count: int) -> str:
+    """A phrase for evaluations that a curve leaves out because prompts are missing."""
+    return f"{counted(count, 'evaluation')} with less than {100 * MIN_GRADED_SHARE:.0f} % of the prompts graded"
+
+
+def left_out(source: Path | str, count: int, what: str, why: str) -> str:
+    """`what`: one of those that are left out."""
+    return f"{source}: {counted(count, what)} left out, {why}"

@@ -13,8 +13,7 @@ from hashlib import sha256
 import numpy as np
 
 from rollcast.config.errors import UserError
-from rollcast.curves.bounds import shown
-from rollcast.curves.sheet import Sheet
+from rollcast.curves.sheet import Sheet, shown
 from rollcast.scaling.law.curve import DEVICE_HOURS
 
 COMPUTE_NAMES = ("compute_device_hours", "compute", "device_hours", "gpu_hours", "gpu_hours_excl_eval")

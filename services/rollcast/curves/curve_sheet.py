@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.config.errors import UserError
+from rollcast.curves.amounts import Tell, counted
 from rollcast.curves.columns import TIME_UNITS, Columns, CurveColumns, curve_columns, some
 from rollcast.curves.evaluations import LEAST_AND_MOST, MAX_ROUNDING_DEVICE_HOURS, Evaluations, Origin, RunHistory
-from rollcast.curves.left_out import Tell, counted
 from rollcast.curves.sheet import RUN, Mask, Numbers, Sheet, not_a_number
 from rollcast.curves.times import COUNTS, in_one_unit
 from rollcast.runfolder.survival import LEAST_GRADED_SHARE, NEVER_ENDED, surviving

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rollcast.config.errors import UserError
-from rollcast.curves.amounts import natural
+from rollcast.curves.amounts import incomplete_points, left_out, natural
 from rollcast.curves.columns import Columns, some
 from rollcast.curves.curve_sheet import curve_sheet, evaluations_of, history_of
 from rollcast.curves.evaluations import MAX_EVALUATIONS, EvaluationLog, Origin, RunHistory
 from rollcast.curves.formats.recognise import read_sheet
-from rollcast.curves.left_out import incomplete_points, left_out
 from rollcast.runfolder.files import EVALUATIONS
 from rollcast.scaling.law.curve import DEVICE_HOURS
 from rollcast.telemetry.names import is_own_curve
@@ -26,12 +25,6 @@ if TYPE_CHECKING:
     from rollcast.curves.sheet import Sheet
     from rollcast.scaling.law.curve import Curve
     from rollcast.scaling.posterior.options import FitOptions
-
-
-def read_history(source: str, columns: Columns, run: str | None) -> RunHistory:
-    """The history of the one run of a source. Raises as `read_histories`, or that there are several runs."""
-    [history] = read_histories(source, columns, run, is_one=True)
-    return history
 
 
 def read_histories(source: str, columns: Columns, run: str | None = None, *, is_one: bool = False) -> list[RunHistory]:
@@ -102,7 +95,7 @@ def forecast_source(
 ) -> RunForecast:
     """The forecast of a source's one run, as the service makes it. `exclude_before`: device-hours since the start.
 
-    Raises UserError as `read_history`, or if nothing can be fitted.
+    Raises UserError as `read_histories`, or if nothing can be fitted.
     """
     [history] = read_histories(source, columns, run, is_one=True)
     try:
@@ -140,7 +133,7 @@ def forecast_history(history: RunHistory, options: FitOptions) -> RunForecast:
 
 
 def read_curve(source: str, columns: Columns, run: str | None) -> Curve:
-    """The run's curve over compute without its start-ups, which standard error reports. Raises as `read_history`."""
+    """The run's curve over compute without its start-ups, which standard error reports. Raises as `read_histories`."""
     return read_curves(source, columns, run)[0][1]
 
 
@@ -149,7 +142,7 @@ def read_curves(
 ) -> list[tuple[Origin, Curve]]:
     """What each run was read as, and its curve over compute without its start-ups, so that they share an axis.
 
-    `all_runs`: of every run, else of the one of `read_history`. Raises UserError as they do, or if a run has no curve.
+    `all_runs`: of every run, else of the only one. Raises UserError as `read_histories`, or if a run has no curve.
     """
     from rollcast.curves.axis import curve_of, without_start_up
 

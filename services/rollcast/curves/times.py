@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import numpy as np
 
 from rollcast.config.errors import UserError
+from rollcast.curves.amounts import Tell
 from rollcast.curves.columns import EPOCHS, SAMPLES, SECONDS, STEPS, TOKENS
-from rollcast.curves.left_out import Tell
 from rollcast.curves.sheet import RUN, Column, Sheet, not_a_number
 from rollcast.scaling.law.curve import DEVICE_HOURS, Array
 

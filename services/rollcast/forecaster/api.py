@@ -1,7 +1,8 @@
 """The HTTP API and the live page. A caller's mistake is a 4xx with one sentence."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from importlib import resources
 from typing import Annotated
 
 from fastapi import APIRouter, Body, FastAPI, HTTPException
@@ -9,20 +10,35 @@ from fastapi.responses import PlainTextResponse, Response
 
 from rollcast.connections.http import METRICS_CONTENT_TYPE, always_alive
 from rollcast.forecaster.board import Board
-from rollcast.forecaster.body_limit import BodyLimit
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.own_curve import fit_answer
-from rollcast.forecaster.page_files import page_router
 from rollcast.forecaster.query_api import query_router
-from rollcast.forecaster.refusals import MAX_BODY_BYTES, add_refusals, refusals
+from rollcast.forecaster.refusals import MAX_BODY_BYTES, BodyLimit, add_refusals, refusals
 from rollcast.forecaster.run_api import RunApi
 from rollcast.forecaster.schema import FitAnswer, FitRequest
 
 MAX_FITS_AT_ONCE = 4
 FIT_PATIENCE_SECONDS = 5.0
 """How long a fit waits for one of the others to end before it is refused."""
+_SCRIPT = "text/javascript; charset=utf-8"
+_STYLE = "text/css; charset=utf-8"
+_PAGE_FILES = {
+    "/": ("page.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", _STYLE),
+    **{f"/{name}.js": (f"{name}.js", _SCRIPT) for name in ("page", "charts", "plot", "tables", "words")},
+    "/vendor/uplot/uPlot.iife.min.js": ("vendor/uplot/uPlot.iife.min.js", _SCRIPT),
+    "/vendor/uplot/uPlot.min.css": ("vendor/uplot/uPlot.min.css", _STYLE),
+    "/vendor/uplot/LICENSE": ("vendor/uplot/LICENSE", "text/plain; charset=utf-8"),
+}
+"""Path, file below page/, and media type."""
+_PAGE_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src data:",
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-cache",
+}
 
 
 def build_application(
@@ -39,7 +55,7 @@ def build_application(
     application.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
     add_refusals(application)
     application.include_router(query_router(board))
-    application.include_router(page_router())
+    application.include_router(_page_router())
     application.include_router(_health_router(board, metrics, alive))
     application.include_router(RunApi(board, history, engine).router())
     application.include_router(_fit_router())
@@ -86,3 +102,20 @@ def _fit_router() -> APIRouter:
             fits.release()
 
     return router
+
+
+def _page_router() -> APIRouter:
+    """The files of the live page, read once and served as they are."""
+    router = APIRouter()
+    for path, (name, media_type) in _PAGE_FILES.items():
+        router.add_api_route(path, _page_file(name, media_type), include_in_schema=False)
+    return router
+
+
+def _page_file(name: str, media_type: str) -> Callable[[], Awaitable[Response]]:
+    content = resources.files("rollcast.forecaster").joinpath("page", *name.split("/")).read_bytes()
+
+    async def serve() -> Response:
+        return Response(content, media_type=media_type, headers=_PAGE_HEADERS)
+
+    return serve

@@ -31,8 +31,7 @@ from rollcast.memory.check import check_memory
 from rollcast.memory.device import smallest_gpu
 from rollcast.memory.host import HostLimits
 from rollcast.memory.text_model import check_causal, check_max_length
-from rollcast.runfolder.checkpoint_place import checkpoint_place, earlier_run_place
-from rollcast.runfolder.files import CONTROLLER
+from rollcast.runfolder.files import CONTROLLER, checkpoint_place, earlier_run_place
 from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.own_functions import check_file, is_function
 from rollcast.tasks.prompts import PromptSplit, check_prompts, load

@@ -1,4 +1,6 @@
-"""Names of the files in a run's folder. Those of ports are in `connections.port_files`."""
+"""Names of the files in a run's folder, and the place of its checkpoints. Ports are in `connections.port_files`."""
+
+from pathlib import Path
 
 RUN_FILE = "run.json"
 """The resolved run file that every process reads."""
@@ -57,3 +59,25 @@ TARGETS = "targets.json"
 """In that folder: the pages that Prometheus scrapes."""
 TENSORBOARD = "tensorboard"
 """A folder of event files, unless the run file names another one."""
+Place = Path | str
+"""A folder, or a URL."""
+
+
+def place_of(text: str) -> Place:
+    """The location that a run file names."""
+    return text.rstrip("/") if "://" in text else Path(text)
+
+
+def earlier_run_place(text: str) -> Place:
+    """The checkpoints of an earlier run, given its folder or the checkpoints' own location."""
+    place = place_of(text)
+    inner = place / CHECKPOINTS if isinstance(place, Path) else None
+    return inner if inner is not None and inner.is_dir() else place
+
+
+def checkpoint_place(run_folder: Path, checkpoints: str | None) -> Place:
+    """The location for one run: runs that share one each have a subfolder of it. `checkpoints`: trainer.checkpoints."""
+    if checkpoints is None:
+        return run_folder / CHECKPOINTS
+    place = place_of(checkpoints)
+    return place / run_folder.name if isinstance(place, Path) else f"{place}/{run_folder.name}"

@@ -4,8 +4,6 @@ Nothing of `rollcast.recipe.schedule` is imitated: the model builds its `Pipelin
 dispatch:
 
     queue --> running --> ready --> in training --> settled: used | filtered
-      ^          | hand-back |
-      +----------+           +-- killed: settled as lost; the task is dispatched again
 """
 
 import random
@@ -46,19 +44,19 @@ class Report:
     """Totals since the start; times in seconds."""
 
     groups: Counter[str] = field(default_factory=Counter)
-    """Groups by outcome: used, filtered, lost (generator killed, or weights of lost steps), given_up (by the gate)."""
+    """Groups by outcome: used or filtered."""
     dispatched: int = 0
     staleness: Counter[int] = field(default_factory=Counter)
     """Groups trained on (filtered ones of their batches included) by the staleness of their oldest token, in steps."""
     history: list[tuple[int, int]] = field(default_factory=list)
-    """(step it was a part of, task number) of every used or filtered group in the surviving history."""
+    """(step it was a part of, task number) of every used or filtered group."""
     most_outstanding: int = 0
     """Most groups ever dispatched and not settled."""
     updates: int = 0
-    """Optimizer steps made, those lost by restarts included."""
+    """Optimizer steps made."""
     train_seconds: float = 0.0
     wait_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """By the reason of the wait: a `WaitReason`, or "restart"."""
+    """By the reason of the wait, a `WaitReason`."""
     lifetimes: list[tuple[float, float]] = field(default_factory=list)
     """(tokens of its longest rollout, seconds from its first token to its end) of every finished group."""
     consumed_tokens: float = 0.0
@@ -70,7 +68,7 @@ class Report:
 
 
 class Pipeline:
-    """The model. Schedule faults with `at`, then `run`; both may be repeated."""
+    """The model. Schedule changes with `at`, then `run`; both may be repeated."""
 
     def __init__(
         self,
@@ -80,14 +78,12 @@ class Pipeline:
         engines: Sequence[EngineSpeed],
         trainer: SimulatedTrainer | None = None,
         delays: Delays | None = None,
-        claims_seen_late: bool = False,
         fresh: bool = False,
         seed: int = 0,
     ) -> None:
         """`fresh`: dispatch no more than keeps the trainer busy, as the trainer does (`staleness.enough_groups`).
 
-        `seed` draws delays and step durations; the workload has a seed of its own. `claims_seen_late`: see
-        SimulatedFleet.
+        `seed` draws delays and step durations; the workload has a seed of its own.
         """
         self.step = 0
         """t."""
@@ -98,20 +94,11 @@ class Pipeline:
         self._trainer = trainer or SimulatedTrainer()
         self._events = Events()
         self._rng = random.Random(seed)
-        self.fleet = SimulatedFleet(
-            self._events,
-            delays or Delays(),
-            seed=seed + 1,
-            claims_seen_late=claims_seen_late,
-            finished=self._finished,
-            lost=self._lost,
-            changed=self._decide,
-        )
+        self.fleet = self._make_fleet(delays or Delays(), seed + 1)
         self._steps_since_start = 0
         self._outstanding: dict[int, Attempt] = {}
         self._training: list[Attempt] = []
         self._durations: deque[float] = deque(maxlen=RECENT_STEPS)
-        self._redo: deque[int] = deque()
         self._num_tasks = 0
         self._waiting: str | None = None
         self._booked_until = 0.0
@@ -119,15 +106,13 @@ class Pipeline:
             self.fleet.join(engine)
         self._decide()
 
+    def _make_fleet(self, delays: Delays, seed: int) -> SimulatedFleet:
+        return SimulatedFleet(self._events, delays, seed=seed, finished=self._finished, changed=self._decide)
+
     @property
     def outstanding(self) -> list[Attempt]:
         """Dispatched and not settled."""
         return list(self._outstanding.values())
-
-    @property
-    def redo(self) -> list[int]:
-        """Numbers of the tasks that will be dispatched again."""
-        return list(self._redo)
 
     @property
     def now(self) -> float:
@@ -135,7 +120,7 @@ class Pipeline:
         return self._events.now
 
     def at(self, time: float, change: Callable[[], object]) -> None:
-        """Call `change`, a fault or a change of the fleet, at `time`."""
+        """Call `change` at `time`."""
         self._events.at(time, change)
 
     def run(self, *, steps: int, max_events: int = 1_000_000) -> Report:
@@ -151,23 +136,11 @@ class Pipeline:
             self._events.step()
         raise DeadlockError(f"at step {self.step} after {max_events} events, waiting for {self._waiting}")
 
-    def read(self) -> Report:
-        """Bring waits and tokens up to now."""
-        self._book()
-        for generator in self.fleet.generators.values():
-            if generator.alive:
-                generator.advance(self.now)
-        return self.report
-
     def _decide(self) -> None:
         """Follow the schedule: dispatch, then make the next step or wait."""
         self._book()
         while True:
             state = self._state()
-            if not self._training and (unusable := self._schedule.unusable(state)):
-                for sequence in unusable:
-                    self._abandon(self._outstanding[sequence], "given_up")
-                state = self._state()
             if missing := self._schedule.dispatch(state):
                 for _ in range(missing):
                     self._dispatch()
@@ -205,17 +178,16 @@ class Pipeline:
         )
 
     def _dispatch(self) -> None:
-        if self._redo:
-            number = self._redo.popleft()
-        else:
-            number = self._num_tasks
-            self._num_tasks += 1
-        task = self._workload.task(number)
+        task = self._workload.task(self._next_task())
         attempt = Attempt(sequence=self.report.dispatched, task=task, remaining=list(task.lengths))
         self._outstanding[attempt.sequence] = attempt
         self.fleet.queue.append(attempt)
         self.report.dispatched += 1
         self.report.most_outstanding = max(self.report.most_outstanding, len(self._outstanding))
+
+    def _next_task(self) -> int:
+        self._num_tasks += 1
+        return self._num_tasks - 1
 
     def _train(self, batch: list[Attempt]) -> None:
         self._training = batch
@@ -253,26 +225,11 @@ class Pipeline:
             self.report.consumed_tokens += sum(attempt.task.lengths)
             self.report.history.append((self.step + 1, attempt.task.number))
 
-    def _abandon(self, attempt: Attempt, outcome: str) -> None:
-        """Return the credit of a group that will never be used; its task is dispatched again."""
-        del self._outstanding[attempt.sequence]
-        if not attempt.ready:
-            self.fleet.stop(attempt)
-        self.report.groups[outcome] += 1
-        self._redo.append(attempt.task.number)
-
     def _finished(self, attempt: Attempt) -> None:
         assert attempt.started_at is not None
         self.report.lifetimes.append((max(attempt.task.lengths), self.now - attempt.started_at))
         if not self._training:
             self._decide()
-
-    def _lost(self, attempts: list[Attempt]) -> None:
-        for attempt in attempts:
-            del self._outstanding[attempt.sequence]
-            self.report.groups["lost"] += 1
-            self._redo.append(attempt.task.number)
-        self._decide()
 
     def _book(self) -> None:
         """Count the time since the last call as training, or as waiting for the present reason."""

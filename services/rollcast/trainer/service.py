@@ -18,8 +18,7 @@ from rollcast.connections.page_readers import PageReaders
 from rollcast.connections.port_files import publish_port
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
-from rollcast.runfolder.checkpoint_place import Place, checkpoint_place, earlier_run_place
-from rollcast.runfolder.files import BEFORE
+from rollcast.runfolder.files import BEFORE, Place, checkpoint_place, earlier_run_place
 from rollcast.runfolder.records import BeforeRecord, as_json
 from rollcast.runfolder.writing import make_folder, replace_json
 from rollcast.tasks.prompts import Prompt, check_prompts, load

@@ -13,9 +13,9 @@ import pytest
 
 from rollcast.config.errors import UserError
 from rollcast.curves.columns import Columns
-from rollcast.curves.curve_source import read_history
 from testkit.formats import generate
 from testkit.formats.curve import HELD_OUT, STEPS
+from testkit.formats.history import read_history
 
 FILES = Path(__file__).parent / "files"
 WRITTEN = {

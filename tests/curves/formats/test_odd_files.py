@@ -10,7 +10,8 @@ import pytest
 
 from rollcast.config.errors import UserError
 from rollcast.curves.columns import Columns, rank_of, unit_of
-from rollcast.curves.curve_source import read_curves, read_history
+from rollcast.curves.curve_source import read_curves
+from testkit.formats.history import read_history
 
 
 def _store(path: Path, *extra: tuple[object, ...]) -> Path:

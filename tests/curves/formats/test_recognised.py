@@ -14,7 +14,9 @@ from rich.table import Table
 from rollcast.config.errors import UserError
 from rollcast.curves.axis import curve_of
 from rollcast.curves.columns import Columns
-from rollcast.curves.curve_source import read_curves, read_history
+from rollcast.curves.curve_source import read_curves
+from rollcast.curves.formats.recognise import read_sheet
+from testkit.formats.history import read_history
 
 STEPS = (10, 20, 30, 40)
 RATES = (0.2, 0.31, 0.37, 0.4)
@@ -86,6 +88,11 @@ TRL_CONSOLE = "".join(
 NESTED = "".join(
     json.dumps({"step": s, "eval": {"math": {"acc": r}}, "train": {"reward": 0.9}}) + "\n" for s, r in PAIRS
 )
+PRINTED = "".join(
+    json.dumps({"step": s, "eval": {"math": {"acc": r}}, "printed": f"step:{s} - reward:0.9 - kl:0.1 end"}) + "\n"
+    for s, r in PAIRS
+)
+"""JSON with a text that a console of verl could have printed."""
 COLUMNS = json.dumps({"step": list(STEPS), "accuracy": list(RATES), "name": "x"})
 FRAME = json.dumps({"step": dict(enumerate(STEPS)), "accuracy": dict(enumerate(RATES))})
 INSIDE = json.dumps({"config": {"lr": 1}, "history": [{"step": s, "val_accuracy": r} for s, r in PAIRS]}, indent=1)
@@ -107,7 +114,15 @@ TIMES = "elapsed,accuracy\n" + "".join(f"{s // 60}:{s % 60:02}:00,{r}\n" for s, 
         (OPEN_INSTRUCT, "console log of open-instruct", "training_step", "eval/verifiable_correct_rate"),
         (TENSORBOARD_CSV, "CSV", "Step", "Value"),
         (TRL_CONSOLE, "console log of TRL or transformers", "step", "eval_reward"),
+        (
+            "[2026-01-01 10:00:00,123] [INFO] starting\n" + OPENRLHF,
+            "console log of OpenRLHF",
+            "step",
+            "eval_gsm8k_pass1",
+        ),
+        ('{"model": "m", "lr": 1e-6}\n' + TRL_CONSOLE, "console log of TRL or transformers", "step", "eval_reward"),
         (NESTED, "JSONL", "step", "eval/math/acc"),
+        (PRINTED, "JSONL", "step", "eval/math/acc"),
         (COLUMNS, "JSON", "step", "accuracy"),
         (FRAME, "JSON", "step", "accuracy"),
         (INSIDE, "JSON", "step", "val_accuracy"),
@@ -126,6 +141,13 @@ def test_a_log_is_read_without_a_flag_and_it_is_told_as_what(
     history = read_history(str(path), Columns(), None)
     assert [(item.compute, round(item.pass_rate, 6)) for item in history.evaluations] == list(PAIRS)
     assert f"{path}: {read_as}: {pass_rate} over {compute} (steps)\n" in capsys.readouterr().err
+
+
+def test_half_a_number_of_a_console_that_begins_as_json_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text("[2026-01-01 10:00:00] started\nstep:1 - acc:0.25 - kl:0.1\nstep:2 - acc:0.5 - kl:0.12")
+    sheet = read_sheet(str(path), pytest.fail, is_growing=True)
+    assert sheet.texts("acc") == ["0.25"]
 
 
 def test_latin_1_is_read_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

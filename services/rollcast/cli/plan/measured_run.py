@@ -7,8 +7,8 @@ from statistics import fmean, median
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config
+from rollcast.curves.amounts import left_out
 from rollcast.curves.curve_source import tell
-from rollcast.curves.left_out import left_out
 from rollcast.runfolder.files import COMPUTE, RUN_FILE, STEPS, TASKS
 from rollcast.runfolder.folder import check_format
 from rollcast.runfolder.record_file import RecordFile

@@ -2,7 +2,7 @@
 
 import time
 
-from rollcast.curves.left_out import incomplete_points
+from rollcast.curves.amounts import incomplete_points
 from rollcast.local.forecast_reading import ForecastReading, Quantiles
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS, has_law, num_after_first_step
 from rollcast.local.progress import Phase

@@ -16,11 +16,10 @@ from io import StringIO
 from itertools import chain
 
 from rollcast.config.errors import UserError
-from rollcast.curves.bounds import MAX_ROW_CHARS, TooMuch, refuse_wide, shown
+from rollcast.curves.amounts import counted
 from rollcast.curves.columns import some
 from rollcast.curves.formats.log_file import LogFile, is_json
-from rollcast.curves.left_out import counted
-from rollcast.curves.sheet import RUN, Column, Row, Sheet, in_chunks
+from rollcast.curves.sheet import MAX_ROW_CHARS, RUN, Column, Row, Sheet, TooMuch, in_chunks, refuse_wide, shown
 
 NAMES = {",": "CSV", ";": "CSV with semicolons", "\t": "TSV"}
 PANEL_NAME = "W&B panel export"

@@ -12,10 +12,9 @@ from io import StringIO
 from typing import Any
 
 from rollcast.config.errors import UserError
-from rollcast.curves.bounds import MAX_NAME_CHARS, refuse_json
+from rollcast.curves.amounts import left_out
 from rollcast.curves.formats.log_file import LogFile, is_json
-from rollcast.curves.left_out import left_out
-from rollcast.curves.sheet import Row, Sheet, in_chunks
+from rollcast.curves.sheet import MAX_NAME_CHARS, Row, Sheet, in_chunks, refuse_json
 
 NAME = "JSON"
 LINES_NAME = "JSONL"

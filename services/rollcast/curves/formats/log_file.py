@@ -6,13 +6,14 @@ from functools import cached_property
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.curves.bounds import MAX_ROWS, TooMuch
-from rollcast.curves.left_out import Tell
+from rollcast.curves.amounts import Tell
+from rollcast.curves.sheet import MAX_ROWS, TooMuch
 
 MAX_FILE_BYTES = 64 << 20
 UTF16_SAMPLE_BYTES = 4096
 NO_TEXT = [chr(code) for code in (*range(0x00, 0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20))]
 """Control characters that no log and no table holds. Tab, line ends and the escape of colors are not among them."""
+_JSON_LINE = re.compile(r"^[ \t]*\[?\{\".*$", re.MULTILINE)
 _COLORS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -48,8 +49,8 @@ class LogFile:
     def text(self) -> str:
         """The bytes as text in UTF-8, UTF-16 or, if it is neither, Latin-1, which `tell` reports.
 
-        Colors of a terminal are left out, and so is a last line that may still grow, unless it is JSON: half of a
-        number would be another number. Raises UserError: it is not text.
+        Colors of a terminal are left out, and so is a last line that may still grow, unless it is the end of JSON: half
+        of a number would be another number. Raises UserError: it is not text.
         """
         text = self._decoded()
         if text.count("\n") > MAX_ROWS:
@@ -57,7 +58,13 @@ class LogFile:
         if any(character in text for character in NO_TEXT):
             raise UserError(f"{self.path}: is not a text file; give one that `rollcast fit --help` lists")
         text = _COLORS.sub("", text).replace("\r\n", "\n")
-        return text[: text.rfind("\n") + 1] if self.is_growing and not is_json(text) else text
+        is_whole = is_json(text) and text.endswith(("}", "]"))
+        return text[: text.rfind("\n") + 1] if self.is_growing and not is_whole else text
+
+    @cached_property
+    def console(self) -> str:
+        """The text without lines of JSON, whose own texts may hold what a console printed."""
+        return _JSON_LINE.sub("", self.text)
 
     def _decoded(self) -> str:
         content = self.content

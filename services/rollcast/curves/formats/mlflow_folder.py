@@ -10,9 +10,8 @@ from itertools import islice
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.curves.bounds import MAX_ROWS, TooMuch
 from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile
-from rollcast.curves.sheet import RUN, Row, Sheet
+from rollcast.curves.sheet import MAX_ROWS, RUN, Row, Sheet, TooMuch
 
 NAME = "MLflow folder"
 FILE_NAME = "MLflow metric file"

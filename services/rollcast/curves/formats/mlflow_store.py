@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.config.errors import UserError
-from rollcast.curves.bounds import MAX_ROWS, TooMuch
 from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile
 from rollcast.curves.formats.mlflow_folder import distinct, merged
-from rollcast.curves.sheet import Row, Sheet
+from rollcast.curves.sheet import MAX_ROWS, Row, Sheet, TooMuch
 
 NAME = "MLflow store"
 FIRST_BYTES = b"SQLite format 3\x00"

@@ -15,7 +15,7 @@ _PREFIX = {"Training": "train/", "Validation": "validation/"}
 
 
 def recognises(log: LogFile) -> bool:
-    return "Results:" in log.text and bool(_RESULTS.search(log.text)) and bool(_STEP.search(log.text))
+    return "Results:" in log.console and bool(_RESULTS.search(log.console)) and bool(_STEP.search(log.console))
 
 
 def read(log: LogFile) -> Sheet:
@@ -24,7 +24,7 @@ def read(log: LogFile) -> Sheet:
     step = 0
     row: Row | None = None
     prefix = ""
-    for line in log.text.split("\n"):
+    for line in log.console.split("\n"):
         if began := _STEP.search(line):
             step = int(began[1])
             row = None

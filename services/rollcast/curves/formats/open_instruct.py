@@ -25,7 +25,7 @@ _TRAINING_GROUPS = ("val",)
 
 
 def recognises(log: LogFile) -> bool:
-    return "training_step: " in log.text and any(map(_begins, log.text.split("\n")))
+    return "training_step: " in log.console and any(map(_begins, log.console.split("\n")))
 
 
 def read(log: LogFile) -> Sheet:
@@ -33,7 +33,7 @@ def read(log: LogFile) -> Sheet:
     found: list[Row] = []
     row: Row | None = None
     group = unfinished = ""
-    for line in log.text.split("\n"):
+    for line in log.console.split("\n"):
         if _begins(line):
             row = {}
             group = unfinished = ""

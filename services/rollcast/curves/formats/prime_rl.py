@@ -18,7 +18,7 @@ _BEGUN = re.compile(r"\bRunning (?:evals for (?:checkpoint|interval) step (\d{1,
 
 
 def recognises(log: LogFile) -> bool:
-    return any(_made(line) for line in log.text.split("\n") if "Step " in line)
+    return any(_made(line) for line in log.console.split("\n") if "Step " in line)
 
 
 def read(log: LogFile) -> Sheet:
@@ -26,7 +26,7 @@ def read(log: LogFile) -> Sheet:
     found: list[Row] = []
     step = 0
     evaluated: int | None = None
-    for line in log.text.split("\n"):
+    for line in log.console.split("\n"):
         if made := _made(line):
             step = int(made[1])
             found.append({"step": step, **{_name(key): value for key, value in _PART.findall(line, made.end())}})

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rollcast.config.errors import UserError
-from rollcast.curves.bounds import TooMuch
+from rollcast.curves.amounts import Tell
 from rollcast.curves.formats import (
     delimited,
     json_rows,
@@ -12,22 +12,19 @@ from rollcast.curves.formats import (
     mlflow_store,
     nemo_rl,
     open_instruct,
-    openrlhf,
     prime_rl,
     tensorboard,
-    trl_console,
-    verl_console,
     wandb_api,
     wandb_offline,
 )
 from rollcast.curves.formats.log_file import LogFile
-from rollcast.curves.left_out import Tell
-from rollcast.curves.sheet import Sheet
+from rollcast.curves.formats.one_line_console import OPENRLHF, TRL, VERL
+from rollcast.curves.sheet import Sheet, TooMuch
 from rollcast.runfolder.files import EVALUATIONS
 
 
 class Format(Protocol):
-    """A format of a log. Each is a module; to add one, write it and name it in `FORMATS`."""
+    """A format of a log, most often a module; to add one, write it and name it in `FORMATS`."""
 
     def recognises(self, log: LogFile) -> bool:
         """Whether the log is of this format, by a mark that no other format has."""
@@ -42,15 +39,16 @@ FORMATS: tuple[Format, ...] = (
     mlflow_store,
     wandb_offline,
     tensorboard,
-    json_rows,
-    verl_console,
-    openrlhf,
+    VERL,
+    OPENRLHF,
     nemo_rl,
     open_instruct,
     prime_rl,
-    trl_console,
+    TRL,
+    json_rows,
     mlflow_folder,
 )
+"""In the order in which they are asked. A console may begin with `[` or `{` as JSON does, so JSON comes after them."""
 
 
 def read_sheet(source: str, tell: Tell, *, is_growing: bool = False) -> Sheet:

@@ -5,9 +5,8 @@ from importlib.util import find_spec
 from itertools import islice
 
 from rollcast.config.errors import UserError
-from rollcast.curves.bounds import MAX_ROWS
 from rollcast.curves.formats.json_rows import flat
-from rollcast.curves.sheet import Sheet
+from rollcast.curves.sheet import MAX_ROWS, Sheet
 
 NAME = "run of W&B"
 PREFIX = "wandb:"

@@ -10,12 +10,11 @@ import json
 import struct
 from collections.abc import Iterator
 
-from rollcast.curves.bounds import TooMuch, refuse_json
+from rollcast.curves.amounts import counted
 from rollcast.curves.formats.json_rows import MAX_FIELDS, flat
 from rollcast.curves.formats.log_file import LogFile
 from rollcast.curves.formats.wire_format import WIRE_BYTES, fields
-from rollcast.curves.left_out import counted
-from rollcast.curves.sheet import Row, Sheet
+from rollcast.curves.sheet import Row, Sheet, TooMuch, refuse_json
 
 NAME = "offline run of W&B"
 ENDING = ".wandb"

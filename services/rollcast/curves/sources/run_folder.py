@@ -4,8 +4,8 @@ import time
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.curves.amounts import incomplete_points
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog, RunHistory, checked
-from rollcast.curves.left_out import incomplete_points
 from rollcast.curves.reading import Reading
 from rollcast.runfolder.files import BEFORE, EVALUATIONS, INCARNATIONS
 from rollcast.runfolder.folder import check_format

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from rollcast.curves.left_out import counted
+from rollcast.curves.amounts import counted
 from rollcast.local.first_run.inspection import DataLook
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
 from rollcast.tasks.mappings import MATH_TEMPLATE

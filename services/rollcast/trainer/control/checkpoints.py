@@ -4,7 +4,7 @@ import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from rollcast.runfolder.checkpoint_place import Place
+from rollcast.runfolder.files import Place
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.state import TrainerState

@@ -27,7 +27,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 
 from rollcast.config.errors import PassingError, UserError, may_pass, refused_by_the_world
 from rollcast.config.out_of_memory import is_out_of_memory
-from rollcast.runfolder.checkpoint_place import Place
+from rollcast.runfolder.files import Place
 from rollcast.trainer.learner.checked_files import data_files, files_to_check
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.object_storage import ObjectStorage

@@ -30,7 +30,7 @@ from rollcast.config.run import RunConfig
 from rollcast.config.services import Trainer
 from rollcast.recipe.learning_rate import scaled_to_batch
 from rollcast.recipe.losses import make_loss
-from rollcast.runfolder.checkpoint_place import Place, checkpoint_place, place_of
+from rollcast.runfolder.files import Place, checkpoint_place, place_of
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.batch import (

@@ -20,7 +20,7 @@ from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from rollcast.config.errors import UserError, refused_by_the_world
-from rollcast.runfolder.checkpoint_place import Place
+from rollcast.runfolder.files import Place
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.learner.checkpoint import CheckpointStorage, controller_text, disk_failure, state
 from rollcast.trainer.learner.learner import Learner

@@ -1,0 +1,71 @@
+"""Consoles that print all metrics of a step in one line. Between the lines are progress bars and other processes'.
+
+    verl             step:12 - val-core/openai/gsm8k/reward/mean@1:0.53 - critic/score/mean:np.float64(0.41) - ..
+    OpenRLHF         Global step 12: {'policy_loss': 0.1, 'reward': 0.43, ..}
+                     Evaluation completed in 0:01:20, global_step 12, eval_metrics: {'eval_gsm8k_pass1': 0.4, ..}
+    TRL              {'loss': 0.01, 'reward': '0.43', .., 'epoch': 0.12}
+
+The mappings are read as text, never evaluated. Ray puts `(TaskRunner pid=123) ` before a line of verl.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.sheet import Row, Sheet
+
+
+@dataclass(frozen=True)
+class OneLineConsole:
+    """Attributes:
+    name: for the user.
+    mark: a text that is in every such log.
+    line: a line of metrics; its groups are `metrics` and, if the line names it, `step`.
+    item: name and value of one metric.
+    min_metrics: metrics in a line, so that a sentence is not taken for one.
+    """
+
+    name: str
+    mark: str
+    line: re.Pattern[str]
+    item: re.Pattern[str]
+    min_metrics: int = 1
+
+    def recognises(self, log: LogFile) -> bool:
+        return self.mark in log.console and any(
+            len(metrics) >= self.min_metrics for _, metrics in self._lines(log.console)
+        )
+
+    def read(self, log: LogFile) -> Sheet:
+        """One row for each line of metrics."""
+        return Sheet.of_rows(self.name, ({**step, **metrics} for step, metrics in self._lines(log.console)))
+
+    def _lines(self, text: str) -> Iterator[tuple[Row, Row]]:
+        """The step of each line, if it names one, and its metrics."""
+        for line in self.line.finditer(text):
+            found = line.groupdict()
+            metrics = dict(self.item.findall(found.pop("metrics")))
+            yield {name: int(step) for name, step in found.items()}, metrics
+
+
+VERL = OneLineConsole(
+    name="console log of verl",
+    mark="step:",
+    line=re.compile(r"\bstep:(?P<step>\d{1,12}) - (?P<metrics>\S+:.*)"),
+    item=re.compile(r"(?:^| - )(\S{1,300}?):(?:np\.\w+\()?(-?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|inf|nan))\)?(?= - |\s|$)"),
+    min_metrics=2,
+)
+OPENRLHF = OneLineConsole(
+    name="console log of OpenRLHF",
+    mark="lobal",
+    line=re.compile(r"\b(?:[Gg]lobal step|global_step) (?P<step>\d{1,12})(?:, eval_metrics)?: (?P<metrics>\{.*)"),
+    item=re.compile(r"'([^']{1,300})': (?:np\.\w+\(|tensor\()?(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?)\)?(?=[,}])"),
+)
+TRL = OneLineConsole(
+    name="console log of TRL or transformers",
+    mark="'epoch': ",
+    line=re.compile(r"(?P<metrics>\{(?=[^{}\n]*'epoch': '?[\d.])'[^'\n{}]{1,300}': [^{}\n]*\})"),
+    item=re.compile(r"'([^']{1,300})': (?:np\.\w+\(|tensor\()?'?(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?)'?\)?(?=[,}])"),
+)
+"""Of transformers 5 the numbers are in quotes."""
