@@ -9,8 +9,7 @@ from typing import Any
 import typer
 
 from documents.tables import table
-from rollcast.cli.main import app
-from rollcast.cli.service import EXAMPLES
+from rollcast.cli.main import SERVICE_EXAMPLES, app
 
 INTRODUCTION = """# Commands
 
@@ -39,7 +38,7 @@ def leaves(command: Any, name: str) -> Iterator[tuple[str, Any]]:
 def _section(name: str, command: Any) -> str:
     text, _, examples = cleandoc(command.help or "").partition("\b\n")
     starter = name.removeprefix("rollcast ")
-    examples = EXAMPLES.get(starter, "") or examples
+    examples = SERVICE_EXAMPLES.get(starter, "") or examples
     said = f"## {name}\n\n{text.strip()}\n\n"
     arguments = [item for item in command.params if item.param_type_name == "argument"]
     options = [item for item in command.params if item.param_type_name == "option" and not item.hidden]

@@ -23,8 +23,8 @@ from rollcast.config.errors import UserError
 from rollcast.curves.amounts import DIFFERENCE, amount, interval
 from rollcast.curves.answer import answer_as_json
 from rollcast.curves.columns import Columns
-from rollcast.curves.curve_source import fit_options, forecast_history, forecast_source, histories_of_sheet
-from rollcast.curves.run_forecast import QUANTILES, RunForecast
+from rollcast.curves.curve_source import fit_options, forecast_source, histories_of_sheet
+from rollcast.curves.run_forecast import QUANTILES, RunForecast, forecast_history
 from rollcast.curves.sheet import Sheet
 from rollcast.plots.figure import check_plot
 

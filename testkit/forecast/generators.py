@@ -65,7 +65,6 @@ def simulate(generator: str, window: float, rng: np.random.Generator) -> Simulat
         compute,
         np.clip(law + residual, 0, 1),
         np.full(count, error),
-        num_prompts=500,
         initial=float(np.clip(start + error * rng.standard_normal(), 0, 1)),
         initial_standard_error=error,
     )
@@ -111,7 +110,6 @@ def simulate_shape(shape: str, rng: np.random.Generator) -> Curve:
         compute,
         np.clip(clean + residual, 0, 1),
         np.full(count, error),
-        num_prompts=500,
         initial=truth.initial,
         initial_standard_error=error,
     )

@@ -8,7 +8,8 @@ of weights that were lost: settled as lost; the task is dispatched again
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from rollcast.simulation.fleet import Delays
@@ -29,14 +30,26 @@ class FaultTimes:
     """Seconds from a generator's death until it is fenced."""
 
 
-class FaultyPipeline(Pipeline):
-    """`step` and the report's history are those of the surviving history.
+@dataclass(slots=True)
+class FaultyReport(Report):
+    """Two more outcomes of groups, lost (generator killed, or weights of lost steps) and given_up (by the gate), whose
+    tasks are dispatched again; and one more reason to wait, "restart"."""
 
-    The report counts two more outcomes of groups: lost (generator killed, or weights of lost steps) and given_up (by
-    the gate); and one more reason to wait, "restart". A task of these groups is dispatched again.
-    """
+    history: list[tuple[int, int]] = field(default_factory=list)
+    """(step it was a part of, task number) of every used or filtered group in the surviving history."""
+    most_outstanding: int = 0
+    """Most groups ever dispatched and not settled."""
+    consumed_tokens: float = 0.0
+    """Tokens of the used and filtered groups."""
+    mean_tokens: float | None = None
+    """Mean length of the rollouts of the newest batch; None before the first."""
+
+
+class FaultyPipeline(Pipeline):
+    """`step` and the report's history are those of the surviving history."""
 
     fleet: FaultyFleet
+    report: FaultyReport
 
     def __init__(self, *, faults: FaultTimes | None = None, claims_seen_late: bool = False, **settings: Any) -> None:
         """`settings`: of Pipeline. `claims_seen_late`: see FaultyFleet."""
@@ -47,6 +60,9 @@ class FaultyPipeline(Pipeline):
         self._redo: deque[int] = deque()
         self._down = False
         super().__init__(**settings)
+
+    def _make_report(self) -> FaultyReport:
+        return FaultyReport()
 
     def _make_fleet(self, delays: Delays, seed: int) -> FaultyFleet:
         return FaultyFleet(
@@ -65,7 +81,7 @@ class FaultyPipeline(Pipeline):
         """Numbers of the tasks that will be dispatched again."""
         return list(self._redo)
 
-    def read(self) -> Report:
+    def read(self) -> FaultyReport:
         """Bring waits and tokens up to now."""
         self._book()
         for generator in self.fleet.generators.values():
@@ -73,7 +89,11 @@ class FaultyPipeline(Pipeline):
                 generator.advance(self.now)
         return self.report
 
-    def run_until(self, time: float) -> Report:
+    def run(self, *, steps: int, max_events: int = 1_000_000) -> FaultyReport:
+        super().run(steps=steps, max_events=max_events)
+        return self.report
+
+    def run_until(self, time: float) -> FaultyReport:
         """Go on until `time`."""
         self._events.at(time, self._book)
         while (due := self._events.next_time) is not None and due <= time:
@@ -133,6 +153,14 @@ class FaultyPipeline(Pipeline):
             self._redo.append(attempt.task.number)
         self._decide()
 
+    def _dispatch(self) -> None:
+        super()._dispatch()
+        self.report.most_outstanding = max(self.report.most_outstanding, len(self._outstanding))
+
+    def _train(self, batch: list[Attempt]) -> None:
+        self.report.mean_tokens = fmean(tokens for attempt in batch for tokens in attempt.task.lengths)
+        super()._train(batch)
+
     def _trained(self, batch: list[Attempt]) -> None:
         if batch is self._training:  # else the trainer died in the middle of it
             super()._trained(batch)
@@ -146,4 +174,7 @@ class FaultyPipeline(Pipeline):
     def _settle(self, batch: list[Attempt]) -> None:
         """Keep what would be worth something again after a restart."""
         super()._settle(batch)
+        for attempt in batch:
+            self.report.consumed_tokens += sum(attempt.task.lengths)
+            self.report.history.append((self.step + 1, attempt.task.number))
         self._held += [item for item in batch if item.newest is not None and item.newest <= self._checkpoint]

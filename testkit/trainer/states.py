@@ -9,10 +9,9 @@ from rollcast.config.services import Budget
 from rollcast.recipe.curriculum import Curriculum
 from rollcast.runfolder.files import COMPUTE
 from rollcast.trainer.control.compute import ComputeLedger
-from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.progress import Progress
-from rollcast.trainer.control.state import TrainerState
+from rollcast.trainer.control.state import SurvivingHistory, TrainerState
 from rollcast.wire.version import PolicyVersion
 
 

@@ -28,7 +28,8 @@ CURVES = [
     ["plan", "sizes", "1.7B=a.csv", "8B=b.csv", "--budget", "5"],
 ]
 DEVICES = ["plan", "devices", "--devices", "4", "--step-seconds", "2", "--trainer-devices", "1", "--tokens-per-second"]
-DEVICES += ["3000", "--mean-tokens", "100", "--longest-tokens", "200", "--groups", "8", "--rollouts", "4", "--lag", "2"]
+DEVICES += ["3000", "--mean-tokens", "100", "--longest-tokens", "200", "--groups", "8", "--rollouts", "4"]
+DEVICES += ["--max-staleness", "2"]
 
 
 def base() -> set[str]:

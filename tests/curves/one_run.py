@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rollcast.curves.evaluations import EvaluationLog
-from rollcast.curves.reading import Reading
+from rollcast.curves.evaluations import EvaluationLog, Reading
 from rollcast.curves.run_forecast import RunBudget, RunForecast, forecast_run
 from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.runfolder.records import EvaluationRecord, as_json

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from rollcast.config.errors import UserError
 from rollcast.config.services import CurveFile
 from rollcast.curves.columns import Columns
-from rollcast.curves.evaluations import CurvePoint, EvaluationLog
-from rollcast.curves.reading import Reading
+from rollcast.curves.evaluations import CurvePoint, EvaluationLog, Reading
 from rollcast.curves.run_forecast import RunBudget
 from rollcast.curves.sources.file import CurveFileReader
 from rollcast.curves.sources.metrics_page import interpret

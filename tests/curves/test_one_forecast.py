@@ -17,7 +17,7 @@ from rollcast.config.services import CurveFile, Http
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import forecast_source
-from rollcast.curves.reading import Reading
+from rollcast.curves.evaluations import Reading
 from rollcast.curves.run_forecast import RunForecast
 from rollcast.curves.sources.file import CurveFileReader
 from rollcast.curves.sources.metrics_page import MetricsPages

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.errors import UserError
-from rollcast.curves.evaluations import CurvePoint
-from rollcast.curves.reading import Reading
+from rollcast.curves.evaluations import CurvePoint, Reading
 from rollcast.curves.run_forecast import RunBudget
 from rollcast.forecaster import history as history_module
 from rollcast.forecaster.board import Board

@@ -13,8 +13,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.curves.evaluations import CurvePoint
-from rollcast.curves.reading import Reading
+from rollcast.curves.evaluations import CurvePoint, Reading
 from rollcast.curves.run_forecast import RunBudget
 from rollcast.forecaster.api import build_application
 from rollcast.forecaster.board import Board

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollcast.curves.evaluations import CurvePoint
-from rollcast.curves.reading import Reading
+from rollcast.curves.evaluations import CurvePoint, Reading
 from rollcast.curves.run_forecast import QUANTILES, RunBudget
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine

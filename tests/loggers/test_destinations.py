@@ -148,7 +148,7 @@ def test_an_mlflow_server_holds_the_run_and_takes_it_up_again(tmp_path: Path, tr
 
 def test_a_server_that_is_not_there_is_an_error_soon_and_no_refusal(tmp_path: Path) -> None:
     pytest.importorskip("mlflow", reason=f"mlflow is not installed: {INSTALL}")
-    from rollcast.loggers.destination import RefusedError
+    from rollcast.loggers.entries import RefusedError
 
     with closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from rollcast.loggers import forwarder
-from rollcast.loggers.destination import RefusedError
-from rollcast.loggers.entries import Entry
+from rollcast.loggers.entries import Entry, RefusedError
 from rollcast.loggers.forwarder import Forwarder
 from rollcast.runfolder import files
 from rollcast.runfolder.records import StepRecord, as_json

@@ -174,7 +174,7 @@ def test_the_first_batches_are_not_the_shortest_groups() -> None:
     def first_batch(schedule: PipelineRL) -> set[int]:
         workload = Workload(lengths=lognormal(200, 1.0, 1000))
         engines = [EngineSpeed(slots=10**6, seconds_per_token=0.01)]
-        report = Pipeline(schedule=schedule, workload=workload, engines=engines, delays=INSTANT).run(steps=1)
+        report = FaultyPipeline(schedule=schedule, workload=workload, engines=engines, delays=INSTANT).run(steps=1)
         return {number for _, number in report.history}
 
     workload = Workload(lengths=lognormal(200, 1.0, 1000))

@@ -111,4 +111,6 @@ def test_no_split_that_could_be_better_is_left_out(per_generator: int, multiple:
     }
     undominated = {(g, t) for g, t in possible if not any(h >= g and u >= t and (h, u) != (g, t) for h, u in possible)}
     assert listed == undominated
-    assert all(s.generator_devices + s.trainer_devices + s.unused == 17 for s in splits_of(17, rates))
+    assert all(
+        s.generators * s.devices_per_generator + s.trainer_devices + s.unused == 17 for s in splits_of(17, rates)
+    )

@@ -19,7 +19,7 @@ import yaml
 from rollcast.rollouts.codec import decode_group, decode_task
 from rollcast.rollouts.records import Purpose
 from rollcast.trainer.control.defects import DefectFinder
-from rollcast.trainer.control.history import SurvivingHistory
+from rollcast.trainer.control.state import SurvivingHistory
 from rollcast.wire.version import PolicyVersion
 from testkit.forked_programs import ForkedPrograms
 from testkit.system.audit import check_every_task_once, check_nothing_was_left_behind

@@ -11,7 +11,7 @@ import pytest
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup, VersionSpan
 from rollcast.trainer.control.defects import DefectFinder
-from rollcast.trainer.control.history import SurvivingHistory
+from rollcast.trainer.control.state import SurvivingHistory
 from rollcast.trainer.learner.batch import Routing
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import VERSION, make_group, make_task

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollcast.trainer.control.history import SurvivingHistory
+from rollcast.trainer.control.state import SurvivingHistory
 from rollcast.wire.version import PolicyVersion
 
 

@@ -20,9 +20,9 @@ from rollcast.rollouts.records import (
 )
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.evaluation import EvaluationPlan, Moment, OpenEvaluations
-from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
+from rollcast.trainer.control.state import SurvivingHistory
 from rollcast.trainer.control.telemetry import GroupSignals
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import graded, group_of

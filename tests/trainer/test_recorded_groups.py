@@ -14,7 +14,7 @@ from rollcast.rollouts.codec import decode_group, decode_task, encode_group, enc
 from rollcast.rollouts.records import Purpose, Rollout, RolloutGroup
 from rollcast.rollouts.redis_streams import told_by
 from rollcast.trainer.control.defects import DefectFinder
-from rollcast.trainer.control.history import SurvivingHistory
+from rollcast.trainer.control.state import SurvivingHistory
 from rollcast.wire.version import PolicyVersion
 from testkit.trainer.states import make_state
 from tests.system.recording import RecordedGroup, read

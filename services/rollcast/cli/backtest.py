@@ -58,7 +58,7 @@ def backtest(
     answer = {**past_report(curve, shares, cuts), "source": vars(origin)}
     report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
-        from rollcast.plots.past import draw_past
+        from rollcast.plots.forecast import draw_past
 
         draw_past(curve, answer, plot)
 

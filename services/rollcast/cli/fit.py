@@ -2,17 +2,29 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rollcast.cli import advice, report
 from rollcast.cli import curve_options as options
+from rollcast.cli import report
 from rollcast.cli.output import say
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts
 from rollcast.plots.figure import save
+
+if TYPE_CHECKING:
+    from rollcast.curves.run_forecast import RunForecast
+
+Budget = Annotated[
+    float | None, typer.Option(help="total compute at which the run would end; default: twice the compute so far")
+]
+Worth = Annotated[
+    float | None,
+    typer.Option(help="gain in pass rate that the rest would be paid for; default: 0.02, less for a small rest"),
+]
+Price = Annotated[float | None, typer.Option(help="of one device-hour (one unit of the curve), in any currency")]
 
 
 @options.with_column_options
@@ -39,9 +51,9 @@ def fit(
         list[float] | None, typer.Option(help="compute to predict, in the unit of the curve; repeatable")
     ] = None,
     target: Annotated[list[float] | None, typer.Option(help="pass rate to reach; repeatable")] = None,
-    budget: advice.Budget = None,
-    worth: advice.Worth = None,
-    price: advice.Price = None,
+    budget: Budget = None,
+    worth: Worth = None,
+    price: Price = None,
     as_json: options.AsJson = False,
     plot: report.Plot = None,
 ) -> None:
@@ -82,7 +94,7 @@ def fit(
     computes = at or [2 * last, 4 * last]
     if any(not 0 < value <= MOST_COMPUTE for value in computes):
         raise UserError(f"--at: {forecast.unit} must be in {COMPUTES}")
-    answer: dict[str, Any] = {"advice": advice.advice_of(forecast, budget, worth, price)}
+    answer: dict[str, Any] = {"advice": _advice_of(forecast, budget, worth, price)}
     try:
         answer |= answer_as_json(forecast, computes, target or [])
     except ValueError as error:
@@ -93,7 +105,7 @@ def fit(
     if as_json:
         typer.echo(json.dumps(answer, indent=1))
     else:
-        advice.show_advice(answer["advice"], forecast.unit)
+        _show_advice(answer["advice"], forecast.unit)
         _show(answer)
         if before is not None:
             say(before.sentence)
@@ -122,3 +134,30 @@ def _show(answer: dict[str, Any]) -> None:
     rows += [(f"reading at {amounts.amount(at['compute'])}", at, ".3f") for at in answer["predictions"]]
     rows += [(f"{answer['unit']} to {to['pass_rate']:g}", to["compute"], ".4g") for to in answer["targets"]]
     report.show_table(("", "5 %", "median", "95 %"), [report.quantile_row(*row) for row in rows if row[1]])
+
+
+def _advice_of(run: "RunForecast", budget: float | None, worth: float | None, price: float | None) -> dict[str, Any]:
+    """The advice as JSON. Raises UserError: an option is out of bounds."""
+    try:
+        return run.advice(budget, worth, price).to_dict()
+    except ValueError as error:
+        raise UserError(f"--{error}") from None
+
+
+def _show_advice(advice: dict[str, Any], unit: str) -> None:
+    """The action, its reason, its cost, and the figures that would change it."""
+    say(f"{advice['headline']}. {advice['reason']}")
+    say(advice["change"])
+    rest = advice["rest"]
+    soon = advice["soon"]
+    if 0 < soon["compute"] < rest["compute"]:
+        say(f"next tenth of the budget: {_stretch(soon, unit)}")
+    if rest["compute"] > 0:
+        whole = "as much again" if advice["is_assumed"] else "rest of the budget"
+        say(f"{whole}: {_stretch(rest, unit)}")
+
+
+def _stretch(stretch: dict[str, Any], unit: str) -> str:
+    money = "" if stretch["money"] is None else f" for {amounts.amount(stretch['money'])}"
+    gain = "" if stretch["gain"] is None else f", gain {amounts.with_span(stretch['gain'], amounts.DIFFERENCE)}"
+    return f"{amounts.amount(stretch['compute'])} {unit}{money}{gain}"

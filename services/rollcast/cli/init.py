@@ -22,8 +22,8 @@ def init(
         str | None, typer.Option(help="exact, math, ..., or a function of yours: ./reward.py:grade")
     ] = None,
     budget: Annotated[str | None, typer.Option(help="200 (steps), 4h (device-hours), or none")] = None,
-    prompt_field: Annotated[str | None, typer.Option(help="field with the prompt, where its name is unusual")] = None,
-    answer_field: Annotated[str | None, typer.Option(help="field with the answer, where its name is unusual")] = None,
+    prompt_field: Annotated[str | None, typer.Option(help="field with the prompt, if its name is unusual")] = None,
+    answer_field: Annotated[str | None, typer.Option(help="field with the answer, if its name is unusual")] = None,
     trusted: Annotated[
         bool, typer.Option("--trusted", help="run the function with files and network, outside the sandbox")
     ] = False,

@@ -26,7 +26,7 @@ class Machines:
         int | None, typer.Option(min=1, max=4_096, help="trainer ranks, one for each GPU; default local.trainer_ranks")
     ] = None
     model_config: Annotated[
-        Path | None, typer.Option(help="the model's config.json, where model.path is not on this machine")
+        Path | None, typer.Option(help="the model's config.json, if model.path is not on this machine")
     ] = None
     machine_ranks: Annotated[
         int | None, typer.Option(min=1, max=64, help="trainer ranks on one machine; default all of them, at most 8")

@@ -90,18 +90,16 @@ def settings_of(folder: Path) -> RunConfig:
 
 def forecast_now(run_folder: Path, budget: Budget) -> ForecastReading | None:
     """Of the evaluations in the folder, as `fit` makes it; None where there is none after the first step."""
-    from rollcast.curves.curve_source import forecast_history
-    from rollcast.curves.run_forecast import RunBudget
+    from rollcast.curves.run_forecast import RunBudget, forecast_history
     from rollcast.curves.sources.run_folder import history_of_folder
     from rollcast.local.forecast_reading import forecast_here
-    from rollcast.scaling.posterior.options import FitOptions
 
     try:
         history, _, _ = history_of_folder(run_folder, None)
     except UserError:
         return None
     end = RunBudget(budget.steps, budget.device_hours).end(history.evaluations)
-    return forecast_here(forecast_history(history, FitOptions()), end)
+    return forecast_here(forecast_history(history), end)
 
 
 def _state(run_folder: Path, status: RunStatus, *, is_running: bool) -> str:

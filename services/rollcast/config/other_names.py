@@ -1,6 +1,7 @@
 """Names of settings that users bring from other systems, and what each is here: `other_names.yaml`.
 
-docs/reference/other-names.md is made of that table, too.
+docs/reference/other-names.md is made of that table, too. Settings that Rollcast no longer has are in `REMOVED`, as run
+files of earlier versions name them.
 """
 
 import functools
@@ -17,6 +18,15 @@ MAX_FOUND = 20
 """Names that are answered of one unknown group."""
 MAX_DEPTH = 8
 """Levels of such a group; those of the other systems have five."""
+REMOVED = {
+    "weights.encoding": "is not a setting any more: every version is sent whole, which was faster wherever it was "
+    "measured; remove it",
+    "forecaster.grpc_port": "is not a setting any more: the forecaster has no gRPC API, and its HTTP API answers the "
+    "same (docs/reference/http.md); remove it",
+}
+"""By dotted name (group and setting) what follows it in the sentence."""
+ACCEPTED = {"weights.encoding": "full", "forecaster.grpc_port": 0}
+"""The values with the meaning of today: resolved run files of earlier versions contain them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +78,14 @@ def names_within(field: str, value: Any, depth: int = MAX_DEPTH) -> Iterator[tup
             yield from below
         elif (found := counterpart(inside)) is not None:
             yield inside, found
+
+
+def without_ignored(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without removed ones that have no effect."""
+    settings = dict(data)
+    for name, accepted in ACCEPTED.items():
+        group, _, setting = name.partition(".")
+        given = settings.get(group)
+        if isinstance(given, dict) and setting in given and given[setting] == accepted:
+            settings[group] = {key: value for key, value in given.items() if key != setting}
+    return settings

@@ -10,7 +10,7 @@ from pydantic import SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from rollcast.config.errors import UserError
-from rollcast.config.removed_settings import without_ignored
+from rollcast.config.other_names import without_ignored
 from rollcast.config.resolved import differences
 from rollcast.config.rules import broken_rules
 from rollcast.config.schema import RunConfig

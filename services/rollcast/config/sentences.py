@@ -15,8 +15,7 @@ from pydantic_core import ErrorDetails
 
 from rollcast.config.base import IN_WORDS
 from rollcast.config.engine_arguments import refused_argument
-from rollcast.config.other_names import MAX_FOUND, Counterpart, counterpart, names_within
-from rollcast.config.removed_settings import REMOVED
+from rollcast.config.other_names import MAX_FOUND, REMOVED, Counterpart, counterpart, names_within
 from rollcast.config.spelling import did_you_mean, groups_at, is_elsewhere_or_near, kind_of_group
 
 _SHORT = reprlib.Repr()

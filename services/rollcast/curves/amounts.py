@@ -30,6 +30,11 @@ def interval(values: Iterable[Any], levels: Sequence[float] = MEDIAN_AND_90) -> 
     }
 
 
+def bare(of: Interval) -> list[float]:
+    """The quantiles without their names; inf = never."""
+    return [math.inf if value is None else value for value in of.values()]
+
+
 def amount(value: float | None, form: str = ".4g") -> str:
     """A number, or `never`; no exponent below a million. `form`: as `format` takes it, or DIFFERENCE."""
     if value is None:

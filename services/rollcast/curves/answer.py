@@ -1,7 +1,7 @@
 """The answer: what Rollcast states about the forecast of one run, wherever it states it.
 
-The commands, Python, HTTP, the push answer and the page take verdict, flags and law from here; the metrics and the
-forecast log, which hold bare quantiles, ask the same `is_described`. The numbers of the law (A, B, C_mid, R_0, the
+The commands, Python, HTTP, the push answer, the page, the metrics and the forecast log take verdict, flags and law from
+here. The numbers of the law (A, B, C_mid, R_0, the
 headroom, the compute to a pass rate) exist only if the law describes the curve. Otherwise the fields are None: the
 numbers would belong to a law that the curve does not follow.
 """
@@ -85,6 +85,25 @@ def compute_to_target(run: RunForecast, target: float) -> Interval | None:
     return interval(reached, QUANTILES) if run.forecast.verdict.kind.is_described else None
 
 
+def state_as_json(run: RunForecast) -> dict[str, Any]:
+    """The curve, its newest evaluation, and the verdict."""
+    curve = run.forecast.curve
+    return {
+        "curve": curve.name,
+        "num_points": len(run.evaluations),
+        "dropped": curve.dropped,
+        "incomplete": run.num_incomplete,
+        "excluded": run.forecast.excluded,
+        **verdict_as_json(run.forecast.verdict),
+        "compute": run.newest.compute,
+        "unit": run.unit,
+        "source": vars(run.origin),
+        "fitted_on": run.fitted_on,
+        "start_up": run.axis.start_up,
+        "pass_rate": float(curve.pass_rate[-1]),
+    }
+
+
 def answer_as_json(run: RunForecast, computes: Sequence[float], targets: Sequence[float]) -> dict[str, Any]:
     """What `rollcast fit --json` prints, without the advice.
 
@@ -94,22 +113,9 @@ def answer_as_json(run: RunForecast, computes: Sequence[float], targets: Sequenc
 
     Raises ValueError: a target is not a pass rate.
     """
-    forecast = run.forecast
-    curve = run.forecast.curve
     readings = run.reading(computes, QUANTILES)
     return {
-        "curve": curve.name,
-        "num_points": len(run.evaluations),
-        "dropped": curve.dropped,
-        "incomplete": run.num_incomplete,
-        "excluded": forecast.excluded,
-        **verdict_as_json(forecast.verdict),
-        "compute": run.newest.compute,
-        "unit": run.unit,
-        "source": vars(run.origin),
-        "fitted_on": run.fitted_on,
-        "start_up": run.axis.start_up,
-        "pass_rate": float(curve.pass_rate[-1]),
+        **state_as_json(run),
         **law_as_json(law_of_run(run)),
         "predictions": [
             {"compute": compute, **interval(readings[:, place], QUANTILES)} for place, compute in enumerate(computes)

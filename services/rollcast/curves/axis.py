@@ -171,7 +171,7 @@ def _rising(*quantities: Array) -> list[int]:
 def curve_of(
     history: RunHistory, choose: Callable[[Sequence[CurvePoint]], ComputeAxis] = choose_axis
 ) -> tuple[ComputeAxis, Curve]:
-    """The curve of a run, and the axis that leads back from it to device-hours.
+    """The curve of a run, in which step 0 is compute 0, and the axis that leads back from it to device-hours.
 
     `choose`: with `without_start_up` the axis is that of device-hours even if the fleet changed: runs that are compared
     share an axis. Raises ValueError: no evaluation after the first step, or one that cannot be.
@@ -180,24 +180,15 @@ def curve_of(
     if column(evaluations, "step").size == 0:
         raise ValueError(f"curve {history.name!r}: no finite point at compute > 0; give at least one evaluation.")
     axis = choose(evaluations)
-    curve = curve_on(axis, evaluations, history.name, history.origin.unit)
-    return axis, replace(curve, dropped=curve.dropped + history.num_dropped)
-
-
-def curve_on(axis: ComputeAxis, evaluations: Sequence[CurvePoint], name: str, unit: str) -> Curve:
-    """The evaluations on an axis of theirs; step 0 is compute 0.
-
-    The trainer's standard errors are those of the sampling with the prompts held fixed, so the number of prompts is not
-    given to the curve: it would take the choice of prompts out a second time. Raises ValueError as `curve_of`.
-    """
-    return Curve.from_points(
+    curve = Curve.from_points(
         np.where(column(evaluations, "step") == 0, 0.0, axis.to_fitted(column(evaluations, "compute"))),
         column(evaluations, "pass_rate"),
         column(evaluations, "standard_error"),
-        name=name,
+        name=history.name,
         truncation_ratio=known_truncation(column(evaluations, "truncation_ratio")),
-        unit=unit,
+        unit=history.origin.unit,
     )
+    return axis, replace(curve, dropped=curve.dropped + history.num_dropped)
 
 
 def column(evaluations: Sequence[CurvePoint], name: str) -> Array:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import incomplete_points, left_out, natural
@@ -97,39 +94,13 @@ def forecast_source(
 
     Raises UserError as `read_histories`, or if nothing can be fitted.
     """
+    from rollcast.curves.run_forecast import forecast_history
+
     [history] = read_histories(source, columns, run, is_one=True)
     try:
         return forecast_history(history, fit_options(initial, exclude_before, law_alone, prior))
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
-
-
-def forecast_history(history: RunHistory, options: FitOptions) -> RunForecast:
-    """Fit a run that was read once and whole. `options.exclude_before`: device-hours since the start.
-
-    Raises ValueError: no evaluation after the first step, or one that cannot be.
-    """
-    from rollcast.curves.axis import curve_of
-    from rollcast.curves.run_forecast import RunForecast
-    from rollcast.scaling.decisions.fit import fit
-
-    axis, curve = curve_of(history)
-    if options.exclude_before != "auto":
-        fitted = float(axis.to_fitted(np.array([options.exclude_before]))[0])
-        options = replace(options, exclude_before=fitted)
-    forecast = fit(curve, options)
-    return RunForecast(
-        name=history.name,
-        sequence=0,
-        updated_at=history.evaluations[-1].at,
-        evaluations=history.evaluations,
-        num_lost=0,
-        num_incomplete=history.num_incomplete,
-        forecast=forecast,
-        axis=axis,
-        end=None,
-        origin=history.origin,
-    )
 
 
 def read_curve(source: str, columns: Columns, run: str | None) -> Curve:

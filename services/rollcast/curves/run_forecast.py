@@ -1,18 +1,19 @@
 """One run's forecast at one moment, asked in device-hours whatever the law was fitted on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rollcast.curves.axis import ComputeAxis, choose_axis, column, compute_per_step, curve_on
-from rollcast.curves.evaluations import OWN, CurvePoint, Origin
+from rollcast.curves.axis import ComputeAxis, column, compute_per_step, curve_of
+from rollcast.curves.evaluations import OWN, CurvePoint, Origin, RunHistory
 from rollcast.scaling.decisions.advice import Advice, advise
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.law.curve import DEVICE_HOURS, Array
+from rollcast.scaling.posterior.options import FitOptions
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 GRID_SIZE = 40
@@ -125,6 +126,30 @@ class RunForecast:
         return self.axis.to_fitted(np.atleast_1d(np.asarray(compute, dtype=float)))
 
 
+def forecast_history(history: RunHistory, options: FitOptions | None = None) -> RunForecast:
+    """Fit a run that was read once and whole. `options.exclude_before`: device-hours since the start.
+
+    Raises ValueError: no evaluation after the first step, or one that cannot be.
+    """
+    options = options or FitOptions()
+    axis, curve = curve_of(history)
+    if options.exclude_before != "auto":
+        fitted = float(axis.to_fitted(np.array([options.exclude_before]))[0])
+        options = replace(options, exclude_before=fitted)
+    return RunForecast(
+        name=history.name,
+        sequence=0,
+        updated_at=history.evaluations[-1].at,
+        evaluations=history.evaluations,
+        num_lost=0,
+        num_incomplete=history.num_incomplete,
+        forecast=fit(curve, options),
+        axis=axis,
+        end=None,
+        origin=history.origin,
+    )
+
+
 def forecast_run(
     name: str,
     evaluations: Sequence[CurvePoint],
@@ -141,18 +166,12 @@ def forecast_run(
     """Fit one run; None while there is no evaluation after step 0. `worth`, `price`: given by its owner."""
     if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
         return None
-    axis = choose_axis(evaluations)
-    return RunForecast(
-        name=name,
+    return replace(
+        forecast_history(RunHistory(name, evaluations, origin=origin, num_incomplete=num_incomplete)),
         sequence=sequence,
         updated_at=updated_at,
-        evaluations=evaluations,
         num_lost=num_lost,
-        num_incomplete=num_incomplete,
-        forecast=fit(curve_on(axis, evaluations, name, origin.unit)),
-        axis=axis,
         end=budget.end(evaluations),
-        origin=origin,
         worth=worth,
         price=price,
     )

@@ -7,7 +7,7 @@ import numpy as np
 
 from rollcast.curves.amounts import interval
 from rollcast.curves.answer import LawAnswer, compute_to_target, law_as_json, law_of_run, verdict_as_json
-from rollcast.curves.reading import TrainerStatus
+from rollcast.curves.evaluations import TrainerStatus
 from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster.board import finite, tokens_by_staleness
 from rollcast.forecaster.history import KeptForecast

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from rollcast.curves.amounts import natural
-from rollcast.curves.reading import TrainerStatus
+from rollcast.curves.evaluations import TrainerStatus
 from rollcast.curves.run_forecast import RunForecast
 from rollcast.forecaster.schema import SourceAnswer, Trace
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from rollcast.config.services import CurveTerms
-from rollcast.curves.amounts import MEDIAN_AND_90
+from rollcast.curves.amounts import MEDIAN_AND_90, bare
+from rollcast.curves.answer import law_of_run
 from rollcast.curves.columns import GPU_HOURS
-from rollcast.curves.evaluations import OWN, CurvePoint, EvaluationLog, Origin
-from rollcast.curves.reading import Reading, TrainerStatus
+from rollcast.curves.evaluations import OWN, CurvePoint, EvaluationLog, Origin, Reading, TrainerStatus
 from rollcast.curves.run_forecast import (
     ForecastSummary,
     RunBudget,
@@ -278,13 +278,14 @@ class ForecastEngine:
         self._metrics.show(forecast, outlook, self._surprise(forecast))
         if id(surviving[-1]) in new:
             self._keep_forecast(forecast, outlook, replayed=False)
+            law = law_of_run(forecast, MEDIAN_AND_90)
             log.info(
                 "forecast",
                 run=name,
                 points=len(surviving),
                 incomplete=found.num_incomplete,
                 verdict=str(forecast.forecast.verdict.kind),
-                asymptote=_rounded_asymptote(forecast),
+                asymptote=None if law is None else [round(value, 3) for value in bare(law.asymptote)],
             )
         self._board.publish(forecast)
 
@@ -359,13 +360,6 @@ class ForecastEngine:
         except sqlite3.Error as error:
             self._metrics.count_skipped("history_write", 1)
             log.error("the history of forecasts cannot be written; the forecast goes on", error=str(error))
-
-
-def _rounded_asymptote(forecast: RunForecast) -> list[float] | None:
-    """5 %, median and 95 %; None if no law describes the curve."""
-    if not forecast.forecast.verdict.kind.is_described:
-        return None
-    return [round(float(value), 3) for value in forecast.forecast.asymptote(MEDIAN_AND_90)]
 
 
 def _log_incomplete(name: str, evaluation: CurvePoint) -> None:

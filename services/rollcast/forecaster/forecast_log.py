@@ -4,7 +4,8 @@ from collections import deque
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.curves.amounts import MEDIAN_AND_90
+from rollcast.curves.amounts import MEDIAN_AND_90, bare
+from rollcast.curves.answer import law_of_run
 from rollcast.curves.run_forecast import RunForecast
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.runfolder.files import FORECASTS_SAID
@@ -43,16 +44,15 @@ class ForecastLog:
 
 def _record(forecast: RunForecast) -> ForecastRecord:
     advice = forecast.advice()
-    law = forecast.forecast
-    is_described = law.verdict.kind.is_described
+    law = law_of_run(forecast, MEDIAN_AND_90)
     end = None if forecast.end is None else forecast.reading([forecast.end], MEDIAN_AND_90)[:, 0].tolist()
     return ForecastRecord(
         incarnation=forecast.newest.incarnation,
         step=forecast.newest.step,
         num_evaluations=len(forecast.evaluations),
-        verdict=str(law.verdict.kind),
-        asymptote=law.asymptote(MEDIAN_AND_90).tolist() if is_described else None,
-        headroom=law.headroom(MEDIAN_AND_90).tolist() if is_described else None,
+        verdict=str(forecast.forecast.verdict.kind),
+        asymptote=None if law is None else bare(law.asymptote),
+        headroom=None if law is None else bare(law.headroom),
         end=end,
         end_compute=forecast.end,
         advice=str(advice.kind),

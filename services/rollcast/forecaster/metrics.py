@@ -11,6 +11,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from rollcast.curves.amounts import bare
+from rollcast.curves.answer import LawAnswer, law_of_run
 from rollcast.curves.columns import GPU_HOURS
 from rollcast.curves.run_forecast import QUANTILES, ForecastSummary, RunForecast
 from rollcast.forecaster.surprise import Surprise
@@ -29,6 +31,7 @@ _DEVICE_HOURS = (DEVICE_HOURS, GPU_HOURS)
 @dataclass(frozen=True, eq=False)
 class _Shown:
     forecast: RunForecast
+    law: LawAnswer | None
     advice: Advice
     outlook: ForecastSummary
     surprise: Surprise | None
@@ -39,11 +42,14 @@ class _Shown:
         forecast = self.forecast
         outlook = self.outlook
         grid = [f"{compute:g}" for compute in outlook.grid]
-        is_described = forecast.forecast.verdict.kind.is_described
+        if self.law is not None:
+            for metric, quantiles in (
+                (names.FORECAST_ASYMPTOTE, self.law.asymptote),
+                (names.FORECAST_HEADROOM, self.law.headroom),
+            ):
+                for quantile, value in zip(_QUANTILE_LABELS, bare(quantiles), strict=True):
+                    yield metric, (quantile,), value
         for place, quantile in enumerate(_QUANTILE_LABELS):
-            if is_described:
-                yield names.FORECAST_ASYMPTOTE, (quantile,), float(outlook.asymptote[place])
-                yield names.FORECAST_HEADROOM, (quantile,), float(outlook.headroom[place])
             if outlook.end is not None:
                 yield names.FORECAST_END, (quantile,), float(outlook.end[place])
             for compute, value in zip(grid, outlook.band[place].tolist(), strict=True):
@@ -89,7 +95,8 @@ class ForecastMetrics(Collector):
     def show(self, forecast: RunForecast, outlook: ForecastSummary, surprise: Surprise | None) -> None:
         """Take the place of the run's last forecast."""
         before = self._shown.get(forecast.name)
-        shown = _Shown(forecast, forecast.advice(), outlook, surprise, 1 if before is None else before.refits + 1)
+        refits = 1 if before is None else before.refits + 1
+        shown = _Shown(forecast, law_of_run(forecast), forecast.advice(), outlook, surprise, refits)
         self._shown = {**self._shown, forecast.name: shown}
 
     def forget(self, names: Collection[str]) -> None:

@@ -29,7 +29,6 @@ def fit_request(request: FitRequest) -> Forecast:
         truncation_ratio=known_truncation(
             np.array([math.nan if point.truncation_ratio is None else point.truncation_ratio for point in points])
         ),
-        num_prompts=request.num_prompts or None,
         name="points",
     )
     options = FitOptions(

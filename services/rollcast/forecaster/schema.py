@@ -320,7 +320,7 @@ class FitRequest(BaseModel):
     exclude_before: Compute | None = None
     """Device-hours before which points are left out; null = found."""
     num_prompts: Annotated[int, Field(ge=0, le=10**9)] = 0
-    """Held-out prompts, the same at every evaluation; 0 = unknown."""
+    """Held-out prompts. Takes no part in the fit, since standard errors are those with the prompts held fixed."""
     predict: Annotated[list[PositiveCompute], Field(max_length=200)] = []
     """Computes at which predictions are wanted."""
 

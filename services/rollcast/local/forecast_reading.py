@@ -85,17 +85,19 @@ def forecast_on_page(page: Page) -> ForecastReading | None:
 
 def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
     """The reading of a forecast made in this process. `end`: device-hours at which the budget ends, if it does."""
+    from rollcast.curves.amounts import bare
+    from rollcast.curves.answer import law_of_run
     from rollcast.curves.run_forecast import metric_grid
 
-    law = run.forecast
+    law = law_of_run(run, _WANTED)
     advice = run.advice(end)
     grid = metric_grid(run)
     computes = [*grid, end] if end is not None and end > run.newest.compute else list(grid)
     readings = run.reading(computes, _WANTED)
     band = [(compute, *map(float, readings[:, place])) for place, compute in enumerate(computes)]
     return ForecastReading(
-        verdict=str(law.verdict.kind),
-        asymptote=_three(law.asymptote(_WANTED)) if law.verdict.kind.is_described else None,
+        verdict=str(run.forecast.verdict.kind),
+        asymptote=None if law is None else _three(bare(law.asymptote)),
         end=_three(band[-1][1:]) if len(computes) > len(grid) else None,
         end_device_hours=end,
         num_points=len(run.evaluations),

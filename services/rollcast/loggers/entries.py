@@ -1,8 +1,9 @@
-"""A record of the run folder in the form that every logger takes: numbers and texts by name."""
+"""A record of the run folder in the form that every logger takes, numbers and texts by name; and what a logger is."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Protocol
 
 from rollcast.runfolder.records import EvaluationRecord, ForecastRecord, SampledCompletion, SamplesRecord, StepRecord
 from rollcast.telemetry.names import is_own_curve
@@ -77,3 +78,26 @@ def as_table(samples: tuple[SampledCompletion, ...]) -> Iterator[str]:
 
 def _in_a_cell(text: str) -> str:
     return "`" + text.replace("`", "'").replace("|", "¦").replace("\n", "⏎") + "`"
+
+
+class RefusedError(Exception):
+    """The destination will never accept these entries, so they are not sent again."""
+
+
+class Destination(Protocol):
+    """Every exception except `RefusedError` means that the destination does not answer; the call is repeated later.
+
+    `write` may receive the same entries twice: a process that was killed does not know whether the last ones arrived.
+    """
+
+    @property
+    def run_id(self) -> str | None:
+        """The destination's name of the run; None before the first `open`."""
+
+    def open(self) -> None:
+        """Create or continue the run. Called once, before the first `write`."""
+
+    def write(self, entries: Sequence[Entry]) -> None: ...
+
+    def close(self) -> None:
+        """Finish: this process writes no more entries."""

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.loggers.destination import Destination, RefusedError
-from rollcast.loggers.entries import Entry
+from rollcast.loggers.entries import Destination, Entry, RefusedError
 from rollcast.loggers.feed import Feed
 from rollcast.runfolder.files import LOGGED
 from rollcast.runfolder.records import LoggedRecord, as_json, read_record

@@ -16,8 +16,7 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
 from rollcast.config.loggers import MlflowLog
-from rollcast.loggers.destination import RefusedError
-from rollcast.loggers.entries import Entry, as_table
+from rollcast.loggers.entries import Entry, RefusedError, as_table
 
 MAX_METRICS_PER_REQUEST = 1_000
 MAX_PARAMS_PER_REQUEST = 100

@@ -15,7 +15,7 @@ from rollcast.config.loggers import Log, MlflowLog, TensorBoardLog
 from rollcast.config.run import RunConfig
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
-from rollcast.loggers.destination import Destination
+from rollcast.loggers.entries import Destination
 from rollcast.loggers.forwarder import Forwarder
 from rollcast.runfolder.files import TENSORBOARD
 from rollcast.telemetry.exporter import Exporter

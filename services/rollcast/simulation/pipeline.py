@@ -10,7 +10,7 @@ import random
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, median
+from statistics import median
 
 from rollcast.recipe.schedule import PipelineState, Schedule, Wait
 from rollcast.recipe.staleness import enough_groups
@@ -48,21 +48,10 @@ class Report:
     dispatched: int = 0
     staleness: Counter[int] = field(default_factory=Counter)
     """Groups trained on (filtered ones of their batches included) by the staleness of their oldest token, in steps."""
-    history: list[tuple[int, int]] = field(default_factory=list)
-    """(step it was a part of, task number) of every used or filtered group."""
-    most_outstanding: int = 0
-    """Most groups ever dispatched and not settled."""
-    updates: int = 0
-    """Optimizer steps made."""
-    train_seconds: float = 0.0
     wait_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """By the reason of the wait, a `WaitReason`."""
     lifetimes: list[tuple[float, float]] = field(default_factory=list)
     """(tokens of its longest rollout, seconds from its first token to its end) of every finished group."""
-    consumed_tokens: float = 0.0
-    """Tokens of the used and filtered groups."""
-    mean_tokens: float | None = None
-    """Mean length of the rollouts of the newest batch; None before the first."""
     step_times: list[float] = field(default_factory=list)
     """When each optimizer step was made."""
 
@@ -87,7 +76,7 @@ class Pipeline:
         """
         self.step = 0
         """t."""
-        self.report = Report()
+        self.report = self._make_report()
         self._schedule = schedule
         self._fresh = fresh
         self._workload = workload
@@ -105,6 +94,9 @@ class Pipeline:
         for engine in engines:
             self.fleet.join(engine)
         self._decide()
+
+    def _make_report(self) -> Report:
+        return Report()
 
     def _make_fleet(self, delays: Delays, seed: int) -> SimulatedFleet:
         return SimulatedFleet(self._events, delays, seed=seed, finished=self._finished, changed=self._decide)
@@ -183,7 +175,6 @@ class Pipeline:
         self._outstanding[attempt.sequence] = attempt
         self.fleet.queue.append(attempt)
         self.report.dispatched += 1
-        self.report.most_outstanding = max(self.report.most_outstanding, len(self._outstanding))
 
     def _next_task(self) -> int:
         self._num_tasks += 1
@@ -195,7 +186,6 @@ class Pipeline:
         for attempt in batch:
             assert attempt.oldest is not None
             self.report.staleness[self.step - attempt.oldest] += 1
-        self.report.mean_tokens = fmean(tokens for attempt in batch for tokens in attempt.task.lengths)
         tokens = sum(sum(attempt.task.lengths) for attempt in batch)
         duration = self._trainer.step + self._trainer.per_token * tokens
         duration *= self._rng.uniform(1 - self._trainer.spread, 1 + self._trainer.spread)
@@ -208,7 +198,6 @@ class Pipeline:
         self._settle(batch)
         self.step += 1
         self._steps_since_start += 1
-        self.report.updates += 1
         self.report.step_times.append(self.now)
         self._publish()
         self._decide()
@@ -222,8 +211,6 @@ class Pipeline:
         for attempt in batch:
             del self._outstanding[attempt.sequence]
             self.report.groups["filtered" if attempt.task.filtered else "used"] += 1
-            self.report.consumed_tokens += sum(attempt.task.lengths)
-            self.report.history.append((self.step + 1, attempt.task.number))
 
     def _finished(self, attempt: Attempt) -> None:
         assert attempt.started_at is not None
@@ -232,10 +219,8 @@ class Pipeline:
             self._decide()
 
     def _book(self) -> None:
-        """Count the time since the last call as training, or as waiting for the present reason."""
+        """Count the time since the last call as waiting for the present reason, if there is one."""
         elapsed = self.now - self._booked_until
         self._booked_until = self.now
-        if self._waiting is None:
-            self.report.train_seconds += elapsed
-        else:
+        if self._waiting is not None:
             self.report.wait_seconds[self._waiting] += elapsed

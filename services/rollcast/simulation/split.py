@@ -88,10 +88,6 @@ class Split:
     unused: int = 0
     """Devices that fit neither side."""
 
-    @property
-    def generator_devices(self) -> int:
-        return self.generators * self.devices_per_generator
-
 
 @dataclass(frozen=True, slots=True)
 class SplitOutcome:

@@ -65,27 +65,17 @@ def budget(
 
 def expectations(run: RunForecast, budget: float | None, target: float | None) -> dict[str, Any]:
     """The whole answer as JSON. `budget`: compute of the whole run, `target` a pass rate."""
-    from rollcast.curves.answer import law_as_json, law_of_run, verdict_as_json
+    from rollcast.curves.answer import law_as_json, law_of_run, state_as_json
 
     forecast = run.forecast
-    curve = forecast.curve
     draws = forecast.draws
     law = law_as_json(law_of_run(run, amounts.MEDIAN_AND_90))
     is_described = forecast.verdict.kind.is_described
     of_law: dict[str, Any]
     answer: dict[str, Any] = {
-        "curve": curve.name,
-        "num_points": len(curve),
-        "dropped": curve.dropped,
-        "excluded": forecast.excluded,
-        **verdict_as_json(forecast.verdict),
+        **state_as_json(run),
+        "num_points": len(forecast.curve),
         "for_decisions": forecast.verdict.kind.is_decidable,
-        "compute": run.newest.compute,
-        "unit": run.unit,
-        "source": vars(run.origin),
-        "fitted_on": run.fitted_on,
-        "start_up": run.axis.start_up,
-        "pass_rate": float(curve.pass_rate[-1]),
         "asymptote": law["asymptote"],
         "headroom": law["headroom"],
     }

@@ -21,7 +21,7 @@ MAX_BOTTLENECK_IDLE = 0.05
 """Share of the time: a trainer that waits for less is the bottleneck. Chosen, not measured."""
 MAX_RATE = 1e12
 """Largest rate, time or count that an option may have."""
-MAY_BE_ZERO = ("lag", "publish_seconds")
+MAY_BE_ZERO = ("max_staleness", "publish_seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Given:
     max_tokens: Annotated[int | None, typer.Option(min=1, help="budget of a completion; default the recipe's")] = None
     groups: Annotated[int | None, typer.Option(min=1, max=512, help="P, groups per step; default 48")] = None
     rollouts: Annotated[int | None, typer.Option(min=1, max=1024, help="G, rollouts per group; default 16")] = None
-    lag: Annotated[int | None, typer.Option(min=0, max=64, help="k, the staleness bound; default 8")] = None
+    max_staleness: Annotated[int | None, typer.Option(min=0, max=64, help="k, the staleness bound; default 8")] = None
     publish_seconds: Annotated[float, typer.Option(min=0, help="until the quickest generator has new weights")] = 0.05
 
 
@@ -69,8 +69,8 @@ def calibrate(given: Given, run: MeasuredRun | None) -> tuple[Rates, list[str]]:
     groups = given.groups or recipe.prompts_per_step
     rollouts = given.rollouts or recipe.rollouts_per_prompt
     schedule = make_schedule(recipe.schedule, groups_per_step=groups)
-    if given.lag is not None:
-        schedule = PipelineRL(max_staleness=given.lag, groups_per_step=groups)
+    if given.max_staleness is not None:
+        schedule = PipelineRL(max_staleness=given.max_staleness, groups_per_step=groups)
     budget = given.max_tokens or recipe.max_completion_tokens
     if mean_tokens > budget:
         raise UserError(

@@ -13,9 +13,8 @@ from rollcast.config.errors import UserError
 from rollcast.config.services import CurveFile
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_sheet import curve_sheet, evaluations_of
-from rollcast.curves.evaluations import CurvePoint, Origin, checked
+from rollcast.curves.evaluations import CurvePoint, Origin, Reading, checked
 from rollcast.curves.formats.recognise import read_sheet
-from rollcast.curves.reading import Reading
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
 

@@ -11,8 +11,7 @@ import math
 from dataclasses import dataclass, replace
 
 from rollcast.config.services import CurveQueries
-from rollcast.curves.evaluations import CurvePoint, checked
-from rollcast.curves.reading import Reading
+from rollcast.curves.evaluations import CurvePoint, Reading, checked
 from rollcast.telemetry.prometheus_reader import MAX_INSTANTS, Prometheus, Series, SourceAway
 
 MAX_INSTANTS_IN_ALL = 200_000

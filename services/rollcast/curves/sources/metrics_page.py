@@ -8,8 +8,7 @@ from pathlib import Path
 from rollcast.config.services import Http
 from rollcast.connections.http import local_url
 from rollcast.connections.port_files import read_port
-from rollcast.curves.evaluations import CurvePoint, checked
-from rollcast.curves.reading import Reading, TrainerStatus
+from rollcast.curves.evaluations import CurvePoint, Reading, TrainerStatus, checked
 from rollcast.runfolder.survival import graded_share
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import MetricsPage, Sample, SourceAway

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import incomplete_points
-from rollcast.curves.evaluations import CurvePoint, EvaluationLog, RunHistory, checked
-from rollcast.curves.reading import Reading
+from rollcast.curves.evaluations import CurvePoint, EvaluationLog, Reading, RunHistory, checked
 from rollcast.runfolder.files import BEFORE, EVALUATIONS, INCARNATIONS
 from rollcast.runfolder.folder import check_format
 from rollcast.runfolder.record_file import RecordFile

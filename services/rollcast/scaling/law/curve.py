@@ -60,7 +60,6 @@ class Curve:
         compute: (n,) in `unit`, positive, ascending.
         pass_rate: (n,) in [0, 1].
         standard_error: (n,) of each pass rate as an estimate over prompts and completions, or None if unknown.
-        num_prompts: held-out prompts of each evaluation, the same every time: their choice shifts the whole curve.
         initial: pass rate measured at compute 0, or None.
         initial_standard_error: of `initial`, or None.
         truncation_ratio: (n,) share of truncated answers near each evaluation, or None; only the verdict looks at it.
@@ -71,7 +70,6 @@ class Curve:
     compute: Array
     pass_rate: Array
     standard_error: Array | None = None
-    num_prompts: int | None = None
     name: str = ""
     initial: float | None = None
     initial_standard_error: float | None = None
@@ -89,7 +87,6 @@ class Curve:
         pass_rate: Sequence[float] | Array,
         standard_error: Sequence[float] | Array | None = None,
         *,
-        num_prompts: int | None = None,
         name: str = "",
         initial: float | None = None,
         initial_standard_error: float | None = None,
@@ -134,7 +131,6 @@ class Curve:
             compute=x[kept],
             pass_rate=y[kept],
             standard_error=error,
-            num_prompts=num_prompts,
             name=name,
             initial=initial,
             initial_standard_error=initial_standard_error,
