@@ -13,8 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollcast.config.services import Http
-from rollcast.connections.http import HttpServer, client, listen, service_routes
-from rollcast.connections.page_readers import MAX_READERS, ONE_LOOK, REGULAR_SECONDS, PageReaders
+from rollcast.connections.http import (
+    MAX_READERS,
+    ONE_LOOK,
+    REGULAR_SECONDS,
+    HttpServer,
+    PageReaders,
+    client,
+    listen,
+    service_routes,
+)
 from rollcast.telemetry.exporter import Exporter
 
 

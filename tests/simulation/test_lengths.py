@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from rollcast.simulation.lengths import lognormal_with_mean, spread_of
+from rollcast.simulation.workload import lognormal_with_mean, spread_of
 
 NUM_GROUPS = 20_000
 

@@ -9,9 +9,8 @@ import pytest
 
 from rollcast.recipe.schedule import PipelineRL, PPOOffPolicy
 from rollcast.simulation.generator import EngineSpeed
-from rollcast.simulation.lengths import lognormal_with_mean
 from rollcast.simulation.split import EQUAL_RATE_SHARE, MAX_SIMULATIONS, Rates, Split, SplitSimulator, splits_of
-from rollcast.simulation.workload import constant
+from rollcast.simulation.workload import constant, lognormal_with_mean
 
 
 def equal_lengths(**changes: object) -> Rates:

@@ -8,7 +8,7 @@ import httpx
 
 from rollcast.config.run import RunConfig
 from rollcast.connections import http
-from rollcast.connections.page_readers import ONE_LOOK
+from rollcast.connections.http import ONE_LOOK
 from rollcast.connections.port_files import port_file, read_port
 from rollcast.local.devices import num_devices
 from rollcast.local.forecast_reading import ForecastReading, Page, first, forecast_on_page

@@ -13,8 +13,7 @@ from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.tasks import Tasks
-from rollcast.connections.http import HttpServer, listen, service_routes
-from rollcast.connections.page_readers import PageReaders
+from rollcast.connections.http import HttpServer, PageReaders, listen, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisTrainerQueue

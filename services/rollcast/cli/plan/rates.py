@@ -51,8 +51,8 @@ def calibrate(given: Given, run: MeasuredRun | None) -> tuple[Rates, list[str]]:
     """The rates of the simulation, options before measurements, and the assumptions in them. Raises UserError."""
     from rollcast.config.recipe import Recipe
     from rollcast.recipe.schedule import PipelineRL, make_schedule
-    from rollcast.simulation.lengths import lognormal_with_mean, spread_of
     from rollcast.simulation.split import Rates
+    from rollcast.simulation.workload import lognormal_with_mean, spread_of
 
     for name, value in asdict(given).items():
         if value is not None and not (0 < value < MAX_RATE or (value == 0 and name in MAY_BE_ZERO)):
