@@ -69,7 +69,10 @@ class FaultyFleet(SimulatedFleet):
                 self._begin_join(generator)
 
     def claim(self) -> None:
-        known = [(attempt, attempt.recorded) for attempt in self.queue if self._claims_seen_late]
+        if not self._claims_seen_late:
+            super().claim()
+            return
+        known = [(attempt, attempt.recorded) for attempt in self.queue]
         super().claim()
         for attempt, recorded in known:
             attempt.recorded = recorded
