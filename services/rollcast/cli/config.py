@@ -32,7 +32,7 @@ def check(
     """Check a run file; report every wrong setting with its value and the remedy.
 
     Model, data, verifiers, disk, cores and the run's folder are looked at too, as `rollcast up` would; nothing is
-    started. What cannot fit the GPUs is refused where their memory is known: with --gpu, else as this machine's driver
+    started. What cannot fit the GPUs is refused if their memory is known: with --gpu, else as this machine's driver
     says.
 
     \b
