@@ -7,20 +7,7 @@ from typing import Annotated
 import typer
 
 from rollcast import __version__
-from rollcast.cli import (
-    ablate,
-    backtest,
-    compare,
-    config,
-    demo,
-    fit,
-    init,
-    model,
-    recipe,
-    show,
-    try_out,
-    up,
-)
+from rollcast.cli import ablate, backtest, compare, config, demo, fit, init, model, recipe, show, try_out, up
 from rollcast.cli.once import OnceCommand
 from rollcast.cli.output import OutputError, discard_output, tell_output_apart
 from rollcast.cli.plan import budget, devices, evaluation, memory, runs, sizes

@@ -103,13 +103,7 @@ def _paper_report(
             {"compute": compute, "pass_rate": float(rate)}
             for compute, rate in zip(computes, law.pass_rate(computes), strict=True)
         ],
-        "targets": [
-            {
-                "pass_rate": target,
-                "compute": _compute_to(target, law),
-            }
-            for target in targets
-        ],
+        "targets": [{"pass_rate": target, "compute": _compute_to(target, law)} for target in targets],
     }
 
 

@@ -16,14 +16,7 @@ from rollcast.curves.amounts import MEDIAN_AND_90, bare
 from rollcast.curves.answer import law_of_run
 from rollcast.curves.columns import GPU_HOURS
 from rollcast.curves.evaluations import OWN, CurvePoint, EvaluationLog, Origin, Reading, TrainerStatus
-from rollcast.curves.run_forecast import (
-    ForecastSummary,
-    RunBudget,
-    RunForecast,
-    forecast_run,
-    look_ahead,
-    metric_grid,
-)
+from rollcast.curves.run_forecast import ForecastSummary, RunBudget, RunForecast, forecast_run, look_ahead, metric_grid
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.history import History, KeptForecast, PushedRun
 from rollcast.forecaster.metrics import ForecastMetrics

@@ -141,9 +141,6 @@ def _show(answer: dict[str, Any]) -> None:
         rows += [(f"reading at {at}", spent["reading"], ".3f"), (f"law at {at}", spent["law"], ".3f")]
     if (wanted := answer.get("target")) is not None:
         rows.append((f"{answer['unit']} to {wanted['pass_rate']:g}", wanted["compute"], ".4g"))
-    report.show_table(
-        ("", "5 %", "median", "95 %"),
-        [report.quantile_row(*row) for row in rows if row[1]],
-    )
+    report.show_table(("", "5 %", "median", "95 %"), [report.quantile_row(*row) for row in rows if row[1]])
     for sentence in conclusions(answer):
         say(sentence)
