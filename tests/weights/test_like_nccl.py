@@ -141,6 +141,15 @@ def group_threads() -> int:
     return sum(thread.name.startswith("weight-group") for thread in threading.enumerate())
 
 
+def fill_thrice(slots: StagingSlots) -> list[Snapshot]:
+    """The memory that each of three versions was staged in."""
+    filled = []
+    for _ in range(3):
+        slots.fill(0, VERSION, 0.0, lambda snapshot: None)
+        filled.append(slots[0])
+    return filled
+
+
 def reason(failed: Future[None]) -> str:
     """Why it failed."""
     with pytest.raises(GroupError) as error:
@@ -196,11 +205,8 @@ def test_a_member_that_never_comes_holds_neither_threads_nor_memory(network: Net
     assert not any(sender.opened.done() for sender in members.senders)
     for sender, slots in zip(members.senders, members.slots, strict=True):
         slots.let_go(sender)
-        addresses = [slots[0].memory.data_ptr()]
-        for _ in range(3):
-            slots.fill(0, VERSION, 0.0, lambda snapshot: None)
-            addresses.append(slots[0].memory.data_ptr())
-        assert len(set(addresses)) == 1, "nobody reads it: it need not be made again"
+        before = slots[0]
+        assert fill_thrice(slots) == [before] * 3, "nobody reads it: it need not be made again"
     members.receivers[0].abandon()
     wait([sender.opened for sender in members.senders], PATIENCE_SECONDS)
     wait_until(lambda: group_threads() <= threads)
@@ -271,11 +277,8 @@ def test_a_lane_that_never_lets_go_costs_new_memory_once(network: Network, monke
     members.senders[0].submit(lambda group: stuck.wait(PATIENCE_SECONDS))
     slots = members.slots[0]
     slots.let_go(members.senders[0])
-    addresses = []
-    for _ in range(4):
-        slots.fill(0, VERSION, 0.0, lambda snapshot: None)
-        addresses.append(slots[0].memory.data_ptr())
-    assert len(set(addresses)) == 1
+    made = fill_thrice(slots)
+    assert made == [made[0]] * 3
     assert slots.wait_for_readers(0.0) == 1, "the other slot"
     stuck.set()
 
