@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from testkit.record import RESULTS, write_result
-from testkit.weights.faults import Faults, measure
+from testkit.weights.faults import Faults, send_figures
 
 
 def main() -> int:
@@ -65,11 +65,6 @@ def in_its_own_process(faults: Faults) -> dict[str, Any]:
         figures = {"lanes": faults.lanes, "targets": {"every survivor serves or is served": False}}
     process.join()
     return {**figures, "exit_code": process.exitcode, "seconds": round(time.monotonic() - started, 1)}
-
-
-def send_figures(pipe: Any, faults: Faults) -> None:
-    pipe.send(measure(faults))
-    pipe.close()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from multiprocessing.connection import Connection
 from typing import Any
 
 import psutil
@@ -215,6 +216,12 @@ def measure(faults: Faults) -> dict[str, Any]:
         return summary(faults, rows, before, after, serves_all=serves_all, bystander_removed=removed)
     finally:
         fleet.close()
+
+
+def send_figures(pipe: Connection, faults: Faults) -> None:
+    """`measure` in a process of its own."""
+    pipe.send(measure(faults))
+    pipe.close()
 
 
 def summary(
