@@ -3,11 +3,13 @@
 stage: the learner's float32 weights, as bfloat16, into a slot of `rollcast.weights.sender.staging`, in page-locked
 memory of the host, as after every step, and the same on the device. load: buffers of the host to the device.
 apply: what a generator does under its pause, tensor by tensor into the model, from where weights.stage kept the
-version.
+version. Of host memory both kinds are measured: page-locked, as a generator has it, and pageable, which remains if the
+system refuses to lock it.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -19,6 +21,7 @@ from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.plan.manifest import plan_buckets, total_bytes
 from rollcast.weights.plan.snapshot import Snapshot
 from rollcast.weights.receiver.host_memory import in_host_memory
+from rollcast.weights.receiver.queued_copies import QueuedCopies
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.gpu import card, models
@@ -44,9 +47,10 @@ def copy_snapshot(source: Snapshot, target: Snapshot) -> None:
         ours.copy_(theirs)
 
 
-def apply(source: Snapshot, model: dict[str, torch.Tensor]) -> None:
-    for name, view in source.views():
-        model[name].copy_(view)
+def apply(source: Snapshot, model: dict[str, torch.Tensor], device: torch.device) -> None:
+    with QueuedCopies(device) if device.type == "cuda" else nullcontext():
+        for name, view in source.views():
+            model[name].copy_(view)
 
 
 def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
@@ -68,12 +72,16 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     seconds = card.median_seconds(lambda: copy_snapshot(staged, loaded), device, repeats=REPEATS)
     rows.append(timed("load from the host", size, seconds))
     shared = in_host_memory(buckets)
-    copy_snapshot(staged, shared)
+    pageable = Snapshot.on(torch.device("cpu"), buckets)
+    for memory in (shared, pageable):
+        copy_snapshot(staged, memory)
     model = {name: torch.empty_like(view, device=device) for name, view in loaded.views()}
-    for where, source in (("device", loaded), ("host", shared)):
-        seconds = card.median_seconds(partial(apply, source, model), device, repeats=REPEATS)
-        rows.append(timed(f"apply from the {where}", size, seconds))
+    sources = {"the device": loaded, "the host": shared, "the host, pageable": pageable}
+    for where, source in sources.items():
+        seconds = card.median_seconds(partial(apply, source, model, device), device, repeats=REPEATS)
+        rows.append(timed(f"apply from {where}", size, seconds))
     targets = {
+        "a generator's host memory is page-locked": device.type == "cpu" or shared.memory.is_pinned(),
         "the host's bytes are the device's": staged.memory.equal(on_device.memory.cpu()),
         "what was loaded is what was staged": loaded.memory.equal(on_device.memory),
         "what was applied is what was staged": all(model[name].equal(view) for name, view in loaded.views()),

@@ -127,7 +127,9 @@ class Weights(Settings):
     """Deadline for opening the groups of all lanes when members change. 60: a first use of NCCL on a busy machine takes
     tens of seconds. A generator that dies or freezes meanwhile is noticed earlier, by its stream or its heartbeats."""
     acknowledge_timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
-    """Deadline from the last bucket to the acknowledgement that the version was applied."""
+    """Deadline from the last bucket to the acknowledgement that the version was applied; one second is added for each GB
+    of the version. 30 = a version without bytes, on a machine that is busy starting others. Then the generator is fenced,
+    and an engine that still applies is ended."""
     stage: Literal["auto", "device", "host"] = "auto"
     """The memory in which a generator keeps a version that it has received and not yet applied. device = whole, on
     every worker's GPU: the shortest pause. host = once, in host memory that the workers share: each copies its slice

@@ -19,6 +19,8 @@ release still behaves this way, so that the workaround is needed.
 | Plug-ins run in every process of the engine | plugin | relied on |
 | On CPU linear layers are packed and their weights emptied, so new weights cannot be loaded | plugin | no release yet |
 | On CPU experts are packed, so new weights cannot be loaded | experts_on_cpu | no release yet |
+| Experts are loaded one by one, although they are stacks in memory | expert_stacks | no release yet |
+| Weights are loaded by `Tensor.copy_`, and each copy is waited for | worker | relied on |
 | On CPU only the second model runner returns routed experts, and it needs Triton | experts_on_cpu | no release yet |
 | Which layers have a router is known only inside the worker | worker | no release yet |
 | `worker_extension_cls` and `collective_rpc` call our methods in every worker, between two steps | worker | relied on |

@@ -30,6 +30,7 @@ from rollcast.generator.vllm.engine_process import EngineFork
 from rollcast.generator.vllm.steps import EngineCounts
 from rollcast.memory.staging import StagingPlace, staging_place
 from rollcast.rollouts.records import RoutedExperts, Sampling, VersionSpan
+from rollcast.weights.plan.manifest import apply_seconds
 from rollcast.wire.version import PolicyVersion
 
 Finish = Literal["stop", "length", "abort"]
@@ -147,7 +148,9 @@ class Engine:
         self.num_threads = max(await self.call("num_threads"))
         self.full_rollouts = min(await self.call("full_rollouts"))
         await self._warm_up()
-        self.stage = staging_place(config.weights.stage, await self.call("room_for_staging"))
+        rooms = await self.call("room_for_staging")
+        self.stage = staging_place(config.weights.stage, rooms)
+        self._deadline_seconds = apply_seconds(self._deadline_seconds, sum(held for _, held in rooms))
         await self.call("prepare_for_rollcast", config.generator.cpu, self.stage)
 
     @property

@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -17,9 +18,11 @@ import torch
 from rollcast.generator.vllm import plugin
 from rollcast.generator.vllm.engine_folder import end_with_generator
 from rollcast.generator.vllm.engine_start import RoutingShape, has_gpus
+from rollcast.generator.vllm.expert_stacks import ExpertStacks
 from rollcast.generator.vllm.experts_on_cpu import pack_again
 from rollcast.generator.vllm.steps import EngineCounts, KvRebuild, StepObserver
 from rollcast.weights.receiver.host_memory import SharedVersion, in_host_memory
+from rollcast.weights.receiver.queued_copies import QueuedCopies
 from rollcast.weights.receiver.receiver import Receiver
 from rollcast.weights.receiver.weight_engine import ReceiverVerb, ReceiveState
 
@@ -79,6 +82,7 @@ class GeneratorWorker:
         elif self.rank == 0:
             self.receiver = Receiver(device=self.device, make_memory=in_host_memory)
         self.shared = SharedVersion()
+        self.expert_stacks = ExpertStacks(self.model_runner.model)
         groups = self.model_runner.kv_cache_config.kv_cache_groups
         self.step_observer = StepObserver([group.kv_cache_spec.block_size for group in groups])
         run = self.model_runner.execute_model
@@ -136,7 +140,7 @@ class GeneratorWorker:
 
     def _load_complete(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
         model = self.model_runner.model
-        loaded = self._load_quantised(tensors) if self._is_quantised else model.load_weights(tensors)
+        loaded = self._load_quantised(tensors) if self._is_quantised else self._load_plain(tensors)
         # On CPU experts compute with packed copies of their weights.
         pack_again(model)
         self.step_observer.weights_changed()
@@ -149,8 +153,15 @@ class GeneratorWorker:
     def _is_quantised(self) -> bool:
         return self.model_runner.vllm_config.model_config.quantization is not None
 
+    def _load_plain(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
+        # On a CPU there is nothing to queue.
+        with QueuedCopies(self.device) if self.device.type == "cuda" else nullcontext():
+            stacks, others = self.expert_stacks.load(tensors)
+            loaded: set[str] = self.model_runner.model.load_weights(others)
+        return stacks | loaded
+
     def _load_quantised(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        """vLLM quantises each layer of the received weights again, in its place."""
+        """vLLM quantises each layer of the received weights again, in its place, and counts its copies itself."""
         from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
 
         model = self.model_runner.model

@@ -29,6 +29,9 @@ DTYPE_BYTES = {
 
 PIECE_BYTES = 64 << 20
 """Larger buckets (one huge tensor) are sent in pieces of this size, so that a deadline is always that of a piece."""
+MIN_APPLY_BYTES_PER_SECOND = 1_000_000_000
+"""An apply that is slower counts as stuck. One worker that copies from host memory without page locks reaches 8 GB/s.
+Up to eight share the machine's memory, and before the first apply each locks the pages."""
 MAX_TENSORS = 1 << 20
 MAX_BYTES = 1 << 44
 
@@ -130,6 +133,11 @@ def _tensor_from_proto(message: weights_pb2.Tensor) -> TensorSpec:
 def total_bytes(buckets: Sequence[BucketSpec]) -> int:
     """Size of one version."""
     return sum(bucket.num_bytes for bucket in buckets)
+
+
+def apply_seconds(timeout_seconds: float, num_bytes: int) -> float:
+    """How long a version of `num_bytes` may take to be applied, if one without bytes may take `timeout_seconds`."""
+    return timeout_seconds + num_bytes / MIN_APPLY_BYTES_PER_SECOND
 
 
 def num_pieces(bucket_bytes: Iterable[int]) -> int:

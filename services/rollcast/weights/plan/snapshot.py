@@ -45,7 +45,12 @@ class Snapshot:
             memory = torch.from_numpy(np.empty(max(size, ALIGNMENT_BYTES), np.uint8))[:size]
             # Zeroing takes the pages now, not when the first version is written.
             return cls(specs, memory.zero_())
-        return cls(specs, torch.zeros(size, dtype=torch.uint8, device=device))
+        # Not zeroed: that would be queued on the caller's stream, and could run after other streams have written.
+        memory = torch.empty(size, dtype=torch.uint8, device=device)
+        if device.type == "cuda":
+            # Other streams write into it. What this stream still does to reused memory must be over by then.
+            torch.cuda.current_stream(device).synchronize()
+        return cls(specs, memory)
 
     def bucket_views(self, index: int) -> Iterator[tuple[TensorSpec, torch.Tensor]]:
         """Tensors of one bucket, in order, each a view of the buffer: write into it to fill the bucket."""

@@ -14,12 +14,30 @@ from google.protobuf.message import DecodeError
 
 from rollcast.telemetry.host_memory import free_bytes
 from rollcast.weights.plan.manifest import BucketSpec, ManifestError, manifest_from_proto
+from rollcast.weights.plan.page_locked import lock_pages
 from rollcast.weights.plan.snapshot import Snapshot, memory_bytes
 from rollcast.weights.transport.process_group import NoRoomError
 from rollcast.wire import weights_pb2
 
 
-def in_host_memory(specs: tuple[BucketSpec, ...]) -> Snapshot:
+class SharedSnapshot(Snapshot):
+    """Memory that several processes map. Each locks the pages of its own mapping when it first reads a version.
+
+    Earlier would be too early: locking takes all pages (seconds for a large model), and the first piece of a version
+    has a deadline. The first version of a generator is applied before it samples anything, so this delays no request.
+    """
+
+    _is_first_use = True
+
+    def views(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """As `Snapshot.views`."""
+        if self._is_first_use:
+            self._is_first_use = False
+            lock_pages(self)
+        return super().views()
+
+
+def in_host_memory(specs: tuple[BucketSpec, ...]) -> SharedSnapshot:
     """New memory of this process. Others find it under its `path` as long as it is kept. Raises NoRoomError."""
     size = memory_bytes(specs)
     free = free_bytes()
@@ -36,11 +54,11 @@ def in_host_memory(specs: tuple[BucketSpec, ...]) -> Snapshot:
     return made
 
 
-def attach(path: str, specs: tuple[BucketSpec, ...]) -> Snapshot:
+def attach(path: str, specs: tuple[BucketSpec, ...]) -> SharedSnapshot:
     """The owner's memory, for reading. Raises FileNotFoundError if it does not exist any more."""
     size = Path(path).stat().st_size
     assert size == memory_bytes(specs), (size, specs)
-    return Snapshot(specs, torch.from_file(path, shared=True, size=size, dtype=torch.uint8), path)
+    return SharedSnapshot(specs, torch.from_file(path, shared=True, size=size, dtype=torch.uint8), path)
 
 
 def identity(path: str) -> int:
@@ -53,7 +71,7 @@ class SharedVersion:
 
     def __init__(self) -> None:
         self._specs: tuple[BucketSpec, ...] = ()
-        self._attached: Snapshot | None = None
+        self._attached: SharedSnapshot | None = None
         self._identity = 0
 
     def announce(self, publish: bytes) -> None:

@@ -15,7 +15,7 @@ from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.services import Weights
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.plan.manifest import num_pieces
+from rollcast.weights.plan.manifest import apply_seconds, num_pieces
 from rollcast.weights.receiver.weight_engine import FAILED, JOINED, STAGED, ReceiverVerb, ReceiveState, WeightEngine
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
@@ -57,6 +57,7 @@ class Reception:
         self._exporter = exporter
         self._on_applied = on_applied
         self._applying: asyncio.Future[float] | None = None
+        self._apply_seconds = settings.acknowledge_timeout_seconds
 
     @property
     def is_applying(self) -> bool:
@@ -79,7 +80,9 @@ class Reception:
 
         Raises OutOfMemory, EngineStuckError.
         """
-        pieces = num_pieces(bucket.num_bytes for bucket in publish.manifest.buckets)
+        sizes = [bucket.num_bytes for bucket in publish.manifest.buckets]
+        pieces = num_pieces(sizes)
+        self._apply_seconds = apply_seconds(self._settings.acknowledge_timeout_seconds, sum(sizes))
         deadline_seconds = (pieces + 1) * self._settings.bucket_timeout_seconds
         state = await self._complete("receive", publish.SerializeToString(), publish.epoch, STAGED, deadline_seconds)
         if state is None:
@@ -106,7 +109,7 @@ class Reception:
         """Wait for the running apply. Returns its pause in seconds."""
         if self._applying is None:
             return 0.0
-        patience_seconds = self._settings.acknowledge_timeout_seconds
+        patience_seconds = self._apply_seconds
         await asyncio.wait({self._applying}, timeout=patience_seconds)
         if not self._applying.done():
             raise EngineStuckError(f"applying did not end in {patience_seconds} s")

@@ -31,7 +31,7 @@ from rollcast.connections.grpc import start_server
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.plan.manifest import Manifest, TensorSpec, num_pieces, plan_buckets, total_bytes
+from rollcast.weights.plan.manifest import Manifest, TensorSpec, apply_seconds, num_pieces, plan_buckets, total_bytes
 from rollcast.weights.sender.epoch import Epoch
 from rollcast.weights.sender.lanes import ONE_LANE, Lanes
 from rollcast.weights.sender.membership import Membership, Removals
@@ -92,6 +92,7 @@ class Publisher:
         self._slots = slots
         pieces = num_pieces(bucket.num_bytes for bucket in self._buckets)
         self._transfer_seconds = pieces * weights.bucket_timeout_seconds
+        self._acknowledge_seconds = apply_seconds(weights.acknowledge_timeout_seconds, total_bytes(self._buckets))
 
         self._staging = Staging()
         self._changed = threading.Condition()  # guards everything below
@@ -319,7 +320,7 @@ class Publisher:
         """Wait until rank 0's part is over and every seat has answered or was removed.
 
         own_seconds bounds rank 0's part, and again the parts of other ranks, which may be slower. A seat that has not
-        answered acknowledge_timeout_seconds after that is fenced.
+        answered `apply_seconds` after that is fenced.
         """
         started = time.monotonic()
         others = own_seconds if self._lanes.count > 1 else 0.0
@@ -340,7 +341,7 @@ class Publisher:
                 now = time.monotonic()
                 # Everything is sent: from now on the seats have a limited time to answer.
                 if not working and answers_deadline is None:
-                    answers_deadline = now + others + self._settings.acknowledge_timeout_seconds
+                    answers_deadline = now + others + self._acknowledge_seconds
                 if not working and not owing:
                     break
                 # The thread is stuck in a collective that its own deadline does not end: it is left behind.

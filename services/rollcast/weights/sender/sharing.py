@@ -22,7 +22,8 @@ class Sharing:
     def broadcasting(self) -> Iterator[bool]:
         """Yields whether groups may be opened and sent to now; if not, the caller asks again later."""
         with self._changed:
-            may_begin = self._is_broadcasting = not self._is_held
+            may_begin = not self._is_held
+            self._is_broadcasting |= may_begin
         try:
             yield may_begin
         finally:
@@ -33,12 +34,17 @@ class Sharing:
 
     @contextmanager
     def held(self, is_due: Callable[[], bool], timeout_seconds: float) -> Iterator[None]:
-        """Wait until no broadcast is running or due, at most `timeout_seconds`, then keep new ones from starting."""
+        """Keep broadcasts away. Waits for due ones at most `timeout_seconds`, and for a running one until it ends."""
         with self._changed:
-            # After the timeout the update goes on: generators that do not answer must not stop training.
+            # After the timeout no due broadcast is waited for: generators that do not answer must not stop training.
             self._changed.wait_for(lambda: not self._is_broadcasting and not is_due(), timeout_seconds)
+            # Nothing new begins from here on.
             self._is_held = True
         try:
+            with self._changed:
+                # A running one has deadlines of its own. To drop its groups would not be quicker: they end by the same
+                # deadlines, and the version would have to be sent again.
+                self._changed.wait_for(lambda: not self._is_broadcasting)
             yield
         finally:
             with self._changed:

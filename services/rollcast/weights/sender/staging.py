@@ -10,42 +10,21 @@ spare --stage()--> learners fill --offer()--> waiting --take()--> current, until
 
 import threading
 import time
-import weakref
 from collections.abc import Callable, Sequence
 
 import torch
 
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.plan.manifest import BucketSpec
+from rollcast.weights.plan.page_locked import lock_pages
 from rollcast.weights.plan.snapshot import Snapshot
 from rollcast.weights.transport.checksum import checksum
 from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.wire.version import PolicyVersion
 
-CUDA_HOST_REGISTER_PORTABLE = 1
-"""Flag of cudaHostRegister: page-locked for every CUDA context of the process."""
 CPU = torch.device("cpu")
 
 log = get_logger()
-
-
-def pin(snapshot: Snapshot) -> Snapshot:
-    """Lock its pages as long as it lives, so that a GPU's copy engine copies it while the GPU computes.
-
-    If the system refuses, copies are slower, but still correct.
-    """
-    # torch's own allocator of such memory rounds up to a power of two: 4.3 GB for a shard of 2.1 GB.
-    address = snapshot.memory.data_ptr()
-    size = snapshot.memory.numel()
-    if not size:
-        return snapshot
-    runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-    if refused := int(runtime.cudaHostRegister(address, size, CUDA_HOST_REGISTER_PORTABLE)):
-        log.warning("host memory cannot be page-locked; copies to the GPU take longer", bytes=size, cuda_error=refused)
-        return snapshot
-    # Not at the end of the process, when CUDA may have been shut down already.
-    weakref.finalize(snapshot, runtime.cudaHostUnregister, address).atexit = False
-    return snapshot
 
 
 class StagingSlots:
@@ -105,7 +84,8 @@ class StagingSlots:
 
     def _made(self) -> Snapshot:
         made = Snapshot.on(CPU, self._shard)
-        return pin(made) if torch.cuda.is_available() else made
+        lock_pages(made)
+        return made
 
 
 class Staging:
