@@ -71,8 +71,8 @@ def check_gpus(local: Local, generator: Generator, gpus: Sequence[str]) -> None:
         )
     if not gpus and can_use_gpus() and VISIBLE not in os.environ and (driver := driver_version()) is not None:
         raise PassingError(
-            f"nvidia-smi reports no GPU, and NVIDIA's driver {driver} is loaded: a GPU has failed, or nvidia-smi is not "
-            f"on the path; for a run on the CPU set {VISIBLE} to nothing"
+            f"nvidia-smi reports no GPU, and NVIDIA's driver {driver} is loaded: a GPU has failed, or nvidia-smi is "
+            f"not on the path; for a run on the CPU set {VISIBLE} to nothing"
         )
     local = with_gpus(local, gpus)
     if local.shares_gpu:

@@ -32,6 +32,6 @@ def in_words(weights: Weights, generator: Generator) -> str:
     return (
         "one GPU: trainer and generators share it "
         f"(generator.gpu_memory_utilization {generator.gpu_memory_utilization:g}, "
-        f"generator.gpu_kv_cache_gib {generator.gpu_kv_cache_gib:g}, weights.stage {weights.stage}); "
+        f"generator.gpu_kv_cache_gib {generator.gpu_kv_cache_gib or 0:g}, weights.stage {weights.stage}); "
         f"weights travel over gloo, through host memory{gloo}"
     )

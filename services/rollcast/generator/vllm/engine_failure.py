@@ -62,8 +62,10 @@ class _NoteHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if error is None:
-            return
+        if error is not None:
+            self.note(error)
+
+    def note(self, error: BaseException) -> None:
         if _is_shortage(error):
             self._write(NO_ROOM, str(error))
         cause = deepest_error(error)
@@ -83,6 +85,18 @@ def take_notes() -> None:
     logger = logging.getLogger("vllm")
     if folder is not None and not any(isinstance(handler, _NoteHandler) for handler in logger.handlers):
         logger.addHandler(_NoteHandler(Path(folder)))
+
+
+@contextmanager
+def noted_failure() -> Iterator[None]:
+    """Note an error of the context, a process of an engine, that vLLM has not logged: a missing module, for one."""
+    try:
+        yield
+    except Exception as error:
+        folder = Path(os.environ[FOLDER_VARIABLE])
+        if _read_note(folder, CAUSE) is None:
+            _NoteHandler(folder).note(error)
+        raise
 
 
 def noted_shortage(folder: Path) -> str | None:
@@ -149,6 +163,8 @@ def _does_not_start(model: Model, generator: Generator, error: Exception, cause:
         remedy = "give the folder of a Hugging Face causal LM"
     else:
         remedy = "choose a model that the installed vLLM serves on this machine"
+    if cause is not None and cause.startswith(("ModuleNotFoundError", "ImportError")):
+        remedy = "install what is missing, or the pinned packages again (requirements/)"
     if given:
         remedy += f", or leave {passed.FIELD} out"
     return UserError(f"{served}: vLLM cannot serve it ({cause or deepest_error(error)}); {remedy}")

@@ -27,7 +27,7 @@ from rollcast.weights.plan.snapshot import Snapshot, memory_bytes
 from rollcast.weights.receiver.weight_engine import FAILED, JOINED, JOINING, RECEIVING, STAGED, ReceiveState
 from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.weights.transport.lane_transfer import receive, turns_of
-from rollcast.weights.transport.process_group import GroupAddress, GroupError, NoRoomError, WeightGroup
+from rollcast.weights.transport.process_group import GroupAddress, GroupError, NoRoomError, WeightGroup, backend_for
 from rollcast.weights.transport.turns import LaneTurns
 from rollcast.wire import weights_pb2
 
@@ -81,7 +81,8 @@ class Receiver:
         if message.backend not in ("gloo", "nccl") or not fits:
             self._state = ReceiveState(FAILED, message.epoch, reason="the join message contradicts itself")
             return
-        if message.backend == "nccl" and self._device.type != "cuda":
+        # gloo carries the bytes through host memory, whatever they are received for.
+        if message.backend == "nccl" and backend_for(self._device) != "nccl":
             reason = f"the trainer sends over {message.backend}, which this generator on {self._device} cannot receive"
             self._state = ReceiveState(FAILED, message.epoch, reason=reason)
             return
