@@ -49,9 +49,7 @@ def shared(plan: MemoryPlan) -> MemoryPlan:
 
 def rest_of_each(plan: MemoryPlan) -> int:
     """Bytes that an engine may take; negative if the trainer leaves less than nothing."""
-    beside = plan.worker.staging + CONTEXT_BYTES + GRAPH_BYTES
-    rest = plan.device.num_bytes - trainer(plan) - spare(plan)
-    return rest // plan.generators - beside
+    return (plan.device.num_bytes - trainer(plan) - beside(plan)) // plan.generators
 
 
 def least_of_each(plan: MemoryPlan) -> int:
@@ -60,23 +58,20 @@ def least_of_each(plan: MemoryPlan) -> int:
     return worker.weights + worker.activations + worker.kv_of_slot(plan.config.model.max_length)
 
 
+def beside(plan: MemoryPlan) -> int:
+    """Bytes that neither the trainer's tensors nor vLLM's shares are: contexts, graphs, staged pieces, the margin."""
+    of_engine = plan.worker.staging + CONTEXT_BYTES + GRAPH_BYTES
+    margin = math.ceil(SPARE_SHARE * plan.device.num_bytes)
+    return CONTEXT_BYTES + plan.generators * of_engine + margin
+
+
 def trainer(plan: MemoryPlan) -> int:
-    """Bytes of the trainer's process at its fullest."""
-    return plan.trainer[0].fullest.total + CONTEXT_BYTES
-
-
-def generators(plan: MemoryPlan) -> int:
-    """Bytes of all generators' processes with the plan's settings."""
-    worker = plan.worker
-    return plan.generators * (worker.taken_by_engine + worker.staging + CONTEXT_BYTES + GRAPH_BYTES)
-
-
-def spare(plan: MemoryPlan) -> int:
-    """Bytes that nothing is planned into."""
-    return math.ceil(SPARE_SHARE * plan.device.num_bytes)
+    """Bytes of the trainer's tensors at its fullest."""
+    return plan.trainer[0].fullest.total
 
 
 def fits(plan: MemoryPlan) -> bool:
-    """Whether both fit. A share that the user has set may use the margin."""
-    held = trainer(plan) + generators(plan)
+    """Whether both fit."""
+    engines = plan.generators * plan.worker.taken_by_engine
+    held = trainer(plan) + engines + beside(plan)
     return held <= plan.device.num_bytes and plan.worker.slots_that_fit >= 1

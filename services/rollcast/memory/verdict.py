@@ -175,26 +175,21 @@ def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
     """The trainer and the generators on the same GPU."""
     if one_gpu.fits(plan):
         return
-    generator = plan.config.generator
-    share = generator.gpu_memory_utilization
-    trainer = f"the trainer needs {gigabytes(one_gpu.trainer(plan))}"
-    said = f"generators ({plan.generators}) and trainer share it; {trainer}, and {plan.device.in_words}"
-    engine = f"an engine needs at least {gigabytes(one_gpu.least_of_each(plan))} besides contexts and margin"
-    planned = plan.changed(generator={"gpu_memory_utilization": DEFAULT_GPU_SHARE, "gpu_kv_cache_gib": None})
-    if share != DEFAULT_GPU_SHARE and one_gpu.fits(one_gpu.shared(planned)):
-        yield (
-            f"generator.gpu_memory_utilization = {share:g}, generator.gpu_kv_cache_gib = {generator.gpu_kv_cache_gib}: "
-            f"{said}; leave both out, and they are counted"
-        )
-        return
-    for setting, value, remedy, changes in _milder(planned):
-        if one_gpu.fits(one_gpu.shared(planned.changed(trainer=changes))):
-            yield f"{setting} = {value}: one GPU: {said}, {engine}; {remedy}"
-            return
-    yield (
-        f"model.path = {plan.config.model.path}: one GPU: {said}, {engine}; use two GPUs, a larger one, or a smaller "
-        "model"
+    share = plan.config.generator.gpu_memory_utilization
+    said = (
+        f"one GPU has {gigabytes(plan.device.num_bytes)}; the trainer needs {gigabytes(one_gpu.trainer(plan))}, each "
+        f"generator ({plan.generators}) at least {gigabytes(one_gpu.least_of_each(plan))}, contexts and margin "
+        f"{gigabytes(one_gpu.beside(plan))}"
     )
+    counted = plan.changed(generator={"gpu_memory_utilization": DEFAULT_GPU_SHARE, "gpu_kv_cache_gib": None})
+    if share != DEFAULT_GPU_SHARE and one_gpu.fits(one_gpu.shared(counted)):
+        yield f"generator.gpu_memory_utilization = {share:g}: {said}; leave it out, and it is counted"
+        return
+    for setting, value, remedy, changes in _milder(counted):
+        if one_gpu.fits(one_gpu.shared(counted.changed(trainer=changes))):
+            yield f"{setting} = {value}: {said}; {remedy}"
+            return
+    yield f"model.path = {plan.config.model.path}: {said}; use two GPUs, a larger one, or a smaller model"
 
 
 def _machine(plan: MemoryPlan) -> Iterator[str]:
