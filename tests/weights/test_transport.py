@@ -6,12 +6,12 @@ from concurrent.futures import Future
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from rollcast.config.errors import UserError
 from rollcast.weights.receiver import receiver
 from rollcast.weights.receiver.receiver import Receiver
 from rollcast.weights.receiver.weight_engine import FAILED, JOINING
-from rollcast.weights.transport import process_group
 from rollcast.weights.transport.process_group import Backend, GroupAddress, backend_for
 from rollcast.wire import weights_pb2
 
@@ -21,7 +21,7 @@ GPU = torch.device("cuda", 0)
 
 @pytest.fixture(autouse=True)
 def torch_with_nccl(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_group, "is_nccl_available", lambda: True)
+    monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_gloo_is_chosen_where_nccl_cannot_be_used(device: torch.device, shares_g
 
 
 def test_a_build_without_nccl_sends_over_gloo(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_group, "is_nccl_available", lambda: False)
+    monkeypatch.setattr(dist, "is_nccl_available", lambda: False)
     assert backend_for(GPU) == "gloo"
 
 

@@ -53,9 +53,10 @@ def rest_of_each(plan: MemoryPlan) -> int:
 
 
 def least_of_each(plan: MemoryPlan) -> int:
-    """Bytes without which an engine cannot work: weights, its largest batch, one rollout of the full length."""
+    """Bytes without which an engine cannot work: weights, its largest batch, the longest rollouts of one prompt."""
     worker = plan.worker
-    return worker.weights + worker.activations + worker.kv_of_slot(plan.config.model.max_length)
+    group = plan.config.recipe.most_rollouts_per_prompt
+    return worker.weights + worker.activations + group * worker.kv_of_slot(plan.config.model.max_length)
 
 
 def beside(plan: MemoryPlan) -> int:
@@ -74,4 +75,4 @@ def fits(plan: MemoryPlan) -> bool:
     """Whether both fit."""
     engines = plan.generators * plan.worker.taken_by_engine
     held = trainer(plan) + engines + beside(plan)
-    return held <= plan.device.num_bytes and plan.worker.slots_that_fit >= 1
+    return held <= plan.device.num_bytes and plan.worker.slots_that_fit >= plan.config.recipe.most_rollouts_per_prompt

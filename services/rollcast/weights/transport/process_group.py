@@ -14,12 +14,8 @@ from datetime import timedelta
 from typing import Any, Literal
 
 import torch
-from torch.distributed import (
-    PrefixStore,
-    ProcessGroupGloo,  # type: ignore[attr-defined]
-    TCPStore,
-    is_nccl_available,
-)
+import torch.distributed as dist
+from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore  # type: ignore[attr-defined]
 
 from rollcast.config.errors import UserError
 from rollcast.connections.http import listen, local_host
@@ -75,7 +71,7 @@ def why_not_nccl(device: torch.device, *, shares_gpu: bool) -> str:
         return "there is no GPU"
     if shares_gpu:
         return "generator and trainer share one GPU, and NCCL takes one process of a group on each"
-    return "" if is_nccl_available() else "this build of torch has no NCCL"
+    return "" if dist.is_nccl_available() else "this build of torch has no NCCL"
 
 
 class RendezvousStore:
