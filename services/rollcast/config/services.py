@@ -126,9 +126,9 @@ class Weights(Settings):
     acknowledge_timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
     """Deadline from the last bucket to the acknowledgement that the version was applied."""
     transport: Literal["auto", "nccl", "gloo"] = "auto"
-    """What carries the weights to the generators. nccl = from GPU to GPU. gloo = through host memory and TCP: slower, and it
-    also works where NCCL cannot: on CPUs, on one GPU that generator and trainer share, across firewalls or drivers that NCCL
-    does not pass. auto = nccl where the trainer has a GPU of its own, else gloo; the trainer logs which and why."""
+    """What carries the weights to the generators. nccl = from GPU to GPU. gloo = through host memory and TCP: slower, but it
+    also works on CPUs, on one GPU that generator and trainer share, and with firewalls or drivers that stop NCCL. auto = nccl
+    if the trainer has a GPU of its own, else gloo; the trainer logs which and why."""
     stage: Literal["auto", "device", "host"] = "auto"
     """The memory in which a generator keeps a version that it has received and not yet applied. device = whole, on
     every worker's GPU: the shortest pause. host = once, in host memory that the workers share: each copies its slice
@@ -147,7 +147,7 @@ class Weights(Settings):
 
 
 DEFAULT_GPU_SHARE = 0.9
-"""Of a GPU that a generator's worker has to itself: what vLLM takes, with room for a staged version and CUDA graphs."""
+"""The share of a GPU of its own that vLLM takes; the rest is room for a staged version and CUDA graphs."""
 
 
 class Generator(Settings):

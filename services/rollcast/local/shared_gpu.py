@@ -1,4 +1,4 @@
-"""One GPU for a whole run: how `rollcast up` divides it between trainer and generators, and what it says about that."""
+"""One GPU for a whole run: `rollcast up` divides it between trainer and generators, and says how."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""One GPU that the trainer's only rank and the generators share: what the trainer leaves is divided among the engines.
+"""One GPU that the trainer's only rank and the generators share: the engines divide the rest that the trainer leaves.
 
     GPU = trainer at its fullest + its context                                     counted, see `trainer`
         + for each generator: vLLM's share, a staged version, context, graphs      the share is what is left
@@ -19,10 +19,10 @@ from rollcast.memory.plan import MemoryPlan
 CONTEXT_BYTES = 1 << 30
 """Margin of each process for CUDA's context, loaded kernels and the work spaces of libraries. Not a count."""
 GRAPH_BYTES = 1 << 30
-"""Margin of each engine for its CUDA graphs, which vLLM keeps beside its share. Not a count."""
+"""Margin of each engine for its CUDA graphs, which are not in vLLM's share. Not a count."""
 SPARE_SHARE = 0.05
-"""Of the GPU, that nothing is planned into. On the one card that was measured the trainer's peak was within 5 % of the
-plan, and the allocators of several processes do not share what they hold in reserve."""
+"""The margin: a part of the GPU that is not planned for. On the one card that was measured the trainer's peak was within
+5 % of the plan, and the allocators of several processes do not share their reserves."""
 SHARE_STEP = 1_000
 """Shares are rounded down to thousandths."""
 KV_STEP = 10

@@ -1,7 +1,7 @@
 """The GPUs that a process must have, and why it cannot use them: an old driver, another build, or a card that failed.
 
-Whoever starts a process tells it their number in ROLLCAST_GPUS: `rollcast up` on one machine, the chart in a pod. A
-process that was told so never computes on the CPU instead. Imports no torch.
+The number is in ROLLCAST_GPUS, which `rollcast up` sets on one machine and the chart in a pod. A process with that
+variable never computes on the CPU instead. Imports no torch.
 """
 
 import os
@@ -23,7 +23,7 @@ LEAST_DRIVER = {12: 525, 13: 580}
 
 
 def expected_gpus(environment: Mapping[str, str] = os.environ) -> int:
-    """0 = none, or nobody said."""
+    """0 = none, or the variable is not set."""
     said = environment.get(EXPECTED_GPUS, "")
     return int(said) if said.isdigit() else 0
 
@@ -33,7 +33,7 @@ def node_name(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def driver_version(file: Path | None = None) -> str | None:
-    """Of NVIDIA's loaded kernel module; None = it is not loaded. `file`: DRIVER_VERSION, unless given."""
+    """The version of NVIDIA's loaded kernel module; None = it is not loaded. `file`: DRIVER_VERSION, unless given."""
     try:
         said = (file or DRIVER_VERSION).read_text()
     except OSError:

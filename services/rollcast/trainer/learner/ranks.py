@@ -73,7 +73,7 @@ def join_ranks(*, timeout_seconds: float, threads: int | None = None) -> Ranks:
 
 
 def _own_device(local_rank: int) -> torch.device:
-    """This rank's GPU; a CPU only if nobody said that there must be GPUs. Raises UserError."""
+    """This rank's GPU; a CPU only if it need not have GPUs. Raises UserError."""
     expected = expected_gpus()
     built_for = torch.version.cuda or torch.version.hip
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
