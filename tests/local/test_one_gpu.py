@@ -101,6 +101,9 @@ def test_the_profile_is_checked_for_a_card_elsewhere(settings: dict[str, Any], t
     done = rollcast("config", "check", file, "--elsewhere", "--gpu", "80")
     assert done.returncode == 0, done.stderr
     assert "whether the model fits the memory" not in done.stdout
+    assert "one GPU: trainer and generators share it (generator.gpu_memory_utilization 0." in " ".join(
+        done.stdout.split()
+    )
     assert load_run_config(PROFILE).local.shares_gpu
 
 

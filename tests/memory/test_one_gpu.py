@@ -64,10 +64,13 @@ def test_the_mildest_change_with_which_both_fit_is_named() -> None:
     assert found is not None, said
     remedies: dict[str, dict[str, Any]] = {
         "set it to true": {"activation_checkpointing": True},
-        "set it to 1536, the longest rollout": {"tokens_per_micro_batch": 1_536},
+        "set it to 1536, the longest rollout, and trainer.activation_checkpointing to true": {
+            "tokens_per_micro_batch": 1_536,
+            "activation_checkpointing": True,
+        },
     }
     remedy = remedies[said.rpartition("; ")[2]]
-    assert fits(on_one_gpu(QWEN3_06B, 24, trainer={"tokens_per_micro_batch": 32_768, **remedy}))
+    assert fits(on_one_gpu(QWEN3_06B, 24, trainer={"tokens_per_micro_batch": 32_768} | remedy))
 
 
 def test_a_model_that_fits_no_way_asks_for_another_gpu() -> None:

@@ -43,7 +43,7 @@ def check(
     """
     from rollcast.config.errors import UserError
     from rollcast.config.run import load_run_config
-    from rollcast.local import preflight
+    from rollcast.local import preflight, shared_gpu
     from rollcast.local.devices import usable_gpus, with_gpus
     from rollcast.local.resumed import check_run_folder
     from rollcast.memory.check import check_memory
@@ -79,6 +79,8 @@ def check(
         left.append("whether the model fits the memory")
     typer.echo(f"{file}: valid (run {config.run!r}, results in {config.run_folder})")
     say_cautions([*cautions, *(warnings(plan) if plan is not None else ())])
+    if plan is not None and plan.shares_gpu:
+        say(shared_gpu.in_words(plan.config.weights, plan.config.generator))
     if filled_in:
         say(f"filled in: {filled_in}")
     for line in changes:

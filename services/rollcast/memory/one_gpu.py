@@ -21,7 +21,7 @@ CONTEXT_BYTES = 1 << 30
 GRAPH_BYTES = 1 << 30
 """Margin of each engine for its CUDA graphs, which are not in vLLM's share. Not a count."""
 SPARE_SHARE = 0.05
-"""The margin: a part of the GPU that is not planned for. On the one card that was measured the trainer's peak was within
+"""The margin: a part of the GPU that is not planned for. On the one card measured, the trainer's peak was within
 5 % of the plan, and the allocators of several processes do not share their reserves."""
 SHARE_STEP = 1_000
 """Shares are rounded down to thousandths."""

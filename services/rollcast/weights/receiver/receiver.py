@@ -78,12 +78,13 @@ class Receiver:
         message = weights_pb2.Join.FromString(join)
         rank = message.rank + self._worker
         fits = rank < message.world_size and 0 < message.lanes <= MAX_LANES
-        if message.backend not in ("gloo", "nccl") or not fits:
+        backend = message.backend
+        if (backend != "gloo" and backend != "nccl") or not fits:
             self._state = ReceiveState(FAILED, message.epoch, reason="the join message contradicts itself")
             return
         # gloo carries the bytes through host memory, whatever they are received for.
-        if message.backend == "nccl" and backend_for(self._device) != "nccl":
-            reason = f"the trainer sends over {message.backend}, which this generator on {self._device} cannot receive"
+        if backend == "nccl" and backend_for(self._device) != "nccl":
+            reason = f"the trainer sends over {backend}, which this generator on {self._device} cannot receive"
             self._state = ReceiveState(FAILED, message.epoch, reason=reason)
             return
         addresses = [
@@ -91,7 +92,7 @@ class Receiver:
                 epoch=message.epoch,
                 lane=lane,
                 num_lanes=message.lanes,
-                backend=message.backend,
+                backend=backend,
                 store_host=message.store_host,
                 store_port=message.store_port,
                 store_prefix=message.store_prefix,
