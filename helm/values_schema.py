@@ -215,7 +215,7 @@ CHART = mapping(
     networking=mapping(
         bind=choice("0.0.0.0", "::"),  # noqa: S104  (in a pod)
         interface=STRING,
-        rdma=mapping(enabled=BOOLEAN, resource=STRING, count=integer(1)),
+        rdma=mapping(enabled=BOOLEAN, resource=STRING, count=integer(1), root=BOOLEAN),
     ),
     podSecurity=mapping(
         runAsUser=UNIX_ID,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rollcast.telemetry.gpus import EXPECTED_GPUS, NODE_NAME
 from tests.chart.rendering import (
     CPU,
     ROOT,
@@ -149,6 +150,27 @@ def test_gpus_are_whole_limits_and_shared_memory_is_there() -> None:
     assert run_file(objects)["generator"]["tensor_parallel"] == 2
     for pod in pods(render(VALUE_SETS["cpu"])):
         assert "nvidia" not in json.dumps(pod.spec["containers"])
-    rdma = pod_of(render(VALUE_SETS["rdma"]), "trainer").spec["containers"][0]
-    assert rdma["securityContext"]["capabilities"]["add"] == ["IPC_LOCK"]
-    assert rdma["resources"]["limits"]["rdma/hca_shared_devices_a"] == 1
+
+
+def test_rdma_takes_a_capability_only_as_root_for_whom_it_has_an_effect() -> None:
+    for name, is_root in (("rdma", False), ("rdma-as-root", True)):
+        objects = render(VALUE_SETS[name])
+        for role in ("trainer", "generator"):
+            (container,) = pod_of(objects, role).spec["containers"]
+            assert container["resources"]["limits"]["rdma/hca_shared_devices_a"] == 1
+            context = container["securityContext"]
+            assert ("add" in context["capabilities"]) is is_root
+            assert (context.get("runAsUser") == 0) is is_root
+            others = pod_of(objects, role).spec["initContainers"]
+            assert not any("add" in one["securityContext"]["capabilities"] for one in others)
+
+
+def test_processes_are_told_how_many_gpus_they_must_have_and_on_which_node() -> None:
+    objects = render(VALUE_SETS["moe"])
+    for role, count in (("trainer", "8"), ("generator", "2")):
+        (container,) = pod_of(objects, role).spec["containers"]
+        variables = {one["name"]: one for one in container["env"]}
+        assert variables[EXPECTED_GPUS]["value"] == count
+        assert variables[NODE_NAME]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
+    for pod in pods(render(VALUE_SETS["cpu"])):
+        assert EXPECTED_GPUS not in json.dumps(pod.spec["containers"])

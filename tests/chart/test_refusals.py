@@ -129,6 +129,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("forecaster.ingress.host", {"forecaster": {"ingress": {"enabled": True}}}),
     ("forecaster.ingress.enabled", {"forecaster": {"enabled": False, "ingress": {"enabled": True, "host": "a.b"}}}),
     ("networking.rdma.enabled", {"networking": {"rdma": {"enabled": True}}}),
+    ("networking.rdma.root", {"networking": {"rdma": {"root": True}}}),
     ("trainer.gpus = 0", {"generator": {"gpus": 1}}),
     ("priorityClasses/preemptionPolicy", {"priorityClasses": {"preemptionPolicy": "Always"}}),
     ("priorityClasses.trainer = 1", {"priorityClasses": {"create": True, "trainer": 1}}),

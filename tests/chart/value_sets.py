@@ -210,6 +210,7 @@ VALUE_SETS: dict[str, dict[str, Any]] = {
         "model": {"source": "arithmetic", "tokenSecret": "hub"},
     },
     "rdma": merged(profile("scalerl-8b"), {"networking": {"rdma": {"enabled": True}, "interface": "ib0"}}),
+    "rdma-as-root": merged(profile("scalerl-8b"), {"networking": {"rdma": {"enabled": True, "root": True}}}),
     "8xh100-by-claims": merged(
         profile("8xh100"),
         {"gpu": {"resource": ""}, "trainer": {"resourceClaims": _CLAIMS}, "generator": {"resourceClaims": _CLAIMS}},
@@ -225,7 +226,7 @@ VALUE_SETS: dict[str, dict[str, Any]] = {
 }
 FROM_THE_HUB = ("data-from-the-hub-with-token", "tests-from-the-hub")
 """Whose trainer reads a data set of the hub, while no model comes from there."""
-NOT_RESTRICTED = ("rdma", "8xh100-on-node-folders", "moe-on-the-nodes-network")
+NOT_RESTRICTED = ("rdma-as-root", "8xh100-on-node-folders", "moe-on-the-nodes-network")
 """What Pod Security "restricted" refuses, two of them "baseline" too, and the notes say so."""
 FOR_NEW_CLUSTERS = ("8xh100-by-claims",)
 """What Kubernetes before 1.31 writes in another way, in an API that was not stable yet."""

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import PassingError, UserError
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.local.devices import VISIBLE, check_gpus, named_gpus
+from rollcast.local import devices
+from rollcast.local.devices import VISIBLE, check_gpus, check_transport, named_gpus, num_devices, with_gpus
 from rollcast.local.services import service_specs
 from rollcast.memory.device import gpu_sizes
+from rollcast.telemetry import gpus
+from rollcast.telemetry.gpus import EXPECTED_GPUS
 
 
 def config_of(folder: Path, *, ranks: int, generators: int, workers: int) -> RunConfig:
@@ -98,3 +101,66 @@ def test_gpus_are_counted_by_what_the_driver_says(tmp_path: Path, monkeypatch: p
     assert gpu_sizes() == [81559 << 20, 40960 << 20]
     driver.write_text("#!/bin/sh\nexit 9\n")
     assert gpu_sizes() == []
+
+
+def test_one_gpu_is_shared_by_trainer_and_generators(tmp_path: Path) -> None:
+    config = config_of(tmp_path, ranks=1, generators=2, workers=1)
+    check_gpus(config.local, config.generator, ("GPU-a1",))
+    found = seen(config, tmp_path, ("GPU-a1",))
+    own = {name: [(one[VISIBLE], one[EXPECTED_GPUS]) for one in given] for name, given in found.items()}
+    shared = [("GPU-a1", "1")]
+    none = [("", "0")]
+    assert own == {
+        "trainer": shared,
+        "generator-0": shared,
+        "generator-1": shared,
+        "forecaster": none,
+        "grader": none,
+    }
+    local = with_gpus(config.local, ("GPU-a1",))
+    assert num_devices(local, config.generator) == 1, "a device-hour is an hour of the card, once"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "workers", "blamed"), [(2, 1, "local.trainer_ranks = 2"), (1, 2, "generator.tensor_parallel = 2")]
+)
+def test_one_gpu_has_one_process_of_each_role(tmp_path: Path, ranks: int, workers: int, blamed: str) -> None:
+    config = config_of(tmp_path, ranks=ranks, generators=1, workers=workers)
+    with pytest.raises(UserError, match=rf"^{blamed}: one GPU may be used here"):
+        check_gpus(config.local, config.generator, ("0",))
+
+
+def test_a_run_may_use_fewer_gpus_than_there_are(tmp_path: Path) -> None:
+    config = config_of(tmp_path, ranks=1, generators=1, workers=1)
+    one = config.local.model_copy(update={"gpus": 1})
+    check_gpus(one, config.generator, ("0", "1", "2"))
+    assert with_gpus(one, ("0", "1", "2")).shares_gpu
+    assert not with_gpus(config.local, ("0", "1", "2")).shares_gpu
+    with pytest.raises(UserError, match=r"^local\.gpus = 1: 0 may be used here"):
+        check_gpus(one, config.generator, ())
+    three = config_of(tmp_path, ranks=2, generators=1, workers=1)
+    two = three.local.model_copy(update={"gpus": 2})
+    with pytest.raises(UserError, match=r"needs 3 GPUs, .* and 2 may be used here; .* or raise local\.gpus$"):
+        check_gpus(two, three.generator, ("0", "1", "2"))
+
+
+def test_nccl_is_refused_where_it_cannot_work() -> None:
+    check_transport("nccl", has_gpus=True, shares_gpu=False)
+    check_transport("auto", has_gpus=True, shares_gpu=True)
+    for has_gpus, why in ((True, "share one GPU"), (False, "no GPU may be used here")):
+        with pytest.raises(UserError, match=rf"^weights\.transport = nccl: .*{why}.*; set it to auto or gloo$"):
+            check_transport("nccl", has_gpus=has_gpus, shares_gpu=has_gpus)
+
+
+def test_a_driver_without_gpus_is_no_machine_without_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run would be on the CPU without a word."""
+    driver = tmp_path / "version"
+    driver.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27 2025\n")
+    monkeypatch.setattr(gpus, "DRIVER_VERSION", driver)
+    monkeypatch.setattr(devices, "version", lambda package: "2.13.0")
+    monkeypatch.delenv(VISIBLE, raising=False)
+    config = config_of(tmp_path, ranks=1, generators=1, workers=1)
+    with pytest.raises(PassingError, match=r"nvidia-smi reports no GPU, and NVIDIA's driver 580\.65\.06 is loaded"):
+        check_gpus(config.local, config.generator, ())
+    monkeypatch.setenv(VISIBLE, "")
+    check_gpus(config.local, config.generator, ())

@@ -203,13 +203,19 @@ seccompProfile:
   type: RuntimeDefault
 {{- end -}}
 
-{{/* (list . withRdma) */}}
+{{/* (list . withRdma). A capability that is added is in effect for root alone, so another user is not given it. */}}
 {{- define "rollcast.securityContext" -}}
+{{- $rdma := (index . 0).Values.networking.rdma -}}
+{{- $root := and (index . 1) $rdma.enabled $rdma.root -}}
+{{- if $root -}}
+runAsUser: 0
+runAsNonRoot: false
+{{ end -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
-  {{- if and (index . 1) (index . 0).Values.networking.rdma.enabled }}
+  {{- if $root }}
   add: [IPC_LOCK]
   {{- end }}
 {{- end -}}
@@ -263,14 +269,23 @@ capabilities:
 {{- end -}}
 
 {{/* What trainer and generator add: caches, hub, interfaces. */}}
+{{/* (list . roleValues). A process that finds fewer GPUs than it is told ends, and names the node. */}}
 {{- define "rollcast.deviceEnvironment" -}}
+{{- $root := index . 0 -}}
+{{- with int (index . 1).gpus }}
+- name: ROLLCAST_GPUS
+  value: {{ . | quote }}
+- name: ROLLCAST_NODE
+  valueFrom:
+    fieldRef: {fieldPath: spec.nodeName}
+{{- end }}
 - name: HF_HOME
   value: /models/hub
 - name: TORCHINDUCTOR_CACHE_DIR
   value: /home/rollcast/.cache/inductor
 - name: TRITON_CACHE_DIR
   value: /home/rollcast/.cache/triton
-{{- with .Values.networking.interface }}
+{{- with $root.Values.networking.interface }}
 - name: NCCL_SOCKET_IFNAME
   value: {{ . | quote }}
 - name: GLOO_SOCKET_IFNAME

@@ -43,7 +43,8 @@ def check(
     """
     from rollcast.config.errors import UserError
     from rollcast.config.run import load_run_config
-    from rollcast.local import preflight
+    from rollcast.local import preflight, shared_gpu
+    from rollcast.local.devices import usable_gpus, with_gpus
     from rollcast.local.resumed import check_run_folder
     from rollcast.memory.check import check_memory
     from rollcast.memory.device import GB, Device, smallest_gpu
@@ -59,6 +60,7 @@ def check(
         left = ["model, data, verifiers, certificates, disk and devices", "the run's folder"]
     else:
         config, found = preflight.load_to_start(file)
+        config = config.model_copy(update={"local": with_gpus(config.local, usable_gpus())})
         cautions = preflight.check_files(config)
         changes = check_run_folder(config, resume=resume)
         left = preflight.not_checked(config.redis, config.model.path)
@@ -77,6 +79,8 @@ def check(
         left.append("whether the model fits the memory")
     typer.echo(f"{file}: valid (run {config.run!r}, results in {config.run_folder})")
     say_cautions([*cautions, *(warnings(plan) if plan is not None else ())])
+    if plan is not None and plan.shares_gpu:
+        say(shared_gpu.in_words(plan.config.weights, plan.config.generator))
     if filled_in:
         say(f"filled in: {filled_in}")
     for line in changes:

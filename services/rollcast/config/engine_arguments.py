@@ -49,7 +49,7 @@ MADE_BY: dict[str, str] = {
     "tensor_parallel_size": "generator.tensor_parallel",
     "block_size": "generator.block_size",
     "gpu_memory_utilization": "generator.gpu_memory_utilization",
-    "kv_cache_memory_bytes": "generator.gpu_memory_utilization (on CPU generator.cpu_kv_cache_gib)",
+    "kv_cache_memory_bytes": "generator.gpu_kv_cache_gib (on CPU generator.cpu_kv_cache_gib)",
     "num_gpu_blocks_override": "generator.gpu_memory_utilization (on CPU generator.cpu_kv_cache_gib)",
     "weight_transfer_config": "weights",
     "enable_return_routed_experts": "recipe.router_replay",

@@ -130,10 +130,15 @@ class Weights(Settings):
     """Deadline from the last bucket to the acknowledgement that the version was applied; one second is added for each GB
     of the version. 30 = a version without bytes, on a machine that is busy starting others. Then the generator is fenced,
     and an engine that still applies is ended."""
+    transport: Literal["auto", "nccl", "gloo"] = "auto"
+    """What carries the weights to the generators. nccl = from GPU to GPU. gloo = through host memory and TCP: slower, but it
+    also works on CPUs, on one GPU that generator and trainer share, and with firewalls or drivers that stop NCCL. auto = nccl
+    if the trainer has a GPU of its own, else gloo; the trainer logs which and why."""
     stage: Literal["auto", "device", "host"] = "auto"
     """The memory in which a generator keeps a version that it has received and not yet applied. device = whole, on
     every worker's GPU: the shortest pause. host = once, in host memory that the workers share: each copies its slice
-    when the version is applied. auto = on the device if that leaves a gigabyte of it free, else on the host."""
+    when the version is applied. auto = on the device if that leaves a gigabyte of it free, else on the host; on one GPU
+    that generator and trainer share, on the host."""
     heartbeat_seconds: Annotated[float, Field(gt=0)] = 1.0
     """Interval of a generator's heartbeats."""
     heartbeat_timeout_seconds: Annotated[float, Field(gt=0)] = 8.0
@@ -146,6 +151,10 @@ class Weights(Settings):
     sent during the update. One GPU, or gloo, always overlaps."""
 
 
+DEFAULT_GPU_SHARE = 0.9
+"""The share of a GPU of its own that vLLM takes; the rest is room for a staged version and CUDA graphs."""
+
+
 class Generator(Settings):
     """The vLLM service."""
 
@@ -153,8 +162,12 @@ class Generator(Settings):
     """Rollouts that one generator runs concurrently; also vLLM's max_num_seqs, so that nothing waits inside the engine.
     None = as many of model.max_length as its KV cache holds, asked of the engine once it has started; at least the
     rollouts of one prompt, at most 256. Then nothing is preempted. More are faster if few rollouts are that long."""
-    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Share of GPU memory for weights and KV cache. Not used on CPU."""
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = DEFAULT_GPU_SHARE
+    """Share of GPU memory for weights and KV cache. On one GPU that generator and trainer share, 0.9 stands for what the
+    trainer leaves, which `rollcast up` counts. Not used on CPU."""
+    gpu_kv_cache_gib: Annotated[float, Field(gt=0)] | None = None
+    """KV cache on a GPU, in GiB. None = what vLLM finds that its share has left, which it measures while nothing else uses
+    the GPU; on one that generator and trainer share, `rollcast up` counts it. Not used on CPU."""
     cpu_kv_cache_gib: Annotated[int, Field(ge=1)] = 1
     """KV cache on CPU, in whole GiB. Not used on GPU."""
     block_size: Annotated[int, Field(ge=16)] | None = None
@@ -329,11 +342,19 @@ class Local(Settings):
     """Generator processes."""
     trainer_ranks: Annotated[int, Field(ge=1, le=64)] = 1
     """Trainer processes (FSDP ranks)."""
+    gpus: Annotated[int, Field(ge=1, le=4_096)] | None = None
+    """GPUs that the run may use: the first of those that CUDA_VISIBLE_DEVICES leaves. None = all of them. One is shared by
+    the generators and the trainer's only rank; of several each process has its own."""
     restart_limit: Annotated[int, Field(ge=0)] = 5
     """Restarts of one process within ten minutes before the run is given up."""
     prometheus_port: Port = 9090
     """Port of the Prometheus that `rollcast up --monitor` starts, on 127.0.0.1. 0 = a free one. Left out, a free one
     if 9090 is taken: another run's Prometheus may have it."""
+
+    @property
+    def shares_gpu(self) -> bool:
+        """Whether generators and trainer use the same GPU."""
+        return self.gpus == 1 and self.generators > 0
 
 
 class Budget(Settings):

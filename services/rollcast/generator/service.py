@@ -45,6 +45,7 @@ from rollcast.tasks.verifiers import Verifiers
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.host_memory import kills
+from rollcast.telemetry.locked_memory import why_not_registered
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.receiver.member import WeightMember, new_key, report_starting
 
@@ -87,6 +88,8 @@ def serve(config: RunConfig, name: str, index: int, *, park: bool) -> int:
     check_grading(config.tasks)
     listener = listen(config.http.bind, config.generator.http_port, setting="generator.http_port")
     set_environment(config.generator)
+    if (sentence := why_not_registered()) is not None:
+        log.warning(sentence)
     # The first process of a container ignores signals without a handler.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))

@@ -16,11 +16,11 @@ from rollcast.config.resolved import Difference, differences
 from rollcast.config.rules import broken_rules
 from rollcast.config.run import RunConfig, WrongSettingsError, load_run_config
 from rollcast.config.sentences import Wrong, overlap
-from rollcast.config.services import Generator, Local, Redis, Trainer
+from rollcast.config.services import Generator, Local, Redis, Trainer, Weights
 from rollcast.config.tasks import PromptFormat, Tasks
 from rollcast.connections.certificates import check_certificates
 from rollcast.local import cautions
-from rollcast.local.devices import check_gpus, usable_gpus
+from rollcast.local.devices import check_gpus, check_transport, usable_gpus, with_gpus
 from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
 from rollcast.local.left_out import filled_in
 from rollcast.local.model_name import check_hub_name, files_of, is_on_the_hub, similar_folder
@@ -81,9 +81,11 @@ def check(config: RunConfig, *, monitor: bool = False) -> list[str]:
     """
 
     def check_memory_here() -> None:
-        """Checked on GPUs only: there each process has one to itself, and the driver reports its size."""
+        """Checked on GPUs only: each process has one to itself, or all share one, and the driver reports its size."""
         if (device := smallest_gpu()) is not None:
-            check_memory(config, device, host=HostLimits(config.local.trainer_ranks, machine=free_bytes()))
+            local = with_gpus(config.local, usable_gpus())
+            here = config.model_copy(update={"local": local})
+            check_memory(here, device, host=HostLimits(local.trainer_ranks, machine=free_bytes()))
 
     return check_files(
         config,
@@ -142,7 +144,10 @@ def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
             lambda: _check_cores(config.generator, config.trainer, config.local),
         ),
         ((), lambda: _check_compiler(config.local.generators)),
-        (("generator.tensor_parallel", "local"), lambda: _check_devices(config.local, config.generator)),
+        (
+            ("generator.tensor_parallel", "local", "weights.transport"),
+            lambda: _check_devices(config.local, config.generator, config.weights),
+        ),
         (("tasks", "recipe.prompts_per_step"), lambda: _check_tasks(config.tasks, config.recipe, config.model)),
     ]
     wrong = {name for mistake in mistakes for name in (mistake.field, *mistake.others)}
@@ -317,10 +322,11 @@ def _check_room(wanted: Path, needed: int, setting: str, value: str, for_what: s
         raise UserError(f"{setting} = {value}: {room} for {for_what}")
 
 
-def _check_devices(local: Local, generator: Generator) -> None:
+def _check_devices(local: Local, generator: Generator, weights: Weights) -> None:
     """Without a GPU every worker uses a core."""
     gpus = usable_gpus()
     check_gpus(local, generator, gpus)
+    check_transport(weights.transport, has_gpus=bool(gpus), shares_gpu=with_gpus(local, gpus).shares_gpu)
     cores = len(os.sched_getaffinity(0))
     if generator.tensor_parallel > cores and not gpus:
         raise UserError(

@@ -65,7 +65,8 @@ def try_out(config: RunConfig, num_prompts: int) -> TrialRecord:
 
 def time_update(config: RunConfig, trial: TrialRecord) -> UpdateTrialRecord:
     """Make one optimizer step on as many rollouts as were tried, on all ranks of the run file. Raises UserError."""
-    ranks = rank_environments(config.local.trainer_ranks, trainer_gpus(config.local, usable_gpus()))
+    gpus = usable_gpus()[: config.local.gpus]
+    ranks = rank_environments(config.local.trainer_ranks, trainer_gpus(config.local, gpus))
     with tempfile.TemporaryDirectory(prefix="rollcast-try-") as folder:
         tried = Path(folder) / "tried.json"
         tried.write_text(json.dumps(asdict(trial)))

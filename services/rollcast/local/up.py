@@ -4,6 +4,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -12,14 +13,16 @@ from pydantic import SecretStr
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Grader, Redis, Rpc
-from rollcast.local import preflight
-from rollcast.local.devices import usable_gpus
+from rollcast.local import preflight, shared_gpu
+from rollcast.local.devices import usable_gpus, with_gpus
 from rollcast.local.embedded_redis import listening, wait_for_embedded
 from rollcast.local.monitor import Targets, how_to_watch, prometheus_spec, write_monitor
 from rollcast.local.process import Service, ServiceSpec
 from rollcast.local.resumed import changed_settings
 from rollcast.local.services import service_specs
 from rollcast.local.supervisor import Doing, EventReport, Supervisor
+from rollcast.memory.check import plan_run
+from rollcast.memory.device import smallest_gpu
 from rollcast.runfolder import folder as run_folder
 from rollcast.runfolder.files import REDIS, RUN_FILE, UP_FILE
 
@@ -64,13 +67,21 @@ def run_locally(
     started = time.monotonic()
     config = config.model_copy(update={"folder": config.folder.absolute()})
     cautions = [f"caution: {line}" for line in preflight.check(config, monitor=monitor)]
+    given = config
+    gpus = usable_gpus()
+    config = config.model_copy(update={"local": with_gpus(config.local, gpus)})
+    device = smallest_gpu()
+    if config.local.shares_gpu and device is not None:
+        config = shared_gpu.divided(partial(plan_run, config, device, ranks=None, ask_hub=True)).config
+        news = (*news, shared_gpu.in_words(config.weights, config.generator))
     embed_redis = config.redis.is_embedded
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
     with run_folder.locked(config.run_folder):
         up_file = config.run_folder / UP_FILE
-        changes = changed_settings(up_file, config) if resume else []
+        changes = changed_settings(up_file, given) if resume else []
         run_folder.prepare(config.run_folder, resume=resume)
-        write_resolved(config, up_file)
+        # Without this machine's GPUs: the run may go on on another.
+        write_resolved(given, up_file)
         config = preflight.resolve_ports(config, monitor=monitor)
         config = with_secrets(config, embed_redis=embed_redis, embed_grader=embed_grader)
         run_file = config.run_folder / RUN_FILE
@@ -79,7 +90,12 @@ def run_locally(
         for line in (*news, *cautions, *changes):
             view.report(line)
         specs = service_specs(
-            config, run_file, embed_redis=embed_redis, resume=resume, embed_grader=embed_grader, gpus=usable_gpus()
+            config,
+            run_file,
+            embed_redis=embed_redis,
+            resume=resume,
+            embed_grader=embed_grader,
+            gpus=gpus[: config.local.gpus],
         )
         targets = None
         if monitor:

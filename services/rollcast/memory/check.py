@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
+from rollcast.memory import one_gpu
 from rollcast.memory.architecture import ModelShape, UncountedModelError
 from rollcast.memory.device import Device
 from rollcast.memory.host import NO_LIMITS, HostLimits, host_refusals
@@ -18,13 +19,16 @@ def plan_run(
 ) -> MemoryPlan | None:
     """`ranks`: trainer ranks; None = local.trainer_ranks. `model_config`: a config.json instead of model.path's.
 
-    None if there is no config.json. Raises UserError if it cannot be read or the model cannot be counted.
+    With local.gpus 1 it is the plan of a shared GPU, with the settings that `rollcast up` gives the engines. None if
+    there is no config.json. Raises UserError if it cannot be read or the model cannot be counted.
     """
     model = _find_model(config.model.path, model_config, ask_hub=ask_hub)
     if model is None:
         return None
     local = config.local
-    return MemoryPlan(model, config, device, ranks or local.trainer_ranks, local.generators)
+    plan = MemoryPlan(model, config, device, ranks or local.trainer_ranks, local.generators)
+    is_shared = device.kind == "gpu" and local.shares_gpu and ranks in (None, 1)
+    return one_gpu.shared(plan) if is_shared else plan
 
 
 def _find_model(path: str, model_config: Path | None, *, ask_hub: bool) -> ModelShape | None:

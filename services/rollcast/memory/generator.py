@@ -113,6 +113,8 @@ class WorkerMemory:
         """Bytes left for KV cache; negative if weights and activations exceed vLLM's share."""
         if self.kind == "cpu":
             return self.config.generator.cpu_kv_cache_gib << 30
+        if (given := self.config.generator.gpu_kv_cache_gib) is not None:
+            return int(given * (1 << 30))
         return self.taken_by_engine - self.weights - self.activations
 
     def kv_of_slot(self, tokens: int) -> int:

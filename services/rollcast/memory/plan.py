@@ -16,13 +16,15 @@ from rollcast.memory.weight_shapes import same_layers_together
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """`ranks`: trainer ranks. `generators`: generators on this machine, counted if all processes share its memory."""
+    """`ranks`: trainer ranks. `generators`: generators on this machine, counted if all processes share its memory, or
+    one GPU (`shares_gpu`, see `one_gpu`)."""
 
     model: ModelShape
     config: RunConfig
     device: Device
     ranks: int
     generators: int = 1
+    shares_gpu: bool = False
 
     @cached_property
     def trainer(self) -> tuple[RankMemory, ...]:

@@ -8,6 +8,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
+from rollcast.config.services import DEFAULT_GPU_SHARE
+from rollcast.memory import one_gpu
 from rollcast.memory.device import GB, gigabytes
 from rollcast.memory.plan import MemoryPlan
 
@@ -21,6 +23,8 @@ def refusals(plan: MemoryPlan) -> list[str]:
     """One sentence for each role that cannot run; empty if all fit."""
     if plan.device.kind == "cpu":
         return list(_machine(plan))
+    if plan.shares_gpu:
+        return list(_one_gpu(plan))
     return [*_trainer(plan), *_generator(plan)]
 
 
@@ -165,6 +169,27 @@ def _with_workers(plan: MemoryPlan, workers: int) -> MemoryPlan:
     room = math.floor(100 * (1 - plan.worker.staging / plan.device.num_bytes)) / 100
     share = min(given, room) if room > 0 else given
     return plan.changed(generator={"tensor_parallel": workers, "gpu_memory_utilization": share})
+
+
+def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
+    """The trainer and the generators on the same GPU."""
+    if one_gpu.fits(plan):
+        return
+    share = plan.config.generator.gpu_memory_utilization
+    said = (
+        f"one GPU has {gigabytes(plan.device.num_bytes)}; the trainer needs {gigabytes(one_gpu.trainer(plan))}, each "
+        f"generator ({plan.generators}) at least {gigabytes(one_gpu.least_of_each(plan))}, contexts and margin "
+        f"{gigabytes(one_gpu.beside(plan))}"
+    )
+    counted = plan.changed(generator={"gpu_memory_utilization": DEFAULT_GPU_SHARE, "gpu_kv_cache_gib": None})
+    if share != DEFAULT_GPU_SHARE and one_gpu.fits(one_gpu.shared(counted)):
+        yield f"generator.gpu_memory_utilization = {share:g}: {said}; leave it out, and it is counted"
+        return
+    for setting, value, remedy, changes in _milder(counted):
+        if one_gpu.fits(one_gpu.shared(counted.changed(trainer=changes))):
+            yield f"{setting} = {value}: {said}; {remedy}"
+            return
+    yield f"model.path = {plan.config.model.path}: {said}; use two GPUs, a larger one, or a smaller model"
 
 
 def _machine(plan: MemoryPlan) -> Iterator[str]:

@@ -25,6 +25,7 @@ from rollcast.tasks.thinking import check_thinking
 from rollcast.tasks.tokens import Tokenizer, load_tokenizer, render
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.locked_memory import why_not_registered
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.stop_signal import StopSignal
 from rollcast.trainer.control.build import build_controller
@@ -49,6 +50,8 @@ def serve(config: RunConfig, *, resume: bool) -> int:
     stop = StopSignal()
     if config.trainer.cpu is not None:
         os.sched_setaffinity(0, {config.trainer.cpu + int(os.environ.get("RANK", "0"))})
+    if (sentence := why_not_registered()) is not None:
+        log.warning(sentence)
     ranks = join_ranks(timeout_seconds=config.trainer.collective_timeout_seconds, threads=config.trainer.threads)
     try:
         learners = LearnerGroup.build(config, ranks)

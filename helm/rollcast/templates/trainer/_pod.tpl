@@ -52,7 +52,7 @@ spec:
           valueFrom:
             fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}
         {{- include "rollcast.folders" . | nindent 8 }}
-        {{- include "rollcast.deviceEnvironment" . | nindent 8 }}
+        {{- include "rollcast.deviceEnvironment" (list . $role) | nindent 8 }}
         {{- include "rollcast.credentials" . | nindent 8 }}
         {{- if include "rollcast.hubDatasets" . }}
         {{- include "rollcast.hubToken" . | nindent 8 }}

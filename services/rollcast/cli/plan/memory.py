@@ -44,6 +44,7 @@ def memory(
     rollcast plan memory --config run.yaml --cpu 24
     """
     from rollcast.config.run import load_run_config
+    from rollcast.local import shared_gpu
     from rollcast.memory.check import plan_run
     from rollcast.memory.host import host_refusals
     from rollcast.memory.verdict import refusals, warnings
@@ -61,6 +62,8 @@ def memory(
     else:
         _show(plan)
         _show_host(plan, host)
+        if plan.shares_gpu and not refused:
+            say(shared_gpu.in_words(plan.config.weights, plan.config.generator))
         for sentence in refused:
             say(f"does not fit: {sentence}")
         report.say_cautions(cautions)

@@ -23,6 +23,7 @@ from rollcast.config.services import Generator
 from rollcast.generator.vllm.engine_start import has_gpus, passed_arguments
 from rollcast.generator.vllm.engine_warden import FOLDER_VARIABLE
 from rollcast.telemetry.failure_reason import deepest_error, points_elsewhere
+from rollcast.telemetry.gpus import expected_gpus, unusable
 from rollcast.telemetry.host_memory import kills
 from rollcast.weights.receiver.reception import EngineStuckError
 
@@ -37,6 +38,18 @@ LARGE_KV_CACHE = ("less than requested memory for kv",)
 """vLLM's message if generator.cpu_kv_cache_gib exceeds the free memory."""
 TAKEN_BY_OTHERS = ("less than desired GPU memory utilization", "less than desired CPU memory utilization")
 """vLLM's messages if other processes use the device."""
+NO_GPU = (
+    "driver on your system is too old",
+    "driver version is insufficient",
+    "driver initialization failed",
+    "No CUDA GPUs are available",
+    "no CUDA-capable device",
+    "Failed to infer device type",
+    "uncorrectable ECC error",
+    "devices are busy or unavailable",
+    "CUDA unknown error",
+)
+"""Messages of CUDA, torch and vLLM if the GPU cannot be used at all."""
 SHORTAGES = (*NO_KV_CACHE, *LARGE_KV_CACHE, *TAKEN_BY_OTHERS)
 
 
@@ -49,8 +62,10 @@ class _NoteHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if error is None:
-            return
+        if error is not None:
+            self.note(error)
+
+    def note(self, error: BaseException) -> None:
         if _is_shortage(error):
             self._write(NO_ROOM, str(error))
         cause = deepest_error(error)
@@ -70,6 +85,18 @@ def take_notes() -> None:
     logger = logging.getLogger("vllm")
     if folder is not None and not any(isinstance(handler, _NoteHandler) for handler in logger.handlers):
         logger.addHandler(_NoteHandler(Path(folder)))
+
+
+@contextmanager
+def noted_failure() -> Iterator[None]:
+    """Note an error of the context, a process of an engine, that vLLM has not logged: a missing module, for one."""
+    try:
+        yield
+    except Exception as error:
+        folder = Path(os.environ[FOLDER_VARIABLE])
+        if _read_note(folder, CAUSE) is None:
+            _NoteHandler(folder).note(error)
+        raise
 
 
 def noted_shortage(folder: Path) -> str | None:
@@ -96,6 +123,9 @@ def explained_start(model: Model, generator: Generator, folder: Path) -> Iterato
             shortage = str(explained)
         if shortage is not None:
             raise _no_room_at_start(model, generator, shortage) from error
+        cause = _read_note(folder, CAUSE) or str(error)
+        if expected_gpus() and any(text in cause for text in NO_GPU):
+            raise unusable(built_for_cuda(), cause) from error
         if explained is error:
             raise
         raise explained from error
@@ -133,6 +163,8 @@ def _does_not_start(model: Model, generator: Generator, error: Exception, cause:
         remedy = "give the folder of a Hugging Face causal LM"
     else:
         remedy = "choose a model that the installed vLLM serves on this machine"
+    if cause is not None and cause.startswith(("ModuleNotFoundError", "ImportError")):
+        remedy = "install what is missing, or the pinned packages again (requirements/)"
     if given:
         remedy += f", or leave {passed.FIELD} out"
     return UserError(f"{served}: vLLM cannot serve it ({cause or deepest_error(error)}); {remedy}")
@@ -158,6 +190,13 @@ def _no_room_at_start(model: Model, generator: Generator, said: str) -> OutOfMem
             f"{model.max_length}; {more}, or shorten model.max_length"
         )
     return out_of_memory(engine, less, said)
+
+
+def built_for_cuda() -> str | None:
+    """Version of CUDA, or of ROCm, that torch was built for. vLLM has imported torch already."""
+    import torch
+
+    return torch.version.cuda or torch.version.hip
 
 
 def _killed() -> KilledForMemory:

@@ -14,12 +14,13 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
 from rollcast.generator.vllm import engine_warden
+from rollcast.generator.vllm.engine_failure import noted_failure
 from rollcast.telemetry.heavy_imports import uncollected
 
 
@@ -56,7 +57,9 @@ class EngineFork:
 
     def order(self, target: Callable[..., None], keywords: Mapping[str, Any]) -> None:
         """Let the fork call `target`, with the current environment of this process."""
-        self._orders.send((dict(os.environ), target, keywords))
+        # In two parts: the second cannot be read by a process that lacks a module.
+        self._orders.send(dict(os.environ))
+        self._orders.send((target, keywords))
         self._orders.close()
 
 
@@ -86,16 +89,23 @@ def _wait_for_order(orders: Connection, other_end: Connection) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # Otherwise `recv` would not end with the generator.
     other_end.close()
-    import vllm.v1.engine.core  # noqa: F401
-
+    # A failure is raised again below, once the folder for its reason is known.
+    with suppress(Exception):
+        _import_engine()
     try:
-        environment, target, keywords = orders.recv()
+        environment = orders.recv()
     except EOFError:
         return  # the generator ended without an engine
-    orders.close()
     _take_over(environment)
-    with engine_warden.hold(environment[engine_warden.FOLDER_VARIABLE]):
+    with engine_warden.hold(environment[engine_warden.FOLDER_VARIABLE]), noted_failure():
+        _import_engine()
+        target, keywords = orders.recv()
+        orders.close()
         target(**keywords)
+
+
+def _import_engine() -> None:
+    import vllm.v1.engine.core  # noqa: F401
 
 
 def _take_over(environment: Mapping[str, str]) -> None:

@@ -17,6 +17,7 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
 from rollcast.rollouts.codec import MAX_MESSAGE_BYTES
+from rollcast.telemetry.gpus import expected_gpus, unusable
 from rollcast.telemetry.heavy_imports import uncollected
 
 WORKER_EXTENSION = "rollcast.generator.vllm.worker.GeneratorWorker"
@@ -69,7 +70,10 @@ def set_environment(generator: Generator) -> None:
 
 
 def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
-    """Arguments of vLLM's AsyncEngineArgs for this run, on this device."""
+    """Arguments of vLLM's AsyncEngineArgs for this run, on this device.
+
+    Raises UserError: there must be a GPU, and this build of vLLM is for CPUs.
+    """
     from vllm.platforms import current_platform
 
     generator = config.generator
@@ -94,6 +98,8 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
     if config.recipe.router_replay:
         arguments["enable_return_routed_experts"] = True
     if current_platform.is_cpu():
+        if expected_gpus():
+            raise unusable(None, "")
         # One process less than vLLM's default, and no compilation: tiny models start in half the time.
         if generator.tensor_parallel == 1:
             arguments["distributed_executor_backend"] = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
@@ -101,6 +107,8 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
     else:
         # vLLM takes this share of the device at its start; the rest is left for a staged version and pieces.
         arguments["gpu_memory_utilization"] = generator.gpu_memory_utilization
+        if generator.gpu_kv_cache_gib is not None:
+            arguments["kv_cache_memory_bytes"] = int(generator.gpu_kv_cache_gib * (1 << 30))
         # The other kernels reorder the weights of experts: a new version could not be loaded in place.
         arguments["moe_backend"] = "triton"
     return arguments | passed_arguments(generator.engine)

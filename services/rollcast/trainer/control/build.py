@@ -84,7 +84,8 @@ def build_controller(
         intake,
         pacing,
         settings=config.weights,
-        devices_each=config.generator.tensor_parallel,
+        # The hours of a shared GPU are counted once, as the trainer's.
+        devices_each=0 if config.local.shares_gpu else config.generator.tensor_parallel,
         is_sharded_over_gpus=learners.ranks.are_several_gpus,
         make_publisher=partial(_publisher, config, learners, state, exporter),
         stop_requested=stop_requested,
@@ -114,5 +115,6 @@ def _publisher(
         slots=learners.slots,
         lanes=learners.lanes,
         router_replay=config.recipe.router_replay,
+        shares_gpu=config.local.shares_gpu,
         secret_place=secret_place(config.run_folder, "rpc.token"),
     )

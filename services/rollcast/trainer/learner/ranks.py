@@ -10,6 +10,9 @@ from torch.distributed import HashStore, PrefixStore, Store  # type: ignore[attr
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.rendezvous import rendezvous
 
+from rollcast.telemetry.failure_reason import deepest_error
+from rollcast.telemetry.gpus import expected_gpus, unusable
+
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
@@ -42,10 +45,13 @@ class Ranks:
 def join_ranks(*, timeout_seconds: float, threads: int | None = None) -> Ranks:
     """Join the ranks that torchrun's environment names; without that environment this process is the only rank.
 
-    `timeout_seconds` is the deadline of every collective. A single rank opens no port for its store.
+    `timeout_seconds` is the deadline of every collective. A single rank opens no port for its store. Raises UserError
+    if this process must have GPUs (`telemetry.gpus`) and its own cannot be used.
     """
     if threads is not None:
         torch.set_num_threads(threads)
+    # First: a rank without its GPU must not keep the others waiting at the rendezvous.
+    device = _own_device(int(os.environ.get("LOCAL_RANK", "0")))
     store: Store
     if "RANK" in os.environ:
         store, rank, world_size = next(rendezvous("env://", timeout=timedelta(seconds=timeout_seconds)))
@@ -53,15 +59,8 @@ def join_ranks(*, timeout_seconds: float, threads: int | None = None) -> Ranks:
         store = HashStore()
         rank = 0
         world_size = 1
-    if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(device)
-        backend = "cpu:gloo,cuda:nccl"
-    else:
-        device = torch.device("cpu")
-        backend = "gloo"
     dist.init_process_group(
-        backend,
+        "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
         store=PrefixStore("collectives", store),
         rank=rank,
         world_size=world_size,
@@ -71,3 +70,23 @@ def join_ranks(*, timeout_seconds: float, threads: int | None = None) -> Ranks:
     # A connection serialises its callers, and a rank waits in it for its next command.
     commands, lanes = (store if world_size == 1 else store.clone() for _ in range(2))  # type: ignore[attr-defined]
     return Ranks(rank, world_size, device, mesh, PrefixStore("learner", commands), PrefixStore("lanes", lanes))
+
+
+def _own_device(local_rank: int) -> torch.device:
+    """This rank's GPU; a CPU only if it need not have GPUs. Raises UserError."""
+    expected = expected_gpus()
+    built_for = torch.version.cuda or torch.version.hip
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not found and not expected:
+        return torch.device("cpu")
+    if found < max(expected, local_rank + 1):
+        raise unusable(built_for, f"torch finds {found} of {max(expected, local_rank + 1)}")
+    device = torch.device("cuda", local_rank)
+    try:
+        torch.cuda.set_device(device)
+        # The first work on a card shows what counting does not: one that has failed, or that another process keeps.
+        torch.zeros(1, device=device)
+        torch.cuda.synchronize(device)
+    except RuntimeError as error:
+        raise unusable(built_for, deepest_error(error)) from error
+    return device

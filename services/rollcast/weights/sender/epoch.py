@@ -21,7 +21,7 @@ from rollcast.weights.sender.lanes import Lanes, no_room_to_send, send_slot
 from rollcast.weights.sender.roster import Seat
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.weights.transport.group_worker import GroupWorker
-from rollcast.weights.transport.process_group import GroupAddress, NoRoomError, RendezvousStore, backend_for
+from rollcast.weights.transport.process_group import Backend, GroupAddress, NoRoomError, RendezvousStore
 from rollcast.wire import weights_pb2
 
 
@@ -34,6 +34,7 @@ class Epoch:
         seats: Sequence[Seat],
         *,
         device: torch.device,
+        backend: Backend,
         host: str,
         store: RendezvousStore,
         settings: Weights,
@@ -43,7 +44,6 @@ class Epoch:
         self.number = number
         self.seats = tuple(seats)
         world_size = 1 + sum(seat.num_workers for seat in seats)
-        backend = backend_for(device)
         # Rank 0 of every lane is the trainer rank that sends; a generator's workers have consecutive ranks.
         rank = 1
         for seat in seats:

@@ -40,7 +40,7 @@ from rollcast.weights.sender.sharing import Sharing
 from rollcast.weights.sender.staging import Staging, StagingSlots
 from rollcast.weights.sender.sync_server import WeightSyncService
 from rollcast.weights.transport.lane_transfer import pieces_at_once
-from rollcast.weights.transport.process_group import RendezvousStore
+from rollcast.weights.transport.process_group import RendezvousStore, backend_for, why_not_nccl
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION, PolicyVersion
 from rollcast.wire.weights_pb2_grpc import add_WeightSyncServicer_to_server
@@ -69,11 +69,13 @@ class Publisher:
         slots: StagingSlots,
         lanes: Lanes = ONE_LANE,
         router_replay: bool = False,
+        shares_gpu: bool = False,
         secret_place: str | None = None,
     ) -> None:
         """history: surviving (incarnation, last_step) of older incarnations. device: the groups send from it.
         slots: of this rank, filled by the learner. lanes: of all ranks. secret_place: as for `start_server`.
-        on_removed: see `Removals`; called when a generator was fenced or has left.
+        on_removed: see `Removals`; called when a generator was fenced or has left. shares_gpu: a generator uses
+        `device` too. Raises UserError: weights.transport cannot work here.
         """
         self._settings = weights
         self._incarnation = incarnation
@@ -86,6 +88,8 @@ class Publisher:
         )
         self._lm_head = lm_head
         self._device = device
+        self._backend = backend_for(device, weights.transport, shares_gpu=shares_gpu)
+        self._no_nccl = why_not_nccl(device, shares_gpu=shares_gpu)
         self._exporter = exporter
         self._buckets = plan_buckets(specs, weights.bucket_bytes)
         self._lanes = lanes
@@ -116,7 +120,13 @@ class Publisher:
         self._thread = threading.Thread(target=self._control, name="weight-control", daemon=True)
         self._thread.start()
         self._removals.start()
-        log.info("weight sync listens", port=port, megabytes=round(total_bytes(self._buckets) / 1e6, 1))
+        log.info(
+            "weight sync listens",
+            port=port,
+            megabytes=round(total_bytes(self._buckets) / 1e6, 1),
+            transport=self._backend,
+            no_nccl=self._no_nccl or None,
+        )
         return port
 
     def stop(self, deadline_seconds: float) -> None:
@@ -295,6 +305,7 @@ class Publisher:
                     self._epochs_made,
                     seats,
                     device=self._device,
+                    backend=self._backend,
                     host=self._rpc.host,
                     store=self._store,
                     settings=self._settings,

@@ -23,8 +23,10 @@ from datetime import timedelta
 from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
 from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore  # type: ignore[attr-defined]
 
+from rollcast.config.errors import UserError
 from rollcast.connections.http import listen, local_host
 from rollcast.weights.transport.errors import GroupError, NoRoomError
 from rollcast.weights.transport.meeting import meet
@@ -62,8 +64,26 @@ class GroupAddress:
     opening_seconds: float = OPENING_SECONDS  # of all lanes of the epoch together
 
 
-def backend_for(device: torch.device) -> Backend:
-    return "nccl" if device.type == "cuda" else "gloo"
+def backend_for(
+    device: torch.device, transport: Literal["auto", "nccl", "gloo"] = "auto", *, shares_gpu: bool = False
+) -> Backend:
+    """What carries the weights of a trainer rank on `device`. `transport`: the setting of weights.
+
+    `shares_gpu`: a generator uses the same GPU. Raises UserError: NCCL is wanted and cannot work.
+    """
+    obstacle = why_not_nccl(device, shares_gpu=shares_gpu)
+    if transport == "nccl" and obstacle:
+        raise UserError(f"weights.transport = nccl: {obstacle}; set it to auto or gloo")
+    return "gloo" if transport == "gloo" or obstacle else "nccl"
+
+
+def why_not_nccl(device: torch.device, *, shares_gpu: bool) -> str:
+    """What keeps NCCL from working here, in words; empty = nothing."""
+    if device.type != "cuda":
+        return "there is no GPU"
+    if shares_gpu:
+        return "generator and trainer share one GPU, and NCCL takes one process of a group on each"
+    return "" if dist.is_nccl_available() else "this build of torch has no NCCL"
 
 
 class RendezvousStore:

@@ -1,0 +1,37 @@
+"""One GPU for a whole run: `rollcast up` divides it between trainer and generators, and says how."""
+
+from collections.abc import Callable
+
+from rollcast.config.errors import UserError
+from rollcast.config.services import Generator, Weights
+from rollcast.memory.architecture import UncountedModelError
+from rollcast.memory.plan import MemoryPlan
+from rollcast.memory.verdict import refusals
+
+
+def divided(count: Callable[[], MemoryPlan | None]) -> MemoryPlan:
+    """The plan of the run, whose `config` has the engines' part. `count` makes it.
+
+    Raises UserError if it does not fit, or cannot be counted.
+    """
+    try:
+        plan = count()
+    except UncountedModelError as error:
+        raise UserError(
+            f"{error}; so one GPU cannot be divided between trainer and generators: use two GPUs"
+        ) from error
+    assert plan is not None, "the hub was asked"
+    if refused := refusals(plan):
+        raise UserError("\n".join(refused))
+    return plan
+
+
+def in_words(weights: Weights, generator: Generator) -> str:
+    """What the user reads at the start. Both: of the divided plan."""
+    gloo = "" if weights.transport == "gloo" else ", because NCCL takes one process of a group on each GPU"
+    return (
+        "one GPU: trainer and generators share it "
+        f"(generator.gpu_memory_utilization {generator.gpu_memory_utilization:g}, "
+        f"generator.gpu_kv_cache_gib {generator.gpu_kv_cache_gib or 0:g}, weights.stage {weights.stage}); "
+        f"weights travel over gloo, through host memory{gloo}"
+    )

@@ -1,0 +1,78 @@
+"""One GPU that the trainer's only rank and the generators share: the engines divide the rest that the trainer leaves.
+
+    GPU = trainer at its fullest + its context                                     counted, see `trainer`
+        + for each generator: vLLM's share, a staged version, context, graphs      the share is what is left
+        + the margin
+
+vLLM alone would take 0.9 of the GPU, and would measure its KV cache while the trainer's memory comes and goes. So both
+numbers are counted here and given to it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from rollcast.config.services import DEFAULT_GPU_SHARE
+from rollcast.memory.plan import MemoryPlan
+
+CONTEXT_BYTES = 1 << 30
+"""Margin of each process for CUDA's context, loaded kernels and the work spaces of libraries. Not a count."""
+GRAPH_BYTES = 1 << 30
+"""Margin of each engine for its CUDA graphs, which are not in vLLM's share. Not a count."""
+SPARE_SHARE = 0.05
+"""The margin: a part of the GPU that is not planned for. On the one card measured, the trainer's peak was within
+5 % of the plan, and the allocators of several processes do not share their reserves."""
+SHARE_STEP = 1_000
+"""Shares are rounded down to thousandths."""
+KV_STEP = 10
+"""KV caches are rounded down to tenths of a GiB."""
+
+
+def shared(plan: MemoryPlan) -> MemoryPlan:
+    """The plan of the same run on one GPU for all its processes, with the settings that make them fit, if any do."""
+    plan = replace(plan, shares_gpu=True)
+    if plan.config.weights.stage == "auto":
+        # The choice on the device would look at memory that the trainer takes later.
+        plan = plan.changed(weights={"stage": "host"})
+    if plan.config.generator.gpu_memory_utilization == DEFAULT_GPU_SHARE:
+        share = math.floor(SHARE_STEP * rest_of_each(plan) / plan.device.num_bytes) / SHARE_STEP
+        if share <= 0:
+            return plan
+        plan = plan.changed(generator={"gpu_memory_utilization": share})
+    if plan.config.generator.gpu_kv_cache_gib is None:
+        gib = math.floor(KV_STEP * plan.worker.kv_bytes / (1 << 30)) / KV_STEP
+        if gib > 0:
+            plan = plan.changed(generator={"gpu_kv_cache_gib": gib})
+    return plan
+
+
+def rest_of_each(plan: MemoryPlan) -> int:
+    """Bytes that an engine may take; negative if the trainer leaves less than nothing."""
+    return (plan.device.num_bytes - trainer(plan) - beside(plan)) // plan.generators
+
+
+def least_of_each(plan: MemoryPlan) -> int:
+    """Bytes without which an engine cannot work: weights, its largest batch, the longest rollouts of one prompt."""
+    worker = plan.worker
+    group = plan.config.recipe.most_rollouts_per_prompt
+    return worker.weights + worker.activations + group * worker.kv_of_slot(plan.config.model.max_length)
+
+
+def beside(plan: MemoryPlan) -> int:
+    """Bytes that neither the trainer's tensors nor vLLM's shares are: contexts, graphs, staged pieces, the margin."""
+    of_engine = plan.worker.staging + CONTEXT_BYTES + GRAPH_BYTES
+    margin = math.ceil(SPARE_SHARE * plan.device.num_bytes)
+    return CONTEXT_BYTES + plan.generators * of_engine + margin
+
+
+def trainer(plan: MemoryPlan) -> int:
+    """Bytes of the trainer's tensors at its fullest."""
+    return plan.trainer[0].fullest.total
+
+
+def fits(plan: MemoryPlan) -> bool:
+    """Whether both fit."""
+    engines = plan.generators * plan.worker.taken_by_engine
+    held = trainer(plan) + engines + beside(plan)
+    return held <= plan.device.num_bytes and plan.worker.slots_that_fit >= plan.config.recipe.most_rollouts_per_prompt
