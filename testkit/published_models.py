@@ -20,6 +20,14 @@ QWEN3_1_7B = _QWEN3 | {
     "num_key_value_heads": 8,
     "tie_word_embeddings": True,
 }
+QWEN3_4B = _QWEN3 | {
+    "hidden_size": 2560,
+    "intermediate_size": 9728,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": True,
+}
 QWEN3_8B = _QWEN3 | {
     "hidden_size": 4096,
     "intermediate_size": 12_288,
@@ -82,6 +90,7 @@ MIXTRAL_8X7B = {
 }
 BILLIONS = {
     "Qwen3-1.7B": (QWEN3_1_7B, 1.7),
+    "Qwen3-4B": (QWEN3_4B, 4.02),
     "Qwen3-8B": (QWEN3_8B, 8.19),
     "Qwen3-32B": (QWEN3_32B, 32.8),
     "Qwen3-30B-A3B": (QWEN3_30B_A3B, 30.5),
