@@ -12,6 +12,14 @@ _QWEN3: dict[str, Any] = {
     "tie_word_embeddings": False,
     "attention_bias": False,
 }
+QWEN3_0_6B = _QWEN3 | {
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": True,
+}
 QWEN3_1_7B = _QWEN3 | {
     "hidden_size": 2048,
     "intermediate_size": 6144,

@@ -35,6 +35,6 @@ def short_grace(balance: Balance, given: float) -> Iterator[str]:
         return
     yield (
         f"trainer.terminationGracePeriodSeconds = {given:g}: a step of {balance.trainer.update_seconds:.0f} s and "
-        f"{CHECKPOINTS_AT_END} checkpoints of {checkpoint_seconds(balance):.0f} s each may need {needed} s, and what is "
-        f"not written by then is computed again; set it to {needed}"
+        f"{CHECKPOINTS_AT_END} checkpoints of {checkpoint_seconds(balance):.0f} s each may need {needed} s, and what "
+        f"is not written by then is computed again; set it to {needed}"
     )

@@ -70,8 +70,8 @@ def full_cache(balance: Balance) -> Iterator[str]:
     group = generator.plan.config.recipe.most_rollouts_per_prompt
     enough = int(worker.slots * MAX_KV_SHARE / generator.kv_share)
     said = (
-        f"generator.slots = {worker.slots}: running rollouts of {generator.running_tokens:,} tokens on average fill the "
-        f"KV cache to {generator.kv_share:.0%}, so that vLLM preempts often"
+        f"generator.slots = {worker.slots}: running rollouts of {generator.running_tokens:,} tokens on average fill "
+        f"the KV cache to {generator.kv_share:.0%}, so that vLLM preempts often"
     )
     if enough >= group:
         yield f"{said}; set it to {enough}"
