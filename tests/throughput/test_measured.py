@@ -1,7 +1,7 @@
 """The prediction against what one NVIDIA H200 did (torch 2.11, vLLM 0.32): tokens per second of both sides.
 
-The trainer's MFU is itself one of those figures, so that this compares the counted operations; the engine's own time per
-step was set by the figure below.
+The trainer's MFU is itself one of those figures, so that this compares the counted operations; the engine's own time
+per step was set by the figure below.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ def of_quantization(quantization: str | None) -> list[str]:
     if quantization != NEEDS_DEEP_GEMM:
         return []
     return [
-        f"generator.engine.quantization = {quantization}: on an H100 or newer vLLM computes it with DeepGEMM, which compiles "
-        "its kernels with nvcc while the engine starts, and neither the image nor vLLM's wheel has nvcc; set "
+        f"generator.engine.quantization = {quantization}: on an H100 or newer vLLM computes it with DeepGEMM, which "
+        "compiles its kernels with nvcc while the engine starts, and neither the image nor vLLM's wheel has nvcc; set "
         "fp8_per_channel, install CUDA's toolkit, or set VLLM_USE_DEEP_GEMM=0 for the generators"
     ]
 

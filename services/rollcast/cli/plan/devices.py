@@ -46,8 +46,8 @@ def devices(
 ) -> None:
     """Simulate splits of the devices with the real gate and schedule; recommend one.
 
-    The rates are measured on a run (--run-folder), given by options, or predicted for a run file on GPUs (--config), then
-    with every assumption.
+    The rates are measured on a run (--run-folder), given by options, or predicted for a run file on GPUs (--config),
+    then with every assumption.
 
     \b
     rollcast plan devices --devices 8 --config run.yaml --gpu 80
