@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.chart.gpu_profiles import ON_GPUS, hook, one_role
 from tests.chart.rendering import merged, profile
-from tests.chart.test_memory import ON_GPUS, hook, one_role
 
 MAX_TRAINER_IDLE = 0.15
 MAX_GENERATOR_IDLE = 0.40

@@ -177,14 +177,14 @@ def test_a_run_file_on_gpus_is_split_by_predicted_rates(tmp_path: Path) -> None:
         "tasks": {"dataset": {"kind": "arithmetic"}},
         "recipe": {"prompts_per_step": 8, "rollouts_per_prompt": 4},
         "trainer": {"activation_checkpointing": True},
-        "generator": {"slots": 48, "gpu_memory_utilization": 0.78},
+        "generator": {"slots": 16, "gpu_memory_utilization": 0.78},
     }
     (tmp_path / "run.yaml").write_text(json.dumps(settings))
     command = ("plan", "devices", "--devices", 8, "--config", tmp_path / "run.yaml", "--gpu", 80)
     answer = json.loads(rollcast(*command, "--json").stdout)
     predicted = answer["predicted"]
     assert (answer["recommended"]["trainer_devices"], answer["recommended"]["generators"]) == (1, 7)
-    assert predicted["trainer_idle"] == pytest.approx(answer["recommended"]["trainer_idle"], abs=0.1)
+    assert predicted["trainer_idle"] == pytest.approx(answer["recommended"]["trainer_idle"], abs=0.15)
     assert answer["rates"]["step_seconds"] == pytest.approx(predicted["update_seconds"])
     assert any(line.startswith("lengths: 4,301 tokens") for line in answer["assumed"])
     said = rollcast(*command, "--mean-tokens", 2000).stdout

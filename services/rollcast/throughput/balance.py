@@ -8,6 +8,7 @@ In the steady state a step takes the longest of
 
 A schedule that does not run ahead (PPO-off-policy, or k = 0) samples and trains in turn: its step
 takes the sum. Each side's idle share is one minus its own time over that of a step.
+Chance adds to it: where two of the times are nearly equal the simulation waits longer (`rollcast plan devices`).
 
 Where all of them share one GPU, an update also takes its turns with the engines' work on it.
 """

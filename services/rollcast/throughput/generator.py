@@ -34,7 +34,11 @@ class GeneratorRate:
         """Mean tokens of a running rollout, with its prompt."""
         return math.ceil(self.prompt_tokens + self.lengths.mean_position)
 
-    @property
+    @cached_property
+    def active_weights(self) -> int:
+        return active_weights(self.plan.model)
+
+    @cached_property
     def kv_of_running(self) -> int:
         """Bytes of KV cache of a running rollout, on one worker."""
         return self.plan.worker.kv_of_slot(self.running_tokens)
@@ -73,14 +77,14 @@ class GeneratorRate:
         """Computing the KV cache of one preempted rollout again; the generator decodes nothing in that time."""
         tokens = self.running_tokens
         model = self.plan.model
-        flops = tokens * (2 * active_weights(model) + attention_flops(model, tokens / 2))
+        flops = tokens * (2 * self.active_weights + attention_flops(model, tokens / 2))
         return flops / self._product_rate
 
     def gpu_seconds(self, running: float) -> float:
         """Work of each GPU in one engine step with this number of rollouts."""
         model = self.plan.model
         read = self.card.bandwidth * self.assumptions.bandwidth_share
-        products = running * 2 * active_weights(model) / self._product_rate
+        products = running * 2 * self.active_weights / self._product_rate
         weights = max(self.plan.worker.weights / read, products)
         reduces = ALL_REDUCES_PER_LAYER * len(model.layers) if self.plan.worker.workers > 1 else 0
         return weights + running * self.kv_of_running / read + reduces * self.assumptions.all_reduce_seconds
@@ -92,7 +96,7 @@ class GeneratorRate:
 
     def tokens_per_second_with(self, running: float) -> float:
         """Completion tokens, the time for prompts taken off."""
-        prompt = self.prompt_tokens * 2 * active_weights(self.plan.model) / self._product_rate
+        prompt = self.prompt_tokens * 2 * self.active_weights / self._product_rate
         per_token = self.step_seconds(running) / running
         return 1.0 / (per_token + prompt / self.lengths.mean)
 
@@ -105,9 +109,9 @@ class GeneratorRate:
         """Share of the time in which the generator's GPUs work while all its slots are taken."""
         return self.gpu_seconds(self.running) / self.step_seconds(self.running)
 
-    @property
+    @cached_property
     def longest_seconds(self) -> float:
-        """Mean time of the longest rollout of a prompt."""
+        """Mean time of the longest rollout of a prompt, with every slot taken."""
         longest = self.lengths.mean_of_longest(self.plan.config.recipe.rollouts_per_prompt)
         return longest * self.running / self.tokens_per_second
 
