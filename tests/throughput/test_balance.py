@@ -34,10 +34,10 @@ def balance_of(
 
 
 def simulated_trainer_idle(balance: Balance) -> float:
-    """By discrete events. The engine's speed is a straight line through one rollout and the mean number of them."""
+    """By discrete events. The engine's speed is a straight line through one rollout and all slots."""
     generator = balance.generator
     slots = generator.plan.worker.slots
-    full = generator.running / generator.tokens_per_second
+    full = slots / generator.tokens_per_second_with(slots)
     alone = 1 / generator.tokens_per_second_with(1.0)
     recipe = generator.plan.config.recipe
     rates = Rates(
@@ -47,7 +47,7 @@ def simulated_trainer_idle(balance: Balance) -> float:
         engine=EngineSpeed(
             slots=slots,
             seconds_per_token=alone,
-            seconds_per_token_per_rollout=(full - alone) / (generator.running - 1),
+            seconds_per_token_per_rollout=(full - alone) / (slots - 1),
         ),
         step_seconds=balance.trainer.update_seconds,
         publish_seconds=0.0,

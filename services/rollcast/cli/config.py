@@ -80,7 +80,7 @@ def check(
     if plan is None:
         left.append("whether the model fits the memory")
     answer = {
-        "valid": f"{file}: valid (run {config.run!r}, results in {config.run_folder})",
+        "summary": f"{file}: valid (run {config.run!r}, results in {config.run_folder})",
         "cautions": said if plan is None else [*said, *expected.cautions(plan)],
         **expected_options.predicted(None if plan is None else expected.balance(plan)),
         "filled_in": filled_in,
@@ -91,7 +91,7 @@ def check(
 
 
 def _show(answer: dict[str, Any]) -> None:
-    typer.echo(answer["valid"])
+    typer.echo(answer["summary"])
     say_cautions(answer["cautions"])
     expected_options.show(answer)
     if answer["filled_in"]:

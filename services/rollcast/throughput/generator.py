@@ -52,10 +52,15 @@ class GeneratorRate:
         worker = self.plan.worker
         return max(1.0, worker.slots - (self.plan.config.recipe.rollouts_per_prompt - 1) / 2)
 
+    @property
+    def most_running(self) -> float:
+        """Rollouts that are decoded with every slot taken: those whose KV cache fits. vLLM preempts the others."""
+        return min(self.plan.worker.slots, max(1.0, self.plan.worker.kv_bytes / self.kv_of_running))
+
     @cached_property
     def running(self) -> float:
-        """Mean number of rollouts that are decoded: claimed ones whose KV cache fits. vLLM preempts the others."""
-        return min(self.claimed, max(1.0, self.plan.worker.kv_bytes / self.kv_of_running))
+        """Mean number of rollouts that are decoded."""
+        return min(self.claimed, self.most_running)
 
     @property
     def kv_share(self) -> float:
