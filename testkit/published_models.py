@@ -12,7 +12,7 @@ _QWEN3: dict[str, Any] = {
     "tie_word_embeddings": False,
     "attention_bias": False,
 }
-QWEN3_06B = _QWEN3 | {
+QWEN3_0_6B = _QWEN3 | {
     "hidden_size": 1024,
     "intermediate_size": 3072,
     "num_hidden_layers": 28,
@@ -25,6 +25,14 @@ QWEN3_1_7B = _QWEN3 | {
     "intermediate_size": 6144,
     "num_hidden_layers": 28,
     "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": True,
+}
+QWEN3_4B = _QWEN3 | {
+    "hidden_size": 2560,
+    "intermediate_size": 9728,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
     "num_key_value_heads": 8,
     "tie_word_embeddings": True,
 }
@@ -90,6 +98,7 @@ MIXTRAL_8X7B = {
 }
 BILLIONS = {
     "Qwen3-1.7B": (QWEN3_1_7B, 1.7),
+    "Qwen3-4B": (QWEN3_4B, 4.02),
     "Qwen3-8B": (QWEN3_8B, 8.19),
     "Qwen3-32B": (QWEN3_32B, 32.8),
     "Qwen3-30B-A3B": (QWEN3_30B_A3B, 30.5),

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from testkit.model_shapes import write_model
+from testkit.published_models import QWEN3_4B
 from tests.cli.command import rollcast
 from tests.cli.known_run import GROUPS, ROLLOUTS, SLOTS, STEP_SECONDS, spent, write_run
 
@@ -164,3 +166,31 @@ def test_a_pause_of_the_run_does_not_count_as_a_step(tmp_path: Path) -> None:
     after = json.loads(rollcast("plan", "devices", "--devices", 2, "--run-folder", folder, "--json").stdout)
     assert (before["measured"]["pauses_left_out"], after["measured"]["pauses_left_out"]) == (0, 1)
     assert after["measured"]["steps_per_hour"] == pytest.approx(before["measured"]["steps_per_hour"], rel=0.05)
+
+
+def test_a_run_file_on_gpus_is_split_by_predicted_rates(tmp_path: Path) -> None:
+    """One GPU of 80 GB trains 4 B at this length, and seven sample; a trainer that does not fit is not proposed."""
+    write_model(tmp_path / "model", QWEN3_4B)
+    settings = {
+        "run": "planned",
+        "model": {"path": str(tmp_path / "model")},
+        "tasks": {"dataset": {"kind": "arithmetic"}},
+        "recipe": {"prompts_per_step": 8, "rollouts_per_prompt": 4},
+        "trainer": {"activation_checkpointing": True},
+        "generator": {"slots": 16, "gpu_memory_utilization": 0.78},
+    }
+    (tmp_path / "run.yaml").write_text(json.dumps(settings))
+    command = ("plan", "devices", "--devices", 8, "--config", tmp_path / "run.yaml", "--gpu", 80)
+    answer = json.loads(rollcast(*command, "--json").stdout)
+    predicted = answer["predicted"]
+    assert (answer["recommended"]["trainer_devices"], answer["recommended"]["generators"]) == (1, 7)
+    assert predicted["trainer_idle"] == pytest.approx(answer["recommended"]["trainer_idle"], abs=0.15)
+    assert answer["rates"]["step_seconds"] == pytest.approx(predicted["update_seconds"])
+    assert any(line.startswith("lengths: 4,301 tokens") for line in answer["assumed"])
+    said = rollcast(*command, "--mean-tokens", 2000).stdout
+    assert "predicted idle: trainer" in said
+    assert "assumed: lengths: 2,000 tokens" in said
+    small = rollcast(*command[:-1], 12)
+    assert (small.returncode, "trainer rank 0 of" in small.stderr) == (2, True)
+    both = rollcast(*command, "--run-folder", tmp_path)
+    assert both.returncode == 2

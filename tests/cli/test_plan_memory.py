@@ -35,7 +35,7 @@ def run_file(tmp_path: Path) -> Path:
                 "tasks": {"dataset": {"kind": "arithmetic"}},
                 "budget": {"steps": 1},
                 "trainer": {"activation_checkpointing": True},
-                "generator": {"slots": 256},
+                "generator": {"slots": 400},
             }
         )
     )
@@ -99,7 +99,7 @@ def test_check_refuses_in_one_sentence_what_cannot_fit_the_gpus_that_are_named(r
     done = rollcast(*arguments[:4], "--gpu", "192", "--trainer-ranks", "8", *smaller)
     assert done.returncode == 0, done.stderr
     assert "whether the model fits the memory" not in done.stdout
-    assert "caution: generator.slots = 256" in done.stdout
+    assert "caution: generator.slots = 400" in done.stdout
 
 
 def test_check_says_that_memory_was_not_looked_at_where_no_gpu_is_known(run_file: Path) -> None:
@@ -207,3 +207,39 @@ def test_an_architecture_that_is_not_counted_keeps_nothing_from_being_checked(ru
 def test_gpus_or_none(run_file: Path) -> None:
     said = refusal("plan", "memory", "--config", str(run_file), "--gpu", "80", "--cpu", "24")
     assert said == "--gpu 80, --cpu 24: a run is on GPUs or on none; give one of the two"
+
+
+def test_check_predicts_who_waits_on_gpus_and_says_nothing_of_it_without(run_file: Path) -> None:
+    on_gpus = ("config", "check", run_file, "--elsewhere", "--gpu", "192", "--trainer-ranks", "8", "--generators", "4")
+    short = json.loads(rollcast(*on_gpus, "--json", "--mean-tokens", "2000").stdout)["predicted"]
+    usual = json.loads(rollcast(*on_gpus, "--json").stdout)["predicted"]
+    assert short["generator_tokens_per_second"] > usual["generator_tokens_per_second"]
+    assert (usual["card"], usual["generators"], usual["trainer_ranks"]) == ("B200", 4, 8)
+    as_a100 = json.loads(rollcast(*on_gpus, "--json", "--card", "a100-80gb", "--mfu", "0.4").stdout)["predicted"]
+    faster = 312 * 0.4 / (2250 * 0.149)
+    assert usual["update_seconds"] / as_a100["update_seconds"] == pytest.approx(faster, rel=0.02)
+    assert as_a100["generator_tokens_per_second"] < usual["generator_tokens_per_second"]
+    without = rollcast("config", "check", run_file, "--elsewhere")
+    planned = rollcast("plan", "memory", "--config", run_file, "--cpu", 2000)
+    assert "predicted" not in without.stdout + planned.stdout
+    assert json.loads(rollcast("config", "check", run_file, "--elsewhere", "--json").stdout)["predicted"] is None
+
+
+def test_check_says_what_an_expectation_may_be(run_file: Path) -> None:
+    on_gpus = ("config", "check", str(run_file), "--elsewhere", "--gpu", "192", "--trainer-ranks", "8")
+    assert "--card TPU: is not a GPU whose rates are known" in refusal(*on_gpus, "--card", "TPU")
+    assert "--mean-tokens 14336: must be positive and at most 13619" in refusal(*on_gpus, "--mean-tokens", "14336")
+
+
+def test_blocks_of_8_bits_need_a_compiler_on_a_gpu(run_file: Path) -> None:
+    settings = json.loads(run_file.read_text())
+    settings["model"]["dtype"] = "bfloat16"
+    settings["generator"]["engine"] = {"quantization": "fp8_per_block"}
+    run_file.write_text(json.dumps(settings))
+    on_gpus = ("config", "check", run_file, "--elsewhere", "--gpu", "192", "--trainer-ranks", "8")
+    said = rollcast(*on_gpus).stdout
+    assert "caution: generator.engine.quantization = fp8_per_block: on an H100 or newer" in said
+    assert "nvcc" not in rollcast("config", "check", run_file, "--elsewhere").stdout
+    settings["generator"]["engine"] = {"quantization": "fp8_per_channel"}
+    run_file.write_text(json.dumps(settings))
+    assert "nvcc" not in rollcast(*on_gpus).stdout

@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from rollcast.cli import memory_options
+from rollcast.cli import curve_options, expected_options, memory_options
 from rollcast.cli.output import say
-from rollcast.cli.report import say_cautions
+from rollcast.cli.report import print_answer, say_cautions
 
 app = typer.Typer(
     help="Check run files, or print every setting they may have.", no_args_is_help=True, rich_markup_mode=None
@@ -17,6 +17,7 @@ app = typer.Typer(
 
 @app.command()
 @memory_options.with_machines
+@expected_options.with_expected
 def check(
     file: Annotated[Path, typer.Argument(help="run file, YAML or JSON")],
     *,
@@ -28,31 +29,33 @@ def check(
     ] = False,
     gpu: memory_options.Gpu = None,
     machines: memory_options.Machines,
+    expected: expected_options.Expected,
+    as_json: curve_options.AsJson = False,
 ) -> None:
     """Check a run file; report every wrong setting with its value and the remedy.
 
     Model, data, verifiers, disk, cores and the run's folder are looked at too, as `rollcast up` would; nothing is
     started. What cannot fit the GPUs is refused if their memory is known: with --gpu, else as this machine's driver
-    says.
+    says. Of a run on GPUs the idle share of both sides is predicted, with the assumptions behind it.
 
     \b
     rollcast config check my-run.yaml
     rollcast config check my-run.yaml --resume
     rollcast config check my-cluster-run.yaml --elsewhere
     rollcast config check my-cluster-run.yaml --elsewhere --gpu 80 --trainer-ranks 16 --model-config config.json
+    rollcast config check my-cluster-run.yaml --elsewhere --gpu 80 --trainer-ranks 16 --generators 64 --mean-tokens 3000
     """
     from rollcast.config.errors import UserError
     from rollcast.config.run import load_run_config
-    from rollcast.local import preflight, shared_gpu
+    from rollcast.local import cautions, preflight, shared_gpu
     from rollcast.local.devices import usable_gpus, with_gpus
     from rollcast.local.resumed import check_run_folder
     from rollcast.memory.check import check_memory
     from rollcast.memory.device import GB, Device, smallest_gpu
-    from rollcast.memory.verdict import warnings
 
     filled_in = ""
     changes = list[str]()
-    cautions = list[str]()
+    said = list[str]()
     if elsewhere:
         if resume:
             raise UserError("--resume: compares with the run's folder, which is on the other machine; leave it out")
@@ -61,7 +64,7 @@ def check(
     else:
         config, found = preflight.load_to_start(file)
         config = config.model_copy(update={"local": with_gpus(config.local, usable_gpus())})
-        cautions = preflight.check_files(config)
+        said = preflight.check_files(config)
         changes = check_run_folder(config, resume=resume)
         left = preflight.not_checked(config.redis, config.model.path)
         filled_in = preflight.in_words(found)
@@ -72,20 +75,38 @@ def check(
         device = smallest_gpu()
     plan = None
     if device is not None:
+        said += cautions.of_quantization(config.generator.engine.quantization)
         host = machines.host_limits()
         ranks = machines.trainer_ranks
         plan = check_memory(config, device, ranks=ranks, model_config=machines.model_config, host=host)
     if plan is None:
         left.append("whether the model fits the memory")
-    typer.echo(f"{file}: valid (run {config.run!r}, results in {config.run_folder})")
-    say_cautions([*cautions, *(warnings(plan) if plan is not None else ())])
+    shared = ""
     if plan is not None and plan.shares_gpu:
-        say(shared_gpu.in_words(plan.config.weights, plan.config.generator))
-    if filled_in:
-        say(f"filled in: {filled_in}")
-    for line in changes:
+        shared = shared_gpu.in_words(plan.config.weights, plan.config.generator)
+    answer = {
+        "summary": f"{file}: valid (run {config.run!r}, results in {config.run_folder})",
+        "cautions": said if plan is None else [*said, *expected.cautions(plan)],
+        **expected_options.predicted(None if plan is None else expected.balance(plan)),
+        "shared_gpu": shared,
+        "filled_in": filled_in,
+        "changes": changes,
+        "not_checked": left,
+    }
+    print_answer(answer, _show, as_json=as_json)
+
+
+def _show(answer: dict[str, Any]) -> None:
+    typer.echo(answer["summary"])
+    say_cautions(answer["cautions"])
+    expected_options.show(answer)
+    if answer["shared_gpu"]:
+        say(answer["shared_gpu"])
+    if answer["filled_in"]:
+        say(f"filled in: {answer['filled_in']}")
+    for line in answer["changes"]:
         say(line)
-    say(f"not checked: {'; '.join(left)}")
+    say(f"not checked: {'; '.join(answer['not_checked'])}")
 
 
 @app.command()

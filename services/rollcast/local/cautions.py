@@ -24,6 +24,8 @@ MAX_LOOK_SECONDS = 2.0
 """How long they are read: a check stays quick whatever the data holds."""
 MAX_SHOWN = 5
 """Examples in one sentence."""
+NEEDS_DEEP_GEMM = "fp8_per_block"
+"""The quantization with scales for blocks of weights."""
 _LEFT_OUT = {
     "duplicate": "ask what an earlier row asks",
     "downstream": "ask what a downstream set asks",
@@ -93,6 +95,20 @@ def of_cores(local: Local, generator: Generator) -> list[str]:
     return [
         f"local.generators = {generators}, local.trainer_ranks = {ranks}: they keep {needed} cores busy, and this "
         f"process may run on {cores}, so they slow one another down; set {remedy}"
+    ]
+
+
+def of_quantization(quantization: str | None) -> list[str]:
+    """If the engine's kernels for it must be compiled where no compiler is. `quantization`: of generator.engine.
+
+    vLLM (model_executor/kernels/linear/scaled_mm/deep_gemm.py) chooses DeepGEMM for blocks of 128 on Hopper and newer.
+    """
+    if quantization != NEEDS_DEEP_GEMM:
+        return []
+    return [
+        f"generator.engine.quantization = {quantization}: on an H100 or newer vLLM computes it with DeepGEMM, which "
+        "compiles its kernels with nvcc while the engine starts, and neither the image nor vLLM's wheel has nvcc; set "
+        "fp8_per_channel, install CUDA's toolkit, or set VLLM_USE_DEEP_GEMM=0 for the generators"
     ]
 
 

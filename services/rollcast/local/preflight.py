@@ -92,6 +92,7 @@ def check(config: RunConfig, *, monitor: bool = False) -> list[str]:
         lambda: check_free_ports(named_ports(config, monitor=monitor)),
         lambda: check_embeddable(config.redis) if config.redis.is_embedded else wait_until_ready(config.redis),
         check_memory_here,
+        lambda: cautions.of_quantization(config.generator.engine.quantization) if usable_gpus() else [],
         monitor=monitor,
     )
 

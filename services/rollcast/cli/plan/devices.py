@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollcast.cli import curve_options as options
-from rollcast.cli import report
+from rollcast.cli import expected_options, report
+from rollcast.cli.expected_options import predicted
 from rollcast.cli.output import say
+from rollcast.cli.plan.prediction import PlannedRun, read_prediction
 from rollcast.cli.plan.rates import MAX_BOTTLENECK_IDLE, Given, calibrate
 from rollcast.config.errors import UserError
 
@@ -31,18 +33,24 @@ MAX_MODEL_ERROR = 0.1
 """Relative error of the simulated rate of the measured split above which the user is warned. Chosen, not measured."""
 
 
+@functools.partial(options.with_group, "planned", PlannedRun)
 @functools.partial(options.with_group, "given", Given)
 def devices(
     devices: Annotated[int, typer.Option(min=2, max=1024, help="devices to split")],
     *,
     run_folder: Annotated[Path | None, typer.Option(help="measure the rates on this run; options below win")] = None,
+    planned: PlannedRun,
     given: Given,
     as_json: options.AsJson = False,
     plot: report.Plot = None,
 ) -> None:
     """Simulate splits of the devices with the real gate and schedule; recommend one.
 
+    The rates are measured on a run (--run-folder), given by options, or predicted for a run file on GPUs (--config),
+    then with every assumption.
+
     \b
+    rollcast plan devices --devices 8 --config run.yaml --gpu 80
     rollcast plan devices --devices 80 --run-folder runs/my-run
     rollcast plan devices --devices 80 --step-seconds 60 --trainer-devices 16 \\
         --tokens-per-second 8000 --mean-tokens 4000 --longest-tokens 10000
@@ -56,8 +64,15 @@ def devices(
         from rollcast.cli.plan.measured_run import read_run
 
         run = read_run(run_folder)
-    rates, caveats = calibrate(given, run)
-    splits = splits_of(devices, rates)
+    prediction = read_prediction(planned, given)
+    if prediction is None:
+        rates, caveats = calibrate(given, run)
+        splits = splits_of(devices, rates)
+    else:
+        if run is not None:
+            raise UserError("--run-folder, --config: a run is measured or predicted; give one of the two")
+        rates, caveats = calibrate(prediction.filled(given), None, prediction.plan.config.recipe)
+        splits = prediction.fitting(splits_of(devices, rates))
     if not splits:
         need = rates.devices_per_generator + rates.trainer_multiple
         raise UserError(f"--devices {devices}: one generator and one trainer need {need}; give as many or more")
@@ -69,6 +84,8 @@ def devices(
     except DeadlockError as error:
         raise UserError(f"--devices {devices}: the simulated run cannot finish ({error}); check the rates") from None
     answer = report_of(devices, found, rates, check, caveats)
+    best = found.frugal.split
+    answer |= predicted(None if prediction is None else prediction.balance_of(best.trainer_devices, best.generators))
     report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
         from rollcast.cli.plan.plot import draw_splits
@@ -190,6 +207,7 @@ def _show(answer: dict[str, Any]) -> None:
             f"{skipped} splits not simulated: {answer['beaten_by_bound']} cannot reach the best, "
             f"{answer['passed_over']} lie between worse ones."
         )
+    expected_options.show(answer)
     report.say_cautions(answer["caveats"])
 
 

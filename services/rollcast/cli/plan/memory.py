@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollcast.cli import curve_options, memory_options, report
+from rollcast.cli.expected_options import Expected
 from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 from rollcast.memory.device import GB, Device, this_machine
@@ -47,7 +48,7 @@ def memory(
     from rollcast.local import shared_gpu
     from rollcast.memory.check import plan_run
     from rollcast.memory.host import host_refusals
-    from rollcast.memory.verdict import refusals, warnings
+    from rollcast.memory.verdict import refusals
 
     device = _device(gpu, cpu)
     ranks = machines.trainer_ranks
@@ -55,7 +56,7 @@ def memory(
     assert plan is not None, "the hub was asked"
     host = machines.host_limits()
     refused = [*refusals(plan), *host_refusals(plan, host)]
-    cautions = warnings(plan)
+    cautions = list(Expected().cautions(plan))
     if as_json:
         answer = {**plan.as_json(), "host": _host_json(plan, host)}
         typer.echo(json.dumps({**answer, "fits": not refused, "refusals": refused, "cautions": cautions}, indent=1))

@@ -12,6 +12,7 @@ from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
     from rollcast.cli.plan.measured_run import MeasuredRun
+    from rollcast.config.recipe import Recipe
     from rollcast.simulation.generator import EngineSpeed
     from rollcast.simulation.split import Rates
 
@@ -47,9 +48,12 @@ class Given:
     publish_seconds: Annotated[float, typer.Option(min=0, help="until the quickest generator has new weights")] = 0.05
 
 
-def calibrate(given: Given, run: MeasuredRun | None) -> tuple[Rates, list[str]]:
-    """The rates of the simulation, options before measurements, and the assumptions in them. Raises UserError."""
-    from rollcast.config.recipe import Recipe
+def calibrate(given: Given, run: MeasuredRun | None, planned: Recipe | None = None) -> tuple[Rates, list[str]]:
+    """The rates of the simulation, options before measurements, and the assumptions in them. Raises UserError.
+
+    `planned`: the recipe of a run that was not measured. None = that of `run`, or the defaults.
+    """
+    from rollcast.config.recipe import Recipe as DefaultRecipe
     from rollcast.recipe.schedule import PipelineRL, make_schedule
     from rollcast.simulation.split import Rates
     from rollcast.simulation.workload import lognormal_with_mean, spread_of
@@ -65,7 +69,7 @@ def calibrate(given: Given, run: MeasuredRun | None) -> tuple[Rates, list[str]]:
             "--step-seconds, --tokens-per-second, --mean-tokens: one is missing; give all three, or a run to measure "
             "them on with --run-folder"
         )
-    recipe = run.config.recipe if run else Recipe()
+    recipe = run.config.recipe if run else planned or DefaultRecipe()
     groups = given.groups or recipe.prompts_per_step
     rollouts = given.rollouts or recipe.rollouts_per_prompt
     schedule = make_schedule(recipe.schedule, groups_per_step=groups)

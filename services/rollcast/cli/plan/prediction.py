@@ -1,0 +1,92 @@
+"""The rates of a simulation from a run file and the GPUs it will run on, where nothing was measured yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rollcast.cli import memory_options
+from rollcast.cli.expected_options import Expected
+from rollcast.cli.plan.rates import Given
+from rollcast.config.errors import UserError
+
+if TYPE_CHECKING:
+    from rollcast.memory.plan import MemoryPlan
+    from rollcast.simulation.split import Split
+    from rollcast.throughput.balance import Balance
+
+DEFAULT_GPU_GB = 80.0
+"""Memory of a GPU if neither --gpu nor this machine's driver gives it: an H100."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """A run that was not started yet; `config` None = none is given."""
+
+    config: Annotated[Path | None, typer.Option(help="run file: predict the rates; options below win")] = None
+    gpu: memory_options.Gpu = None
+    model_config: Annotated[
+        Path | None, typer.Option(help="the model's config.json, where model.path is not on this machine")
+    ] = None
+    mfu: Annotated[float | None, typer.Option(min=0.01, max=1, help="the trainer's model FLOPs over the peak")] = None
+    card: Annotated[str | None, typer.Option(help="GPU, such as H100; default by its memory")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    plan: MemoryPlan
+    expected: Expected
+
+    def filled(self, given: Given) -> Given:
+        """What the user gave, and the rest as predicted."""
+        balance = self.balance_of(self.plan.ranks, 1)
+        recipe = self.plan.config.recipe
+        generator = balance.generator
+        return replace(
+            given,
+            step_seconds=given.step_seconds or balance.trainer.update_seconds,
+            trainer_devices=given.trainer_devices or self.plan.ranks,
+            tokens_per_second=given.tokens_per_second or generator.tokens_per_second_with(generator.most_running),
+            tokens_per_second_alone=given.tokens_per_second_alone or generator.tokens_per_second_with(1.0),
+            slots=given.slots or round(generator.most_running),
+            devices_per_generator=given.devices_per_generator or self.plan.worker.workers,
+            mean_tokens=given.mean_tokens or balance.trainer.lengths.mean,
+            max_tokens=given.max_tokens or recipe.max_completion_tokens,
+        )
+
+    def balance_of(self, ranks: int, generators: int) -> Balance:
+        """The prediction for these numbers of trainer ranks and generators."""
+        plan = self.plan.changed(ranks=ranks)
+        balance = replace(self.expected, generators=generators).balance(plan)
+        assert balance is not None, "it is planned for GPUs"
+        return balance
+
+    def fitting(self, splits: list[Split]) -> list[Split]:
+        """Those whose trainer fits its GPUs. Raises UserError if none does."""
+        from rollcast.memory.verdict import refusals
+
+        found = [split for split in splits if not refusals(self.plan.changed(ranks=split.trainer_devices))]
+        if splits and not found:
+            raise UserError("\n".join(refusals(self.plan.changed(ranks=splits[-1].trainer_devices))))
+        return found
+
+
+def read_prediction(planned: PlannedRun, given: Given) -> Prediction | None:
+    """None without a run file. Raises UserError."""
+    from rollcast.config.run import load_run_config
+    from rollcast.memory.check import plan_run
+    from rollcast.memory.device import GB, Device, smallest_gpu
+
+    if planned.config is None:
+        return None
+    if planned.gpu is None:
+        device = smallest_gpu() or Device("gpu", round(DEFAULT_GPU_GB * GB))
+    else:
+        device = Device("gpu", round(planned.gpu * GB))
+    config = load_run_config(planned.config)
+    plan = plan_run(config, device, ranks=given.trainer_devices, model_config=planned.model_config, ask_hub=True)
+    assert plan is not None, "the hub was asked"
+    return Prediction(plan, Expected(mean_tokens=given.mean_tokens, mfu=planned.mfu, card=planned.card))

@@ -1,0 +1,139 @@
+"""Which side of a run waits for the other, and for how much of the time.
+
+In the steady state a step takes the longest of
+
+    update + publishing        the trainer never waits
+    sampling                   every slot of every generator is always taken
+    (rollout + update) / k     groups last at most k steps (Little's law)
+
+A schedule that does not run ahead (PPO-off-policy, or k = 0) samples and trains in turn: its step
+takes the sum. Each side's idle share is one minus its own time over that of a step.
+Chance adds to it: where two of the times are nearly equal the simulation waits longer (`rollcast plan devices`).
+
+Where all of them share one GPU, an update also takes its turns with the engines' work on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rollcast.config.errors import UserError
+from rollcast.memory.plan import MemoryPlan
+from rollcast.throughput.assumptions import Assumptions
+from rollcast.throughput.card import Card
+from rollcast.throughput.generator import GeneratorRate
+from rollcast.throughput.lengths import lengths_with_mean
+from rollcast.throughput.trainer import TrainerRate
+
+MAX_MEAN_SHARE = 0.95
+"""Largest mean length over the budget: with more, nearly every completion is truncated and none has a spread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """The predicted steady state of a run."""
+
+    trainer: TrainerRate
+    generator: GeneratorRate
+    generators: int
+    shares_gpu: bool = False
+    """Trainer and generators use the same GPU."""
+
+    @property
+    def sampling_seconds(self) -> float:
+        """All generators sample the groups of one step, filtered ones included."""
+        recipe = self.trainer.plan.config.recipe
+        rollouts = recipe.prompts_per_step * recipe.rollouts_per_prompt
+        if recipe.refill_filtered:
+            rollouts /= 1.0 - self.trainer.assumptions.filtered_share
+        return rollouts * self.trainer.lengths.mean / (self.generators * self.generator.tokens_per_second)
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether generators sample while the trainer trains."""
+        schedule = self.trainer.plan.config.recipe.schedule
+        return schedule.kind == "pipeline" and schedule.max_staleness > 0
+
+    @property
+    def window_seconds(self) -> float:
+        """The shortest step with which groups stay within the staleness bound."""
+        steps = max(1, self.trainer.plan.config.recipe.schedule.max_staleness)
+        return (self.generator.longest_seconds + self.trainer.update_seconds) / steps
+
+    @property
+    def step_seconds(self) -> float:
+        """From one step to the next."""
+        own = self.trainer.update_seconds + self.trainer.publish_seconds
+        if self.shares_gpu:
+            own += self._gpu_seconds_of_sampling
+        if not self.runs_ahead:
+            return own + self.sampling_seconds
+        return max(own, self.sampling_seconds, self.window_seconds)
+
+    @property
+    def trainer_idle(self) -> float:
+        """Share of the time that the trainer's GPUs are not in an update: waiting for rollouts or publishing."""
+        return 1.0 - self.trainer.update_seconds / self.step_seconds
+
+    @property
+    def generator_idle(self) -> float:
+        """Share of what the generators could sample that no step needs."""
+        return 1.0 - self.sampling_seconds / self.step_seconds
+
+    @property
+    def gpu_idle(self) -> float | None:
+        """Share of the time in which neither side uses the GPU that they share. None = they share none."""
+        if not self.shares_gpu:
+            return None
+        return 1.0 - (self.trainer.update_seconds + self._gpu_seconds_of_sampling) / self.step_seconds
+
+    @property
+    def _gpu_seconds_of_sampling(self) -> float:
+        """What all engines need of one GPU for the groups of a step."""
+        return self.generators * self.sampling_seconds * self.generator.gpu_share
+
+    def as_json(self) -> dict[str, Any]:
+        """Seconds, tokens per second and shares."""
+        trainer = self.trainer
+        generator = self.generator
+        return {
+            "card": trainer.card.name,
+            "generators": self.generators,
+            "trainer_ranks": trainer.plan.ranks,
+            "trainer_idle": self.trainer_idle,
+            "generator_idle": self.generator_idle,
+            "shared_gpu_idle": self.gpu_idle,
+            "step_seconds": self.step_seconds,
+            "update_seconds": trainer.update_seconds,
+            "publish_seconds": trainer.publish_seconds,
+            "sampling_seconds": self.sampling_seconds,
+            "window_seconds": self.window_seconds,
+            "trainer_tokens_per_second": trainer.tokens_per_second,
+            "generator_tokens_per_second": generator.tokens_per_second,
+            "running_rollouts": generator.running,
+            "kv_share": generator.kv_share,
+            "preemption_share": generator.preemption_share,
+            "rebuild_seconds": generator.rebuild_seconds,
+        }
+
+
+def predict(plan: MemoryPlan, card: Card, generators: int, assumptions: Assumptions) -> Balance:
+    """`generators`: how many of them. Raises UserError: a mean length that the budget does not allow."""
+    recipe = plan.config.recipe
+    budget = recipe.max_completion_tokens
+    given = assumptions.mean_tokens
+    mean = assumptions.mean_length_share * budget if given is None else given
+    if not 0 < mean <= MAX_MEAN_SHARE * budget:
+        raise UserError(
+            f"--mean-tokens {mean:g}: must be positive and at most {MAX_MEAN_SHARE * budget:.0f}, 95 % of "
+            f"recipe.max_completion_tokens {budget}"
+        )
+    lengths = lengths_with_mean(mean, assumptions.log_length_spread, budget)
+    prompt = assumptions.mean_prompt_share * recipe.max_prompt_tokens
+    return Balance(
+        TrainerRate(plan, card, lengths, prompt, assumptions),
+        GeneratorRate(plan, card, lengths, prompt, assumptions),
+        generators,
+        shares_gpu=bool(getattr(plan, "shares_gpu", False)),
+    )

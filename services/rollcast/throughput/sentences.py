@@ -1,0 +1,79 @@
+"""The prediction and its assumptions in words: one line each."""
+
+from collections.abc import Iterator
+
+from rollcast.memory.device import gigabytes
+from rollcast.throughput.balance import Balance
+from rollcast.throughput.ending import checkpoint_seconds, grace_seconds
+
+MAX_KV_SHARE = 0.9
+"""Average share of the KV cache from which vLLM preempts so often that fewer slots are as fast. Chosen."""
+
+
+def in_one_line(balance: Balance) -> str:
+    """Idle shares of both sides, and what a step waits for."""
+    trainer = balance.trainer
+    shared = "" if balance.gpu_idle is None else f", the GPU that they share {balance.gpu_idle:.0%}"
+    return (
+        f"predicted idle: trainer {balance.trainer_idle:.0%}, generators {balance.generator_idle:.0%}{shared}; a step "
+        f"takes {balance.step_seconds:.0f} s (update {trainer.update_seconds:.0f}, publishing "
+        f"{trainer.publish_seconds:.0f}, sampling {balance.sampling_seconds:.0f}, staleness bound "
+        f"{balance.window_seconds:.0f}); nothing of it is measured on your machines"
+    )
+
+
+def assumed(balance: Balance) -> Iterator[str]:
+    """Each assumption with its unit, and where it comes from."""
+    trainer = balance.trainer
+    generator = balance.generator
+    given = trainer.assumptions
+    recipe = trainer.plan.config.recipe
+    lengths = trainer.lengths
+    share = lengths.mean / recipe.max_completion_tokens
+    peak = trainer.card.flops / 1e12
+    yield (
+        f"lengths: {lengths.mean:,.0f} tokens of a completion on average, {share:.0%} of "
+        f"recipe.max_completion_tokens, and {lengths.cut_share:.1%} truncated; set --mean-tokens"
+    )
+    yield f"prompts: {trainer.prompt_tokens:,.0f} tokens on average"
+    yield f"groups without an advantage: {given.filtered_share:.0%}, sampled but not trained; set --filtered"
+    yield (
+        f"trainer: MFU {trainer.utilization:.3f} of {peak:,.0f} TFLOP/s ({trainer.card.name}) on {trainer.plan.ranks} "
+        f"GPUs, {trainer.tokens_per_second:,.0f} tokens/s; set --mfu"
+    )
+    yield (
+        f"generators: {balance.generators} with {generator.plan.worker.slots} slots, {generator.running:.0f} of them "
+        f"decoding, {generator.tokens_per_second:,.0f} tokens/s each, at {given.bandwidth_share:.0%} of "
+        f"{trainer.card.bandwidth / 1e12:.2f} TB/s and {1e3 * given.engine_step_seconds:.1f} ms + "
+        f"{1e6 * given.engine_rollout_seconds:.0f} us a rollout of the engine's own"
+    )
+    yield (
+        f"KV cache: {generator.kv_share:.0%} full on average; rollouts are preempted in "
+        f"{generator.preemption_share:.0%} of the time, and each costs {generator.rebuild_seconds:.2f} s to rebuild"
+    )
+    yield (
+        f"weights: {given.lane_bytes_per_second / 1e9:g} GB/s from each trainer rank, "
+        f"{trainer.sending_seconds:.1f} s for {gigabytes(trainer.plan.trainer[0].version)}"
+    )
+    yield (
+        f"checkpoints: {given.checkpoint_bytes_per_second / 1e9:g} GB/s, {checkpoint_seconds(balance):.0f} s each, so "
+        f"that the trainer may need {grace_seconds(balance)} s after SIGTERM"
+    )
+
+
+def full_cache(balance: Balance) -> Iterator[str]:
+    """One sentence if the slots hold more than the KV cache does, on average."""
+    generator = balance.generator
+    if generator.kv_share <= MAX_KV_SHARE:
+        return
+    worker = generator.plan.worker
+    group = generator.plan.config.recipe.most_rollouts_per_prompt
+    enough = int(worker.slots * MAX_KV_SHARE / generator.kv_share)
+    said = (
+        f"generator.slots = {worker.slots}: running rollouts of {generator.running_tokens:,} tokens on average fill "
+        f"the KV cache to {generator.kv_share:.0%}, so that vLLM preempts often"
+    )
+    if enough >= group:
+        yield f"{said}; set it to {enough}"
+    else:
+        yield f"{said}, and the {group} rollouts of one prompt need as many slots; raise generator.tensor_parallel"

@@ -1,0 +1,65 @@
+"""Seconds of an optimizer step on the trainer's GPUs."""
+
+from dataclasses import dataclass
+
+from rollcast.memory.activations import FLOAT32_BYTES
+from rollcast.memory.plan import MemoryPlan
+from rollcast.throughput.assumptions import Assumptions, flops_utilization
+from rollcast.throughput.card import Card
+from rollcast.throughput.lengths import CutLengths
+from rollcast.throughput.model_work import active_weights, has_experts, training_flops
+
+OPTIMIZER_BYTES_PER_WEIGHT = 7 * FLOAT32_BYTES
+"""AdamW reads weight, gradient and both moments, and writes all but the gradient."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerRate:
+    plan: MemoryPlan
+    card: Card
+    lengths: CutLengths
+    prompt_tokens: float
+    assumptions: Assumptions
+
+    @property
+    def utilization(self) -> float:
+        """MFU."""
+        given = self.assumptions.flops_utilization
+        if given is not None:
+            return given
+        model = self.plan.model
+        recomputed = self.plan.config.trainer.activation_checkpointing
+        return flops_utilization(active_weights(model), recomputed=recomputed, has_experts=has_experts(model))
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens of the trained rollouts of a step, with their prompts."""
+        recipe = self.plan.config.recipe
+        filtered = recipe.zero_variance_filter and not recipe.refill_filtered
+        trained = 1.0 - (self.assumptions.filtered_share if filtered else 0.0)
+        rollouts = recipe.prompts_per_step * recipe.rollouts_per_prompt
+        return trained * rollouts * (self.lengths.mean + self.prompt_tokens)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of all ranks together."""
+        flops = training_flops(self.plan.model, self.lengths.mean_position + self.prompt_tokens)
+        return self.plan.ranks * self.card.flops * self.utilization / flops
+
+    @property
+    def update_seconds(self) -> float:
+        """Forward and backward passes, then the optimizer."""
+        rows = self.plan.model.num_parameters / self.plan.ranks
+        optimizer = rows * OPTIMIZER_BYTES_PER_WEIGHT / (self.card.bandwidth * self.assumptions.bandwidth_share)
+        return self.tokens_per_step / self.tokens_per_second + optimizer
+
+    @property
+    def sending_seconds(self) -> float:
+        """From the first byte of a version to the last; all lanes send at the same time."""
+        return self.plan.trainer[0].version / (self.plan.ranks * self.assumptions.lane_bytes_per_second)
+
+    @property
+    def publish_seconds(self) -> float:
+        """How long the trainer may not begin the next update. One rank sends while it computes."""
+        overlaps = self.plan.ranks == 1 or self.plan.config.weights.overlap_training
+        return 0.0 if overlaps else self.sending_seconds
