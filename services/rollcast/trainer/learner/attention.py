@@ -80,7 +80,7 @@ def kernel_in_use(config: Any, *, dtype: torch.dtype, device: torch.device, pref
     query, key = (torch.zeros(shape, dtype=dtype, device=device, requires_grad=True) for shape in shapes)
     with preferring(preferred):
         chosen = torch._fused_sdp_choice(query, key, key, is_causal=True, enable_gqa=key_heads != heads)
-    return next((name for name, backend in BACKENDS.items() if int(backend) == chosen), f"number {chosen}")
+    return next((name for name, backend in BACKENDS.items() if backend == SDPBackend(chosen)), f"number {chosen}")
 
 
 def why_not_packed(causal_lm: Any, *, dtype: torch.dtype, device: torch.device) -> str | None:
@@ -119,15 +119,22 @@ def packed_attention(
     """
     if query.is_cuda:
         window = (-1 if sliding_window is None else sliding_window - 1, 0)
-        rows = (states[0].transpose(0, 1) for states in (query, key, value))
-        bounds = cu_seq_lens_q
         attended = varlen_attn(
-            *rows, bounds, bounds, max_length_q, max_length_q, scale=scaling, window_size=window, enable_gqa=True
+            query[0].transpose(0, 1),
+            key[0].transpose(0, 1),
+            value[0].transpose(0, 1),
+            cu_seq_lens_q,
+            cu_seq_lens_q,
+            max_length_q,
+            max_length_q,
+            scale=scaling,
+            window_size=window,
+            enable_gqa=True,
         )
         assert isinstance(attended, Tensor)
         return attended[None], None
     lengths = cu_seq_lens_q.diff().tolist()
-    sequences = zip(*(states.split(lengths, dim=2) for states in (query, key, value)), strict=True)
+    sequences = zip(*(torch.split(states, lengths, dim=2) for states in (query, key, value)), strict=True)
     each = [_one_sequence(*states, scaling=scaling, window=sliding_window) for states in sequences]
     return torch.cat(each, dim=2).transpose(1, 2).contiguous(), None
 
