@@ -68,7 +68,7 @@ FOR_EACH_PART = {
     "learner-4b-compiled": ("compiled, selective, packed", "compiled, selective", "compiled, recomputed, packed"),
 }
 """At 16k tokens one step of 4b takes ten seconds, and without recomputation it exceeds 139 GiB. Selective recomputation
-needs about 110 GiB by the plan: a card of 80 GiB says that it does not fit, and shows full recomputation alone."""
+needs 107 GiB by the plan: a card of 80 GiB says that it does not fit, and shows full recomputation alone."""
 USUAL = (32, 256, 1_500, 8_192)
 SIZES = {"4b": (8, 256, 9_000, 16_128)}
 """Rollouts, prompt tokens, median and most completion tokens, by shape: at 16k tokens one rollout is a micro-batch."""

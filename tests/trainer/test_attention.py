@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rollcast.config.errors import UserError
+from rollcast.trainer.learner.attention import packed_attention
 from rollcast.trainer.learner.batch import TrainingSequence, packed_tokens, padded_tokens, plan_micro_batches
 from rollcast.trainer.learner.device_batch import pack_micro_batch, pad_micro_batch
 from rollcast.trainer.learner.group import LearnerGroup
@@ -120,3 +122,23 @@ def test_packed_micro_batches_are_full_of_tokens() -> None:
     assert sum(map(packed_tokens, packed)) == sum(one.num_tokens for one in sequences)
     assert all(packed_tokens(one) <= 120 for one in packed)
     assert max(map(padded_tokens, packed)) > 120, "with padding so many would not fit"
+
+
+def test_on_a_gpu_packed_sequences_are_one_call_of_flash_attention() -> None:
+    """Tensors without memory stand for those of a GPU: shapes and arguments are checked, no number is computed."""
+    with FakeTensorMode():
+        heads = {"query": 4, "key": 2, "value": 2}
+        shape = (10, 8)
+        states = {
+            name: torch.empty(1, count, *shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+            for name, count in heads.items()
+        }
+        bounds = torch.empty(3, dtype=torch.int32, device="cuda")
+        attended, _ = packed_attention(
+            None, **states, attention_mask=None, scaling=0.3, cu_seq_lens_q=bounds, max_length_q=6
+        )
+        assert tuple(attended.shape) == (1, 10, 4, 8)
+        attended.sum().backward()
+        assert [tuple(one.grad.shape) for one in states.values() if one.grad is not None] == [
+            (1, count, *shape) for count in heads.values()
+        ]

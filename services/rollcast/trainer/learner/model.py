@@ -117,15 +117,7 @@ def shard_policy(
         if reason := why_not_packed(causal_lm, dtype=dtype, device=torch.device(mesh.device_type)):
             raise UserError(f"trainer.packing = true: {reason}; set it to false")
         causal_lm.config._attn_implementation = PACKED
-    layers = decoder_layers(causal_lm)
-    if compiler is not None and (reason := _not_compiled(causal_lm, layers)):
-        raise UserError(f"trainer.compile = true: {reason}; set it to false")
-    if activation_checkpointing and not layers:
-        raise UserError("trainer.activation_checkpointing: this model names no decoder layers; set it to false")
-    for layer in layers:
-        recompute(layer, activation_checkpointing)
-        if compiler is not None:
-            compile_layer(layer, compiler)
+    layers = _prepared_layers(causal_lm, activation_checkpointing, compiler)
     mixed = MixedPrecisionPolicy()
     if dtype != weight.dtype:
         mixed = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
@@ -137,6 +129,20 @@ def shard_policy(
     fully_shard(policy, mesh=mesh, mp_policy=mixed)
     policy.train()
     return policy
+
+
+def _prepared_layers(causal_lm: Any, recomputation: Recomputation, compiler: str | None) -> list[nn.Module]:
+    """The decoder layers, recomputed and compiled as asked. Raises UserError if they cannot be."""
+    layers = decoder_layers(causal_lm)
+    if compiler is not None and (reason := _not_compiled(causal_lm, layers)):
+        raise UserError(f"trainer.compile = true: {reason}; set it to false")
+    if recomputation and not layers:
+        raise UserError("trainer.activation_checkpointing: this model names no decoder layers; set it to false")
+    for layer in layers:
+        recompute(layer, recomputation)
+        if compiler is not None:
+            compile_layer(layer, compiler)
+    return layers
 
 
 def _not_compiled(causal_lm: Any, layers: Sequence[nn.Module]) -> str | None:
