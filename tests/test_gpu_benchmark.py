@@ -16,7 +16,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from requirements.closure import closure
-from testkit.gpu import card, learner, models
+from testkit.gpu import card, kernels, learner, models
 from testkit.gpu.parts import PARTS
 from tests.only_these import ROOT, hidden_modules, run_with_only
 
@@ -130,3 +130,20 @@ def test_operations_are_those_that_torch_counts() -> None:
     not_predicted = 6 * head * len(sequence.prompt_token_ids)
     expected = learner.step_flops(model.config, [sequence]) + attention + not_predicted
     assert counter.get_total_flops() == expected
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        ("nvjet_sm90_tst_128x256_64x4_1x2_h_bz_coopA_TNT", "products"),
+        ("void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<...>", "attention"),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_21", "attention"),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float>, ...>", kernels.REST),
+        ("triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0", "fused code"),
+        ("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "communication"),
+        ("Memcpy DtoD (Device -> Device)", "copies"),
+        ("void at::native::multi_tensor_apply_kernel<..., at::native::FusedAdamMathFunctor<float, 4>>", "optimizer"),
+    ],
+)
+def test_kernels_are_told_apart_by_their_names(kernel: str, kind: str) -> None:
+    assert kernels.kind_of(kernel) == kind

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from rollcast.trainer.learner.batch import TrainingSequence
-from rollcast.trainer.learner.learner import pad_micro_batch
+from rollcast.trainer.learner.device_batch import pad_micro_batch
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.gpu import models
 

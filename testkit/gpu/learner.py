@@ -1,7 +1,8 @@
-"""Optimizer steps of the learner on made-up rollouts, with and without recomputed activations.
+"""Optimizer steps of the learner on made-up rollouts, once for each way to compute a layer (VARIANTS).
 
-A shape's part with -compiled makes the same steps with torch.compile on every layer. The peak is compared with what
-the memory planner says of the fullest moment of a step.
+A shape's part with -compiled makes the same steps with compiled layers. Each row names the attention kernel that ran,
+the share of padding, the peak of memory next to what the memory planner says of the fullest moment of a step, and the
+seconds of the card's kernels in one more step, by what they compute: what is left to gain.
 
 MFU: floating-point operations that the model asks for, of tokens without padding and of nothing twice, over what the
 card's data sheet promises in the time. The head works for loss tokens alone.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,16 +20,55 @@ import numpy as np
 import torch
 
 from rollcast.config.recipe import Recipe
-from rollcast.config.services import Trainer
+from rollcast.config.services import AttentionKernel, Recomputation, Trainer
 from rollcast.recipe.losses import make_loss
-from rollcast.trainer.learner.batch import TrainingSequence, denominator, padded_tokens, plan_micro_batches
+from rollcast.trainer.learner.batch import (
+    TrainingSequence,
+    denominator,
+    packed_tokens,
+    padded_tokens,
+    plan_micro_batches,
+)
+from rollcast.trainer.learner.layers import COMPILER
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.gpu import card, models
+from testkit.gpu.kernels import seconds_by_kind
 from testkit.gpu.planned import planned_bytes
 
-STEPS = 4
-"""That count; one before them warms up."""
+STEPS = 3
+"""That count; one before them warms up, and compiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to compute a layer, as the trainer's settings name it."""
+
+    recompute: Recomputation = False
+    """trainer.activation_checkpointing"""
+    compiled: bool = False
+    packing: bool = False
+    attention: AttentionKernel = "auto"
+
+
+VARIANTS = {
+    "plain": Variant(),
+    "recomputed": Variant(recompute=True),
+    "selective": Variant(recompute="selective"),
+    "packed": Variant(packing=True),
+    "cudnn": Variant(attention="cudnn"),
+    "compiled": Variant(compiled=True),
+    "compiled, packed": Variant(compiled=True, packing=True),
+    "compiled, recomputed, packed": Variant(recompute=True, compiled=True, packing=True),
+    "compiled, selective": Variant(recompute="selective", compiled=True),
+    "compiled, selective, packed": Variant(recompute="selective", compiled=True, packing=True),
+}
+FOR_EACH_PART = {
+    "learner-4b": ("recomputed", "selective"),
+    "learner-4b-compiled": ("compiled, selective, packed", "compiled, selective", "compiled, recomputed, packed"),
+}
+"""At 16k tokens one step of 4b takes ten seconds, and without recomputation it exceeds 139 GiB. Selective recomputation
+needs 107 GiB by the plan: a card of 80 GiB says that it does not fit, and shows full recomputation alone."""
 USUAL = (32, 256, 1_500, 8_192)
 SIZES = {"4b": (8, 256, 9_000, 16_128)}
 """Rollouts, prompt tokens, median and most completion tokens, by shape: at 16k tokens one rollout is a micro-batch."""
@@ -63,20 +104,19 @@ def step_flops(config: Any, sequences: Sequence[TrainingSequence]) -> float:
     return 6.0 * (body * tokens + head * loss_tokens) + attention
 
 
-def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
-    """`name`: learner-SHAPE."""
-    _, published, compiled = f"{name}-".split("-", 2)
-    shape = models.SMALL if is_small else published
-    compiler = ("eager" if is_small else "inductor") if compiled else None
+def measure(name: str, ranks: Ranks, *, is_small: bool, variants: Sequence[str] | None = None) -> dict[str, Any]:
+    """`name`: learner-SHAPE or learner-SHAPE-compiled. `variants`: of VARIANTS; None = those of this part."""
+    shape = models.SMALL if is_small else name.split("-")[1]
+    compiler = "eager" if is_small else COMPILER
+    chosen = FOR_EACH_PART.get(name, tuple(VARIANTS)) if variants is None else variants
     sequences = rollouts(shape, is_small=is_small)
     ceiling = card.product_flops(ranks.device, side=64 if is_small else card.PRODUCT_SIDE)
     rows = []
-    for recompute in (False, True):
-        row = card.or_why_not(partial(steps, shape, sequences, ranks, recompute=recompute, compiler=compiler))
-        rows.append({"recompute": recompute, **row})
+    for variant in chosen:
+        row = card.or_why_not(partial(steps, shape, sequences, ranks, VARIANTS[variant], compiler))
+        rows.append({"variant": variant, **row})
     return {
         "shape": shape,
-        "compiler": compiler,
         "longest_sequence": max(sequence.num_tokens for sequence in sequences),
         "tokens_per_micro_batch": Trainer().tokens_per_micro_batch,
         "product_tflops": round(ceiling / 1e12, 3),
@@ -85,14 +125,31 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
 
 
 def steps(
-    shape: str, sequences: Sequence[TrainingSequence], ranks: Ranks, *, recompute: bool, compiler: str | None
+    shape: str, sequences: Sequence[TrainingSequence], ranks: Ranks, variant: Variant, compiler: str
 ) -> dict[str, Any]:
-    """Raises torch.OutOfMemoryError."""
+    """`compiler`: torch.compile's backend, if the variant is compiled. Raises torch.OutOfMemoryError."""
     recipe, held = Recipe(), card.start_counting_memory(ranks.device)
     model = models.random_model(shape, ranks.device)
-    policy = models.sharded(model, ranks, dtype=torch.bfloat16, recompute=recompute, compiler=compiler)
-    learner = Learner(policy, settings=recipe.optimizer, loss=make_loss(recipe.loss), ranks=ranks)
-    (micro_batches,) = plan_micro_batches(sequences, world_size=1, max_tokens=Trainer().tokens_per_micro_batch)
+    policy = models.sharded(
+        model,
+        ranks,
+        dtype=torch.bfloat16,
+        recompute=variant.recompute,
+        compiler=compiler if variant.compiled else None,
+        packing=variant.packing,
+    )
+    learner = Learner(
+        policy,
+        settings=recipe.optimizer,
+        loss=make_loss(recipe.loss),
+        ranks=ranks,
+        attention=variant.attention,
+        packing=variant.packing,
+    )
+    (micro_batches,) = plan_micro_batches(
+        sequences, world_size=1, max_tokens=Trainer().tokens_per_micro_batch, packing=variant.packing
+    )
+    computed_tokens = sum(map(packed_tokens if variant.packing else padded_tokens, micro_batches))
     stats = [learner.update(micro_batches, denominator(sequences)) for _ in range(STEPS + 1)][1:]
     seconds = statistics.median(one.seconds for one in stats)
     flops, peak = step_flops(models.qwen3(shape), sequences) / seconds, card.peak_flops(ranks.device)
@@ -102,14 +159,16 @@ def steps(
         "step_seconds_worst": round(max(one.seconds for one in stats), 4),
         "tokens": stats[0].tokens,
         "loss_tokens": stats[0].loss_tokens,
-        "padding_ratio": round(1 - stats[0].tokens / sum(map(padded_tokens, micro_batches)), 4),
+        "attention_kernel": learner.attention_kernel,
+        "padding_ratio": round(1 - stats[0].tokens / computed_tokens, 4),
         "micro_batches": stats[0].micro_batches,
         "tokens_per_second": round(stats[0].tokens / seconds, 1),
         "tflops": round(flops / 1e12, 6),
         "mfu": None if peak is None else round(flops / peak, 4),
         "peak_memory_gib": card.peak_memory_gib(ranks.device, held),
         "planned_memory_gib": round(
-            planned_bytes(shape, max(one.num_tokens for one in sequences), recompute=recompute) / 2**30, 2
+            planned_bytes(shape, max(one.num_tokens for one in sequences), recompute=variant.recompute) / 2**30, 2
         ),
         "all_applied": all(one.applied for one in stats),
+        "kernel_seconds": seconds_by_kind(lambda: learner.update(micro_batches, denominator(sequences)), ranks.device),
     }

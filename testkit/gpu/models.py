@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from rollcast.config.services import Trainer
+from rollcast.config.services import Recomputation, Trainer
 from rollcast.trainer.learner.model import Policy, shard_policy
 from rollcast.trainer.learner.ranks import Ranks
 
@@ -65,12 +65,15 @@ def random_model(shape: str, device: torch.device) -> Any:
 
 
 def sharded(
-    model: Any, ranks: Ranks, *, dtype: torch.dtype, recompute: bool = False, compiler: str | None = None
+    model: Any,
+    ranks: Ranks,
+    *,
+    dtype: torch.dtype,
+    recompute: Recomputation = False,
+    compiler: str | None = None,
+    packing: bool = False,
 ) -> Policy:
-    """With the run file's defaults: FP32 head, its chunks of logits. `compiler`: torch.compile's, layer by layer."""
-    if compiler is not None:
-        for layer in model.model.layers:
-            layer.compile(backend=compiler, dynamic=True)
+    """With the run file's defaults: FP32 head, its chunks of logits. Otherwise as `shard_policy`."""
     return shard_policy(
         model,
         mesh=ranks.mesh,
@@ -79,6 +82,8 @@ def sharded(
         temperature=1.0,
         logits_chunk_tokens=Trainer().logits_chunk_tokens,
         activation_checkpointing=recompute,
+        compiler=compiler,
+        packing=packing,
     )
 
 

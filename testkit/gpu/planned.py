@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rollcast.config.schema import RunConfig
+from rollcast.config.services import Recomputation
 from rollcast.memory.trainer import RankMemory
 from testkit.gpu import models
 from testkit.model_shapes import shape_of
@@ -12,7 +13,7 @@ NOT_HERE = "staging"
 """A part that no measurement contains."""
 
 
-def planned_bytes(shape: str, longest: int, *, recompute: bool) -> int:
+def planned_bytes(shape: str, longest: int, *, recompute: Recomputation) -> int:
     """Planned bytes at the fullest moment of a step of one rank on a GPU; `longest`: tokens of the longest sequence."""
     config = RunConfig.model_validate(
         {

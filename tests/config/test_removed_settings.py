@@ -32,3 +32,11 @@ def test_the_port_of_the_forecasters_grpc_api_is_answered_with_the_http_api() ->
         "run.json: forecaster.grpc_port is not a setting any more: the forecaster has no gRPC API, and its HTTP API "
         "answers the same (docs/reference/http.md); remove it"
     )
+
+
+def test_overlapping_is_refused_if_it_was_switched_on() -> None:
+    parse_run_config(SMALLEST | {"weights": {"overlap_training": False}}, source="run.json")
+    with pytest.raises(
+        WrongSettingsError, match=r"^run\.json: weights\.overlap_training is not a setting any more: .*; remove it$"
+    ):
+        parse_run_config(SMALLEST | {"weights": {"overlap_training": True}}, source="run.json")

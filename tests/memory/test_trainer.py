@@ -74,6 +74,26 @@ def test_activations_are_recomputed_and_a_long_rollout_is_a_micro_batch_by_itsel
     assert kept > 10 * again
 
 
+def test_selective_recomputation_lies_between_all_and_nothing() -> None:
+    """In bfloat16 a layer of Qwen3-8B keeps its input, seven products and the output of attention."""
+    lengths = {"max_prompt_tokens": 2048, "max_completion_tokens": 14_336}
+    plan = plan_of(QWEN3_8B, recipe=lengths)
+    kept, selected, again = (
+        sum(plan.changed(trainer={"activation_checkpointing": mode}).trainer[0]._kept())
+        for mode in (False, "selective", True)
+    )
+    numbers = 3 * 4096 + 2 * 4096 + 2 * 1024 + 2 * 12_288
+    assert selected == 36 * 16_384 * (2 * numbers + 4 * 32)
+    assert again < selected < 0.5 * kept
+
+
+def test_replicas_hold_what_fewer_ranks_would() -> None:
+    replicated = plan_of(QWEN3_8B, ranks=16, trainer={"shard_ranks": 8}).trainer
+    eight = plan_of(QWEN3_8B, ranks=8).trainer
+    totals = [rank.fullest.total for rank in replicated]
+    assert totals == 2 * [rank.fullest.total for rank in eight]
+
+
 def test_a_reference_policy_is_held_in_the_models_dtype() -> None:
     plan = plan_of(QWEN3_8B, ranks=1, recipe={"kl": {"coefficient": 0.001}})
     assert parts(plan.trainer[0])["reference"] == 2 * PARAMETERS

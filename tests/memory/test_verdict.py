@@ -50,6 +50,12 @@ def test_too_few_ranks_are_told_how_many_would_do_and_one_less_would_not() -> No
     assert refusals(plan.changed(ranks=enough - 1)) != []
 
 
+def test_replicas_that_do_not_fit_become_one_copy() -> None:
+    plan = plan_of(QWEN3_8B, ranks=16, trainer=RECOMPUTED | {"shard_ranks": 1}, generator=STAGED)
+    assert re.match(r"trainer\.shard_ranks = 1: trainer rank 0 of 16 needs .*; set it to null$", only(plan))
+    assert refusals(plan.changed(trainer={"shard_ranks": None})) == []
+
+
 def test_what_is_staged_takes_no_gpu_of_the_trainer() -> None:
     plan = plan_of(QWEN3_32B, ranks=16, trainer=RECOMPUTED, generator={"tensor_parallel": 4, "slots": 16})
     assert refusals(plan) == []

@@ -48,11 +48,13 @@ CASES = (
     (1, "untied", "bfloat16", True),
     (4, "tied", "float32", True),
     (4, "experts", "bfloat16", False),
+    (1, "untied", "bfloat16", "selective"),
+    (4, "tied", "float32", "selective"),
 )
 """Ranks, model, dtype of the forward pass, and whether activations are computed again."""
 
 
-def run_config(model: Path, dtype: str, *, recompute: bool) -> RunConfig:
+def run_config(model: Path, dtype: str, *, recompute: bool | str) -> RunConfig:
     settings = {
         "run": "tracked",
         "folder": str(model),

@@ -10,8 +10,8 @@ import pytest
 from rollcast.config.errors import UserError
 from rollcast.recipe.schedule import PipelineRL
 from rollcast.simulation.generator import EngineSpeed
-from rollcast.simulation.lengths import lognormal_with_mean
 from rollcast.simulation.split import Rates, Split, SplitSimulator
+from rollcast.simulation.workload import lognormal_with_mean
 from rollcast.throughput.assumptions import Assumptions
 from rollcast.throughput.balance import Balance, predict
 from rollcast.throughput.card import card_named, card_of

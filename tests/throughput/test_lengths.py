@@ -7,7 +7,7 @@ from statistics import fmean
 
 import pytest
 
-from rollcast.simulation.lengths import lognormal_with_mean
+from rollcast.simulation.workload import lognormal_with_mean
 from rollcast.throughput.lengths import lengths_with_mean
 
 SAMPLES = 40_000

@@ -13,8 +13,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, JambaConfig, LlamaConfig
 
 from rollcast.config.errors import UserError
+from rollcast.trainer.learner.device_batch import pad_micro_batch
 from rollcast.trainer.learner.group import LearnerGroup
-from rollcast.trainer.learner.learner import pad_micro_batch
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.tiny_model import ARCHITECTURES, make_architecture, write_tokenizer
 from tests.trainer.slow_model import SMALL, slow_model

@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM
 
 from rollcast.config.errors import UserError
+from rollcast.trainer.learner.device_batch import pad_micro_batch
 from rollcast.trainer.learner.group import LearnerGroup
-from rollcast.trainer.learner.learner import pad_micro_batch
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import VOCAB, make_config, make_sequences

@@ -15,8 +15,8 @@ from transformers import AutoModelForCausalLM, DeepseekV3Config
 
 from rollcast.config.errors import UserError
 from rollcast.trainer.learner.batch import TrainingSequence
+from rollcast.trainer.learner.device_batch import pad_micro_batch
 from rollcast.trainer.learner.group import LearnerGroup
-from rollcast.trainer.learner.learner import pad_micro_batch
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.router_replay import UNKNOWN_EXPERT
 from testkit.tiny_model import make_architecture

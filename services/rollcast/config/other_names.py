@@ -23,9 +23,11 @@ REMOVED = {
     "measured; remove it",
     "forecaster.grpc_port": "is not a setting any more: the forecaster has no gRPC API, and its HTTP API answers the "
     "same (docs/reference/http.md); remove it",
+    "weights.overlap_training": "is not a setting any more: a broadcast and an update on the same GPUs never run at the "
+    "same time; remove it",
 }
 """By dotted name (group and setting) what follows it in the sentence."""
-ACCEPTED = {"weights.encoding": "full", "forecaster.grpc_port": 0}
+ACCEPTED = {"weights.encoding": "full", "forecaster.grpc_port": 0, "weights.overlap_training": False}
 """The values with the meaning of today: resolved run files of earlier versions contain them."""
 
 

@@ -219,10 +219,12 @@ def _described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseMod
 
 
 def _plain(value: object) -> object:
-    """A bound or a choice without Python's marks: 0 for 0.0, no quotes."""
+    """A bound or a choice without Python's marks: 0 for 0.0, no quotes, true for True."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    return value.replace("'", "") if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return value.replace("'", "").replace("True", "true").replace("False", "false")
 
 
 def written(location: Sequence[int | str], data: Mapping[str, Any]) -> str:

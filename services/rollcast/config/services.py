@@ -10,6 +10,9 @@ from rollcast.config.bounds import MOST_COMPUTE, MOST_DERIVED_SLOTS
 from rollcast.config.engine_arguments import EngineArguments
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
+Recomputation = bool | Literal["selective"]
+"""As trainer.activation_checkpointing."""
+AttentionKernel = Literal["auto", "flash", "cudnn", "efficient", "math"]
 Secret = Annotated[SecretStr, Field(min_length=1)]
 """An empty one would mean no authentication without saying so; null says it."""
 
@@ -145,10 +148,6 @@ class Weights(Settings):
     """A generator silent for longer, or whose engine did not step for longer while it had work, is fenced."""
     coalesce_seconds: Annotated[float, Field(ge=0)] = 2.0
     """Joiners that arrive within this time enter in one epoch."""
-    overlap_training: bool = False
-    """Broadcast while the next update runs, also where both use the same GPUs' collectives. Off until it was shown on two
-    GPUs or more: several trainer GPUs then wait first until the version was acknowledged and joiners have it, and nothing is
-    sent during the update. One GPU, or gloo, always overlaps."""
 
 
 DEFAULT_GPU_SHARE = 0.9
@@ -196,8 +195,23 @@ class Trainer(Settings):
     """Padded tokens of one forward and backward pass on one rank: the memory knob."""
     logits_chunk_tokens: Annotated[int, Field(ge=1)] = 1_024
     """Tokens whose logits exist at a time: bounds the [tokens, vocabulary] tensor."""
-    activation_checkpointing: bool = False
-    """Recompute activations in the backward pass: slower, far less memory."""
+    activation_checkpointing: Literal[False, True, "selective"] = False
+    """Recompute activations in the backward pass. true = each layer keeps its input alone: a third more computation, far
+    less memory. selective = it also keeps the results of matrix products and of attention, and computes only the rest
+    again: nearly no more computation, about 40 % of the memory. false = everything is kept: the fastest if it fits."""
+    attention: AttentionKernel = "auto"
+    """The kernel that computes attention if it can: flash, cudnn, efficient or math. Layers that it cannot compute take
+    another. auto = torch's order. The trainer reports the kernel in use in its log and in rollcast_attention_kernel."""
+    packing: bool = False
+    """Lay the sequences of a micro-batch one after the other, without padding. On a GPU it needs model.dtype bfloat16 and
+    flash attention. Off because its gain was not measured on a GPU: padding is about a tenth of the tokens."""
+    shard_ranks: Annotated[int, Field(ge=1)] | None = None
+    """Ranks that share one copy of weights and optimizer; every further group of as many ranks holds a copy of its own
+    (HSDP). The ranks of one machine: then only one sum of gradients a step crosses the network. It must divide the number
+    of ranks. None = all ranks share one copy, which takes the least memory."""
+    compile: bool = False
+    """Compile decoder layers and output head (torch.compile), which fuses norms, rotary embeddings and activations. The
+    first steps take minutes longer. Not for models with experts. Off because its gain was not measured on a GPU."""
     checkpoint_every_steps: Annotated[int, Field(ge=1)] = 50
     """Optimizer steps between checkpoints; also written on SIGTERM and at the end. Training goes on while one is written,
     from a copy on the host: 12 bytes a parameter over all ranks, which they keep."""

@@ -62,6 +62,22 @@ def kept_by_input(model: ModelShape, load: Load) -> int:
     return load.tokens * model.hidden * load.item
 
 
+def kept_by_selection(model: ModelShape, layer: LayerShape, load: Load) -> int:
+    """Bytes that a layer keeps with selective recomputation: its input, and results of products and of attention."""
+    attention = layer.attention
+    feed_forward = layer.feed_forward
+    results = attention.query_width + 2 * attention.key_width + model.hidden
+    if not attention.eager:
+        results += attention.query_width
+    if feed_forward.experts:
+        results += feed_forward.chosen * (2 * feed_forward.width + model.hidden) + feed_forward.experts
+        results += (2 * feed_forward.shared + model.hidden) if feed_forward.shared else 0
+    else:
+        results += 2 * feed_forward.width + model.hidden
+    denominators = 0 if attention.eager else attention.heads * FLOAT32_BYTES
+    return kept_by_input(model, load) + load.tokens * (results * load.item + denominators)
+
+
 def kept_around_layers(model: ModelShape, load: Load) -> int:
     """Bytes of the last norm, of the head's input, and of the rotary tables that all layers share."""
     tables = 2 * load.longest * model.layers[0].attention.head_size

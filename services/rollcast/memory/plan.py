@@ -28,8 +28,9 @@ class MemoryPlan:
 
     @cached_property
     def trainer(self) -> tuple[RankMemory, ...]:
+        shards = min(self.config.trainer.shard_ranks or self.ranks, self.ranks)
         return tuple(
-            RankMemory(self.model, self.config, self.device.kind, rank, self.ranks) for rank in range(self.ranks)
+            RankMemory(self.model, self.config, self.device.kind, rank % shards, shards) for rank in range(self.ranks)
         )
 
     @cached_property
@@ -72,7 +73,7 @@ class MemoryPlan:
             "device": {"kind": device.kind, "bytes": device.num_bytes},
             "trainer": [
                 {
-                    "rank": rank.rank,
+                    "rank": number,
                     "parts": rank.fullest.parts,
                     "total": rank.fullest.total,
                     "fullest": rank.fullest.name,
@@ -81,7 +82,7 @@ class MemoryPlan:
                     "start_on_host": rank.start_on_host,
                     "tokens": rank.load.tokens,
                 }
-                for rank in self.trainer
+                for number, rank in enumerate(self.trainer)
             ],
             "generator": {
                 "workers": worker.workers,

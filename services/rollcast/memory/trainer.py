@@ -20,6 +20,7 @@ from rollcast.memory.activations import (
     kept_around_layers,
     kept_by_input,
     kept_by_layer,
+    kept_by_selection,
     passing_through_layer,
 )
 from rollcast.memory.architecture import ModelShape, Shape
@@ -62,7 +63,9 @@ class RankMemory:
     config: RunConfig
     kind: DeviceKind
     rank: int
+    """Its shard of the weights."""
     ranks: int
+    """Ranks that share one copy of the weights."""
 
     @cached_property
     def load(self) -> Load:
@@ -177,10 +180,13 @@ class RankMemory:
 
     def _kept(self) -> Iterator[int]:
         for layer in self.model.layers:
-            if self.config.trainer.activation_checkpointing:
-                yield kept_by_input(self.model, self.load)
-            else:
-                yield kept_by_layer(self.model, layer, self.load)
+            match self.config.trainer.activation_checkpointing:
+                case False:
+                    yield kept_by_layer(self.model, layer, self.load)
+                case "selective":
+                    yield kept_by_selection(self.model, layer, self.load)
+                case _:
+                    yield kept_by_input(self.model, self.load)
 
     def _head(self, activations: int) -> Iterator[tuple[str, Parts]]:
         """The chunked head (`rollcast.trainer.learner.head`), forward and backward."""
@@ -218,6 +224,8 @@ class RankMemory:
         whole = kept_by_layer(model, layer, self.load)
         if self.config.trainer.activation_checkpointing:
             whole += kept_by_input(model, self.load)
+        if self.config.trainer.activation_checkpointing == "selective":
+            whole += kept_by_input(model, self.load)  # the result of the last product, which nothing reads again
         above = model.layers[index + 1].weights if index + 1 < len(model.layers) else model.head
         backward = {
             "gathered": gathered + d * _gathered(layer.weights, self.ranks),

@@ -79,8 +79,11 @@ def _milder(plan: MemoryPlan) -> Iterator[tuple[str, Any, str, dict[str, Any]]]:
     trainer = plan.config.trainer
     longest = plan.trainer[0].load.longest
     recomputed = {"activation_checkpointing": True}
-    if not trainer.activation_checkpointing:
-        yield "trainer.activation_checkpointing", "false", "set it to true", recomputed
+    if trainer.shard_ranks is not None:
+        yield "trainer.shard_ranks", trainer.shard_ranks, "set it to null", {"shard_ranks": None}
+    if trainer.activation_checkpointing is not True:
+        given = trainer.activation_checkpointing or "false"
+        yield "trainer.activation_checkpointing", given, "set it to true", recomputed
     if (tokens := trainer.tokens_per_micro_batch) > longest:
         remedy = f"set it to {longest}, the longest rollout"
         shorter = {"tokens_per_micro_batch": longest}

@@ -98,6 +98,9 @@ ENTROPY = Metric("rollcast_entropy", "Mean entropy of the policy at the batch's 
 REFERENCE_KL = Metric(
     "rollcast_reference_kl", "KL to the reference policy (nats per token, k3); absent without a KL penalty"
 )
+ATTENTION_KERNEL = Metric(
+    "rollcast_attention_kernel", "1 for the kernel that computes the trainer's attention", ("kernel",)
+)
 LEARNING_RATE = Metric("rollcast_learning_rate", "Learning rate of the last update")
 COMPLETION_TOKENS_MEAN = Metric("rollcast_completion_tokens_mean", "Mean completion length of the batch")
 TOKENS = Metric("rollcast_tokens_total", "Tokens generated or trained", ("role",))

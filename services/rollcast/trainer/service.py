@@ -52,7 +52,11 @@ def serve(config: RunConfig, *, resume: bool) -> int:
         os.sched_setaffinity(0, {config.trainer.cpu + int(os.environ.get("RANK", "0"))})
     if (sentence := why_not_registered()) is not None:
         log.warning(sentence)
-    ranks = join_ranks(timeout_seconds=config.trainer.collective_timeout_seconds, threads=config.trainer.threads)
+    ranks = join_ranks(
+        timeout_seconds=config.trainer.collective_timeout_seconds,
+        threads=config.trainer.threads,
+        shard_ranks=config.trainer.shard_ranks,
+    )
     try:
         learners = LearnerGroup.build(config, ranks)
         if ranks.rank > 0:
@@ -74,6 +78,9 @@ def _lead(config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *
     progress = restore(config.run, place, learners, resume=resume) or begin(folder, config.model, learners)
     tokenizer = load_tokenizer(config.model)
     exporter = Exporter(config.run)
+    kernel = learners.learner.attention_kernel
+    exporter.set(names.ATTENTION_KERNEL, 1, kernel=kernel)
+    log.info("the model is read", attention_kernel=kernel, compiled=config.trainer.compile)
     books = _read_books(config.tasks, config.recipe, tokenizer, exporter)
     state = LoopState(patience_seconds=HUNG_TIMEOUTS * config.trainer.collective_timeout_seconds)
     listener = listen(config.http.bind, config.trainer.http_port, setting="trainer.http_port")

@@ -38,7 +38,12 @@ def time_update(
     """Collective: all ranks pass the same. Raises UserError if the model cannot be read, or does not fit."""
     learner = build_learner(model, recipe, trainer, ranks)
     sequences = _made_up(tried, learner.policy.vocab_size)
-    planned = plan_micro_batches(sequences, world_size=ranks.world_size, max_tokens=trainer.tokens_per_micro_batch)
+    planned = plan_micro_batches(
+        sequences,
+        world_size=ranks.world_size,
+        max_tokens=trainer.tokens_per_micro_batch,
+        packing=trainer.packing,
+    )
     micro_batches = planned[ranks.rank]
     total = denominator(sequences)
     remedy = f"lower trainer.tokens_per_micro_batch (now {trainer.tokens_per_micro_batch}), or give more ranks"
@@ -86,7 +91,11 @@ def main() -> int:
         config = load_run_config(arguments.config)
         if config.trainer.cpu is not None:
             os.sched_setaffinity(0, {config.trainer.cpu + int(os.environ.get("RANK", "0"))})
-        ranks = join_ranks(timeout_seconds=config.trainer.collective_timeout_seconds, threads=config.trainer.threads)
+        ranks = join_ranks(
+            timeout_seconds=config.trainer.collective_timeout_seconds,
+            threads=config.trainer.threads,
+            shard_ranks=config.trainer.shard_ranks,
+        )
         try:
             tried = read_record(arguments.trial, TrialRecord).completions
             found = time_update(config.model, config.recipe, config.trainer, ranks, tried)

@@ -125,7 +125,7 @@ class Fleet:
     @contextmanager
     def broadcasts_kept_away(self) -> Iterator[None]:
         """Broadcasts that would share GPUs with the learner's collectives go first, or wait for their end."""
-        if not self.is_sharded_over_gpus or self.settings.overlap_training:
+        if not self.is_sharded_over_gpus:
             yield
             return
         started = time.monotonic()

@@ -95,31 +95,35 @@ def padded_tokens(micro_batch: MicroBatch) -> int:
     return len(micro_batch) * max((sequence.num_tokens for sequence in micro_batch), default=0)
 
 
+def packed_tokens(micro_batch: MicroBatch) -> int:
+    return sum(sequence.num_tokens for sequence in micro_batch)
+
+
 def plan_micro_batches(
-    sequences: Sequence[TrainingSequence], *, world_size: int, max_tokens: int
+    sequences: Sequence[TrainingSequence], *, world_size: int, max_tokens: int, packing: bool = False
 ) -> list[list[MicroBatch]]:
     """Return the micro-batches of each rank [world_size], equally many for all.
 
-    A micro-batch has at most `max_tokens` padded tokens, or is one longer sequence. Equally long sequences go together;
-    the largest micro-batches are halved until their number is a multiple of `world_size`.
+    A micro-batch has at most `max_tokens` tokens, padding included unless they are packed, or is one longer sequence.
+    Equally long sequences go together; the largest micro-batches are halved until their number is a multiple of
+    `world_size`.
     """
+    size = packed_tokens if packing else padded_tokens
     micro_batches: list[MicroBatch] = []
     current: list[TrainingSequence] = []
     for sequence in sorted(sequences, key=lambda s: s.num_tokens, reverse=True):
-        if current and (len(current) + 1) * current[0].num_tokens > max_tokens:
+        if current and size((*current, sequence)) > max_tokens:
             micro_batches.append(tuple(current))
             current = []
         current.append(sequence)
     if current:
         micro_batches.append(tuple(current))
     while len(micro_batches) % world_size:
-        largest = max(
-            range(len(micro_batches)), key=lambda i: (len(micro_batches[i]) > 1, padded_tokens(micro_batches[i]))
-        )
+        largest = max(range(len(micro_batches)), key=lambda i: (len(micro_batches[i]) > 1, size(micro_batches[i])))
         whole = micro_batches[largest]
         half = (len(whole) + 1) // 2
         micro_batches[largest : largest + 1] = [whole[:half], whole[half:]]
-    micro_batches.sort(key=padded_tokens, reverse=True)
+    micro_batches.sort(key=size, reverse=True)
     # Deal them out row by row, every second row backwards: the ranks' sums stay close, too.
     ranks: list[list[MicroBatch]] = [[] for _ in range(world_size)]
     for row, start in enumerate(range(0, len(micro_batches), world_size)):

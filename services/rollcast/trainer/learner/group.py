@@ -50,7 +50,7 @@ from rollcast.trainer.learner.model import stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reading import read_policy, read_reference
 from rollcast.trainer.learner.saving import CheckpointSaver
-from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
+from rollcast.weights.plan.manifest import BucketSpec, TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets
 from rollcast.weights.sender.lanes import Lanes, LaneSender
 from rollcast.weights.sender.staging import StagingSlots
@@ -80,6 +80,8 @@ def build_learner(model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks) 
         ranks=ranks,
         reference=reference,
         entropy_bonus=recipe.entropy_bonus,
+        attention=trainer.attention,
+        packing=trainer.packing,
     )
 
 
@@ -94,12 +96,12 @@ class LearnerGroup:
         """The published weights, in order, in the generators' dtype."""
         self.buckets = plan_buckets(self.specs, config.weights.bucket_bytes)
         with told_what_did_not_fit(STAGED, MORE_RANKS):
-            self.slots = StagingSlots(shard_buckets(self.buckets, self.ranks.rank, self.ranks.world_size))
-        """This rank's rows of the versions that are published."""
+            self.slots = StagingSlots(self._published_rows())
+        """This rank's rows of the versions that are published. Only the first replica's ranks have any."""
         place = checkpoint_place(config.run_folder, config.trainer.checkpoints)
         self.saver = CheckpointSaver(learner, storage_at(place), keep=config.trainer.keep_checkpoints)
         self.sender = CommandSender(self.ranks.store, self.ranks.world_size)
-        self._lane_sender = CommandSender(self.ranks.lane_store, self.ranks.world_size)
+        self._lane_sender = CommandSender(self.ranks.lane_store, self.ranks.num_shards)
 
     @classmethod
     def build(cls, config: RunConfig, ranks: Ranks) -> LearnerGroup:
@@ -112,6 +114,12 @@ class LearnerGroup:
         """Take what checkpoints are copied into, before the first step. Raises UserError if it does not fit."""
         with told_what_did_not_fit("the copy of weights and optimizer that a checkpoint is written from", MORE_RANKS):
             self.saver.reserve()
+
+    def _published_rows(self) -> tuple[BucketSpec, ...]:
+        """The rows that this rank sends to the generators; further replicas hold the same rows, and send none."""
+        if self.ranks.rank >= self.ranks.num_shards:
+            return ()
+        return shard_buckets(self.buckets, self.ranks.rank, self.ranks.num_shards)
 
     @property
     def vocab_size(self) -> int:
@@ -132,7 +140,10 @@ class LearnerGroup:
         total = denominator(sequences)
         assert total > 0, "a batch without loss tokens makes no update"
         ranks = plan_micro_batches(
-            sequences, world_size=self.ranks.world_size, max_tokens=self.config.trainer.tokens_per_micro_batch
+            sequences,
+            world_size=self.ranks.world_size,
+            max_tokens=self.config.trainer.tokens_per_micro_batch,
+            packing=self.config.trainer.packing,
         )
         others = range(1, self.ranks.world_size)
         self.sender.send(CommandKind.UPDATE, {rank: encode_micro_batches(ranks[rank], total) for rank in others})
@@ -141,7 +152,7 @@ class LearnerGroup:
     @property
     def lanes(self) -> Lanes:
         """The lanes of the publisher; its orders come from one thread."""
-        return Lanes(self.ranks.world_size, partial(self._lane_sender.send, CommandKind.LANE))
+        return Lanes(self.ranks.num_shards, partial(self._lane_sender.send, CommandKind.LANE))
 
     def stage(self, slot: int, version: PolicyVersion) -> None:
         """Fill `slot` of every rank with its rows of the current weights."""
@@ -196,10 +207,13 @@ class LearnerGroup:
         When `stop_requested` turns true, rank 0 is notified and ends all ranks in order.
         """
         receiver = CommandReceiver(self.ranks.store, self.ranks.rank)
-        lane = LaneSender(self.ranks.rank, self.slots, self.ranks.device, self._lane_orders())
+        lane = None
+        if self.ranks.rank < self.ranks.num_shards:
+            lane = LaneSender(self.ranks.rank, self.slots, self.ranks.device, self._lane_orders())
 
         def pass_on() -> None:
-            lane.check()
+            if lane is not None:
+                lane.check()
             if stop_requested():
                 receiver.ask_to_stop()
 
@@ -216,7 +230,8 @@ class LearnerGroup:
             log.error("rank 0 is gone", error=" ".join(str(error).split())[:200])
             return TrainerEnding.FAILED
         finally:
-            lane.stop(LANE_END_SECONDS)
+            if lane is not None:
+                lane.stop(LANE_END_SECONDS)
         self.saver.wait_written(END_PATIENCE_SECONDS)
         return TrainerEnding(int(command.body))
 
@@ -257,7 +272,7 @@ class LearnerGroup:
     ) -> UpdateStats:
         trainer = self.config.trainer
         remedies = f"lower trainer.tokens_per_micro_batch (now {trainer.tokens_per_micro_batch})"
-        if not trainer.activation_checkpointing:
+        if trainer.activation_checkpointing is not True:
             remedies += ", set trainer.activation_checkpointing"
         with told_what_did_not_fit("an update", f"{remedies}, or {MORE_RANKS}"):
             return self.learner.update(micro_batches, total, between)

@@ -9,7 +9,9 @@ operands are widened first: the same number up to the order of summation. The st
 after the product (cap, scale) use the product's precision, as in vLLM.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import torch
@@ -38,6 +40,23 @@ class LogitShape:
         return None if self.cap is None else 1 - (logits / (self.scale * self.cap)).square_()
 
 
+@dataclass(frozen=True, slots=True)
+class HeadSettings:
+    """What a head computes, and how."""
+
+    precision: Precision
+    shape: LogitShape
+    temperature: float
+    """The logits are divided by it."""
+    chunk_tokens: int
+    compiler: str | None
+    """torch.compile's backend for everything between the matrix products. None = it is not compiled."""
+
+    def between_products(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function as this head calls it."""
+        return function if self.compiler is None else _compiled(function, self.compiler)
+
+
 class Head(nn.Module):
     """Replaces a causal LM's output projection; `weight` [V, H] stays the same parameter, tied or not."""
 
@@ -49,13 +68,11 @@ class Head(nn.Module):
         shape: LogitShape = LogitShape(),
         temperature: float = 1.0,
         chunk_tokens: int = 1_024,
+        compiler: str | None = None,
     ) -> None:
         super().__init__()
         self.weight = weight
-        self.precision = precision
-        self.shape = shape
-        self.temperature = temperature
-        self.chunk_tokens = chunk_tokens
+        self.settings = HeadSettings(precision, shape, temperature, chunk_tokens, compiler)
 
     def forward(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (log pi(target_t) [T], entropy_t [T] in nats) of softmax(logits / temperature), both with gradient.
@@ -63,7 +80,7 @@ class Head(nn.Module):
         `hidden` [T, H]; `targets` [T] int64. Results are float32 (float64 for a float64 model).
         """
         logprobs, entropy = _ChunkedLogprobs.apply(  # type: ignore[no-untyped-call]
-            hidden, self.weight, targets, self.precision, self.shape, self.temperature, self.chunk_tokens
+            hidden, self.weight, targets, self.settings
         )
         return logprobs, entropy
 
@@ -74,72 +91,102 @@ class _ChunkedLogprobs(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        targets: Tensor,
-        precision: Precision,
-        shape: LogitShape,
-        temperature: float,
-        chunk_tokens: int,
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, settings: HeadSettings
     ) -> tuple[Tensor, Tensor]:
-        product = _Product(hidden, weight, precision, shape)
+        product = _Product(hidden, weight, settings)
         num_tokens = hidden.shape[0]
         logprobs = torch.empty(num_tokens, dtype=product.wide, device=hidden.device)
         entropy = torch.empty_like(logprobs)
         normaliser = torch.empty_like(logprobs)
-        for start in range(0, num_tokens, chunk_tokens):
-            rows = slice(start, start + chunk_tokens)
-            logits = product.logits(rows).div_(temperature)
-            normaliser[rows] = logits.logsumexp(dim=1)
-            logprobs[rows] = logits.gather(1, targets[rows, None])[:, 0] - normaliser[rows]
-            probabilities = (logits - normaliser[rows, None]).exp_()
-            entropy[rows] = normaliser[rows] - torch.linalg.vecdot(probabilities, logits)
+        summarise = settings.between_products(_summary)
+        for start in range(0, num_tokens, settings.chunk_tokens):
+            rows = slice(start, start + settings.chunk_tokens)
+            logits = product.logits(rows)
+            logprobs[rows], entropy[rows], normaliser[rows] = summarise(logits, targets[rows], settings.temperature)
         ctx.save_for_backward(hidden, weight, targets, normaliser, entropy)
-        ctx.settings = (precision, shape, temperature, chunk_tokens)
+        ctx.settings = settings
         ctx.set_materialize_grads(False)
         return logprobs, entropy
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, targets, normaliser, entropy = ctx.saved_tensors
+        settings: HeadSettings = ctx.settings
         grad_logprobs, grad_entropy = gradients
         if grad_logprobs is None:
             grad_logprobs = torch.zeros_like(normaliser)
-        precision, shape, temperature, chunk_tokens = ctx.settings
-        product = _Product(hidden, weight, precision, shape)
+        product = _Product(hidden, weight, settings)
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros(weight.shape, dtype=product.wide, device=weight.device)
-        for start in range(0, hidden.shape[0], chunk_tokens):
-            rows = slice(start, start + chunk_tokens)
-            factor = (grad_logprobs[rows, None] * (shape.scale / temperature)).to(product.wide)
-            logits = product.logits(rows)
-            slope = shape.cap_slope(logits)
-            own_logprobs = logits.div_(temperature).sub_(normaliser[rows, None])
-            if grad_entropy is None:
-                grad_products = own_logprobs.exp_().mul_(-factor)
-            else:
-                entropy_factor = (grad_entropy[rows, None] * (shape.scale / temperature)).to(product.wide)
-                probabilities = own_logprobs.exp()
-                grad_products = own_logprobs.add_(entropy[rows, None]).mul_(entropy_factor).add_(factor)
-                grad_products.mul_(probabilities).neg_()
-            grad_products.scatter_add_(1, targets[rows, None], factor)
-            if slope is not None:
-                grad_products.mul_(slope)
+        differentiate = settings.between_products(_grad_of_products)
+        for start in range(0, hidden.shape[0], settings.chunk_tokens):
+            rows = slice(start, start + settings.chunk_tokens)
+            grad_products = differentiate(
+                product.logits(rows),
+                targets[rows],
+                normaliser[rows],
+                entropy[rows],
+                grad_logprobs[rows],
+                None if grad_entropy is None else grad_entropy[rows],
+                settings.shape,
+                settings.temperature,
+            )
             product.backward(rows, grad_products, grad_hidden, grad_weight)
-        return grad_hidden, grad_weight.to(weight.dtype), None, None, None, None, None
+        return grad_hidden, grad_weight.to(weight.dtype), None, None
+
+
+@cache
+def _compiled(function: Callable[..., Any], compiler: str) -> Callable[..., Any]:
+    """One compilation for all chunks; the last one's other length is dynamic."""
+    return torch.compile(function, backend=compiler, dynamic=True)
+
+
+def _summary(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return [C] log-probs of the targets, entropies and normalisers of a chunk; overwrites `logits` [C, V]."""
+    logits = logits.div_(temperature)
+    normaliser = logits.logsumexp(dim=1)
+    logprobs = logits.gather(1, targets[:, None])[:, 0] - normaliser
+    probabilities = (logits - normaliser[:, None]).exp_()
+    entropy = normaliser - torch.linalg.vecdot(probabilities, logits)
+    return logprobs, entropy, normaliser
+
+
+def _grad_of_products(
+    logits: Tensor,
+    targets: Tensor,
+    normaliser: Tensor,
+    entropy: Tensor,
+    grad_logprobs: Tensor,
+    grad_entropy: Tensor | None,
+    shape: LogitShape,
+    temperature: float,
+) -> Tensor:
+    """Return [C, V] the gradient with respect to W h, written over the chunk's `logits`. All others are [C]."""
+    factor = (grad_logprobs[:, None] * (shape.scale / temperature)).to(logits.dtype)
+    slope = shape.cap_slope(logits)
+    own_logprobs = logits.div_(temperature).sub_(normaliser[:, None])
+    if grad_entropy is None:
+        grad_products = own_logprobs.exp_().mul_(-factor)
+    else:
+        entropy_factor = (grad_entropy[:, None] * (shape.scale / temperature)).to(logits.dtype)
+        probabilities = own_logprobs.exp()
+        grad_products = own_logprobs.add_(entropy[:, None]).mul_(entropy_factor).add_(factor)
+        grad_products.mul_(probabilities).neg_()
+    grad_products.scatter_add_(1, targets[:, None], factor)
+    return grad_products if slope is None else grad_products.mul_(slope)
 
 
 class _Product:
     """z = shape(W h) for rows of h, in the head's precision, and the two gradients of W h."""
 
-    def __init__(self, hidden: Tensor, weight: Tensor, precision: Precision, shape: LogitShape) -> None:
+    def __init__(self, hidden: Tensor, weight: Tensor, settings: HeadSettings) -> None:
+        precision = settings.precision
         self.wide = torch.promote_types(weight.dtype, torch.float32)
         self.fused = precision == "fp32" and weight.is_cuda and weight.dtype != self.wide
         narrow = weight.dtype if self.fused or precision == "model" else self.wide
         self.hidden = hidden.to(narrow)
         self.weight = weight.to(narrow)
-        self.shape = shape
+        self.shape = settings.shape
 
     def logits(self, rows: slice) -> Tensor:
         if self.fused:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -20,13 +19,15 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from rollcast.config.recipe import Optimizer
+from rollcast.config.services import AttentionKernel
 from rollcast.recipe.learning_rate import learning_rate
 from rollcast.recipe.losses import Loss, LossInputs, objective
 from rollcast.recipe.regularisation import clamped_kl, weighted_entropy, weighted_kl
+from rollcast.trainer.learner.attention import kernel_in_use, preferring
 from rollcast.trainer.learner.batch import MicroBatch
+from rollcast.trainer.learner.device_batch import DeviceBatch, pack_micro_batch, pad_micro_batch
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.learner.router_replay import UNKNOWN_EXPERT
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,28 +59,6 @@ class UpdateStats:
 
 
 @dataclass(frozen=True, slots=True)
-class PaddedBatch:
-    """One micro-batch on the device: B sequences padded to S, T loss tokens."""
-
-    input_ids: Tensor
-    """[B, S]"""
-    positions: Tensor
-    """[T] index into [B * S] of the token before each loss token."""
-    targets: Tensor
-    """[T]"""
-    generator_logprobs: Tensor
-    """[T]"""
-    advantages: Tensor
-    """[T]"""
-    weights: Tensor
-    """[T]"""
-    rollout: Tensor
-    """[T] index of the sequence."""
-    routed_experts: Tensor | None
-    """[B, S, layers, choices] int16, UNKNOWN_EXPERT if not recorded; None = recorded for no sequence."""
-
-
-@dataclass(frozen=True, slots=True)
 class MicroBatchSums:
     """Sums over the loss tokens of one micro-batch. Tensors are float64 scalars, left on the device: reading one here
     would make the host wait for the pass."""
@@ -107,10 +86,10 @@ class Reference:
         self.coefficient = coefficient
         """Coefficient of the KL penalty in the objective."""
 
-    def logprobs(self, input_ids: Tensor, positions: Tensor, targets: Tensor) -> Tensor:
-        """Return [T] log pi_ref of `targets`, without gradient; arguments as `Policy.forward`. Collective."""
+    def logprobs(self, batch: DeviceBatch) -> Tensor:
+        """Return [T] log pi_ref of the targets, without gradient. Collective."""
         with torch.no_grad():
-            logprobs, _ = self.policy(input_ids, positions, targets)
+            logprobs, _ = self.policy(batch.input_ids, batch.positions, batch.targets, packing=batch.packing)
         for module in self.policy.modules():  # without a backward pass nothing else frees the gathered weights
             if isinstance(module, FSDPModule):
                 module.reshard()
@@ -129,14 +108,23 @@ class Learner:
         ranks: Ranks,
         reference: Reference | None = None,
         entropy_bonus: float = 0.0,
+        attention: AttentionKernel = "auto",
+        packing: bool = False,
     ) -> None:
-        """`reference`: the policy that a KL penalty pulls towards; None and 0.0 cost nothing."""
+        """`reference`: the policy that a KL penalty pulls towards; None and 0.0 cost nothing. `packing`: the policies
+        were read for packed sequences."""
         self.policy = policy
         self.settings = settings
         self.loss = loss
         self.ranks = ranks
         self.reference = reference
         self.entropy_bonus = entropy_bonus
+        self.attention = attention
+        self.packing = packing
+        self.attention_kernel = kernel_in_use(
+            policy.causal_lm.config, dtype=policy.dtype, device=ranks.device, preferred=attention
+        )
+        """Name of the kernel that computes attention."""
         self.updates = 0
         """Optimizer steps made: the position in the warm-up."""
         self.weights = [weight for _, weight in policy.named_weights()]
@@ -159,9 +147,13 @@ class Learner:
         """
         started = time.perf_counter()
         sums = []
-        for micro_batch in micro_batches:
-            sums.append(self._add_gradient(micro_batch, denominator))
-            between()
+        with preferring(self.attention):
+            for index, micro_batch in enumerate(micro_batches):
+                if self.ranks.has_replicas:
+                    # Each replica adds its gradients up by itself first: one reduction over machines a step.
+                    cast(FSDPModule, self.policy).set_requires_all_reduce(index == len(micro_batches) - 1)
+                sums.append(self._add_gradient(micro_batch, denominator))
+                between()
         totals, largest_gap = self._over_all_ranks(sums)
         grad_norm = self._clip()
         rate = learning_rate(self.settings, self.updates)
@@ -204,10 +196,12 @@ class Learner:
         return totals, largest_gap
 
     def _add_gradient(self, micro_batch: MicroBatch, denominator: float) -> MicroBatchSums:
-        batch = pad_micro_batch(micro_batch, self.ranks.device)
-        tokens = (batch.input_ids, batch.positions, batch.targets)
-        reference_logprobs = self.reference.logprobs(*tokens) if self.reference is not None else None
-        logprobs, entropy = self.policy(*tokens, batch.routed_experts)
+        make = pack_micro_batch if self.packing else pad_micro_batch
+        batch = make(micro_batch, self.ranks.device)
+        reference_logprobs = self.reference.logprobs(batch) if self.reference is not None else None
+        logprobs, entropy = self.policy(
+            batch.input_ids, batch.positions, batch.targets, batch.routed_experts, batch.packing
+        )
         inputs = LossInputs(
             logprobs=logprobs,
             generator_logprobs=batch.generator_logprobs.to(logprobs.dtype),
@@ -248,51 +242,8 @@ class Learner:
         gradients = [weight.grad.to_local() for weight in self.weights if isinstance(weight.grad, DTensor)]
         norms = torch._foreach_norm(gradients, dtype=torch.float64)
         squares = torch.stack(norms).square().sum()
-        dist.all_reduce(squares)
+        dist.all_reduce(squares, group=self.ranks.shard_group)
         norm = math.sqrt(squares.item()) if squares.isfinite() else math.inf
         if math.isfinite(norm) and norm > self.settings.max_grad_norm:
             torch._foreach_mul_(gradients, self.settings.max_grad_norm / norm)
         return norm
-
-
-def pad_micro_batch(micro_batch: MicroBatch, device: torch.device) -> PaddedBatch:
-    """Pad on the right. An empty micro-batch becomes one token without a target: its collectives still take place."""
-    length = max((sequence.num_tokens for sequence in micro_batch), default=1)
-    input_ids = np.zeros((max(len(micro_batch), 1), length), dtype=np.int64)
-    positions = []
-    counts = []
-    for row, sequence in enumerate(micro_batch):
-        num_prompt = len(sequence.prompt_token_ids)
-        input_ids[row, :num_prompt] = sequence.prompt_token_ids
-        input_ids[row, num_prompt : sequence.num_tokens] = sequence.token_ids
-        offsets = np.flatnonzero(sequence.loss_mask)
-        positions.append(row * length + num_prompt - 1 + offsets)
-        counts.append(len(offsets))
-    flat = np.concatenate(positions) if positions else np.zeros(0, dtype=np.int64)
-    logprobs = [sequence.generator_logprobs[sequence.loss_mask] for sequence in micro_batch]
-
-    def per_token(values: list[float] | list[int], dtype: type) -> Tensor:
-        return torch.from_numpy(np.repeat(np.asarray(values, dtype=dtype), counts)).to(device)
-
-    return PaddedBatch(
-        input_ids=torch.from_numpy(input_ids).to(device),
-        positions=torch.from_numpy(flat).to(device),
-        targets=torch.from_numpy(input_ids.reshape(-1)[flat + 1] if len(flat) else flat).to(device),
-        generator_logprobs=torch.from_numpy(np.concatenate(logprobs) if logprobs else np.zeros(0, dtype=np.float32)).to(
-            device
-        ),
-        advantages=per_token([s.advantage for s in micro_batch], np.float64),
-        weights=per_token([s.weight for s in micro_batch], np.float64),
-        rollout=per_token(list(range(len(micro_batch))), np.int64),
-        routed_experts=_padded_experts(micro_batch, input_ids.shape, device),
-    )
-
-
-def _padded_experts(micro_batch: MicroBatch, shape: tuple[int, ...], device: torch.device) -> Tensor | None:
-    known = [(row, s.routed_experts) for row, s in enumerate(micro_batch) if s.routed_experts is not None]
-    if not known:
-        return None
-    padded = np.full((*shape, *known[0][1].shape[1:]), UNKNOWN_EXPERT, dtype=np.int16)
-    for row, experts in known:
-        padded[row, : len(experts)] = experts
-    return torch.from_numpy(padded).to(device)

@@ -2,13 +2,14 @@
 
     B sequences, S padded length, H hidden size, T tokens whose log-probability is wanted
 
-Sequences are padded on the right and attention is causal, so no token ever sees padding and no mask is needed.
+Sequences are padded on the right and attention is causal, so no token ever sees padding and no mask is needed. With
+`trainer.packing` they lie one after the other, and attention is told their bounds.
 Master weights are float32; the forward pass runs in the model's dtype; gradients are reduced in float32.
 Experts stay the fused 3-D weights of Transformers. A router's auxiliary losses are not computed: only the recipe's
 objective is trained.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,8 +19,11 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from rollcast.config.errors import UserError
+from rollcast.config.services import Recomputation
 from rollcast.trainer.learner.architecture import body, logit_shape, published_names
+from rollcast.trainer.learner.attention import PACKED, Packing, why_not_packed
 from rollcast.trainer.learner.head import Head, Precision
+from rollcast.trainer.learner.layers import compile_layer, decoder_layers, recompute
 from rollcast.trainer.learner.router_replay import RouterReplay
 from rollcast.weights.plan.manifest import PIECE_BYTES, TensorSpec
 from rollcast.weights.plan.snapshot import Snapshot
@@ -28,25 +32,34 @@ from rollcast.weights.plan.snapshot import Snapshot
 class Policy(nn.Module):
     """The unit that FSDP shards: body and head under one root."""
 
-    def __init__(self, causal_lm: Any, head: Head, replay: RouterReplay | None = None) -> None:
+    def __init__(self, causal_lm: Any, head: Head, dtype: torch.dtype, replay: RouterReplay | None = None) -> None:
         super().__init__()
         self.causal_lm = causal_lm
+        self.dtype = dtype
+        """Of the forward pass."""
         self._published = published_names(causal_lm)
         causal_lm.set_output_embeddings(head)
         self.replay = replay
         """Replays recorded expert choices; None = the routers choose themselves."""
 
     def forward(
-        self, input_ids: Tensor, positions: Tensor, targets: Tensor, routed_experts: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        targets: Tensor,
+        routed_experts: Tensor | None = None,
+        packing: Packing | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return (log-probabilities [T], entropies [T]) of `targets` [T].
 
         `input_ids` [B, S]; `positions` [T]: index into the flattened [B * S] of the token BEFORE each target.
-        `routed_experts`: see `RouterReplay.use`; ignored without a replay.
+        `routed_experts`: see `RouterReplay.use`; ignored without a replay. `packing`: bounds of packed sequences, for a
+        policy that was made for them.
         """
         if self.replay is not None:
             self.replay.use(routed_experts)
-        hidden = body(self.causal_lm)(input_ids=input_ids, use_cache=False).last_hidden_state
+        bounds = {} if packing is None else packing.as_arguments()
+        hidden = body(self.causal_lm)(input_ids=input_ids, use_cache=False, **bounds).last_hidden_state
         logprobs, entropy = self.causal_lm.get_output_embeddings()(hidden.flatten(0, 1)[positions], targets)
         return logprobs, entropy
 
@@ -80,12 +93,15 @@ def shard_policy(
     lm_head: Precision,
     temperature: float,
     logits_chunk_tokens: int,
-    activation_checkpointing: bool,
+    activation_checkpointing: Recomputation,
     router_replay: bool = False,
+    compiler: str | None = None,
+    packing: bool = False,
 ) -> Policy:
     """Return the model as a policy sharded over `mesh`: one FSDP unit per decoder layer, one for an untied head.
 
-    A model on the meta device stays there: each rank's part has its shape, and no memory.
+    A model on the meta device stays there: each rank's part has its shape, and no memory. `compiler`: torch.compile's
+    backend for layers and head; None = neither is compiled. `packing`: for packed sequences.
     """
     weight = causal_lm.get_output_embeddings().weight
     head = Head(
@@ -94,25 +110,48 @@ def shard_policy(
         shape=logit_shape(causal_lm.config),
         temperature=temperature,
         chunk_tokens=logits_chunk_tokens,
+        compiler=compiler,
     )
-    policy = Policy(causal_lm, head, RouterReplay(causal_lm) if router_replay else None)
-    if activation_checkpointing:
-        if not causal_lm.supports_gradient_checkpointing:
-            raise UserError("trainer.activation_checkpointing = true: this model cannot recompute; set it to false")
-        causal_lm.gradient_checkpointing_enable({"use_reentrant": False})
+    policy = Policy(causal_lm, head, dtype, RouterReplay(causal_lm) if router_replay else None)
+    if packing:
+        if reason := why_not_packed(causal_lm, dtype=dtype, device=torch.device(mesh.device_type)):
+            raise UserError(f"trainer.packing = true: {reason}; set it to false")
+        causal_lm.config._attn_implementation = PACKED
+    layers = _prepared_layers(causal_lm, activation_checkpointing, compiler)
     mixed = MixedPrecisionPolicy()
     if dtype != weight.dtype:
         mixed = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
-    layer_classes = set(causal_lm._no_split_modules or ())
-    for module in list(causal_lm.modules()):
-        if type(module).__name__ in layer_classes:
-            fully_shard(module, mesh=mesh, mp_policy=mixed)
+    for layer in layers:
+        fully_shard(layer, mesh=mesh, mp_policy=mixed)
     if not policy.is_tied:
         # Its backward follows its forward immediately: keep it gathered in between.
         fully_shard(head, mesh=mesh, mp_policy=mixed, reshard_after_forward=False)
     fully_shard(policy, mesh=mesh, mp_policy=mixed)
     policy.train()
     return policy
+
+
+def _prepared_layers(causal_lm: Any, recomputation: Recomputation, compiler: str | None) -> list[nn.Module]:
+    """The decoder layers, recomputed and compiled as asked. Raises UserError if they cannot be."""
+    layers = decoder_layers(causal_lm)
+    if compiler is not None and (reason := _not_compiled(causal_lm, layers)):
+        raise UserError(f"trainer.compile = true: {reason}; set it to false")
+    if recomputation and not layers:
+        raise UserError("trainer.activation_checkpointing: this model names no decoder layers; set it to false")
+    for layer in layers:
+        recompute(layer, recomputation)
+        if compiler is not None:
+            compile_layer(layer, compiler)
+    return layers
+
+
+def _not_compiled(causal_lm: Any, layers: Sequence[nn.Module]) -> str | None:
+    """Why the layers of this model are not compiled; None = they are."""
+    if not layers:
+        return "this model names no decoder layers"
+    if any(parameter.dim() == 3 for parameter in causal_lm.parameters()):
+        return "this model has experts, whose code is not compiled"
+    return None
 
 
 def weight_specs(policy: Policy, dtype: str) -> tuple[TensorSpec, ...]:

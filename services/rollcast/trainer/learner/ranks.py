@@ -10,6 +10,7 @@ from torch.distributed import HashStore, PrefixStore, Store  # type: ignore[attr
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.rendezvous import rendezvous
 
+from rollcast.config.errors import UserError
 from rollcast.telemetry.failure_reason import deepest_error
 from rollcast.telemetry.gpus import expected_gpus, unusable
 
@@ -22,11 +23,27 @@ class Ranks:
     world_size: int
     device: torch.device
     mesh: DeviceMesh
-    """[world_size]: parameters are sharded over it."""
+    """[world_size]: parameters are sharded over it. [replicas, shards] with `trainer.shard_ranks`: each replica is
+    sharded, and consecutive ranks are one replica."""
     store: Store
     """Key-value store on CPU that all ranks reach; it has its own connection, apart from the collectives'."""
     lane_store: Store
     """`store` with a connection of its own, for the thread that publishes weights."""
+
+    @property
+    def num_shards(self) -> int:
+        """Ranks that share one copy of the weights. Rank r holds the rows of shard r modulo this number."""
+        return self.mesh.size(self.mesh.ndim - 1)
+
+    @property
+    def has_replicas(self) -> bool:
+        """Whether groups of ranks hold a copy each."""
+        return self.mesh.ndim > 1
+
+    @property
+    def shard_group(self) -> dist.ProcessGroup:
+        """The ranks that share this rank's copy."""
+        return self.mesh.get_group(self.mesh.ndim - 1)
 
     @property
     def num_devices(self) -> int:
@@ -42,11 +59,12 @@ class Ranks:
         dist.destroy_process_group()
 
 
-def join_ranks(*, timeout_seconds: float, threads: int | None = None) -> Ranks:
+def join_ranks(*, timeout_seconds: float, threads: int | None = None, shard_ranks: int | None = None) -> Ranks:
     """Join the ranks that torchrun's environment names; without that environment this process is the only rank.
 
-    `timeout_seconds` is the deadline of every collective. A single rank opens no port for its store. Raises UserError
-    if this process must have GPUs (`telemetry.gpus`) and its own cannot be used.
+    `timeout_seconds` is the deadline of every collective. `shard_ranks`: as in the trainer's settings. A single rank
+    opens no port for its store. Raises UserError if the ranks cannot be grouped, or if this process must have GPUs
+    (`telemetry.gpus`) and its own cannot be used.
     """
     if threads is not None:
         torch.set_num_threads(threads)
@@ -59,6 +77,11 @@ def join_ranks(*, timeout_seconds: float, threads: int | None = None) -> Ranks:
         store = HashStore()
         rank = 0
         world_size = 1
+    if shard_ranks is not None and world_size % shard_ranks:
+        raise UserError(
+            f"trainer.shard_ranks = {shard_ranks}: it does not divide the {world_size} trainer ranks; set it to the "
+            "ranks of one machine, or to null"
+        )
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
         store=PrefixStore("collectives", store),
@@ -66,7 +89,11 @@ def join_ranks(*, timeout_seconds: float, threads: int | None = None) -> Ranks:
         world_size=world_size,
         timeout=timedelta(seconds=timeout_seconds),
     )
-    mesh = init_device_mesh(device.type, (world_size,), mesh_dim_names=("data",))
+    if shard_ranks is None or shard_ranks == world_size:
+        mesh = init_device_mesh(device.type, (world_size,), mesh_dim_names=("data",))
+    else:
+        replicas = (world_size // shard_ranks, shard_ranks)
+        mesh = init_device_mesh(device.type, replicas, mesh_dim_names=("replica", "shard"))
     # A connection serialises its callers, and a rank waits in it for its next command.
     commands, lanes = (store if world_size == 1 else store.clone() for _ in range(2))  # type: ignore[attr-defined]
     return Ranks(rank, world_size, device, mesh, PrefixStore("learner", commands), PrefixStore("lanes", lanes))

@@ -29,6 +29,7 @@ from rollcast.config.out_of_memory import is_out_of_memory
 from rollcast.config.recipe import KlPenalty, Recipe
 from rollcast.config.services import Trainer
 from rollcast.trainer.learner.architecture import Unsupported, skeleton
+from rollcast.trainer.learner.layers import COMPILER
 from rollcast.trainer.learner.learner import Reference
 from rollcast.trainer.learner.model import Policy, shard_policy
 from rollcast.trainer.learner.ranks import Ranks
@@ -89,8 +90,10 @@ def read_policy(
             lm_head=recipe.lm_head,
             temperature=recipe.temperature,
             logits_chunk_tokens=trainer.logits_chunk_tokens,
-            activation_checkpointing=trainer.activation_checkpointing and not frozen,
+            activation_checkpointing=False if frozen else trainer.activation_checkpointing,
             router_replay=recipe.router_replay and not frozen,
+            compiler=COMPILER if trainer.compile else None,
+            packing=trainer.packing,
         )
         _check_experts(policy, ranks)
         _read_weights(policy, _stored_tensors(settings.path), ranks.device)
@@ -128,9 +131,9 @@ def _stored_tensors(path: str) -> dict[str, StoredTensor]:
 def _check_experts(policy: Policy, ranks: Ranks) -> None:
     """Transformers fails on a rank without experts: it cannot stack an empty list."""
     for name, weight in policy.named_weights():
-        if weight.dim() == 3 and weight.shape[0] < ranks.world_size:
+        if weight.dim() == 3 and weight.shape[0] < ranks.num_shards:
             raise UserError(
-                f"{ranks.world_size} trainer ranks are more than the {weight.shape[0]} experts of a layer ({name}); "
+                f"{ranks.num_shards} trainer ranks are more than the {weight.shape[0]} experts of a layer ({name}); "
                 f"give the trainer at most {weight.shape[0]} ranks"
             )
 

@@ -1,0 +1,160 @@
+"""Attention in the learner: the kernel that computes it, and sequences that are packed instead of padded.
+
+`scaled_dot_product_attention` chooses among torch's kernels by device, dtype and shape. `trainer.attention` puts one of
+them first; the others stay, for layers that it cannot compute. Packed sequences lie one after the other in a single row
+[1, T]. On a GPU flash attention is told their bounds; on a CPU each one is computed by itself.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.varlen import varlen_attn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from rollcast.config.services import AttentionKernel
+
+BACKENDS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "math": SDPBackend.MATH,
+}
+"""torch's kernels by our names."""
+PACKED = "rollcast_packed"
+"""Transformers' name of our attention. It has no mask function, so that Transformers makes no mask for it."""
+PROBE_TOKENS = 128
+"""Length of the sequence for which the dispatcher is asked which kernel it takes."""
+MAX_FLASH_HEAD_SIZE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Where the sequences of a packed row [1, T] begin and end."""
+
+    position_ids: Tensor
+    """[1, T] position of each token in its own sequence."""
+    bounds: Tensor
+    """[N + 1] int32: sequence i has the tokens [bounds[i], bounds[i + 1])."""
+    longest: int
+    """Tokens of the longest sequence."""
+
+    def as_arguments(self) -> dict[str, Any]:
+        """Arguments of a Transformers model, which hands all except the first to its attention."""
+        return {
+            "position_ids": self.position_ids,
+            "cu_seq_lens_q": self.bounds,
+            "cu_seq_lens_k": self.bounds,
+            "max_length_q": self.longest,
+            "max_length_k": self.longest,
+        }
+
+
+@contextmanager
+def preferring(kernel: AttentionKernel) -> Iterator[None]:
+    """Put a kernel first, for forward and backward passes inside; "auto" leaves torch's order."""
+    if kernel == "auto":
+        yield
+        return
+    first = BACKENDS[kernel]
+    others = [backend for backend in BACKENDS.values() if backend is not first]
+    with sdpa_kernel([first, *others], set_priority=True):
+        yield
+
+
+def kernel_in_use(config: Any, *, dtype: torch.dtype, device: torch.device, preferred: AttentionKernel) -> str:
+    """Name of the kernel that computes layers without a window, as torch's dispatcher answers now."""
+    if config._attn_implementation == PACKED:
+        return "flash, packed" if device.type == "cuda" else "one sequence at a time"
+    if config._attn_implementation != "sdpa":
+        return str(config._attn_implementation)
+    heads = config.num_attention_heads
+    key_heads = getattr(config, "num_key_value_heads", None) or heads
+    head_size = getattr(config, "head_dim", None) or config.hidden_size // heads
+    shapes = [(1, count, PROBE_TOKENS, head_size) for count in (heads, key_heads)]
+    query, key = (torch.zeros(shape, dtype=dtype, device=device, requires_grad=True) for shape in shapes)
+    with preferring(preferred):
+        chosen = torch._fused_sdp_choice(query, key, key, is_causal=True, enable_gqa=key_heads != heads)
+    return next((name for name, backend in BACKENDS.items() if backend == SDPBackend(chosen)), f"number {chosen}")
+
+
+def why_not_packed(causal_lm: Any, *, dtype: torch.dtype, device: torch.device) -> str | None:
+    """Why the sequences of this model cannot be packed; None = they can."""
+    config = causal_lm.config
+    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
+    if kinds:
+        return f"this model has layers of the kind {min(kinds)}, which would see other sequences"
+    if config._attn_implementation != "sdpa" or not causal_lm._supports_attention_backend:
+        return "this model's attention cannot be replaced"
+    if device.type == "cuda" and dtype not in (torch.bfloat16, torch.float16):
+        return "flash attention needs model.dtype bfloat16"
+    head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    if device.type == "cuda" and head_size > MAX_FLASH_HEAD_SIZE:
+        return f"flash attention has no heads of {head_size}"
+    return None
+
+
+def packed_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    cu_seq_lens_q: Tensor,
+    max_length_q: int,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attention of every token to those before it in its own sequence, as Transformers calls it.
+
+    `query` [1, heads, T, head size]; `key` and `value` with their own number of heads. Returns [1, T, heads,
+    head size].
+    """
+    if query.is_cuda:
+        window = (-1 if sliding_window is None else sliding_window - 1, 0)
+        attended = varlen_attn(
+            query[0].transpose(0, 1),
+            key[0].transpose(0, 1),
+            value[0].transpose(0, 1),
+            cu_seq_lens_q,
+            cu_seq_lens_q,
+            max_length_q,
+            max_length_q,
+            scale=scaling,
+            window_size=window,
+            enable_gqa=True,
+        )
+        assert isinstance(attended, Tensor)
+        return attended[None], None
+    lengths = cu_seq_lens_q.diff().tolist()
+    sequences = zip(*(torch.split(states, lengths, dim=2) for states in (query, key, value)), strict=True)
+    each = [_one_sequence(*states, scaling=scaling, window=sliding_window) for states in sequences]
+    return torch.cat(each, dim=2).transpose(1, 2).contiguous(), None
+
+
+def _one_sequence(query: Tensor, key: Tensor, value: Tensor, *, scaling: float | None, window: int | None) -> Tensor:
+    length = query.shape[2]
+    mask = None
+    if window is not None and length > window:
+        positions = torch.arange(length, device=query.device)
+        distance = positions[:, None] - positions
+        mask = (distance >= 0) & (distance < window)
+    return F.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=mask,
+        is_causal=mask is None,
+        scale=scaling,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+
+
+ALL_ATTENTION_FUNCTIONS.register(PACKED, packed_attention)

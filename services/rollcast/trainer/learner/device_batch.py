@@ -1,0 +1,108 @@
+"""A micro-batch as tensors on the device: its sequences padded to equal length, or packed into one row."""
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rollcast.trainer.learner.attention import Packing
+from rollcast.trainer.learner.batch import MicroBatch
+from rollcast.trainer.learner.router_replay import UNKNOWN_EXPERT
+
+Grid = NDArray[np.int64]
+"""[B, S] token ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceBatch:
+    """One micro-batch on the device: T loss tokens in B rows of S tokens; packed sequences are one row."""
+
+    input_ids: Tensor
+    """[B, S]"""
+    positions: Tensor
+    """[T] index into [B * S] of the token before each loss token."""
+    targets: Tensor
+    """[T]"""
+    generator_logprobs: Tensor
+    """[T]"""
+    advantages: Tensor
+    """[T]"""
+    weights: Tensor
+    """[T]"""
+    rollout: Tensor
+    """[T] index of the sequence."""
+    routed_experts: Tensor | None
+    """[B, S, layers, choices] int16, UNKNOWN_EXPERT if not recorded; None = recorded for no sequence."""
+    packing: Packing | None = None
+    """Bounds of the packed sequences; None = padded."""
+
+
+def pad_micro_batch(micro_batch: MicroBatch, device: torch.device) -> DeviceBatch:
+    """Pad on the right. An empty micro-batch becomes one token without a target: its collectives still take place."""
+    longest = max((sequence.num_tokens for sequence in micro_batch), default=1)
+    grid = np.zeros((max(len(micro_batch), 1), longest), dtype=np.int64)
+    return _fill(micro_batch, grid, [row * longest for row in range(len(micro_batch))], device, None)
+
+
+def pack_micro_batch(micro_batch: MicroBatch, device: torch.device) -> DeviceBatch:
+    """Lay the sequences one after the other. An empty micro-batch becomes one token without a target."""
+    lengths = [sequence.num_tokens for sequence in micro_batch] or [1]
+    bounds = list(accumulate(lengths, initial=0))
+    packing = Packing(
+        position_ids=torch.cat([torch.arange(length) for length in lengths])[None].to(device),
+        bounds=torch.tensor(bounds, dtype=torch.int32).to(device),
+        longest=max(lengths),
+    )
+    grid = np.zeros((1, bounds[-1]), dtype=np.int64)
+    return _fill(micro_batch, grid, bounds[: len(micro_batch)], device, packing)
+
+
+def _fill(
+    micro_batch: MicroBatch, grid: Grid, starts: list[int], device: torch.device, packing: Packing | None
+) -> DeviceBatch:
+    """Put the sequences at `starts`, indices into the flattened grid of zeros."""
+    flat_ids = grid.reshape(-1)
+    positions = []
+    counts = []
+    for start, sequence in zip(starts, micro_batch, strict=True):
+        num_prompt = len(sequence.prompt_token_ids)
+        flat_ids[start : start + num_prompt] = sequence.prompt_token_ids
+        flat_ids[start + num_prompt : start + sequence.num_tokens] = sequence.token_ids
+        offsets = np.flatnonzero(sequence.loss_mask)
+        positions.append(start + num_prompt - 1 + offsets)
+        counts.append(len(offsets))
+    flat = np.concatenate(positions) if positions else np.zeros(0, dtype=np.int64)
+    logprobs = [sequence.generator_logprobs[sequence.loss_mask] for sequence in micro_batch]
+
+    def per_token(values: list[float] | list[int], dtype: type) -> Tensor:
+        return torch.from_numpy(np.repeat(np.asarray(values, dtype=dtype), counts)).to(device)
+
+    return DeviceBatch(
+        input_ids=torch.from_numpy(grid).to(device),
+        positions=torch.from_numpy(flat).to(device),
+        targets=torch.from_numpy(flat_ids[flat + 1] if len(flat) else flat).to(device),
+        generator_logprobs=torch.from_numpy(np.concatenate(logprobs) if logprobs else np.zeros(0, dtype=np.float32)).to(
+            device
+        ),
+        advantages=per_token([s.advantage for s in micro_batch], np.float64),
+        weights=per_token([s.weight for s in micro_batch], np.float64),
+        rollout=per_token(list(range(len(micro_batch))), np.int64),
+        routed_experts=_experts(micro_batch, grid.shape, starts, device),
+        packing=packing,
+    )
+
+
+def _experts(micro_batch: MicroBatch, shape: tuple[int, ...], starts: list[int], device: torch.device) -> Tensor | None:
+    known = [
+        (start, s.routed_experts) for start, s in zip(starts, micro_batch, strict=True) if s.routed_experts is not None
+    ]
+    if not known:
+        return None
+    whole = np.full((*shape, *known[0][1].shape[1:]), UNKNOWN_EXPERT, dtype=np.int16)
+    flat = whole.reshape(-1, *whole.shape[2:])
+    for start, experts in known:
+        flat[start : start + len(experts)] = experts
+    return torch.from_numpy(whole).to(device)

@@ -1,0 +1,60 @@
+"""How a decoder layer is computed: which of its results are kept for the backward pass, and whether it is compiled.
+
+    layer(hidden) -> FSDP gathers the weights -> [compiled] -> [recomputed] -> the layer's own code
+
+A layer is compiled by itself: all layers have the same code, so that one compilation serves them all. Lengths are
+dynamic, so that a micro-batch of another length needs no other one. The compiled code fuses norms, rotary embeddings,
+activations and residuals, which needs no library of fused kernels.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.attention.varlen  # defines torch_attn::_varlen_attn
+from torch import nn
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+from rollcast.config.services import Recomputation
+
+COMPILER = "inductor"
+"""torch.compile's backend in a run; tests take one that needs no C++ compiler."""
+KEPT_RESULTS = frozenset(
+    {
+        torch.ops.aten.mm.default,
+        torch.ops.aten.addmm.default,
+        torch.ops.aten._grouped_mm.default,
+        torch.ops.aten._scaled_dot_product_flash_attention.default,
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+        torch.ops.aten._scaled_dot_product_efficient_attention.default,
+        torch.ops.aten._scaled_dot_product_cudnn_attention.default,
+        torch.ops.torch_attn._varlen_attn.default,
+    }
+)
+"""Operations whose results selective recomputation keeps: they take nearly all of a layer's time."""
+
+
+def decoder_layers(causal_lm: Any) -> list[nn.Module]:
+    """The modules that are computed, recomputed, compiled and sharded as one."""
+    classes = set(causal_lm._no_split_modules or ())
+    return [module for module in causal_lm.modules() if type(module).__name__ in classes]
+
+
+def recompute(layer: nn.Module, mode: Recomputation) -> None:
+    """Let the layer keep its input alone, with `mode` "selective" also the results of KEPT_RESULTS."""
+    if mode is False:
+        return
+    settings: dict[str, Any] = {"use_reentrant": False}
+    if mode == "selective":
+        settings["context_fn"] = partial(create_selective_checkpoint_contexts, _policy)
+    layer.forward = partial(checkpoint, layer.forward, **settings)
+
+
+def compile_layer(layer: nn.Module, compiler: str) -> None:
+    """Compile the layer's own code, recomputation included; FSDP's hooks stay outside."""
+    layer.forward = torch.compile(layer.forward, backend=compiler, dynamic=True)
+
+
+def _policy(context: Any, operation: Callable[..., Any], *arguments: Any, **named: Any) -> CheckpointPolicy:
+    return CheckpointPolicy.MUST_SAVE if operation in KEPT_RESULTS else CheckpointPolicy.PREFER_RECOMPUTE

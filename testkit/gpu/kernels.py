@@ -1,0 +1,47 @@
+"""Where a card's time goes: the seconds of its kernels by what they compute, from torch's profiler."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+import torch
+from torch._C._autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+
+KINDS = {
+    "attention": r"flash|fmha|attention|sdpa",
+    "products": r"gemm|cutlass|nvjet|xmma|cublas|splitk",
+    "fused code": r"^triton_",
+    "communication": r"nccl",
+    "copies": r"memcpy|memset|copy_kernel|chunk_cat|split_with_sizes",
+    "optimizer": r"adam|multi_tensor",
+}
+"""A kernel is of the first kind whose pattern its name matches."""
+REST = "norms, activations and other small kernels"
+
+
+def kind_of(kernel: str) -> str:
+    return next((kind for kind, pattern in KINDS.items() if re.search(pattern, kernel, re.IGNORECASE)), REST)
+
+
+def seconds_by_kind(call: Callable[[], object], device: torch.device) -> dict[str, float] | None:
+    """Seconds of the kernels of one call, by kind, and `idle` between them; None on the CPU."""
+    if device.type == "cpu":
+        return None
+    torch.cuda.synchronize(device)
+    began = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    ended = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        began.record()
+        call()
+        ended.record()
+        torch.cuda.synchronize(device)
+    found: Counter[str] = Counter()
+    for one in profiler.key_averages():
+        if one.device_type is DeviceType.CPU:
+            continue
+        found[kind_of(one.key)] += one.self_device_time_total * 1e-6
+    idle = max(0.0, began.elapsed_time(ended) * 1e-3 - sum(found.values()))
+    return {kind: round(seconds, 4) for kind, seconds in [*found.most_common(), ("idle", idle)]}

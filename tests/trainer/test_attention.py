@@ -1,0 +1,144 @@
+"""The kernel of attention, and packed sequences against padded ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rollcast.config.errors import UserError
+from rollcast.trainer.learner.attention import packed_attention
+from rollcast.trainer.learner.batch import TrainingSequence, packed_tokens, padded_tokens, plan_micro_batches
+from rollcast.trainer.learner.device_batch import pack_micro_batch, pad_micro_batch
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.ranks import Ranks
+from testkit.tiny_model import make_architecture
+from tests.trainer.tiny_models import make_config, make_sequences
+
+PACKED_ARCHITECTURES = ("qwen3", "qwen3_moe", "mixtral", "llama", "granite", "cohere")
+
+
+class Kernels(TorchDispatchMode):
+    """Names of the attention kernels that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        if "attention" in (name := str(function)) and "backward" not in name:
+            self.names.add(name)
+        return function(*args, **(kwargs or {}))
+
+
+def group_of(ranks: Ranks, model: Path, folder: Path, **trainer: object) -> LearnerGroup:
+    return LearnerGroup.build(make_config(model, folder, trainer=trainer), ranks)
+
+
+def test_the_kernel_that_is_named_is_the_one_that_runs(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+    group = group_of(ranks, untied_model, tmp_path)
+    assert group.learner.attention_kernel == "flash"
+    with Kernels() as seen:
+        group.update(make_sequences(0))
+    assert seen.names == {"aten._scaled_dot_product_flash_attention_for_cpu.default"}
+
+
+def test_a_preferred_kernel_is_named_only_if_it_can_run(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+    """A CPU has no cuDNN: the others stay."""
+    group = group_of(ranks, untied_model, tmp_path, attention="cudnn")
+    assert group.learner.attention_kernel in ("flash", "math")
+    assert group.update(make_sequences(0)).applied
+
+
+def test_attention_of_a_capped_model_is_named(ranks: Ranks, tmp_path: Path) -> None:
+    make_architecture(tmp_path, "gemma2")
+    assert group_of(ranks, tmp_path, tmp_path).learner.attention_kernel == "eager"
+
+
+@pytest.mark.parametrize("architecture", PACKED_ARCHITECTURES)
+def test_packed_sequences_have_the_logprobs_and_gradients_of_padded_ones(
+    ranks: Ranks, tmp_path: Path, architecture: str
+) -> None:
+    make_architecture(tmp_path, architecture)
+    sequences = tuple(make_sequences(3))
+    found = []
+    for packing in (False, True):
+        policy = group_of(ranks, tmp_path, tmp_path, packing=packing).learner.policy
+        batch = (pack_micro_batch if packing else pad_micro_batch)(sequences, ranks.device)
+        upstream = torch.linspace(-1, 1, len(batch.targets))
+        logprobs, _ = policy(batch.input_ids, batch.positions, batch.targets, packing=batch.packing)
+        (logprobs * upstream).sum().backward()
+        weights: dict[str, Any] = dict(policy.named_weights())
+        found.append((logprobs.detach(), {name: weight.grad.full_tensor() for name, weight in weights.items()}))
+    (expected, expected_gradients), (packed, packed_gradients) = found
+    torch.testing.assert_close(packed, expected, rtol=0, atol=2e-5)
+    for name, gradient in expected_gradients.items():
+        scale = float(gradient.abs().max())
+        torch.testing.assert_close(packed_gradients[name], gradient, rtol=1e-3, atol=1e-4 * scale)
+
+
+@pytest.mark.parametrize("recomputed", [False, "selective", True])
+def test_an_update_of_packed_sequences_is_that_of_padded_ones(
+    ranks: Ranks, untied_model: Path, tmp_path: Path, recomputed: object
+) -> None:
+    padded = group_of(ranks, untied_model, tmp_path)
+    packed = group_of(ranks, untied_model, tmp_path, packing=True, activation_checkpointing=recomputed)
+    assert packed.learner.attention_kernel == "one sequence at a time"
+    expected, found = padded.update(make_sequences(5)), packed.update(make_sequences(5))
+    assert found.loss == pytest.approx(expected.loss, rel=1e-5, abs=1e-6)
+    assert found.grad_norm == pytest.approx(expected.grad_norm, rel=1e-5)
+    assert found.tokens == expected.tokens
+    assert found.micro_batches < expected.micro_batches, "no padding was saved"
+
+
+def test_a_rank_without_packed_sequences_takes_part(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+    batch = pack_micro_batch((), ranks.device)
+    assert (tuple(batch.input_ids.shape), len(batch.targets)) == ((1, 1), 0)
+    policy = group_of(ranks, untied_model, tmp_path, packing=True).learner.policy
+    logprobs, _ = policy(batch.input_ids, batch.positions, batch.targets, packing=batch.packing)
+    logprobs.sum().backward()
+    assert len(logprobs) == 0
+
+
+@pytest.mark.parametrize(
+    ("architecture", "reason"),
+    [("gemma2", "attention cannot be replaced"), ("llama4", "layers of the kind chunked_attention")],
+)
+def test_a_model_whose_attention_is_another_is_not_packed(
+    ranks: Ranks, tmp_path: Path, architecture: str, reason: str
+) -> None:
+    make_architecture(tmp_path, architecture)
+    with pytest.raises(UserError, match=rf"^trainer\.packing = true: .*{reason}.*; set it to false$"):
+        group_of(ranks, tmp_path, tmp_path, packing=True)
+
+
+def test_packed_micro_batches_are_full_of_tokens() -> None:
+    sequences: list[TrainingSequence] = make_sequences(1, num_groups=12)
+    (packed,) = plan_micro_batches(sequences, world_size=1, max_tokens=120, packing=True)
+    assert sum(map(packed_tokens, packed)) == sum(one.num_tokens for one in sequences)
+    assert all(packed_tokens(one) <= 120 for one in packed)
+    assert max(map(padded_tokens, packed)) > 120, "with padding so many would not fit"
+
+
+def test_on_a_gpu_packed_sequences_are_one_call_of_flash_attention() -> None:
+    """Tensors without memory stand for those of a GPU: shapes and arguments are checked, no number is computed."""
+    with FakeTensorMode():
+        heads = {"query": 4, "key": 2, "value": 2}
+        shape = (10, 8)
+        states = {
+            name: torch.empty(1, count, *shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+            for name, count in heads.items()
+        }
+        bounds = torch.empty(3, dtype=torch.int32, device="cuda")
+        attended, _ = packed_attention(
+            None, **states, attention_mask=None, scaling=0.3, cu_seq_lens_q=bounds, max_length_q=6
+        )
+        assert tuple(attended.shape) == (1, 10, 4, 8)
+        attended.sum().backward()
+        assert [tuple(one.grad.shape) for one in states.values() if one.grad is not None] == [
+            (1, count, *shape) for count in heads.values()
+        ]
