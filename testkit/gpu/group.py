@@ -73,7 +73,8 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     groups[0].abort()
     rows.append(timed("abort", started))
     tells = refused(partial(groups[0].broadcast, piece))
-    waited, noticed = wait_for_nobody(replace(address, epoch=REPEATS + 1, world_size=2), device)
+    absent = replace(address, epoch=REPEATS + 1, world_size=2, opening_seconds=deadline)
+    waited, noticed = wait_for_nobody(absent, device)
     rows.append({"what": "a peer that never comes", "milliseconds": round(1e3 * waited, 3)})
     return {
         "backend": backend,

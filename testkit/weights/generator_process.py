@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
@@ -45,7 +47,7 @@ def digest(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
     sha = hashlib.sha256()
     for name, tensor in sorted(tensors):
         sha.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        sha.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        sha.update(tensor.contiguous().reshape(-1).view(torch.uint8).cpu().numpy().tobytes())
     return sha.hexdigest()
 
 
@@ -61,8 +63,10 @@ def copy_into(held: dict[str, torch.Tensor], views: Iterable[tuple[str, torch.Te
 class TensorEngine:
     """Implements WeightEngine: `num_workers` receivers, as tensor-parallel workers would have."""
 
-    def __init__(self, num_workers: int, running_rollouts: int, verify: bool, apply_seconds: float, again: str) -> None:
-        self.receivers = [Receiver(device=torch.device("cpu"), worker=worker) for worker in range(num_workers)]
+    def __init__(
+        self, num_workers: int, running_rollouts: int, verify: bool, apply_seconds: float, again: str, device: str
+    ) -> None:
+        self.receivers = [Receiver(device=torch.device(device), worker=worker) for worker in range(num_workers)]
         self.weights: list[dict[str, torch.Tensor]] = [{} for _ in self.receivers]
         self.running_rollouts = running_rollouts
         self.verify = verify
@@ -123,13 +127,19 @@ CORRUPTED_PIECE = 6
 
 def disturb(slow_seconds: float, corrupt: bool) -> None:
     """Faults of the network: every bucket arrives late, or the first complete reception has one wrong bit."""
-    broadcast = WeightGroup.broadcast
+    begin, finish = WeightGroup.begin, WeightGroup.finish
     remaining = [corrupt]
+    travelling: WeakKeyDictionary[WeightGroup, deque[torch.Tensor]] = WeakKeyDictionary()
     pieces: WeakKeyDictionary[WeightGroup, int] = WeakKeyDictionary()
 
-    def disturbed(self: WeightGroup, piece: torch.Tensor) -> None:
+    def slow(self: WeightGroup, piece: torch.Tensor) -> None:
         time.sleep(slow_seconds)
-        broadcast(self, piece)
+        begin(self, piece)
+        travelling.setdefault(self, deque()).append(piece)
+
+    def disturbed(self: WeightGroup) -> None:
+        finish(self)
+        piece = travelling[self].popleft()
         if piece.numel() == TRAILER_BYTES:
             pieces[self] = -1
             return
@@ -139,7 +149,8 @@ def disturb(slow_seconds: float, corrupt: bool) -> None:
             piece[17] ^= 4 * remaining.pop()
 
     if slow_seconds or corrupt:
-        WeightGroup.broadcast = disturbed  # type: ignore[method-assign]
+        WeightGroup.begin = slow  # type: ignore[method-assign]
+        WeightGroup.finish = disturbed  # type: ignore[method-assign]
 
 
 def take_turns(at_once: int) -> None:
@@ -153,6 +164,12 @@ def set_wall_clock(seconds: float) -> None:
     time.time = lambda: wall_clock() + seconds
 
 
+def use_one_card(host: str) -> None:
+    """Let NCCL connect processes of one GPU: it refuses two of one host, so each is a host of its own on loopback."""
+    os.environ["NCCL_HOSTID"] = host
+    os.environ["NCCL_SOCKET_IFNAME"] = "lo"
+
+
 async def main(settings: dict[str, Any]) -> None:
     engine = TensorEngine(
         settings.get("num_workers", 1),
@@ -160,6 +177,7 @@ async def main(settings: dict[str, Any]) -> None:
         settings.get("verify", True),
         settings.get("apply_seconds", 0.0),
         settings.get("again", "again"),
+        settings.get("device", "cpu"),
     )
     take_turns(settings.get("at_once", turns.MAX_LANES_MOVING))
     set_wall_clock(settings.get("wall_clock_set_seconds", 0.0))
@@ -206,5 +224,7 @@ def run(connection: Connection, settings: dict[str, Any]) -> None:
     """The process."""
     global pipe
     pipe = connection
+    if settings.get("device", "cpu") != "cpu":
+        use_one_card(settings["name"])
     configure_logging("generator")
     asyncio.run(main(settings))

@@ -21,9 +21,9 @@ from rollcast.trainer.learner.checkpoint import checkpoints, storage_at
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.wire.version import PolicyVersion
+from testkit.weights.trainer_end import wait_until
 from tests.trainer.learner_state import state
 from tests.trainer.tiny_models import make_config, make_sequences, newest_whole
-from tests.weights.conftest import wait_until
 
 needs_s3 = pytest.mark.skipif(
     find_spec("s3fs") is None or find_spec("moto") is None, reason="s3fs and moto's server are not installed"

@@ -13,8 +13,8 @@ import pytest
 
 from rollcast.local.ports import free_port
 from rollcast.wire.version import PolicyVersion
+from testkit.weights.trainer_end import WEIGHTS, Process, Trainer, wait_until
 from tests.weights import trainer_process
-from tests.weights.conftest import WEIGHTS, Process, Trainer, wait_until
 
 SLOW = {"slow_seconds": 0.1}
 """Seconds for each of the twelve buckets: time to strike in mid-broadcast."""

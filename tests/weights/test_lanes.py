@@ -25,7 +25,7 @@ from rollcast.weights.transport.turns import MAX_LANES_MOVING
 from rollcast.wire.version import PolicyVersion
 from testkit.live_bytes import LiveBytes
 from testkit.weights.generator_process import digest
-from tests.weights.conftest import Process, Trainer, copy_rows, fill, wait_until
+from testkit.weights.trainer_end import Process, Trainer, copy_rows, fill, wait_until
 from tests.weights.uneven import UNEVEN
 
 CPU = torch.device("cpu")
@@ -103,7 +103,7 @@ def test_a_rank_that_breaks_in_the_middle_of_its_part_costs_an_epoch(
     trainer.publish(0)
     generator = start_generator("a", trainer.rpc)
     trainer.wait_members("a")
-    broadcast, left = WeightGroup.broadcast, [3]
+    begin, left = WeightGroup.begin, [3]
 
     def breaking(self: WeightGroup, piece: torch.Tensor) -> None:
         if self.address.lane == 1 and left:
@@ -111,9 +111,9 @@ def test_a_rank_that_breaks_in_the_middle_of_its_part_costs_an_epoch(
                 left.clear()
                 raise GroupError("its connections close, as those of a process that is killed")
             left[-1] -= 1
-        broadcast(self, piece)
+        begin(self, piece)
 
-    monkeypatch.setattr(WeightGroup, "broadcast", breaking)
+    monkeypatch.setattr(WeightGroup, "begin", breaking)
     expected = trainer.publish(1)
     assert generator.wait("applied", version="1.1")["digest"] == expected
     assert not left
@@ -135,14 +135,14 @@ def test_a_rank_that_has_no_memory_to_send_from_ends_in_one_sentence(
     trainer.publish(0)
     start_generator("a", trainer.rpc)
     trainer.wait_members("a")
-    broadcast = WeightGroup.broadcast
+    begin = WeightGroup.begin
 
     def refusing(self: WeightGroup, piece: torch.Tensor) -> None:
         if self.address.lane == lane:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64.00 MiB")
-        broadcast(self, piece)
+        begin(self, piece)
 
-    monkeypatch.setattr(WeightGroup, "broadcast", refusing)
+    monkeypatch.setattr(WeightGroup, "begin", refusing)
     trainer.publish(1)
     look = trainer.publisher.members if lane == 0 else trainer.senders[0].check
     with pytest.raises(OutOfMemory) as told:

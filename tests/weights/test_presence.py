@@ -18,7 +18,7 @@ from rollcast.weights.sender.sightings import EARLY_SECONDS, LAPSE_SECONDS, MAX_
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION
 from rollcast.wire.weights_pb2_grpc import WeightSyncStub
-from tests.weights.conftest import Trainer
+from testkit.weights.trainer_end import Trainer
 
 OPENED_AT = 1_000.0
 LATER = OPENED_AT + 10 * EARLY_SECONDS

@@ -31,7 +31,7 @@ def test_an_address_of_another_machine_is_named() -> None:
 
 
 def enter(store: RendezvousStore, rank: int, prefix: str) -> int:
-    address = GroupAddress(1, 0, 1, "gloo", store.host, store.port, prefix, rank, 2, 2.0)
+    address = GroupAddress(1, 0, 1, "gloo", store.host, store.port, prefix, rank, 2, 2.0, opening_seconds=2.0)
     sent = torch.full((5,), rank + 7, dtype=torch.uint8)
     WeightGroup(address, torch.device("cpu")).broadcast(sent)
     return int(sent[0])

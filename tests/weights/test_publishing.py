@@ -11,8 +11,9 @@ from rollcast.weights.plan.manifest import PIECE_BYTES, TensorSpec
 from rollcast.weights.sender.epoch import Epoch
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.weights.transport.lane_transfer import piece_bytes
+from rollcast.weights.transport.process_group import PIECES_IN_FLIGHT
 from rollcast.wire.version import PolicyVersion
-from tests.weights.conftest import SPECS, WEIGHTS, Process, Trainer, wait_until
+from testkit.weights.trainer_end import SPECS, WEIGHTS, Process, Trainer, wait_until
 
 MANY_KINDS = [
     TensorSpec("embed.weight", "bfloat16", (700, 96)),  # larger than a bucket
@@ -115,7 +116,7 @@ def test_joiners_are_coalesced_into_one_epoch(
     trainer.publish(1)
     assert trainer.publisher.wait_acknowledged(1, 20.0)
     assert trainer.metric('rollcast_weight_epoch{run="test"}') == 4  # three private groups, one of all
-    assert most == [2] == [PIECE_BYTES // piece_bytes(2)]
+    assert most == [2] == [PIECE_BYTES // piece_bytes(2) // PIECES_IN_FLIGHT]
 
 
 def test_a_leaver_takes_part_until_it_is_confirmed(

@@ -37,7 +37,14 @@ SPECS = plan_buckets([TensorSpec("a", "float32", (300,)), TensorSpec("b", "bfloa
 
 
 def join_message(store: RendezvousStore, epoch: int, timeout_seconds: float = 5.0, **fields: Any) -> bytes:
-    fields = {"backend": "gloo", "rank": 1, "world_size": 2, "lanes": 1, **fields}
+    fields = {
+        "backend": "gloo",
+        "rank": 1,
+        "world_size": 2,
+        "lanes": 1,
+        "opening_timeout_seconds": timeout_seconds,
+        **fields,
+    }
     return weights_pb2.Join(
         epoch=epoch,
         store_host=store.host,
@@ -128,13 +135,13 @@ def test_a_slot_that_is_overwritten_while_it_is_sent_is_no_version(monkeypatch: 
     store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), random_version()
     group = meet(store, receiver, 1)
     receiver.receive(publish_message(1, sent))
-    broadcast = group.broadcast
+    begin = group.begin
 
     def overwritten(piece: torch.Tensor) -> None:
-        broadcast(piece)
+        begin(piece)
         sent.version = None
 
-    monkeypatch.setattr(group, "broadcast", overwritten)
+    monkeypatch.setattr(group, "begin", overwritten)
     with pytest.raises(GroupError, match=r"1\.1 was overwritten by None"):
         send(group, sent, VERSION)
 

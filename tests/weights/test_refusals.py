@@ -11,7 +11,7 @@ from rollcast.config.errors import UserError
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION
 from rollcast.wire.weights_pb2_grpc import WeightSyncStub
-from tests.weights.conftest import Process, Trainer
+from testkit.weights.trainer_end import Process, Trainer
 
 
 @pytest.mark.parametrize("token", [None, "wrong"])

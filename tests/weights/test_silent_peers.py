@@ -11,7 +11,7 @@ import grpc.aio
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION
 from rollcast.wire.weights_pb2_grpc import WeightSyncStub
-from tests.weights.conftest import Trainer
+from testkit.weights.trainer_end import Trainer
 
 SILENT_STREAMS = 300
 PATIENCE_SECONDS = 60.0

@@ -6,12 +6,11 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from rollcast.telemetry.logging import configure_logging
+from testkit.weights.trainer_end import SPECS, Trainer
 
 
 def run(connection: Connection, settings: dict[str, Any]) -> None:
     """Commands: a step, to be published, or "members"; events: started, published, members (name and version)."""
-    from tests.weights.conftest import SPECS, Trainer  # which imports this module
-
     configure_logging("trainer")
     trainer = Trainer(SPECS, incarnation=settings["incarnation"], rpc=settings["rpc"])
     connection.send({"event": "started", "port": trainer.rpc["port"]})

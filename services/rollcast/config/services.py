@@ -123,6 +123,9 @@ class Weights(Settings):
     """Size of one packed, reused broadcast buffer. 4-64 MiB are equally fast; larger first-touch buffers are slower."""
     bucket_timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
     """Deadline of one bucket's broadcast: what a frozen receiver costs at most."""
+    opening_timeout_seconds: Annotated[float, Field(gt=0)] = 60.0
+    """Deadline for opening the groups of all lanes when members change. 60: a first use of NCCL on a busy machine takes
+    tens of seconds. A generator that dies or freezes meanwhile is noticed earlier, by its stream or its heartbeats."""
     acknowledge_timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
     """Deadline from the last bucket to the acknowledgement that the version was applied."""
     stage: Literal["auto", "device", "host"] = "auto"

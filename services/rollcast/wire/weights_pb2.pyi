@@ -132,7 +132,7 @@ class Leaving(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Join(_message.Message):
-    __slots__ = ("epoch", "backend", "store_host", "store_port", "rank", "world_size", "timeout_seconds", "store_prefix", "lanes")
+    __slots__ = ("epoch", "backend", "store_host", "store_port", "rank", "world_size", "timeout_seconds", "store_prefix", "lanes", "opening_timeout_seconds")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     BACKEND_FIELD_NUMBER: _ClassVar[int]
     STORE_HOST_FIELD_NUMBER: _ClassVar[int]
@@ -142,6 +142,7 @@ class Join(_message.Message):
     TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     STORE_PREFIX_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
+    OPENING_TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     backend: str
     store_host: str
@@ -151,7 +152,8 @@ class Join(_message.Message):
     timeout_seconds: float
     store_prefix: str
     lanes: int
-    def __init__(self, epoch: _Optional[int] = ..., backend: _Optional[str] = ..., store_host: _Optional[str] = ..., store_port: _Optional[int] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., timeout_seconds: _Optional[float] = ..., store_prefix: _Optional[str] = ..., lanes: _Optional[int] = ...) -> None: ...
+    opening_timeout_seconds: float
+    def __init__(self, epoch: _Optional[int] = ..., backend: _Optional[str] = ..., store_host: _Optional[str] = ..., store_port: _Optional[int] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., timeout_seconds: _Optional[float] = ..., store_prefix: _Optional[str] = ..., lanes: _Optional[int] = ..., opening_timeout_seconds: _Optional[float] = ...) -> None: ...
 
 class Publish(_message.Message):
     __slots__ = ("epoch", "manifest")

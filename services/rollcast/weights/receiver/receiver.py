@@ -5,9 +5,10 @@
     abandon: from any state back to idle; a version that was half received, or not applied yet, is discarded
 
 Threads: the engine's own thread calls the methods, which return immediately. Each lane of an epoch has a GroupWorker,
-which opens its group, fills its rows of the staged version and verifies their checksum. An abandoned worker may still
-be inside a broadcast. The staged memory is used again only when that worker has ended, else new memory is made: a dead
-epoch never writes into a live one.
+which opens its group, fills its rows of the staged version and verifies their checksum. The lanes are opened one after
+the other, in the same order at every receiver. An abandoned worker may still be inside a broadcast. The staged memory is
+used again only when that worker no longer touches it, else new memory is made: a dead epoch never writes into a live
+one.
 
 The staged version is either on the device, where every worker has its own receiver and applying is quick, or once in
 host memory that all workers of the generator share (`in_host_memory`); then one receiver serves them all.
@@ -81,8 +82,8 @@ class Receiver:
         if message.backend not in ("gloo", "nccl") or not fits:
             self._state = ReceiveState(FAILED, message.epoch, reason="the join message contradicts itself")
             return
-        # Both ends must compute checksums on the same kind of device.
-        if message.backend != backend_for(self._device):
+        # gloo carries the bytes through host memory, whatever they are received for.
+        if message.backend == "nccl" and backend_for(self._device) != "nccl":
             reason = f"the trainer sends over {message.backend}, which this generator on {self._device} cannot receive"
             self._state = ReceiveState(FAILED, message.epoch, reason=reason)
             return
@@ -98,12 +99,16 @@ class Receiver:
                 rank=rank,
                 world_size=message.world_size,
                 timeout_seconds=message.timeout_seconds,
+                opening_seconds=message.opening_timeout_seconds,
             )
             for lane in range(message.lanes)
         ]
+        lanes: list[GroupWorker] = []
+        for address in addresses:
+            lanes.append(GroupWorker(address, self._device, lanes[-1] if lanes else None))
         with self._lock:
             self._state = ReceiveState(JOINING, message.epoch)
-            lanes = self._lanes = [GroupWorker(address, self._device) for address in addresses]
+            self._lanes = lanes
             self._lanes_pending = len(lanes)
         success = ReceiveState(JOINED, message.epoch)
         for lane in lanes:
@@ -165,7 +170,8 @@ class Receiver:
             self._state = ReceiveState()
         for lane in lanes:
             lane.abandon()
-        self._lanes_abandoned = [lane for lane in (*self._lanes_abandoned, *lanes) if not lane.ended()]
+        with self._lock:
+            self._lanes_abandoned = [lane for lane in (*self._lanes_abandoned, *lanes) if not lane.ended()]
 
     def _lane_ended(
         self, lanes: list[GroupWorker], success: ReceiveState, started: float, future: Future[None]
@@ -206,13 +212,13 @@ class Receiver:
             staged, turns = whole.result(patience_seconds)
         except TimeoutError:
             raise GroupError(f"no memory for version {manifest.version} within {patience_seconds:g} s") from None
-        turn = partial(turns.turn, group.address.lane, patience_seconds)
-        receive(group, staged, manifest.version, turn=turn)
+        receive(group, staged, manifest.version, turns)
 
     def _stage(self, lanes: list[GroupWorker], specs: tuple[BucketSpec, ...], patience_seconds: float) -> Snapshot:
         """Memory to receive into: the former one if no abandoned lane can still write into it, else new memory."""
         deadline = time.monotonic() + patience_seconds
-        abandoned = list(self._lanes_abandoned)
+        with self._lock:
+            abandoned = list(self._lanes_abandoned)
         free = all(lane.ended(max(0.0, deadline - time.monotonic())) for lane in abandoned)
         staged = self._staged
         if staged is None or staged.specs != specs or not free:
@@ -226,6 +232,9 @@ class Receiver:
                     raise
                 raise GroupError(f"a broken epoch still holds its memory: {error}") from error
             self._keep(lanes, staged)
+            # They write into the former memory, if at all, and must not cost every later epoch new memory.
+            with self._lock:
+                self._lanes_abandoned = [lane for lane in self._lanes_abandoned if lane not in abandoned]
         return staged
 
     def _keep(self, lanes: list[GroupWorker], staged: Snapshot | None) -> None:

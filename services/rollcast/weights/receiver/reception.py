@@ -64,7 +64,8 @@ class Reception:
 
     async def join(self, join: weights_pb2.Join) -> weights_pb2.FromGenerator | None:
         """Enter the groups of an epoch; returns the answer, None = a newer epoch was announced."""
-        deadline_seconds = 2 * join.timeout_seconds
+        # The lanes end by themselves at the first of these; the second is for whoever comes last.
+        deadline_seconds = join.opening_timeout_seconds + 2 * join.timeout_seconds
         state = await self._complete("join", join.SerializeToString(), join.epoch, JOINED, deadline_seconds)
         if state is None:
             return None

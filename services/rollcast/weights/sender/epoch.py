@@ -15,6 +15,7 @@ from functools import partial
 import torch
 
 from rollcast.config.out_of_memory import OutOfMemory
+from rollcast.config.services import Weights
 from rollcast.weights.plan.manifest import Manifest, manifest_to_proto
 from rollcast.weights.sender.lanes import Lanes, no_room_to_send, send_slot
 from rollcast.weights.sender.roster import Seat
@@ -35,7 +36,7 @@ class Epoch:
         device: torch.device,
         host: str,
         store: RendezvousStore,
-        timeout_seconds: float,
+        settings: Weights,
         lanes: Lanes,
     ) -> None:
         """Ask every seat to join. host: as generators and other ranks reach `store`."""
@@ -57,13 +58,24 @@ class Epoch:
                 store_prefix=store.prefix,
                 rank=rank,
                 world_size=world_size,
-                timeout_seconds=timeout_seconds,
+                timeout_seconds=settings.bucket_timeout_seconds,
+                opening_timeout_seconds=settings.opening_timeout_seconds,
                 lanes=lanes.count,
             )
             seat.send(weights_pb2.FromTrainer(join=join))
             rank += seat.num_workers
         address = GroupAddress(
-            number, 0, lanes.count, backend, host, store.port, store.prefix, 0, world_size, timeout_seconds
+            epoch=number,
+            lane=0,
+            num_lanes=lanes.count,
+            backend=backend,
+            store_host=host,
+            store_port=store.port,
+            store_prefix=store.prefix,
+            rank=0,
+            world_size=world_size,
+            timeout_seconds=settings.bucket_timeout_seconds,
+            opening_seconds=settings.opening_timeout_seconds,
         )
         lanes.open(address)
         self._lanes = lanes
@@ -88,7 +100,7 @@ class Epoch:
         self._lanes.drop(self.number)
 
     def give_up(self) -> None:
-        """Stop waiting for rank 0's part, which does not end: leave its thread behind."""
+        """Stop waiting for rank 0's part: a member is lost, or it does not end and its thread is left behind."""
         self._given_up = True
         self.worker.abandon()
 

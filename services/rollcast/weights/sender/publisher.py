@@ -269,8 +269,9 @@ class Publisher:
 
     def _admit(self, joiners: list[Seat], current: Manifest) -> None:
         """Bring joiners to `current`, each through a private group, several at a time; then they are members."""
-        behind = [seat for seat in joiners if seat.version != current.version]
-        # Each group has one piece on every rank's device, and together they must not exceed PIECE_BYTES.
+        # One whose groups broke must show that it can receive, whatever it holds.
+        behind = [seat for seat in joiners if seat.version != current.version or seat.failures]
+        # Each group has pieces on every rank's device, and together they must not exceed PIECE_BYTES.
         at_once = pieces_at_once(self._lanes.count)
         for first in range(0, len(behind), at_once):
             groups = self._open([[seat] for seat in self._roster.still_joining(behind[first : first + at_once])])
@@ -279,7 +280,8 @@ class Publisher:
                 epoch.drop(self._slots)
         with self._changed:
             for seat in joiners:
-                seat.joined = seat in self._roster and seat.version == current.version
+                is_current = seat.version == current.version and not seat.failures
+                seat.joined = seat in self._roster and is_current
             self._notify()
 
     def _open(self, groups: list[list[Seat]]) -> list[Epoch]:
@@ -294,12 +296,12 @@ class Publisher:
                     device=self._device,
                     host=self._rpc.host,
                     store=self._store,
-                    timeout_seconds=self._settings.bucket_timeout_seconds,
+                    settings=self._settings,
                     lanes=self._lanes,
                 )
                 epochs.append(epoch)
             self._exporter.set(names.WEIGHT_EPOCH, self._epochs_made)
-        self._wait_for_answers(epochs, self._settings.bucket_timeout_seconds, "join")
+        self._wait_for_answers(epochs, self._settings.opening_timeout_seconds, "join")
         broken = [epoch for epoch in epochs if epoch.failed or any(seat not in self._roster for seat in epoch.seats)]
         for epoch in broken:
             epoch.drop(self._slots)
@@ -321,6 +323,7 @@ class Publisher:
         """
         started = time.monotonic()
         others = own_seconds if self._lanes.count > 1 else 0.0
+        is_opening = phase == "join"
         for epoch in epochs:
             epoch.work.add_done_callback(lambda _: self._notify())
         with self._changed:
@@ -328,8 +331,12 @@ class Publisher:
             answers_deadline = None
             while not self._stopping:
                 self._look_for_faults(epochs)
+                if is_opening:
+                    self._give_up_lost(epochs)
                 working = [epoch for epoch in epochs if epoch.working]
-                owing = [seat for epoch in epochs for seat in epoch.unanswered() if seat in self._roster]
+                # The others of a group that does not open would answer at their deadline only: the next Join ends it.
+                asked = [epoch for epoch in epochs if not (is_opening and epoch.failed)]
+                owing = [seat for epoch in asked for seat in epoch.unanswered() if seat in self._roster]
                 now = time.monotonic()
                 # Everything is sent: from now on the seats have a limited time to answer.
                 if not working and answers_deadline is None:
@@ -346,14 +353,28 @@ class Publisher:
                         self._notify()
                 else:
                     self._changed.wait(FAULT_CHECK_SECONDS)
-            for epoch in epochs:
-                if epoch.failed:
-                    log.warning("a weight group failed", epoch=epoch.number, phase=phase, reasons=epoch.reasons())
-                    self._exporter.add(names.WEIGHT_FAILURES, reason=phase)
-                    self._no_room = self._no_room or epoch.no_room
+            self._note_failures(epochs, phase)
+
+    def _give_up_lost(self, epochs: Sequence[Epoch]) -> None:
+        """Stop opening groups that have lost a member: it will not come."""
+        for epoch in epochs:
+            if not epoch.failed and any(seat not in self._roster for seat in epoch.seats):
+                epoch.give_up()
+
+    def _note_failures(self, epochs: Sequence[Epoch], phase: str) -> None:
+        """Report the groups that failed, and count them against the generators that may be the cause."""
+        failed = [epoch for epoch in epochs if epoch.failed]
+        for epoch in failed:
+            log.warning("a weight group failed", epoch=epoch.number, phase=phase, reasons=epoch.reasons())
+            self._exporter.add(names.WEIGHT_FAILURES, reason=phase)
+            self._no_room = self._no_room or epoch.no_room
+        if failed:
             # Pause before the next attempt, or a peer that fails immediately would keep this thread busy.
-            if any(epoch.failed for epoch in epochs):
-                self._changed.wait(FAULT_CHECK_SECONDS)
+            self._changed.wait(FAULT_CHECK_SECONDS)
+            # The stream of a member that died may end a little later than its group.
+            self._look_for_faults(epochs)
+        for epoch in failed:
+            self._roster.blame(epoch.seats)
 
     def _look_for_faults(self, epochs: Sequence[Epoch] = ()) -> None:
         # Called with the lock held, like everything of `Roster` and `Membership`.

@@ -20,7 +20,7 @@ from rollcast.wire.version import WIRE_VERSION, PolicyVersion, Surviving, surviv
 
 Fault = Literal["silent", "disconnected", "hung", "unacknowledged", "failed"]
 MAX_FAILURES = 3
-"""Broken groups in a row after which the generator that reports them counts as their cause."""
+"""Broken groups in a row that count against a generator (`Roster.blame`), after which it is fenced."""
 MAX_NAME_BYTES = 256
 MAX_WORKERS = 1024
 NAME_TAKEN = "another generator of this name is alive"
@@ -82,7 +82,7 @@ class Seat:
     leaving: bool = False
     epoch: int = 0  # of the group it was last asked to join; answers for others are stale
     answer: SeatAnswer | None = None
-    failures: int = 0  # groups it reported broken since it last acknowledged
+    failures: int = 0  # groups that broke, probably because of it, since it last acknowledged
     heartbeat: weights_pb2.Heartbeat = field(default_factory=weights_pb2.Heartbeat)
 
     def may_be_taken_over(self, key: bytes) -> bool:
@@ -105,7 +105,6 @@ class Seat:
         # That of an earlier group is ignored: it was dropped, whatever it did.
         if epoch == self.epoch:
             self.answer = answer
-            self.failures += not answer.good
 
     def acknowledge(self, epoch: int, version: PolicyVersion) -> None:
         """Record that it applied `version`."""
@@ -262,6 +261,19 @@ class Roster:
                 f"{str(self._router_replay).lower()} at the trainer; give both the same run file"
             )
         return None
+
+    def blame(self, seats: Sequence[Seat]) -> None:
+        """Their group broke: count it against those that reported it, if no lost generator explains it.
+
+        All members of a group see the same error, whoever causes it. So those of a common group must acknowledge in a
+        private one before they are members again: there the cause is alone, and a success clears the others.
+        """
+        if any(seat not in self for seat in seats):
+            return
+        for seat in seats:
+            if seat.answer is not None and not seat.answer.good:
+                seat.failures += 1
+                seat.joined = seat.joined and len(seats) == 1
 
     def release(self, seat: Seat) -> None:
         """It leaves in good order; its name may come again."""

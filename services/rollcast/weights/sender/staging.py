@@ -56,7 +56,7 @@ class StagingSlots:
         self._lock = threading.Lock()
         self._shard = shard
         self._snapshots = [self._made(), self._made()]
-        self._readers: list[GroupWorker] = []  # workers of dropped groups that may still be inside a broadcast
+        self._readers: dict[GroupWorker, set[int]] = {}  # of dropped groups, with the slots that they may still read
 
     def __getitem__(self, slot: int) -> Snapshot:
         return self._snapshots[slot]
@@ -66,10 +66,14 @@ class StagingSlots:
     ) -> None:
         """Let `write` fill a slot; waits at most `patience_seconds` for dropped groups."""
         # A dropped group may still read the slot inside a collective: its memory is then left to it.
-        stuck = self.wait_for_readers(patience_seconds)
+        stuck = self._still_reading(slot, patience_seconds)
         if stuck:
-            log.warning("a broken group still holds its buffers; new ones are made", groups=stuck)
+            log.warning("a broken group still holds its buffers; new ones are made", groups=len(stuck))
             self._snapshots[slot] = self._made()
+            # What they hold is no slot any more, so that they never hold this one up again.
+            with self._lock:
+                for reader in stuck:
+                    self._readers[reader].discard(slot)
         snapshot = self._snapshots[slot]
         snapshot.version = None
         snapshot.checksum = None
@@ -84,14 +88,20 @@ class StagingSlots:
         worker.abandon()
         # Its thread takes until the deadline of a piece to notice, and may read a slot until then.
         with self._lock:
-            self._readers = [reader for reader in self._readers if not reader.ended()] + [worker]
+            self._readers = {reader: slots for reader, slots in self._readers.items() if slots and not reader.ended()}
+            self._readers[worker] = set(range(len(self._snapshots)))
 
     def wait_for_readers(self, patience_seconds: float) -> int:
         """Wait until dropped groups are over; returns how many are not."""
-        with self._lock:
-            readers = list(self._readers)
         deadline = time.monotonic() + patience_seconds
-        return sum(not worker.ended(max(0.0, deadline - time.monotonic())) for worker in readers)
+        return max(len(self._still_reading(slot, deadline - time.monotonic())) for slot in range(len(self._snapshots)))
+
+    def _still_reading(self, slot: int, patience_seconds: float) -> list[GroupWorker]:
+        """Wait until dropped groups no longer read a slot; returns those that still do."""
+        with self._lock:
+            readers = [reader for reader, slots in self._readers.items() if slot in slots]
+        deadline = time.monotonic() + patience_seconds
+        return [reader for reader in readers if not reader.ended(max(0.0, deadline - time.monotonic()))]
 
     def _made(self) -> Snapshot:
         made = Snapshot.on(CPU, self._shard)

@@ -1,21 +1,27 @@
 """One group and the only thread that makes its collective calls, so that no other thread ever blocks in one.
 
-    GroupWorker(...)      thread: open the group -> `opened` done
+    GroupWorker(...)      thread: open the group, after that of the lane before -> `opened` done
         submit(job)       thread: job(group) -> its future done, with the result or the error
-        abandon()         thread: ends after the running job, at the latest when that job's own deadlines pass
-    The first failure ends the thread too. Either way the group is dropped, which closes its connections and so wakes
-    the peers.
+        abandon()         returns immediately. thread: leaves what it waits for, closes the group, ends
+    The first failure ends the thread too. The thread itself closes the group, since an abort of NCCL takes half a
+    second; the lanes of an epoch do it side by side.
+
+`ended` reports when the caller's memory is free again: after the close, or immediately if no job can have begun. A
+thread that is still inside the opening of NCCL or gloo therefore holds up nothing.
 
 The thread is a daemon: one that hangs (a dead NCCL peer) cannot block the end of the process. But an interpreter that
 ends while a thread is inside gloo aborts, so the end of the process waits up to EXIT_SECONDS for these threads.
 """
 
+from __future__ import annotations
+
 import atexit
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from queue import SimpleQueue
+from concurrent.futures import Future, InvalidStateError
+from functools import cache
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -29,71 +35,135 @@ Result = TypeVar("Result")
 
 EXIT_SECONDS = 6.0
 """A little longer than the default deadline of a piece (weights.bucket_timeout_seconds), which ends a call of gloo."""
+MAX_LEAVING_SECONDS = 120.0
+"""A thread that lives longer after it was abandoned is reported: longer than opening and abort may take together."""
 MAX_ERROR_CHARACTERS = 300
 
 log = get_logger()
 
 
 class GroupWorker:
-    def __init__(self, address: GroupAddress, device: torch.device) -> None:
-        """Start to open the group; `opened` is done when it is open."""
+    def __init__(self, address: GroupAddress, device: torch.device, after: GroupWorker | None = None) -> None:
+        """Start to open the group; `opened` is done when it is open.
+
+        after: the lane before this one at the same receiver. NCCL needs one order of opening at all members.
+        """
         self.address = address
         self.opened: Future[None] = Future()
         self._device = device
+        self._started_at = time.monotonic()
         self._jobs: SimpleQueue[tuple[Callable[[WeightGroup], Any], Future[Any]] | None] = SimpleQueue()
-        self._group: WeightGroup | None = None
-        self._abandoned = False
-        self._thread = threading.Thread(target=self._run, name=f"weight-group-{address.epoch}", daemon=True)
+        self._lock = threading.Lock()  # guards the three below and the end of the queue
+        self._is_open = False
+        self._is_over = False
+        self._abandoned_at: float | None = None
+        self._abandoned = threading.Event()
+        self._released = threading.Event()
+        self._turn = threading.Event()
+        self._after = after
+        if after is not None:
+            after.opened.add_done_callback(lambda _: self._turn.set())
+        _report_lingering()
+        self._thread = threading.Thread(
+            target=self._run, name=f"weight-group-{address.epoch}.{address.lane}", daemon=True
+        )
         self._thread.start()
         _running.add(self)
 
     def submit(self, job: Callable[[WeightGroup], Result]) -> Future[Result]:
         """Run `job` on the group's thread after the earlier jobs."""
         future: Future[Result] = Future()
-        self._jobs.put((job, future))
+        with self._lock:
+            if not self._is_over:
+                self._jobs.put((job, future))
+                return future
+        future.set_exception(self._error("abandoned"))
         return future
 
     def abandon(self) -> None:
-        """Leave the group. May be called from any thread and more than once."""
-        # Before the end of the queue, so that jobs which still wait in it fail instead of being sent.
-        self._abandoned = True
-        self._jobs.put(None)
-        if self._group is not None:
-            self._group.abort()
+        """Leave the group; returns immediately. May be called from any thread and more than once."""
+        with self._lock:
+            self._abandoned_at = self._abandoned_at or time.monotonic()
+            # Before the end of the queue, so that jobs which still wait in it fail instead of being sent.
+            self._abandoned.set()
+            self._jobs.put(None)
+            is_opening = not self._is_open
+        if is_opening:
+            # No job has begun and none will, whatever the thread still waits for.
+            self._released.set()
+            _conclude(self.opened, None, self._error("abandoned while it was opened"))
 
     def ended(self, timeout_seconds: float = 0.0) -> bool:
-        """Whether the thread has ended, so that it no longer touches any buffer."""
+        """Whether it no longer touches any buffer of its caller."""
+        return self._released.wait(timeout_seconds)
+
+    def is_lingering(self) -> bool:
+        """Whether its thread lives although it was abandoned long ago."""
+        since = self._abandoned_at
+        return since is not None and time.monotonic() - since > MAX_LEAVING_SECONDS and self._thread.is_alive()
+
+    def join(self, timeout_seconds: float) -> None:
+        """Wait for the end of the thread."""
         self._thread.join(timeout_seconds)
-        return not self._thread.is_alive()
 
     def _run(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.set_device(self._device)
-            # A stream of its own, so that it never waits for the model's kernels.
-            torch.cuda.set_stream(torch.cuda.Stream(self._device))  # type: ignore[no-untyped-call]
+        group: WeightGroup | None = None
         failure: GroupError | None = None
         try:
-            self._group = WeightGroup(self.address, self._device)
+            group = self._open()
         except Exception as error:
             failure = self._described(error)
+        with self._lock:
+            self._is_open = group is not None
         _conclude(self.opened, None, failure)
-        while failure is None and (item := self._jobs.get()) is not None:
-            failure = self._perform(*item)
-        self._group = None
+        while group is not None and failure is None and (item := self._jobs.get()) is not None:
+            failure = self._perform(group, *item)
+        if group is not None:
+            self._close(group)
+        self._refuse_jobs()
+        self._released.set()
 
-    def _perform(self, job: Callable[[WeightGroup], Any], future: Future[Any]) -> GroupError | None:
+    def _open(self) -> WeightGroup:
+        if self._device.type == "cuda":
+            torch.cuda.set_device(self._device)
+            torch.cuda.set_stream(_lane_stream(self._device, self.address.lane))
+        if self._after is not None:
+            before = self._after.opened
+            # Otherwise each lane would keep all those before it.
+            self._after = None
+            self._turn.wait(self.address.opening_seconds)
+            if not before.done() or before.exception() is not None:
+                raise self._error("the lane before it was not opened")
+        return WeightGroup(self.address, self._device, self._abandoned, time.monotonic() - self._started_at)
+
+    def _perform(self, group: WeightGroup, job: Callable[[WeightGroup], Any], future: Future[Any]) -> GroupError | None:
         result = None
         failure = None
         try:
-            if self._abandoned or self._group is None:
-                raise GroupError(f"epoch {self.address.epoch}: abandoned")
-            result = job(self._group)
+            if self._abandoned.is_set():
+                raise self._error("abandoned")
+            result = job(group)
         except Exception as error:
             failure = self._described(error)
-            # Closes the connections, which wakes the peers.
-            self._group = None
         _conclude(future, result, failure)
         return failure
+
+    def _close(self, group: WeightGroup) -> None:
+        try:
+            group.close()
+        except Exception:
+            log.exception("a weight group was not closed in good order", epoch=self.address.epoch)
+
+    def _refuse_jobs(self) -> None:
+        with self._lock:
+            self._is_over = True
+        while True:
+            try:
+                item = self._jobs.get_nowait()
+            except Empty:
+                return
+            if item is not None:
+                _conclude(item[1], None, self._error("abandoned"))
 
     def _described(self, error: Exception) -> GroupError:
         """The error without its traceback, whose frames would keep the group and its connections open."""
@@ -105,8 +175,27 @@ class GroupWorker:
             log.exception("a weight group failed in an unexpected way", epoch=self.address.epoch)
         return type(error)(str(error)) if isinstance(error, GroupError) else GroupError(str(error))
 
+    def _error(self, reason: str) -> GroupError:
+        return GroupError(f"epoch {self.address.epoch}, lane {self.address.lane}: {reason}")
+
+
+@cache
+def _lane_stream(device: torch.device, lane: int) -> torch.cuda.Stream:
+    """The stream on which a lane copies, so that it never waits for the model's kernels.
+
+    Kept for all its groups: torch has 32 streams, and hands the same ones out again after that.
+    """
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call,no-any-return]
+
 
 _running: WeakSet[GroupWorker] = WeakSet()
+
+
+def _report_lingering() -> None:
+    """Log how many threads of abandoned groups do not end; looked at whenever a group is opened."""
+    lingering = [worker for worker in list(_running) if worker.is_lingering()]
+    if lingering:
+        log.warning("threads of abandoned weight groups do not end", threads=len(lingering))
 
 
 @atexit.register
@@ -116,11 +205,15 @@ def _end_all() -> None:
     for worker in workers:
         worker.abandon()
     for worker in workers:
-        worker.ended(max(0.0, deadline - time.monotonic()))
+        worker.join(max(0.0, deadline - time.monotonic()))
 
 
 def _conclude(future: Future[Any], result: Any, failure: GroupError | None) -> None:
-    if failure is None:
-        future.set_result(result)
-    else:
-        future.set_exception(failure)
+    """Set the outcome, unless an abandonment was faster."""
+    try:
+        if failure is None:
+            future.set_result(result)
+        else:
+            future.set_exception(failure)
+    except InvalidStateError:
+        assert future.done()

@@ -5,12 +5,12 @@
                 scratch piece
 
 The trailer is (incarnation, step, checksum) of the sent bytes, so that a receiver detects bytes of another version. It
-is sent only if the buffers still hold that version when the last piece has been read. On either side at most two
-pieces are on the device beyond the version.
+is sent only if the buffers still hold that version when the last piece has been read. PIECES_IN_FLIGHT pieces of a lane
+travel at the same time; on either side no more than these are on the device beyond the version.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections import deque
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -18,7 +18,7 @@ from rollcast.weights.plan.manifest import PIECE_BYTES, BucketSpec
 from rollcast.weights.plan.shards import shard_segments
 from rollcast.weights.plan.snapshot import Snapshot
 from rollcast.weights.transport.checksum import ChecksumBeside, signed
-from rollcast.weights.transport.process_group import GroupError, WeightGroup
+from rollcast.weights.transport.process_group import PIECES_IN_FLIGHT, GroupError, WeightGroup
 from rollcast.weights.transport.turns import LaneTurns
 from rollcast.wire.version import PolicyVersion
 
@@ -41,10 +41,14 @@ def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion) -> None:
     with ChecksumBeside(group.device) as checksum:
         for buffer in shard.buffers:
             for start, end in _pieces(buffer.numel(), group.address.num_lanes):
+                while group.in_flight == PIECES_IN_FLIGHT:
+                    group.finish()
                 piece = buffer[start:end].to(group.device)
                 if known is None:
                     checksum.add(piece)
-                group.broadcast(piece)
+                group.begin(piece)
+        while group.in_flight:
+            group.finish()
         total = checksum.wait() if known is None else known
     # Without the trailer no receiver accepts the pieces that were read while the next version was staged.
     if shard.version != version:
@@ -53,69 +57,100 @@ def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion) -> None:
     group.broadcast(torch.tensor(trailer, device=group.device).view(torch.uint8))
 
 
-def receive(
-    group: WeightGroup,
-    whole: Snapshot,
-    version: PolicyVersion,
-    *,
-    turn: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> None:
-    """Fill the rows of `whole` that this lane carries. `turn`: entered for every piece and the trailer.
+def receive(group: WeightGroup, whole: Snapshot, version: PolicyVersion, turns: LaneTurns | None = None) -> None:
+    """Fill the rows of `whole` that this lane carries. `turns`: those of all lanes; None = this is the only one.
 
     Raises GroupError, also if the received bytes are not those of `version`.
     """
     lane = group.address.lane
-    num_lanes = group.address.num_lanes
-    with ChecksumBeside(group.device) as checksum:
-        for bucket, buffer in zip(whole.specs, whole.buffers, strict=True):
-            segments = shard_segments(bucket, lane, num_lanes)
-            for start, end in _pieces(sum(length for _, length in segments), num_lanes):
-                stretches = [buffer[place] for place in _stretches(segments, start, end)]
-                with turn():
-                    _receive_piece(group, stretches, checksum)
-        total = checksum.wait()
-    with turn():
-        incarnation, step, sent_total = _receive_trailer(group)
+    turns = turns or turns_of(whole.specs, group.address.num_lanes, group.address.num_lanes)
+    try:
+        with ChecksumBeside(group.device) as checksum:
+            arrivals = _Arrivals(group, turns, checksum)
+            for stretches in _targets(whole, lane, group.address.num_lanes):
+                arrivals.begin(stretches)
+            arrivals.finish_all()
+            total = checksum.wait()
+        with turns.turn(lane, group.address.timeout_seconds):
+            incarnation, step, sent_total = _receive_trailer(group)
+    except BaseException:
+        turns.give_up()
+        raise
     if (incarnation, step) != version:
         raise GroupError(f"version {version} was announced, {incarnation}.{step} came over lane {lane}")
     if sent_total != signed(total):
         raise GroupError(f"version {version}: the checksum of the bytes from lane {lane} is wrong")
 
 
-def turns_of(specs: Sequence[BucketSpec], num_lanes: int) -> LaneTurns:
-    """The order in which one receiver takes a version's pieces and trailers."""
+class _Arrivals:
+    """The pieces of one lane that travel to this receiver."""
+
+    def __init__(self, group: WeightGroup, turns: LaneTurns, checksum: ChecksumBeside) -> None:
+        self._group = group
+        self._lane = group.address.lane
+        self._turns = turns
+        self._checksum = checksum
+        self._arriving: deque[tuple[torch.Tensor, list[torch.Tensor]]] = deque()
+        self._num_begun = 0
+
+    def begin(self, stretches: list[torch.Tensor]) -> None:
+        """Start to receive one piece into the uint8 stretches of the version that it consists of, in order."""
+        while len(self._arriving) == PIECES_IN_FLIGHT:
+            self._finish()
+        # A lane that waits for its turn with a piece on its way would hold up the lanes that it waits for.
+        while self._arriving and not self._turns.may_begin(self._lane):
+            self._finish()
+        self._turns.begin(self._lane, self._group.address.timeout_seconds)
+        piece = self._memory(stretches)
+        self._group.begin(piece)
+        self._arriving.append((piece, stretches))
+
+    def finish_all(self) -> None:
+        while self._arriving:
+            self._finish()
+
+    def _memory(self, stretches: list[torch.Tensor]) -> torch.Tensor:
+        """Where the piece arrives: in the version itself if it is one stretch of it, else in scratch memory."""
+        if len(stretches) == 1 and _can_receive_into(stretches[0], self._group):
+            return stretches[0]
+        # The thread of the checksum may still read the former piece in the scratch memory.
+        self._checksum.wait()
+        index = self._num_begun % PIECES_IN_FLIGHT
+        self._num_begun += 1
+        return self._group.scratch(index, sum(stretch.numel() for stretch in stretches))
+
+    def _finish(self) -> None:
+        """Wait for the oldest piece."""
+        piece, stretches = self._arriving.popleft()
+        self._group.finish()
+        self._turns.end(self._lane)
+        self._checksum.add(piece)
+        if piece is stretches[0]:
+            return
+        sizes = [stretch.numel() for stretch in stretches]
+        for stretch, part in zip(stretches, torch.split(piece, sizes), strict=True):
+            stretch.copy_(part)
+
+
+def turns_of(specs: Sequence[BucketSpec], num_lanes: int, at_once: int | None = None) -> LaneTurns:
+    """The order in which one receiver takes a version's pieces and trailers. `at_once`: as for `LaneTurns`."""
 
     def count(lane: int) -> int:
         sizes = (sum(length for _, length in shard_segments(bucket, lane, num_lanes)) for bucket in specs)
         return 1 + sum(len(list(_pieces(size, num_lanes))) for size in sizes)
 
-    return LaneTurns([count(lane) for lane in range(num_lanes)])
+    return LaneTurns([count(lane) for lane in range(num_lanes)], at_once)
 
 
 def piece_bytes(num_lanes: int) -> int:
     """Size of a lane's piece: together the lanes have about PIECE_BYTES on their way."""
-    return max(MIN_PIECE_BYTES, PIECE_BYTES // num_lanes // MIN_PIECE_BYTES * MIN_PIECE_BYTES)
+    size = PIECE_BYTES // num_lanes // PIECES_IN_FLIGHT
+    return max(MIN_PIECE_BYTES, size // MIN_PIECE_BYTES * MIN_PIECE_BYTES)
 
 
 def pieces_at_once(num_lanes: int) -> int:
-    """How many groups may have a piece on a rank's device: together at most PIECE_BYTES."""
-    return max(1, PIECE_BYTES // piece_bytes(num_lanes))
-
-
-def _receive_piece(group: WeightGroup, stretches: list[torch.Tensor], checksum: ChecksumBeside) -> None:
-    """Receive one piece into the uint8 stretches of the version that it consists of, in order."""
-    if len(stretches) == 1 and _can_receive_into(stretches[0], group):
-        group.broadcast(stretches[0])
-        checksum.add(stretches[0])
-        return
-    sizes = [stretch.numel() for stretch in stretches]
-    # The thread of the checksum may still read the former piece in the scratch memory.
-    checksum.wait()
-    piece = group.scratch(sum(sizes))
-    group.broadcast(piece)
-    checksum.add(piece)
-    for stretch, part in zip(stretches, torch.split(piece, sizes), strict=True):
-        stretch.copy_(part)
+    """How many groups may have pieces on a rank's device: together at most PIECE_BYTES."""
+    return max(1, PIECE_BYTES // piece_bytes(num_lanes) // PIECES_IN_FLIGHT)
 
 
 def _receive_trailer(group: WeightGroup) -> list[int]:
@@ -127,6 +162,14 @@ def _receive_trailer(group: WeightGroup) -> list[int]:
 def _can_receive_into(stretch: torch.Tensor, group: WeightGroup) -> bool:
     """Whether it is on the group's device and aligned, because a GPU's checksum reads whole words."""
     return stretch.device == group.device and stretch.storage_offset() % WORD_BYTES == 0
+
+
+def _targets(whole: Snapshot, lane: int, num_lanes: int) -> Iterator[list[torch.Tensor]]:
+    """For each piece of the lane the stretches of the version that it fills."""
+    for bucket, buffer in zip(whole.specs, whole.buffers, strict=True):
+        segments = shard_segments(bucket, lane, num_lanes)
+        for start, end in _pieces(sum(length for _, length in segments), num_lanes):
+            yield [buffer[place] for place in _stretches(segments, start, end)]
 
 
 def _pieces(num_bytes: int, num_lanes: int) -> Iterator[tuple[int, int]]:

@@ -1,14 +1,23 @@
 """A process group that touches none of torch.distributed's global state, with a deadline on every wait.
 
+    WeightGroup(..)     connect to the store -> meet the other members there -> connect to them -> greet
+        begin(piece)    up to a few pieces travel at the same time
+        finish()        wait for the oldest of them
+        close()         NCCL: abort, which takes half a second. gloo: close the connections, which wakes the peers
+
 The collectives of the trainer and of vLLM are not affected: each group is made, used and dropped on its own, under its
 own prefix of one TCPStore at trainer rank 0. CPUs use gloo, GPUs NCCL; the code differs only in how a wait is bounded.
+Over gloo the bytes travel in host memory, also if the version is on a GPU.
 
 The store does not check credentials. It listens on rpc.bind only, and its prefix is random and sent over gRPC only, so
 that other processes and former runs do not enter a group by accident. It does not stop an attacker, who can list keys.
 """
 
 import secrets
+import threading
 import time
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
@@ -17,26 +26,28 @@ import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore  # type: ignore[attr-defined]
 
 from rollcast.connections.http import listen, local_host
+from rollcast.weights.transport.errors import GroupError, NoRoomError
+from rollcast.weights.transport.meeting import meet
+from rollcast.weights.transport.nccl import make_nccl
+
+__all__ = ["Backend", "GroupAddress", "GroupError", "NoRoomError", "RendezvousStore", "WeightGroup", "backend_for"]
 
 Backend = Literal["gloo", "nccl"]
-MAX_NCCL_CHANNELS = 32
-"""NCCL channels of all lanes at one receiver, at least one each. NCCL itself chooses how many a single lane has."""
+CPU = torch.device("cpu")
+PIECES_IN_FLIGHT = 2
+"""Pieces of one lane that travel at the same time: while one is on the wire, the next is copied and its call is made.
+A third would only take more memory, since a copy to the device is faster than the wire."""
+OPENING_SECONDS = 60.0
+"""Default of weights.opening_timeout_seconds."""
+WARM_UP_BYTES = 1 << 20
+"""Size of NCCL's second greeting, as large as the smallest piece. CUDA loads a kernel at its first use and then waits
+for running ones, so the kernels of pieces are loaded while no other lane of the epoch moves."""
 NCCL_POLL_SECONDS = 0.0002
-_NCCL_OWN_TIMEOUT = timedelta(days=1)
-"""NCCL's watchdog kills the process when it fires, so our own deadline must always be earlier."""
-
-
-class GroupError(RuntimeError):
-    """The group is broken: a member died, froze, or does not belong to it."""
-
-
-class NoRoomError(GroupError):
-    """There is not enough memory to stage a version, or to send or receive it."""
 
 
 @dataclass(frozen=True)
 class GroupAddress:
-    """How to enter a group, and with which rank. `timeout_seconds` bounds the rendezvous and every piece."""
+    """How to enter a group, and with which rank."""
 
     epoch: int
     lane: int  # the trainer rank that sends
@@ -47,7 +58,8 @@ class GroupAddress:
     store_prefix: str
     rank: int  # 0 is the trainer rank
     world_size: int
-    timeout_seconds: float
+    timeout_seconds: float  # of every piece, and of the connection to the store
+    opening_seconds: float = OPENING_SECONDS  # of all lanes of the epoch together
 
 
 def backend_for(device: torch.device) -> Backend:
@@ -77,79 +89,141 @@ class RendezvousStore:
 class WeightGroup:
     """One group. Blocking calls, made from one thread; `abort` from any."""
 
-    def __init__(self, address: GroupAddress, device: torch.device) -> None:
-        """Meet the other members. Raises GroupError if they do not come in time."""
+    def __init__(
+        self, address: GroupAddress, device: torch.device, abandoned: threading.Event | None = None, waited: float = 0.0
+    ) -> None:
+        """Meet the other members. Raises GroupError if they do not come in time.
+
+        device: where versions are. abandoned: set by another thread to end every wait that can be ended.
+        waited: seconds of the opening that have passed already.
+        """
         self.address = address
-        self.device = device
-        self._scratch = torch.empty(0, dtype=torch.uint8, device=device)
-        self._aborted = False
+        # Both ends of a lane compute checksums of the bytes where they travel.
+        self.device = CPU if address.backend == "gloo" else device
+        self._page_locked = self.device.type != device.type
+        self._scratch: dict[int, torch.Tensor] = {}
+        self._abandoned = abandoned or threading.Event()
         self._timeout = timedelta(seconds=address.timeout_seconds)
+        self._in_flight: deque[tuple[Any, torch.Tensor]] = deque()
+        self._group: Any = None
         try:
-            # A connection of its own: a store serves one caller at a time, and a rendezvous may wait in it.
-            store = TCPStore(
-                address.store_host, address.store_port, is_master=False, wait_for_workers=False, timeout=self._timeout
-            )
-            prefix = f"{address.store_prefix}/{address.epoch}/{address.lane}"
-            self._group = _make(address, PrefixStore(prefix, store), self._timeout)
-            # NCCL connects at its first collective only, so a greeting makes absent members known now.
-            greeting = torch.tensor([address.epoch], dtype=torch.int64, device=device)
-            self._broadcast(greeting)
+            self._open(time.monotonic() + max(0.0, address.opening_seconds - waited))
         except (RuntimeError, ValueError) as error:
-            raise GroupError(f"epoch {address.epoch}: rendezvous failed: {_first_line(error)}") from error
-        if greeting.item() != address.epoch:
-            raise GroupError(f"epoch {address.epoch}: met the group of epoch {greeting.item()}")
+            self.close()
+            raise self._error(f"rendezvous failed: {_first_line(error)}") from error
 
-    def scratch(self, size: int) -> torch.Tensor:
-        """Memory for a piece on its way, uint8 [size]. Kept, because new pages cost as much as writing them."""
-        if self._scratch.numel() < size:
-            self._scratch = torch.empty(size, dtype=torch.uint8, device=self.device)
-        return self._scratch[:size]
+    @property
+    def in_flight(self) -> int:
+        """Pieces that were begun and not finished."""
+        return len(self._in_flight)
 
-    def broadcast(self, piece: torch.Tensor) -> None:
-        """Send (rank 0) or fill (others) a uint8 buffer on the group's device. Raises GroupError.
+    def scratch(self, index: int, size: int) -> torch.Tensor:
+        """One of several memories for pieces on their way, uint8 [size]: new pages cost as much as writing them."""
+        kept = self._scratch.get(index)
+        if kept is None or kept.numel() < size:
+            kept = torch.empty(size, dtype=torch.uint8, device=self.device, pin_memory=self._page_locked)
+            self._scratch[index] = kept
+        return kept[:size]
+
+    def begin(self, piece: torch.Tensor) -> None:
+        """Start to send (rank 0) or to fill (others) a uint8 buffer on `device`. Raises GroupError."""
+        if self._abandoned.is_set():
+            raise self._error("abandoned")
+        try:
+            # Kept until it is over: an aborted kernel may write until the abort has ended.
+            self._in_flight.append((self._group.broadcast(piece, 0, timeout=self._timeout), piece))
+        except RuntimeError as error:
+            raise self._error(f"broadcast failed: {_first_line(error)}") from error
+
+    def finish(self) -> None:
+        """Wait for the oldest piece that was begun. Raises GroupError.
 
         At rank 0 the return proves nothing about delivery: bytes may still be in socket buffers.
         """
-        if self._aborted:
-            raise GroupError(f"epoch {self.address.epoch}: abandoned")
         try:
-            self._broadcast(piece)
+            self._wait(self._in_flight[0][0], self.address.timeout_seconds)
         except RuntimeError as error:
-            raise GroupError(f"epoch {self.address.epoch}: broadcast failed: {_first_line(error)}") from error
+            raise self._error(f"broadcast failed: {_first_line(error)}") from error
+        self._in_flight.popleft()
+
+    def broadcast(self, piece: torch.Tensor) -> None:
+        """Send or fill one buffer, after all that were begun. Raises GroupError."""
+        self.begin(piece)
+        while self._in_flight:
+            self.finish()
 
     def abort(self) -> None:
-        """Send and receive no further piece."""
-        self._aborted = True
-        # NCCL breaks the group immediately. A wait inside gloo cannot be woken: it ends at its own deadline.
-        if self.address.backend == "nccl":
-            self._group.abort()
+        """Begin no further piece, and end every wait that can be ended. Returns immediately."""
+        self._abandoned.set()
 
-    def _broadcast(self, tensor: torch.Tensor) -> None:
-        work = self._group.broadcast(tensor, 0, timeout=self._timeout)
+    def close(self) -> None:
+        """Leave the group, after which it touches no memory; on the group's own thread, because it takes time."""
+        self._abandoned.set()
+        if self.address.backend == "nccl" and self._group is not None:
+            self._group.abort()
+        # gloo has no abort: its calls end at their deadlines. They are waited for here, because the destructor of the
+        # group would do it without letting other threads of Python run.
         if self.address.backend == "gloo":
-            work.wait(self._timeout)
+            for work, _ in self._in_flight:
+                with suppress(RuntimeError):
+                    work.wait(self._timeout)
+        self._group = None
+        self._in_flight.clear()
+
+    def _open(self, deadline: float) -> None:
+        address = self.address
+        # A connection of its own: a store serves one caller at a time, and a rendezvous may wait in it.
+        connection = TCPStore(
+            address.store_host, address.store_port, is_master=False, wait_for_workers=False, timeout=self._timeout
+        )
+        store = PrefixStore(f"{address.store_prefix}/{address.epoch}/{address.lane}", connection)
+        meet(store, rank=address.rank, world_size=address.world_size, deadline=deadline, abandoned=self._abandoned)
+        if address.backend == "gloo":
+            self._group = ProcessGroupGloo(store, address.rank, address.world_size, self._timeout)
+        else:
+            # Other members may be busy with their first use of NCCL.
+            connection.set_timeout(timedelta(seconds=address.opening_seconds))
+            self._group = make_nccl(
+                store,
+                rank=address.rank,
+                world_size=address.world_size,
+                num_lanes=address.num_lanes,
+                opening_seconds=address.opening_seconds,
+            )
+        self._greet(deadline)
+
+    def _greet(self, deadline: float) -> None:
+        """Send a first word through the group. NCCL connects at its first collective only."""
+        greeting = torch.tensor([self.address.epoch], dtype=torch.int64, device=self.device)
+        sizes = [greeting]
+        if self.address.backend == "nccl":
+            sizes.append(torch.zeros(WARM_UP_BYTES, dtype=torch.uint8, device=self.device))
+        for tensor in sizes:
+            work = self._group.broadcast(tensor, 0, timeout=self._timeout)
+            self._in_flight.append((work, tensor))
+            seconds = deadline - time.monotonic() if self.address.backend == "nccl" else self.address.timeout_seconds
+            self._wait(work, seconds)
+            self._in_flight.popleft()
+        if greeting.item() != self.address.epoch:
+            raise GroupError(f"met the group of epoch {greeting.item()}")
+
+    def _wait(self, work: Any, seconds: float) -> None:
+        if self.address.backend == "gloo":
+            work.wait(timedelta(seconds=seconds))
             return
-        # An NCCL wait only blocks the stream, so completion is polled, and an overdue group is aborted.
-        deadline = time.monotonic() + self.address.timeout_seconds
+        # NCCL's own wait blocks a stream, or this thread without an end that we choose.
+        deadline = time.monotonic() + seconds
         while not work.is_completed():
+            if self._abandoned.is_set():
+                raise GroupError("abandoned")
             if time.monotonic() > deadline:
-                self._group.abort()
-                raise GroupError(f"no progress for {self.address.timeout_seconds} s")
+                raise GroupError(f"no progress for {seconds:.1f} s")
             time.sleep(NCCL_POLL_SECONDS)
+        # Raises what is_completed has found; otherwise orders the stream after the collective.
         work.wait()
 
-
-def _make(address: GroupAddress, store: Any, timeout: timedelta) -> Any:
-    if address.backend == "gloo":
-        return ProcessGroupGloo(store, address.rank, address.world_size, timeout)
-    from torch.distributed import ProcessGroupNCCL  # absent from CPU builds of torch
-
-    options = ProcessGroupNCCL.Options()
-    options._timeout = _NCCL_OWN_TIMEOUT
-    # Each channel has buffers of its own at both ends, and a receiver is in every lane.
-    if address.num_lanes > 1:
-        options.config.max_ctas = max(1, MAX_NCCL_CHANNELS // address.num_lanes)
-    return ProcessGroupNCCL(store, address.rank, address.world_size, options)
+    def _error(self, reason: str) -> GroupError:
+        return GroupError(f"epoch {self.address.epoch}, lane {self.address.lane}: {reason}")
 
 
 def _first_line(error: Exception) -> str:

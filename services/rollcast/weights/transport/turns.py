@@ -11,10 +11,11 @@ longer: all pieces of a round together are as many bytes as a single lane has on
 """
 
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from rollcast.weights.transport.process_group import GroupError
+from rollcast.weights.transport.errors import GroupError
 
 MAX_LANES_MOVING = 8
 """A machine has about this many network cards; far below the 32 operations that CUDA queues."""
@@ -30,14 +31,19 @@ class LaneTurns:
         rounds = sorted((index, lane) for lane, count in enumerate(counts) for index in range(count))
         self._order = {piece: turn for turn, piece in enumerate(rounds)}
         self._next = [0] * len(counts)
+        self._begun: list[deque[int]] = [deque() for _ in counts]
         self._over = [False] * len(rounds)
         self._first = 0  # the lowest unfinished turn
         self._at_once = at_once if len(counts) > at_once else len(rounds)
         self._is_broken = False
         self._changed = threading.Condition()
 
-    @contextmanager
-    def turn(self, lane: int, patience_seconds: float) -> Iterator[None]:
+    def may_begin(self, lane: int) -> bool:
+        """Whether the turn of the lane's next piece has come."""
+        with self._changed:
+            return self._has_come(self._order[self._next[lane], lane])
+
+    def begin(self, lane: int, patience_seconds: float) -> None:
         """Wait for the turn of the lane's next piece. Raises GroupError if a lane before it broke or does not move."""
         with self._changed:
             turn = self._order[self._next[lane], lane]
@@ -46,18 +52,32 @@ class LaneTurns:
             if not self._has_come(turn):
                 self._break()
                 raise GroupError(f"lane {lane} waited for lanes that do not move")
-        try:
-            yield
-        except BaseException:
-            with self._changed:
-                self._break()
-            raise
+            self._begun[lane].append(turn)
+
+    def end(self, lane: int) -> None:
+        """The oldest piece that the lane has begun is over."""
         with self._changed:
-            self._over[turn] = True
+            self._over[self._begun[lane].popleft()] = True
             # Turns may end out of order; only the lowest unfinished one lets a later one begin.
             while self._first < len(self._over) and self._over[self._first]:
                 self._first += 1
             self._changed.notify_all()
+
+    def give_up(self) -> None:
+        """A lane broke: those that wait for it need not wait any longer."""
+        with self._changed:
+            self._break()
+
+    @contextmanager
+    def turn(self, lane: int, patience_seconds: float) -> Iterator[None]:
+        """One piece from beginning to end."""
+        self.begin(lane, patience_seconds)
+        try:
+            yield
+        except BaseException:
+            self.give_up()
+            raise
+        self.end(lane)
 
     def _has_come(self, turn: int) -> bool:
         return turn < self._first + self._at_once

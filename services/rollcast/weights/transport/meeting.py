@@ -1,0 +1,35 @@
+"""Members of a group meet in the store before they connect, because only this wait can end at any time.
+
+Connecting is a call of gloo or NCCL that returns when all members have come, or at a deadline of its own. A member that
+disappears after it was asked to join would block a thread of every other member until then.
+"""
+
+import threading
+import time
+from typing import Any
+
+from rollcast.weights.transport.errors import GroupError
+
+MIN_POLL_SECONDS = 0.001
+MAX_POLL_SECONDS = 0.05
+POLL_SHARE = 0.1
+"""Poll interval as a share of the time waited so far, so that the last member is noticed at most 10 % late."""
+
+
+def meet(store: Any, *, rank: int, world_size: int, deadline: float, abandoned: threading.Event) -> None:
+    """Return when all ranks are here. `deadline`: monotonic seconds. Raises GroupError."""
+    store.set(_key(rank), "here")
+    keys = [_key(other) for other in range(world_size)]
+    started = time.monotonic()
+    while not store.check(keys):
+        now = time.monotonic()
+        if now > deadline:
+            absent = [str(other) for other, key in enumerate(keys) if not store.check([key])]
+            raise GroupError(f"rank {', '.join(absent)} did not come within {now - started:.1f} s")
+        interval = min(max(MIN_POLL_SECONDS, POLL_SHARE * (now - started)), MAX_POLL_SECONDS)
+        if abandoned.wait(interval):
+            raise GroupError("abandoned while it was opened")
+
+
+def _key(rank: int) -> str:
+    return f"here/{rank}"

@@ -1,0 +1,208 @@
+"""A trainer's end of wire 2 in this process, and generators as real processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from multiprocessing.forkserver import ensure_running
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+
+from rollcast.config.services import Rpc, Weights
+from rollcast.telemetry.exporter import Exporter
+from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
+from rollcast.weights.plan.shards import shard_buckets
+from rollcast.weights.plan.snapshot import Snapshot
+from rollcast.weights.sender.lanes import Lanes, LaneSender
+from rollcast.weights.sender.publisher import Publisher
+from rollcast.weights.sender.staging import StagingSlots
+from rollcast.wire.version import PolicyVersion
+from testkit.weights.generator_process import digest
+
+FORKSERVER = multiprocessing.get_context("forkserver")
+ROOT = Path(__file__).parents[2]
+WEIGHTS = {
+    "bucket_bytes": 1 << 16,
+    "bucket_timeout_seconds": 2.0,
+    "opening_timeout_seconds": 10.0,
+    "acknowledge_timeout_seconds": 6.0,
+    "heartbeat_seconds": 0.4,
+    "heartbeat_timeout_seconds": 3.0,
+    "coalesce_seconds": 0.2,
+}
+SPECS = [TensorSpec(f"layer.{i}.weight", "float32", (64, 240)) for i in range(12)]
+"""Twelve buckets of one tensor each."""
+PATIENCE_SECONDS = 40.0
+"""Of the tests; no test asserts that something is quick."""
+
+
+def start_forkserver(*modules: str) -> None:
+    """Generators are forked from a server that has imported these. Its interpreter knows nothing of pytest's path."""
+    before = {name: os.environ.get(name) for name in ("PYTHONPATH", "OMP_NUM_THREADS")}
+    os.environ["PYTHONPATH"] = f"{ROOT / 'services'}{os.pathsep}{ROOT}"
+    os.environ["OMP_NUM_THREADS"] = "1"
+    FORKSERVER.set_forkserver_preload(["testkit.weights.generator_process", *modules])
+    ensure_running()
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
+
+
+class Process:
+    """A child process that tells events; `wait` finds the next one of a kind, in order of arrival.
+
+    Forked from a server that has imported torch already: a real process that starts in no time.
+    """
+
+    def __init__(self, target: Callable[[Connection, dict[str, Any]], None], settings: dict[str, Any]) -> None:
+        self._pipe, theirs = FORKSERVER.Pipe()
+        self.process = FORKSERVER.Process(target=target, args=(theirs, settings), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.events: list[dict[str, Any]] = []
+        self._seen = 0
+        self._arrived = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def wait(self, event: str, **values: Any) -> dict[str, Any]:
+        """The next event that matches; earlier ones are passed over."""
+        found: dict[str, Any] = {}
+
+        def arrived() -> bool:
+            while self._seen < len(self.events):
+                candidate = self.events[self._seen]
+                self._seen += 1
+                if candidate["event"] == event and values.items() <= candidate.items():
+                    found.update(candidate)
+                    return True
+            return False
+
+        with self._arrived:
+            assert self._arrived.wait_for(arrived, PATIENCE_SECONDS), (event, values, self.events)
+        return found
+
+    def tell(self, command: Any) -> None:
+        self._pipe.send(command)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self._reader.join()
+        self._pipe.close()
+
+    def _read(self) -> None:
+        with suppress(EOFError, ConnectionError):
+            while True:
+                event = self._pipe.recv()
+                with self._arrived:
+                    self.events.append(event)
+                    self._arrived.notify_all()
+
+
+class Trainer:
+    """A publisher in this process, with weights drawn from a seed; of `lanes` ranks the others have threads."""
+
+    def __init__(
+        self,
+        specs: list[TensorSpec],
+        *,
+        incarnation: int = 1,
+        lanes: int = 1,
+        device: str = "cpu",
+        **settings: Any,
+    ) -> None:
+        self.removed: list[tuple[str, str]] = []
+        self.exporter = Exporter("test")
+        rpc = {"port": 0, **settings.pop("rpc", {})}
+        weights = Weights(**{**WEIGHTS, **settings})
+        self.buckets = plan_buckets(specs, weights.bucket_bytes)
+        self.slots = [StagingSlots(shard_buckets(self.buckets, rank, lanes)) for rank in range(lanes)]
+        orders: list[SimpleQueue[bytes | None]] = [SimpleQueue() for _ in range(1, lanes)]
+
+        def tell(order: bytes) -> None:
+            for queue in orders:
+                queue.put(order)
+
+        self.senders = [
+            LaneSender(rank, self.slots[rank], torch.device(device), iter(queue.get, None))
+            for rank, queue in enumerate(orders, 1)
+        ]
+        self._orders = orders
+        self.publisher = Publisher(
+            weights=weights,
+            rpc=Rpc(**rpc),
+            incarnation=incarnation,
+            history=[(1, 7)] if incarnation > 1 else [],
+            lm_head="fp32",
+            specs=specs,
+            device=torch.device(device),
+            exporter=self.exporter,
+            on_removed=lambda name, reason: self.removed.append((name, reason)),
+            slots=self.slots[0],
+            lanes=Lanes(lanes, tell),
+        )
+        self.incarnation = incarnation
+        self.rpc = {**rpc, "port": self.publisher.start()}
+
+    def publish(self, step: int) -> str:
+        """Publish random bytes as version (incarnation, step); returns their digest."""
+        slot, version = self.publisher.stage(), PolicyVersion(self.incarnation, step)
+        whole = Snapshot.on(torch.device("cpu"), self.buckets)
+        fill(whole, seed=step)
+        for rank, slots in enumerate(self.slots):
+            slots.fill(slot, version, 2.0, partial(copy_rows, dict(whole.views()), rank, len(self.slots)))
+        self.publisher.publish(slot, version)
+        return digest(whole.views())
+
+    def close(self) -> None:
+        self.publisher.stop(5.0)
+        for queue, sender in zip(self._orders, self.senders, strict=True):
+            queue.put(None)
+            sender.stop(5.0)
+
+    def wait_members(self, *names: str) -> None:
+        """Until exactly these have joined."""
+        wait_until(lambda: {m.name for m in self.publisher.members() if m.joined} == set(names))
+
+    def metric(self, text: str) -> float:
+        """Value of the series whose name and labels are `text`; 0 where it does not exist yet."""
+        lines = [line for line in self.exporter.render().decode().splitlines() if line.startswith(text + " ")]
+        return float(lines[0].rsplit(" ", 1)[1]) if lines else 0.0
+
+
+def fill(snapshot: Snapshot, seed: int) -> None:
+    """Every byte at random: all bit patterns, NaN included, must travel."""
+    generator = torch.Generator().manual_seed(seed)
+    for buffer in snapshot.buffers:
+        buffer.copy_(torch.randint(0, 256, buffer.shape, generator=generator, dtype=torch.uint8))
+
+
+def copy_rows(whole: dict[str, torch.Tensor], rank: int, world_size: int, shard: Snapshot) -> None:
+    """The rows that FSDP gives a rank."""
+    for name, rows in shard.views():
+        if rows.numel():
+            rows.copy_(whole[name].chunk(world_size)[rank] if rows.dim() else whole[name])
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
