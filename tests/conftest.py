@@ -56,6 +56,7 @@ SLOW = (
     "gpu/test_one_card.py",
     "gpu/test_wire_tests.py",
     "gpu/test_first_token.py",
+    "gpu/test_publishing.py",
     "push",
     "loggers/test_destinations.py",
     "loggers/test_service.py",

@@ -16,8 +16,11 @@ def standing_of(name: str, folder: Path, *, is_small: bool, again: bool) -> Stan
     again: a part that failed counts as missing.
     """
     try:
-        figures: dict[str, Any] = json.loads((folder / f"{file_name(name)}.json").read_text())["figures"]
-    except (OSError, ValueError, KeyError):
+        record: Any = json.loads((folder / f"{file_name(name)}.json").read_text())
+    except (OSError, ValueError):
+        return Standing()
+    figures: Any = record.get("figures") if isinstance(record, dict) else None
+    if not isinstance(figures, dict):
         return Standing()
     if bool(figures.get("small")) != is_small:
         return Standing()

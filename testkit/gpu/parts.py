@@ -33,11 +33,11 @@ class Part:
 
 
 PARTS: Mapping[str, Part] = {
-    "wire-faults": Part("wire_faults", 180, starts_processes=True),
+    "wire-faults": Part("wire_faults", 210, starts_processes=True),
     "wire-tests": Part("wire_tests", 70, starts_processes=True),
-    "system": Part("system", 220, starts_processes=True),
+    "system": Part("system", 200, starts_processes=True),
     "system-0.6b": Part("system", 110, starts_processes=True),
-    "publish": Part("publishing", 60, starts_processes=True),
+    "publish": Part("publishing", 50, starts_processes=True),
     "head": Part("head", 20),
     "exactness": Part("exactness", 25),
     "learner-0.6b": Part("learner", 30),

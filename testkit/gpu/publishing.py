@@ -7,7 +7,6 @@ from the offer of a version to the generator's acknowledgement, so the applicati
 from __future__ import annotations
 
 import multiprocessing
-import os
 import time
 from functools import partial
 from multiprocessing.connection import Connection
@@ -27,7 +26,7 @@ from rollcast.wire.version import PolicyVersion
 from testkit.gpu import models
 from testkit.gpu.parts import report
 from testkit.weights import generator_process
-from testkit.weights.device import VARIABLE, become_a_host_of_its_own
+from testkit.weights.generator_process import use_one_card
 
 VERSIONS = 6
 """That count; one before them opens the group."""
@@ -37,8 +36,8 @@ TRANSPORTS = ("nccl", "gloo")
 
 def measure(name: str, *, is_small: bool) -> dict[str, Any]:
     """A row for each transport."""
-    os.environ["NCCL_SOCKET_IFNAME"] = "lo"
-    become_a_host_of_its_own()
+    if not is_small:
+        use_one_card("trainer")
     device = torch.device("cpu" if is_small else "cuda")
     shape = models.SMALL if is_small else "0.6b"
     specs = specs_of(shape)
@@ -110,10 +109,15 @@ def publish(publisher: Publisher, slots: StagingSlots, step: int) -> float:
 
 def start_generator(port: int, weights: Weights, device: torch.device) -> Any:
     """A generator process with its weights on `device`."""
-    os.environ[VARIABLE] = str(device)
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    settings = {"name": "g", "rpc": {"port": port}, "weights": weights.model_dump(), "verify": False}
+    settings = {
+        "name": "g",
+        "rpc": {"port": port},
+        "weights": weights.model_dump(),
+        "verify": False,
+        "device": str(device),
+    }
     process = context.Process(target=_generate, args=(ours, theirs, settings), daemon=True)
     process.start()
     return process

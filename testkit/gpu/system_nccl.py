@@ -1,7 +1,7 @@
 """The services on one card with the weights over NCCL, and a generator that is killed in the middle.
 
-`rollcast up` sends weights over gloo if processes share a card. Here each service is started by itself, as pods are, and
-is a host of its own for NCCL, so that the real generator, trainer and NCCL meet on one card.
+`rollcast up` sends weights over gloo if processes share a card. Here each service is started by itself, as pods are,
+and is a host of its own for NCCL, so that the real generator, trainer and NCCL meet on one card.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def test_tiny_shapes_and_real_ones_do_not_count_for_each_other(tmp_path: Path) -
     assert standing(tmp_path, is_small=False) == Standing()
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"figures": {"sm', "[]", "null", '{"other": 1}'])
+@pytest.mark.parametrize("text", ["", "{", '{"figures": {"sm', "[]", "null", '{"other": 1}', '{"figures": []}'])
 def test_a_foreign_or_torn_file_is_no_result(tmp_path: Path, text: str) -> None:
     (tmp_path / "gpu-head.json").write_text(text)
     assert standing(tmp_path) == Standing()
