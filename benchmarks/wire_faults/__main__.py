@@ -4,8 +4,8 @@
     python -m benchmarks.wire_faults --device cuda --lanes 4 --kills 3 --freezes 3    # NCCL, one card
 
 Real processes, killed with SIGKILL and frozen with SIGSTOP, in the middle of a broadcast and between Join and Joined
-(`testkit.weights.faults`). Each number of lanes runs in a process of its own. On one card every process is a host of its
-own for NCCL (NCCL_HOSTID), and they meet on loopback. Writes results/wire_faults.json, on a GPU
+(`testkit.weights.faults`). Each number of lanes runs in a process of its own. On one card every process is a host of
+its own for NCCL (NCCL_HOSTID), and they meet on loopback. Writes results/wire_faults.json, on a GPU
 results/wire_faults_cuda.json; exit status 1 if a target is missed.
 """
 

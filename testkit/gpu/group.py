@@ -1,7 +1,7 @@
 """A group of wire 2 with this process alone in it, and one whose peer never comes: what a deadline is worth here.
 
-open: rendezvous, communicator and greeting. broadcast: a piece of the size that travels. abort: from another thread,
-as an epoch that is given up. absent: a second member that never comes; the group must say so by itself. With NCCL two
+open: rendezvous, communicator and greeting. broadcast: a piece of the size that travels. abort: the end of a group, for
+which its own thread waits. absent: a second member that never comes; the group must say so by itself. With NCCL two
 members need two cards, so the bytes between them are not measured here.
 """
 
@@ -70,7 +70,7 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     seconds = card.median_seconds(partial(groups[0].broadcast, piece), device, repeats=REPEATS)
     rows.append({"what": "broadcast of a piece", "milliseconds": round(1e3 * seconds, 3)})
     started = time.perf_counter()
-    groups[0].abort()
+    groups[0].close()
     rows.append(timed("abort", started))
     tells = refused(partial(groups[0].broadcast, piece))
     absent = replace(address, epoch=REPEATS + 1, world_size=2, opening_seconds=deadline)

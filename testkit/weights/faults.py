@@ -70,7 +70,7 @@ class Fleet:
 
     def __init__(self, faults: Faults) -> None:
         specs = [TensorSpec(f"layer.{i}", "float32", (1 << 10, 1 << 8)) for i in range(faults.megabytes)]
-        settings = {**WEIGHTS, "bucket_bytes": BUCKET_BYTES}
+        settings: dict[str, Any] = {**WEIGHTS, "bucket_bytes": BUCKET_BYTES}
         self._faults = faults
         self._numbers = count()
         self._step = 0

@@ -69,6 +69,11 @@ class Network:
                 room.lost.add(rank)
             self.changed.notify_all()
 
+    def all_travel(self) -> bool:
+        """Whether every group has a collective that has begun and is not over."""
+        with self.changed:
+            return all(len(room.launched) > len(room.done) for room in self.rooms.values())
+
     def free(self) -> None:
         with self.changed:
             self.freed.set()
@@ -93,17 +98,17 @@ class Work:
             raise dist.DistBackendError("NCCL error: remote process exited or there was a network error")
 
 
-class Options:
+class GroupOptions:
     def __init__(self) -> None:
         self.config = SimpleNamespace(blocking=1, max_ctas=0)
         self._timeout = timedelta(minutes=10)
 
 
 class LikeNccl:
-    Options = Options
+    Options = GroupOptions
     network: Network
 
-    def __init__(self, store: Any, rank: int, size: int, options: Options) -> None:
+    def __init__(self, store: Any, rank: int, size: int, options: GroupOptions) -> None:
         self._store = store
         self._rank = rank
         self._size = size

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import wait
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from functools import partial
 from typing import Any
 
 import pytest
@@ -117,7 +118,7 @@ class Members:
 
     def send(self) -> list[Any]:
         return [
-            sender.submit(lambda group, slots=slots: send_slot(slots, 0, VERSION, group))
+            sender.submit(partial(send_slot, slots, 0, VERSION))
             for sender, slots in zip(self.senders, self.slots, strict=True)
         ]
 
@@ -140,10 +141,28 @@ def group_threads() -> int:
     return sum(thread.name.startswith("weight-group") for thread in threading.enumerate())
 
 
-def fails(condition: Callable[[], object]) -> str:
+def fill_thrice(slots: StagingSlots) -> list[Snapshot]:
+    """The memory that each of three versions was staged in."""
+    filled = []
+    for _ in range(3):
+        slots.fill(0, VERSION, 0.0, lambda snapshot: None)
+        filled.append(slots[0])
+    return filled
+
+
+def reason(failed: Future[None]) -> str:
+    """Why it failed."""
     with pytest.raises(GroupError) as error:
-        condition()
+        failed.result(PATIENCE_SECONDS)
     return str(error.value)
+
+
+def take(receiver: Receiver) -> str:
+    """Wait for the version and apply it; returns its digest."""
+    wait_until(lambda: receiver.poll().status == STAGED)
+    got: dict[str, torch.Tensor] = {}
+    receiver.apply(lambda views: got.update((name, tensor.clone()) for name, tensor in views))
+    return digest(got.items())
 
 
 @pytest.mark.parametrize("lanes", [1, 3, 12])
@@ -157,10 +176,7 @@ def test_versions_arrive_whole_with_several_pieces_on_their_way(
     for sent in members.send():
         sent.result(PATIENCE_SECONDS)
     for receiver in members.receivers:
-        wait_until(lambda receiver=receiver: receiver.poll().status == STAGED)
-        got: dict[str, torch.Tensor] = {}
-        receiver.apply(lambda views, got=got: got.update((name, tensor.clone()) for name, tensor in views))
-        assert digest(got.items()) == expected
+        assert take(receiver) == expected
     assert network.most_in_flight == PIECES_IN_FLIGHT > 1
 
 
@@ -170,9 +186,10 @@ def test_a_member_that_is_lost_ends_no_other_process(network: Network) -> None:
     members.stage(seed=1)
     members.receive(members.receivers[:1])  # the other one has died before its first piece
     sent = members.send()
+    wait_until(network.all_travel)
     network.lose(rank=2)
     for future in sent:
-        assert "remote process exited" in fails(lambda future=future: future.result(PATIENCE_SECONDS))
+        assert "remote process exited" in reason(future)
     wait_until(lambda: members.receivers[0].poll().status == FAILED)
     time.sleep(3 * like_nccl.WATCHDOG_SECONDS)
     assert network.ended_by_watchdog == []
@@ -188,14 +205,11 @@ def test_a_member_that_never_comes_holds_neither_threads_nor_memory(network: Net
     assert not any(sender.opened.done() for sender in members.senders)
     for sender, slots in zip(members.senders, members.slots, strict=True):
         slots.let_go(sender)
-        addresses = [slots[0].memory.data_ptr()]
-        for _ in range(3):
-            slots.fill(0, VERSION, 0.0, lambda snapshot: None)
-            addresses.append(slots[0].memory.data_ptr())
-        assert len(set(addresses)) == 1, "nobody reads it: it need not be made again"
+        before = slots[0]
+        assert fill_thrice(slots) == [before] * 3, "nobody reads it: it need not be made again"
     members.receivers[0].abandon()
     wait([sender.opened for sender in members.senders], PATIENCE_SECONDS)
-    wait_until(lambda: group_threads() == threads)
+    wait_until(lambda: group_threads() <= threads)
 
 
 def test_a_member_that_freezes_while_it_connects_costs_one_thread_for_a_while(network: Network) -> None:
@@ -209,15 +223,15 @@ def test_a_member_that_freezes_while_it_connects_costs_one_thread_for_a_while(ne
     members.slots[0].let_go(sender)
     members.slots[0].fill(0, VERSION, 0.0, lambda snapshot: None)
     assert members.slots[0].wait_for_readers(0.0) == 0
-    assert "abandoned" in fails(lambda: sender.opened.result(0))
-    wait_until(lambda: group_threads() == threads)
+    assert "abandoned" in reason(sender.opened)
+    wait_until(lambda: group_threads() <= threads)
 
 
 def test_a_group_that_does_not_open_ends_at_its_own_deadline(network: Network) -> None:
     """Which is not that of a piece."""
     members = Members(lanes=1, receivers=2, opening_seconds=0.5)
     members.open(absent=1)
-    assert "rank 2 did not come" in fails(lambda: members.senders[0].opened.result(PATIENCE_SECONDS))
+    assert "rank 2 did not come" in reason(members.senders[0].opened)
     wait_until(lambda: members.receivers[0].poll().status == FAILED)
 
 
@@ -242,7 +256,7 @@ def test_an_abort_holds_no_thread_but_that_of_its_lane(network: Network) -> None
     members.receivers[0].abandon()
     for sender in members.senders:
         sender.abandon()
-    wait_until(lambda: group_threads() == threads)
+    wait_until(lambda: group_threads() <= threads)
 
 
 def test_memory_that_an_aborted_lane_may_still_write_is_not_used_again_before(network: Network) -> None:
@@ -263,11 +277,8 @@ def test_a_lane_that_never_lets_go_costs_new_memory_once(network: Network, monke
     members.senders[0].submit(lambda group: stuck.wait(PATIENCE_SECONDS))
     slots = members.slots[0]
     slots.let_go(members.senders[0])
-    addresses = []
-    for _ in range(4):
-        slots.fill(0, VERSION, 0.0, lambda snapshot: None)
-        addresses.append(slots[0].memory.data_ptr())
-    assert len(set(addresses)) == 1
+    made = fill_thrice(slots)
+    assert made == [made[0]] * 3
     assert slots.wait_for_readers(0.0) == 1, "the other slot"
     stuck.set()
 

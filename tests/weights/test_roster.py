@@ -78,6 +78,42 @@ def test_who_breaks_every_group_is_the_cause(roster: Roster) -> None:
     assert seat.fault(100.0, PATIENCE, SUSPICION, suspected=False) is None
 
 
+def fail_together(roster: Roster, epoch: int, *seats: Seat) -> None:
+    """All report their common group broken, as they do whoever is the cause."""
+    for seat in seats:
+        seat.epoch = epoch
+        seat.respond(epoch, SeatAnswer(good=False))
+
+
+def test_groups_that_broke_because_members_were_lost_count_against_no_survivor(roster: Roster) -> None:
+    innocent = take_place(roster)
+    innocent.joined = True
+    for epoch in range(1, 2 * MAX_FAILURES):
+        lost = take_place(roster, name=f"lost-{epoch}")
+        fail_together(roster, epoch, innocent)
+        roster.fence(lost, "silent")
+        roster.blame([innocent, lost])
+        assert innocent.fault(100.0, PATIENCE, SUSPICION, suspected=False) is None
+    assert innocent.joined
+
+
+def test_members_of_a_group_that_broke_for_no_visible_reason_show_one_by_one_who_is_the_cause(roster: Roster) -> None:
+    innocent, cause = take_place(roster, name="innocent"), take_place(roster, name="cause")
+    for epoch in range(1, 4 * MAX_FAILURES, 4):
+        innocent.joined = cause.joined = True
+        fail_together(roster, epoch, innocent, cause)
+        roster.blame([innocent, cause])
+        assert not innocent.joined, "it must succeed alone first"
+        innocent.epoch = epoch + 1
+        innocent.acknowledge(epoch + 1, PolicyVersion(2, 1))
+        fail_together(roster, epoch + 2, cause)
+        roster.blame([cause])
+        if cause.fault(100.0, PATIENCE, SUSPICION, suspected=False) == "failed":
+            break
+    assert cause.failures >= MAX_FAILURES
+    assert innocent.fault(100.0, PATIENCE, SUSPICION, suspected=False) is None
+
+
 def test_answers_of_a_dead_epoch_are_ignored(roster: Roster) -> None:
     seat = take_place(roster)
     seat.epoch = 5

@@ -5,10 +5,9 @@
     abandon: from any state back to idle; a version that was half received, or not applied yet, is discarded
 
 Threads: the engine's own thread calls the methods, which return immediately. Each lane of an epoch has a GroupWorker,
-which opens its group, fills its rows of the staged version and verifies their checksum. The lanes are opened one after
-the other, in the same order at every receiver. An abandoned worker may still be inside a broadcast. The staged memory is
-used again only when that worker no longer touches it, else new memory is made: a dead epoch never writes into a live
-one.
+which opens its group, fills its rows of the staged version and verifies their checksum. The lanes open one by one, in
+the same order at every receiver. An abandoned worker may still be inside a broadcast. The staged memory is used again
+only when that worker no longer touches it, else new memory is made: a dead epoch never writes into a live one.
 
 The staged version is either on the device, where every worker has its own receiver and applying is quick, or once in
 host memory that all workers of the generator share (`in_host_memory`); then one receiver serves them all.
@@ -79,12 +78,13 @@ class Receiver:
         message = weights_pb2.Join.FromString(join)
         rank = message.rank + self._worker
         fits = rank < message.world_size and 0 < message.lanes <= MAX_LANES
-        if message.backend not in ("gloo", "nccl") or not fits:
+        backend = message.backend
+        if (backend != "gloo" and backend != "nccl") or not fits:
             self._state = ReceiveState(FAILED, message.epoch, reason="the join message contradicts itself")
             return
         # gloo carries the bytes through host memory, whatever they are received for.
-        if message.backend == "nccl" and backend_for(self._device) != "nccl":
-            reason = f"the trainer sends over {message.backend}, which this generator on {self._device} cannot receive"
+        if backend == "nccl" and backend_for(self._device) != "nccl":
+            reason = f"the trainer sends over {backend}, which this generator on {self._device} cannot receive"
             self._state = ReceiveState(FAILED, message.epoch, reason=reason)
             return
         addresses = [
@@ -92,7 +92,7 @@ class Receiver:
                 epoch=message.epoch,
                 lane=lane,
                 num_lanes=message.lanes,
-                backend=message.backend,
+                backend=backend,
                 store_host=message.store_host,
                 store_port=message.store_port,
                 store_prefix=message.store_prefix,

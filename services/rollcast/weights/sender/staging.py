@@ -73,7 +73,7 @@ class StagingSlots:
             # What they hold is no slot any more, so that they never hold this one up again.
             with self._lock:
                 for reader in stuck:
-                    self._readers[reader].discard(slot)
+                    self._readers.get(reader, set()).discard(slot)
         snapshot = self._snapshots[slot]
         snapshot.version = None
         snapshot.checksum = None

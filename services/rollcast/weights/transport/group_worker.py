@@ -185,7 +185,7 @@ def _lane_stream(device: torch.device, lane: int) -> torch.cuda.Stream:
 
     Kept for all its groups: torch has 32 streams, and hands the same ones out again after that.
     """
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call,no-any-return]
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 _running: WeakSet[GroupWorker] = WeakSet()
