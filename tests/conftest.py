@@ -54,7 +54,6 @@ SLOW = (
     "gpu/test_deadline.py",
     "gpu/test_pack.py",
     "gpu/test_one_card.py",
-    "gpu/test_wire_tests.py",
     "gpu/test_first_token.py",
     "gpu/test_publishing.py",
     "push",

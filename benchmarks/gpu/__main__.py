@@ -33,11 +33,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.order import Standing, expected_seconds, next_part, open_parts
-from benchmarks.gpu.part_process import Limit, run_part
-from benchmarks.gpu.results import file_name, keep, standing_of
 from rollcast.local.devices import usable_gpus
 from testkit.gpu.parts import PARTS, Part
+from testkit.gpu.proof.order import Standing, expected_seconds, next_part, open_parts
+from testkit.gpu.proof.part_process import Limit, run_part
+from testkit.gpu.proof.results import file_name, keep, standing_of
 from testkit.record import RESULTS, make_record
 
 ENDING_SECONDS = 8.0

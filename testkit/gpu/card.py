@@ -52,7 +52,8 @@ def first_card() -> dict[str, Any] | None:
 
 
 def _nccl_version() -> str:
-    return ".".join(map(str, torch.cuda.nccl.version()))
+    found: tuple[int, ...] = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
+    return ".".join(map(str, found))
 
 
 def peak_flops(device: torch.device) -> float | None:

@@ -18,6 +18,9 @@ from testkit.record import ROOT
 from testkit.weights.device import VARIABLE
 
 FILES = ("tests/weights/test_faults.py", "tests/weights/test_lanes.py")
+PLUGINS = ("pytest_timeout", "pytest_asyncio.plugin", "xdist.plugin")
+"""Those that the settings of this repository need; a machine may have others, which are not loaded."""
+PYTEST = (sys.executable, "-m", "pytest", *(f"-p{name}" for name in PLUGINS))
 CHOSEN = "killed or frozen or corrupted or wrong_bit or breaks or stream_broke"
 CHOSEN_WHEN_SMALL = "corrupted"
 DEADLINE_SECONDS = 240.0
@@ -29,9 +32,9 @@ def measure(name: str, *, is_small: bool) -> dict[str, Any]:
     device = "cpu" if is_small else "cuda"
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        command = [sys.executable, "-m", "pytest", *FILES, "-q", "-n", "0", "-p", "no:cacheprovider"]
+        command = [*PYTEST, *FILES, "-q", "-n", "0", "-W", "default", "-p", "no:cacheprovider"]
         command += ["-k", CHOSEN_WHEN_SMALL if is_small else CHOSEN, f"--junitxml={report}"]
-        surroundings = {VARIABLE: device, "NCCL_SOCKET_IFNAME": "lo"}
+        surroundings = {VARIABLE: device, "NCCL_SOCKET_IFNAME": "lo", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         done = subprocess.run(
             command,
             cwd=ROOT,

@@ -19,8 +19,9 @@ from tests.only_these import ROOT
 STAND_IN = Path(__file__).with_name("stand_in_part.sh")
 COMMAND = """
 import sys
-from benchmarks.gpu import __main__ as command, part_process
+from benchmarks.gpu import __main__ as command
 from testkit.gpu.parts import Part
+from testkit.gpu.proof import part_process
 parts = (part.split("=") for part in sys.argv.pop(1).split(","))
 command.PARTS = {name: Part("", float(seconds)) for name, seconds in parts}
 command.ENDING_SECONDS = 1.0

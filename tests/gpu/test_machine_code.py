@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from benchmarks.gpu.machine_code import MACHINE_CODE, MAGIC, PTX, without_other_architectures
+from testkit.gpu.packing.machine_code import MACHINE_CODE, MAGIC, PTX, without_other_architectures
 
 ENTRY_HEADER_BYTES = 64
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.gpu.order import Standing, next_part, open_parts
 from testkit.gpu.parts import PARTS, Part
+from testkit.gpu.proof.order import Standing, next_part, open_parts
 
 STARTS_SECONDS = 30
 """What it takes to get a machine, of its fifteen minutes."""

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
@@ -131,3 +132,8 @@ def test_operations_are_those_that_torch_counts() -> None:
     not_predicted = 6 * head * len(sequence.prompt_token_ids)
     expected = learner.step_flops(model.config, [sequence]) + attention + not_predicted
     assert counter.get_total_flops() == expected
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_each_part_has_a_module_that_measures(name: str) -> None:
+    assert callable(import_module(f"testkit.gpu.{PARTS[name].module}").measure)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu.order import Standing
-from benchmarks.gpu.results import keep, standing_of
+from testkit.gpu.proof.order import Standing
+from testkit.gpu.proof.results import keep, standing_of
 
 
 def standing(folder: Path, *, again: bool = False, is_small: bool = True) -> Standing:

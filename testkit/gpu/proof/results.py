@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.order import Standing, State
+from testkit.gpu.proof.order import Standing, State
 from testkit.record import write_result
 
 
