@@ -5,8 +5,8 @@
 There: mkdir /tmp/proof && tar xJf OUT.tar.xz -C /tmp/proof && . /tmp/proof/surroundings && cd $PROOF
        python3 -m benchmarks.gpu --minutes 9 --out FOLDER
 
-Needs pip with a package index here, and there a Python that has PyTorch for CUDA and Transformers. The demo's base model
-is trained here if it is not cached, so that no minutes of the card go into that.
+Needs pip with a package index here, and there a Python that has PyTorch for CUDA and Transformers. The demo's base
+model is trained here if it is not cached, so that no minutes of the card go into that.
 """
 
 from __future__ import annotations

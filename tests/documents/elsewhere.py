@@ -86,7 +86,7 @@ ELSEWHERE = (
     Elsewhere("python -m benchmarks.gpu --minutes", "tests/gpu/test_deadline.py",
               "test_the_whole_ends_in_time_and_begins_nothing_that_does_not_fit", ('"--minutes"',)),
     Elsewhere("python -m benchmarks.gpu.pack", "tests/gpu/test_pack.py",
-              "test_the_packed_repository_has_the_command_and_the_tests_of_wire_2_that_run_on_one_card", ("archive.copy_repository",)),
+              "test_an_archive_holds_what_was_put_in_it", ("archive.compress",)),
     Elsewhere("python -m benchmarks.gpu", "tests/gpu/test_parts.py", "", ("benchmarks.gpu", "--small")),
     Elsewhere("python -m benchmarks.monitoring", "tests/monitoring/test_queries.py", "", ("with live_runs(",)),
     Elsewhere("python -m documents", "tests/documents/test_pages.py",

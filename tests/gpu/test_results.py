@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from testkit import record
 from testkit.gpu.proof.order import Standing
 from testkit.gpu.proof.results import keep, standing_of
 
@@ -50,3 +51,13 @@ def test_a_result_replaces_the_one_before_whole_or_not_at_all(tmp_path: Path, mo
         keep("head", tmp_path, {"small": True, "seconds": 2.0})
     assert json.loads((tmp_path / "gpu-head.json").read_text())["figures"]["seconds"] == 1.0
     assert [path.name for path in tmp_path.iterdir()] == ["gpu-head.json"]
+
+
+def test_a_machine_without_git_names_the_commit_that_was_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(record, "PACKED_COMMIT", tmp_path / "COMMIT")
+    assert record.commit() == ""
+    (tmp_path / "COMMIT").write_text("0f9501b\n")
+    assert record.commit() == "0f9501b"

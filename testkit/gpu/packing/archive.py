@@ -15,7 +15,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from testkit.gpu.packing.machine_code import without_other_architectures
-from testkit.record import ROOT
+from testkit.record import PACKED_COMMIT, ROOT, commit
 
 ALREADY_THERE = Path(__file__).with_name("already_there.txt")
 REQUIREMENTS = ("generator-cuda.txt", "trainer-cuda.txt")
@@ -139,7 +139,7 @@ def unpack(wheel: Path, site: Path) -> None:
 
 
 def copy_repository(target: Path) -> None:
-    """What the proof reads of it."""
+    """What the proof reads of it, and the commit that its results name."""
     for name in REPOSITORY:
         source = ROOT / name
         if source.is_dir():
@@ -148,6 +148,7 @@ def copy_repository(target: Path) -> None:
         else:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target / name)
+    (target / PACKED_COMMIT.name).write_text(commit() + "\n")
 
 
 def compress(folder: Path, out: Path) -> None:
