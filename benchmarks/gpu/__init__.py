@@ -1,1 +1,1 @@
-"""What the learner's code does on one card."""
+"""The proof on one card: survival, exactness and speed, within a given number of minutes."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import statistics
+import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +21,8 @@ PEAK_FLOPS = {
 }
 """Dense bfloat16 by the makers' data sheets."""
 PRODUCT_SIDE = 8_192
+DRIVER_SECONDS = 20.0
+"""How long nvidia-smi may take to answer."""
 
 
 def describe_card(device: torch.device) -> dict[str, Any] | None:
@@ -31,7 +35,25 @@ def describe_card(device: torch.device) -> dict[str, Any] | None:
         "memory_gib": round(properties.total_memory / 2**30, 1),
         "multiprocessors": properties.multi_processor_count,
         "cuda": torch.version.cuda,
+        "nccl": _nccl_version(),
+        "driver": (first_card() or {}).get("driver"),
     }
+
+
+def first_card() -> dict[str, Any] | None:
+    """Name, memory and driver as nvidia-smi reports them, which takes no memory of the card; None without a card."""
+    if shutil.which("nvidia-smi") is None or not torch.cuda.is_available():
+        return None
+    fields = "--query-gpu=name,memory.total,driver_version"
+    command = ["nvidia-smi", fields, "--format=csv,noheader,nounits"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=True).stdout
+    name, memory, driver = said.splitlines()[0].split(", ")
+    return {"name": name, "memory_gib": round(int(memory) / 1024, 1), "driver": driver, "nccl": _nccl_version()}
+
+
+def _nccl_version() -> str:
+    found: tuple[int, ...] = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
+    return ".".join(map(str, found))
 
 
 def peak_flops(device: torch.device) -> float | None:

@@ -1,45 +1,89 @@
-"""The parts, and the process of one: `python -m testkit.gpu.parts PART [--small]`; JSON is its last line."""
+"""The parts in the order of the risk they remove, and the process of one: `python -m testkit.gpu.parts PART [--small]`.
+
+Figures are printed as lines of JSON, a later line added to the earlier ones: what a part reports early is kept if it is
+ended before its end.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from testkit.record import strict
 
-PARTS = {
-    "head": "head",
-    "exactness": "exactness",
-    "staging": "staging",
-    "learner-0.6b": "learner",
-    "learner-1.7b": "learner",
-    "learner-4b": "learner",
-    "learner-4b-compiled": "learner",
-    "group": "group",
-}
-"""Part -> its module; imported in the part's own process, torch with it."""
 COLLECTIVE_SECONDS = 60.0
 
 
-def run(name: str, *, is_small: bool) -> dict[str, Any]:
-    """Measure as the only rank."""
-    from rollcast.trainer.learner.ranks import join_ranks
-    from testkit.gpu.card import describe_card, sentence_of
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A measurement that is a process of its own."""
 
+    module: str
+    """Its name in testkit.gpu; imported in the part's own process, torch with it."""
+    expected_seconds: float
+    """On one H100 or H200. The part is not begun if less time is left."""
+    starts_processes: bool = False
+    """It measures processes that it starts, and uses no device itself."""
+
+
+PARTS: Mapping[str, Part] = {
+    "wire-faults": Part("wire_faults", 210, starts_processes=True),
+    "wire-tests": Part("wire_tests", 70, starts_processes=True),
+    "system": Part("system", 200, starts_processes=True),
+    "system-0.6b": Part("system", 110, starts_processes=True),
+    "publish": Part("publishing", 50, starts_processes=True),
+    "head": Part("head", 20),
+    "exactness": Part("exactness", 25),
+    "learner-0.6b": Part("learner", 30),
+    "learner-1.7b": Part("learner", 40),
+    "learner-4b": Part("learner", 75),
+    "system-nccl": Part("system_nccl", 150, starts_processes=True),
+    "learner-4b-compiled": Part("learner", 150),
+    "staging": Part("staging", 30),
+    "group": Part("group", 30),
+}
+"""Whether a run survives its members is asked first, and how quick it is last. The seconds are estimates."""
+
+
+def run(name: str, *, is_small: bool) -> dict[str, Any]:
+    """Measure; an error becomes {"failed": sentence}."""
+    from rollcast.trainer.learner.ranks import join_ranks
+    from testkit.gpu.card import describe_card, first_card
+
+    part = PARTS[name]
+    measure = import_module(f"testkit.gpu.{part.module}").measure
+    if part.starts_processes:
+        card = first_card()
+        is_small = is_small or card is None
+        return {"small": is_small, "card": card} | _figures(name, partial(measure, name, is_small=is_small))
     ranks = join_ranks(timeout_seconds=COLLECTIVE_SECONDS)
-    is_small = is_small or ranks.device.type == "cpu"
-    about = {"small": is_small, "card": describe_card(ranks.device)}
     try:
-        measured: dict[str, Any] = import_module(f"testkit.gpu.{PARTS[name]}").measure(name, ranks, is_small=is_small)
-        return about | measured
-    except Exception as error:  # every error is reported, and the other parts go on
-        traceback.print_exc()
-        return about | {"failed": f"{name}: {sentence_of(error)}"}
+        is_small = is_small or ranks.device.type == "cpu"
+        about = {"small": is_small, "card": describe_card(ranks.device)}
+        return about | _figures(name, partial(measure, name, ranks, is_small=is_small))
     finally:
         ranks.leave()
+
+
+def _figures(name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    from testkit.gpu.card import sentence_of
+
+    try:
+        return measure()
+    except Exception as error:  # every error is reported, and the other parts go on
+        traceback.print_exc()
+        return {"failed": f"{name}: {sentence_of(error)}"}
+
+
+def report(figures: Mapping[str, Any]) -> None:
+    """Print figures, the last or some before them."""
+    print(json.dumps(strict(dict(figures))), flush=True)
 
 
 def main() -> None:
@@ -47,8 +91,7 @@ def main() -> None:
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--small", action="store_true")
     arguments = parser.parse_args()
-    figures = run(arguments.part, is_small=arguments.small)
-    print(json.dumps(strict(figures)))
+    report(run(arguments.part, is_small=arguments.small))
 
 
 if __name__ == "__main__":

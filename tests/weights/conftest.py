@@ -9,6 +9,8 @@ import pytest
 
 from rollcast.weights.plan.manifest import TensorSpec
 from testkit.weights import generator_process
+from testkit.weights.device import DEVICE
+from testkit.weights.generator_process import use_one_card
 from testkit.weights.trainer_end import SPECS, WEIGHTS, Process, Trainer, start_forkserver
 
 
@@ -17,7 +19,7 @@ def start_trainer() -> Iterator[Callable[..., Trainer]]:
     trainers: list[Trainer] = []
 
     def start(specs: list[TensorSpec] = SPECS, **settings: Any) -> Trainer:
-        trainers.append(Trainer(specs, **settings))
+        trainers.append(Trainer(specs, **{"device": DEVICE, **settings}))
         return trainers[-1]
 
     yield start
@@ -27,6 +29,8 @@ def start_trainer() -> Iterator[Callable[..., Trainer]]:
 
 @pytest.fixture(scope="session")
 def forkserver() -> None:
+    if DEVICE != "cpu":
+        use_one_card("tests")
     start_forkserver("tests.weights.trainer_process")
 
 
@@ -46,7 +50,9 @@ def start_process(forkserver: None) -> Iterator[Callable[..., Process]]:
 
 @pytest.fixture
 def start_generator(start_process: Callable[..., Process]) -> Callable[..., Process]:
+    own = {"weights": WEIGHTS, "device": DEVICE}
+
     def start(name: str, rpc: dict[str, Any], **settings: Any) -> Process:
-        return start_process(generator_process.run, {"name": name, "rpc": rpc, "weights": WEIGHTS, **settings})
+        return start_process(generator_process.run, {**own, "name": name, "rpc": rpc, **settings})
 
     return start

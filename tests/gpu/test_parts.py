@@ -1,4 +1,4 @@
-"""`python -m benchmarks.gpu` at tiny shapes on the CPU: every part, what it may import, what it says when it fails."""
+"""Parts of `python -m benchmarks.gpu` at tiny shapes on the CPU: what each may import, what it says when it fails."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.only_these import ROOT, hidden_modules, run_with_only
 NEEDED = ("torch", "transformers", "pydantic", "protobuf", "structlog")
 FOR_GROUPS = ("httpx", "starlette", "uvicorn", "xxhash")
 WITH_GROUPS = ("staging", "group")
+ALONE = [name for name, part in PARTS.items() if name not in WITH_GROUPS and not part.starts_processes]
 ONE_BY_ONE = """
 import runpy
 parts = sys.argv[1:]
@@ -56,7 +58,7 @@ def recorded_results() -> dict[str, bytes]:
 
 @pytest.mark.parametrize(
     ("names", "packages"),
-    [([name for name in PARTS if name not in WITH_GROUPS], NEEDED), (WITH_GROUPS, NEEDED + FOR_GROUPS)],
+    [(ALONE, NEEDED), (WITH_GROUPS, NEEDED + FOR_GROUPS)],
     ids=["alone", "with groups"],
 )
 def test_parts_need_one_device_and_few_packages(names: Sequence[str], packages: tuple[str, ...]) -> None:
@@ -85,7 +87,7 @@ def test_a_part_is_one_line_with_its_machine_and_tiny_ones_are_no_results() -> N
 
 
 def test_parts_that_take_too_long_or_die_are_told_and_the_others_go_on() -> None:
-    slow = benchmark("head", "staging", "--minutes", "0.001")
+    slow = benchmark("head", "staging", "--part-minutes", "0.001")
     assert [record["figures"]["failed"] for record in slow] == [
         "head took longer than 0.001 minutes",
         "staging took longer than 0.001 minutes",
@@ -147,3 +149,8 @@ def test_operations_are_those_that_torch_counts() -> None:
 )
 def test_kernels_are_told_apart_by_their_names(kernel: str, kind: str) -> None:
     assert kernels.kind_of(kernel) == kind
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_each_part_has_a_module_that_measures(name: str) -> None:
+    assert callable(import_module(f"testkit.gpu.{PARTS[name].module}").measure)

@@ -1,0 +1,130 @@
+"""`rollcast up` as a process, followed through its files and its metrics. Its generators can be killed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+from prometheus_client.parser import text_string_to_metric_families
+
+from rollcast.connections.port_files import port_file, read_port
+from testkit.system.audit import read_lines
+
+COMMAND = (sys.executable, "-m", "rollcast.cli.main")
+ONE_CARD = Path(__file__).parent / "one_card"
+ENDING_SECONDS = 90.0
+"""Longest time from Ctrl-C to the end: the run drains, saves and exports."""
+LAST_LINES = 6
+"""Lines of the command's output that are quoted as the reason of a failure."""
+
+
+class RunFailedError(RuntimeError):
+    """The run ended early, or an awaited event did not happen in time."""
+
+
+class LiveRun:
+    """`with LiveRun(..) as run`: the command is killed at exit, and its services with it."""
+
+    def __init__(
+        self, folder: Path, run: str, arguments: Sequence[str], *, has_card: bool, command: Sequence[str] = COMMAND
+    ) -> None:
+        """folder: the command's working folder; its output is appended to `said` there."""
+        self.folder = folder / "runs" / run
+        self._said = folder / "said"
+        with self._said.open("ab") as log:
+            self._process = subprocess.Popen(
+                # A shell in the background has its children ignore Ctrl-C.
+                ["env", "--default-signal=INT", *command, *arguments],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=surroundings(has_card=has_card),
+            )
+
+    def __enter__(self) -> LiveRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait(ENDING_SECONDS)
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        return read_lines(self.folder / "steps.jsonl")
+
+    @property
+    def last_step(self) -> int:
+        """0 before the first."""
+        steps = self.steps
+        return int(steps[-1]["step"]) if steps else 0
+
+    def wait_for(self, condition: Callable[[], bool], seconds: float, what: str) -> float:
+        """Seconds until `condition` holds. Raises RunFailedError if the command ended, or after `seconds`."""
+        started = time.monotonic()
+        while not condition():
+            if self._process.poll() is not None:
+                raise RunFailedError(f"the command ended with {self._process.returncode}: {self.last_words()}")
+            if time.monotonic() > started + seconds:
+                raise RunFailedError(f"{what} did not happen within {seconds:.0f} s: {self.last_words()}")
+            time.sleep(0.1)
+        return time.monotonic() - started
+
+    def joined(self) -> int:
+        """Generators that the trainer's page counts; 0 without a page."""
+        with suppress(httpx.HTTPError, OSError, ValueError):
+            port = read_port(port_file(self.folder, "trainer"))
+            text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=5.0).text
+            for family in text_string_to_metric_families(text):
+                for sample in family.samples:
+                    if sample.name == "rollcast_generators" and sample.labels.get("state") == "joined":
+                        return int(sample.value)
+        return 0
+
+    def kill_generator(self, name: str) -> None:
+        """SIGKILL the generator and all that it started, as when a pod is lost."""
+        found = [child for child in psutil.Process(self._process.pid).children() if _is_named(child, name)]
+        if not found:
+            raise RunFailedError(f"{name} is no process of the run: {self.last_words()}")
+        for process in [*found, *(below for parent in found for below in parent.children(recursive=True))]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def interrupt(self) -> int:
+        """Ctrl-C; returns the exit code. Raises RunFailedError if it does not end."""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            return self._process.wait(ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            message = f"the command did not end within {ENDING_SECONDS:.0f} s of Ctrl-C: {self.last_words()}"
+            raise RunFailedError(message) from None
+
+    def last_words(self) -> str:
+        """The end of what the command said."""
+        return " | ".join(self._said.read_text(errors="replace").strip().splitlines()[-LAST_LINES:])
+
+
+def surroundings(*, has_card: bool) -> dict[str, str]:
+    """The environment of a run whose processes share one card, on a machine without a network."""
+    path = os.pathsep.join([str(ONE_CARD), *filter(None, [os.environ.get("PYTHONPATH")])])
+    added = {"PYTHONPATH": path, "NCCL_SOCKET_IFNAME": "lo", "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
+    if has_card and importlib.util.find_spec("flashinfer") is None:
+        added["VLLM_USE_FLASHINFER_SAMPLER"] = "0"  # it is vLLM's default sampler, and missing here
+    return os.environ | added
+
+
+def _is_named(process: psutil.Process, name: str) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        arguments = process.cmdline()
+        return "--name" in arguments and arguments[arguments.index("--name") + 1] == name
+    return False

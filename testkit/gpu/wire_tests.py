@@ -1,0 +1,69 @@
+"""The tests of wire 2 with the weights on the card: real processes are killed and frozen in mid-broadcast.
+
+Only tests whose generators have one worker each: two workers of one process would be two ranks on one card, which NCCL
+refuses.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from testkit.record import ROOT
+from testkit.weights.device import VARIABLE
+
+FILES = ("tests/weights/test_faults.py", "tests/weights/test_lanes.py")
+PLUGINS = ("pytest_timeout", "pytest_asyncio.plugin", "xdist.plugin")
+"""Those that the settings of this repository need; a machine may have others, which are not loaded."""
+PYTEST = (sys.executable, "-m", "pytest", *(f"-p{name}" for name in PLUGINS))
+CHOSEN = "killed or frozen or corrupted or wrong_bit or breaks or stream_broke"
+CHOSEN_WHEN_SMALL = "corrupted"
+DEADLINE_SECONDS = 240.0
+REASON_CHARACTERS = 300
+
+
+def measure(name: str, *, is_small: bool) -> dict[str, Any]:
+    """A row for each test; the target is that all pass."""
+    device = "cpu" if is_small else "cuda"
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        command = [*PYTEST, *FILES, "-q", "-n", "0", "-W", "default", "-p", "no:cacheprovider"]
+        command += ["-k", CHOSEN_WHEN_SMALL if is_small else CHOSEN, f"--junitxml={report}"]
+        surroundings = {VARIABLE: device, "NCCL_SOCKET_IFNAME": "lo", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=os.environ | surroundings,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        if not report.exists():
+            last = (done.stderr or done.stdout).strip().splitlines()[-1:]
+            return {"failed": f"pytest ended with {done.returncode}: {' '.join(last)[:REASON_CHARACTERS]}"}
+        rows = rows_of(report.read_text())
+    return {"device": device, "rows": rows, "targets": {"every test passes": all(row["passed"] for row in rows)}}
+
+
+def rows_of(report: str) -> list[dict[str, Any]]:
+    """Name, seconds, outcome and the reason of a failure, from pytest's JUnit report."""
+    rows = []
+    for case in ElementTree.fromstring(report).iter("testcase"):
+        troubles = [found for kind in ("failure", "error") if (found := case.find(kind)) is not None]
+        rows.append(
+            {
+                "test": case.get("name"),
+                "seconds": float(case.get("time", "0")),
+                "passed": not troubles and case.find("skipped") is None,
+                "reason": " ".join((troubles[0].get("message") or "").split())[:REASON_CHARACTERS]
+                if troubles
+                else None,
+            }
+        )
+    return rows

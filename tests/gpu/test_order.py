@@ -1,0 +1,50 @@
+"""Which part is begun with the time that is left."""
+
+from __future__ import annotations
+
+from testkit.gpu.parts import PARTS, Part
+from testkit.gpu.proof.order import Standing, next_part, open_parts
+
+STARTS_SECONDS = 30
+"""What it takes to get a machine, of its fifteen minutes."""
+SOME = {"first": Part("first", 100), "long": Part("long", 300), "short": Part("short", 10)}
+
+
+def begun(seconds_left: float | None, **standings: Standing) -> str | None:
+    return next_part(SOME, {name: standings.get(name, Standing()) for name in SOME}, seconds_left)
+
+
+def test_the_parts_that_remove_most_risk_are_first() -> None:
+    names = list(PARTS)
+    assert names[:3] == ["wire-faults", "wire-tests", "system"]
+    assert names.index("system-0.6b") < names.index("publish") < names.index("head") < names.index("learner-0.6b")
+    assert names.index("learner-4b") < names.index("staging")
+
+
+def test_two_calls_of_a_lease_of_fifteen_minutes_hold_what_matters() -> None:
+    """All but the last parts, and two starts."""
+    enough = [name for name in PARTS if name not in ("system-nccl", "learner-4b-compiled", "staging", "group")]
+    assert sum(PARTS[name].expected_seconds for name in enough) <= 15 * 60 - 2 * STARTS_SECONDS
+
+
+def test_the_first_part_without_a_result_is_begun() -> None:
+    assert begun(None) == "first"
+    assert begun(1_000, first=Standing("done", 90)) == "long"
+    assert begun(1_000, first=Standing("done", 90), long=Standing("failed", 5)) == "short"
+
+
+def test_a_part_that_does_not_fit_is_passed_over_for_one_that_does() -> None:
+    assert begun(99.0) == "short"
+    assert begun(9.0) is None
+
+
+def test_a_part_that_was_cut_is_tried_after_those_that_were_never_begun_and_gets_more_time() -> None:
+    cut = Standing("cut", 200)
+    assert open_parts(SOME, {"first": cut, "long": Standing(), "short": Standing()}) == ["long", "short", "first"]
+    finished = {"long": Standing("done", 300), "short": Standing("done", 10)}
+    assert begun(299.0, first=cut, **finished) is None
+    assert begun(300.0, first=cut, **finished) == "first"
+
+
+def test_nothing_is_left_when_all_were_tried() -> None:
+    assert begun(None, **{name: Standing("done", 1) for name in SOME}) is None
