@@ -230,6 +230,8 @@ def summary(
     grown = {name: after.host_bytes[name] - before.host_bytes[name] for name in before.host_bytes}
     return {
         "lanes": faults.lanes,
+        "megabytes": faults.megabytes,
+        "settle_seconds": faults.settle_seconds,
         "events": {kind: sum(row["kind"] == kind for row in rows) for kind in ("kill", "freeze")},
         "seconds_until_all_are_members_again": {
             kind: statistics.median([row["seconds"] for row in rows if row["kind"] == kind] or [0.0])

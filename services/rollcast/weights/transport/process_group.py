@@ -45,6 +45,9 @@ WARM_UP_BYTES = 1 << 20
 """Size of NCCL's second greeting, as large as the smallest piece. CUDA loads a kernel at its first use and then waits
 for running ones, so the kernels of pieces are loaded while no other lane of the epoch moves."""
 NCCL_POLL_SECONDS = 0.0002
+CONNECT_SECONDS = 1.0
+"""Deadline of one attempt to reach the store. Of many attempts at the same moment it answers some fifty; the others are
+answered when they try again."""
 
 
 @dataclass(frozen=True)
@@ -192,10 +195,7 @@ class WeightGroup:
 
     def _open(self, deadline: float) -> None:
         address = self.address
-        # A connection of its own: a store serves one caller at a time, and a rendezvous may wait in it.
-        connection = TCPStore(
-            address.store_host, address.store_port, is_master=False, wait_for_workers=False, timeout=self._timeout
-        )
+        connection = self._connect(deadline)
         store = PrefixStore(f"{address.store_prefix}/{address.epoch}/{address.lane}", connection)
         meet(store, rank=address.rank, world_size=address.world_size, deadline=deadline, abandoned=self._abandoned)
         if address.backend == "gloo":
@@ -211,6 +211,20 @@ class WeightGroup:
                 opening_seconds=address.opening_seconds,
             )
         self._greet(deadline)
+
+    def _connect(self, deadline: float) -> TCPStore:
+        """A connection of its own: a store serves one caller at a time, and a rendezvous may wait in it."""
+        host, port = self.address.store_host, self.address.store_port
+        one_try = timedelta(seconds=CONNECT_SECONDS)
+        while True:
+            try:
+                store = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=one_try)
+            except RuntimeError:
+                if self._abandoned.is_set() or time.monotonic() > deadline:
+                    raise
+            else:
+                store.set_timeout(self._timeout)
+                return store
 
     def _greet(self, deadline: float) -> None:
         """Send a first word through the group. NCCL connects at its first collective only."""
