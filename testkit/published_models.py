@@ -12,7 +12,7 @@ _QWEN3: dict[str, Any] = {
     "tie_word_embeddings": False,
     "attention_bias": False,
 }
-QWEN3_06B = _QWEN3 | {
+QWEN3_0_6B = _QWEN3 | {
     "hidden_size": 1024,
     "intermediate_size": 3072,
     "num_hidden_layers": 28,

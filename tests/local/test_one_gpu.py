@@ -23,7 +23,7 @@ from rollcast.memory.verdict import refusals, warnings
 from rollcast.runfolder.files import RUN_FILE, UP_FILE
 from rollcast.telemetry.gpus import EXPECTED_GPUS
 from testkit.model_shapes import write_model
-from testkit.published_models import QWEN3_06B
+from testkit.published_models import QWEN3_0_6B
 from tests.cli.command import rollcast
 
 PROFILE = Path(__file__).parents[2] / "configs" / "one-gpu.yaml"
@@ -32,7 +32,7 @@ PROFILE = Path(__file__).parents[2] / "configs" / "one-gpu.yaml"
 @pytest.fixture
 def settings(tmp_path: Path) -> dict[str, Any]:
     """The profile, with the model's shape in a folder and without the hub."""
-    write_model(tmp_path / "model", QWEN3_06B)
+    write_model(tmp_path / "model", QWEN3_0_6B)
     found: dict[str, Any] = yaml.safe_load(PROFILE.read_text())
     found["model"]["path"] = str(tmp_path / "model")
     found["folder"] = str(tmp_path / "runs")

@@ -11,7 +11,7 @@ import pytest
 from rollcast.memory.one_gpu import CONTEXT_BYTES, GRAPH_BYTES, fits, shared
 from rollcast.memory.plan import MemoryPlan
 from rollcast.memory.verdict import refusals
-from testkit.published_models import QWEN3_06B, QWEN3_8B
+from testkit.published_models import QWEN3_0_6B, QWEN3_8B
 from tests.memory.plans import plan_of
 
 GIB = 1 << 30
@@ -28,7 +28,7 @@ def on_one_gpu(model: dict[str, Any], gb: float, *, generators: int = 1, **group
 
 @pytest.mark.parametrize(("gb", "generators"), [(40, 1), (80, 1), (80, 3), (141, 2)])
 def test_the_parts_fill_the_gpu_and_no_more(gb: float, generators: int) -> None:
-    plan = on_one_gpu(QWEN3_06B, gb, generators=generators, trainer={"tokens_per_micro_batch": 4_096})
+    plan = on_one_gpu(QWEN3_0_6B, gb, generators=generators, trainer={"tokens_per_micro_batch": 4_096})
     assert refusals(plan) == []
     trainer = plan.trainer[0].fullest.total + CONTEXT_BYTES
     engine = plan.config.generator.gpu_memory_utilization * gb * 1e9
@@ -43,7 +43,7 @@ def test_the_parts_fill_the_gpu_and_no_more(gb: float, generators: int) -> None:
 
 def test_what_the_user_has_set_is_left_as_it_is() -> None:
     given = {"gpu_memory_utilization": 0.3, "gpu_kv_cache_gib": 10.0}
-    plan = on_one_gpu(QWEN3_06B, 80, generator=given, weights={"stage": "device"})
+    plan = on_one_gpu(QWEN3_0_6B, 80, generator=given, weights={"stage": "device"})
     assert plan.config.generator.gpu_memory_utilization == 0.3
     assert plan.config.generator.gpu_kv_cache_gib == 10.0
     assert plan.config.weights.stage == "device"
@@ -51,14 +51,14 @@ def test_what_the_user_has_set_is_left_as_it_is() -> None:
 
 
 def test_a_share_that_leaves_too_little_for_the_trainer_is_one_sentence() -> None:
-    plan = on_one_gpu(QWEN3_06B, 80, generator={"gpu_memory_utilization": 0.85})
+    plan = on_one_gpu(QWEN3_0_6B, 80, generator={"gpu_memory_utilization": 0.85})
     (said,) = refusals(plan)
     assert said.startswith("generator.gpu_memory_utilization = 0.85")
     assert re.search(r": one GPU has 80\.0 GB; the trainer needs [\d.]+ GB, .*; leave it out", said)
 
 
 def test_the_mildest_change_with_which_both_fit_is_named() -> None:
-    plan = on_one_gpu(QWEN3_06B, 24, trainer={"tokens_per_micro_batch": 32_768})
+    plan = on_one_gpu(QWEN3_0_6B, 24, trainer={"tokens_per_micro_batch": 32_768})
     (said,) = refusals(plan)
     found = re.match(r"trainer\.\w+ = \w+: one GPU has 24\.0 GB; the trainer needs [\d.]+ GB, each .* [\d.]+ GB", said)
     assert found is not None, said
@@ -70,7 +70,7 @@ def test_the_mildest_change_with_which_both_fit_is_named() -> None:
         },
     }
     remedy = remedies[said.rpartition("; ")[2]]
-    assert fits(on_one_gpu(QWEN3_06B, 24, trainer={"tokens_per_micro_batch": 32_768} | remedy))
+    assert fits(on_one_gpu(QWEN3_0_6B, 24, trainer={"tokens_per_micro_batch": 32_768} | remedy))
 
 
 def test_a_model_that_fits_no_way_asks_for_another_gpu() -> None:
