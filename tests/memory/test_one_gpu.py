@@ -73,6 +73,14 @@ def test_the_mildest_change_with_which_both_fit_is_named() -> None:
     assert fits(on_one_gpu(QWEN3_0_6B, 24, trainer={"tokens_per_micro_batch": 32_768} | remedy))
 
 
+def test_more_generators_than_fit_are_one_sentence() -> None:
+    settings = {"tokens_per_micro_batch": 4_096, "activation_checkpointing": True}
+    (said,) = refusals(on_one_gpu(QWEN3_0_6B, 24, generators=4, trainer=settings))
+    assert said.startswith("local.generators = 4: one GPU has 24.0 GB")
+    assert said.endswith("; set it to 1")
+    assert refusals(on_one_gpu(QWEN3_0_6B, 24, trainer=settings)) == []
+
+
 def test_a_model_that_fits_no_way_asks_for_another_gpu() -> None:
     (said,) = refusals(on_one_gpu(QWEN3_8B, 80))
     assert said.startswith("model.path = m: one GPU has 80.0 GB; the trainer needs ")

@@ -6,6 +6,7 @@ A remedy is found by counting again with other settings, the mildest first.
 import math
 from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from rollcast.config.services import DEFAULT_GPU_SHARE
@@ -192,6 +193,9 @@ def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
         if one_gpu.fits(one_gpu.shared(counted.changed(trainer=changes))):
             yield f"{setting} = {value}: {said}; {remedy}"
             return
+    if plan.generators > 1 and one_gpu.fits(one_gpu.shared(replace(counted, generators=1))):
+        yield f"local.generators = {plan.generators}: {said}; set it to 1"
+        return
     yield f"model.path = {plan.config.model.path}: {said}; use two GPUs, a larger one, or a smaller model"
 
 
