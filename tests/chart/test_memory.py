@@ -12,7 +12,7 @@ import yaml
 
 from rollcast.memory.weight_shapes import WEIGHTS, find_model_shape, same_layers_together
 from testkit.model_shapes import shape_of
-from testkit.published_models import QWEN3_1_7B, QWEN3_4B, QWEN3_8B, QWEN3_30B_A3B, QWEN3_32B
+from testkit.published_models import QWEN3_1_7B, QWEN3_8B, QWEN3_30B_A3B, QWEN3_32B
 from tests.chart.gpu_profiles import ON_GPUS, hook, one_role
 from tests.chart.rendering import PROFILES, ROOT, merged, one, profile, render
 from tests.cli.command import rollcast
@@ -21,19 +21,14 @@ RECIPES = sorted((ROOT / "helm" / "recipes").glob("*.yaml"))
 LONG = "scalerl-32k"
 GUIDE = (ROOT / "docs" / "kubernetes.md").read_text()
 SIZES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "1.7 B": ("8xh100", {}, QWEN3_1_7B),
-    "4 B": ("8xh100", {}, QWEN3_4B),
-    "8 B": ("8xh100", {"trainer": {"gpus": 4}}, QWEN3_8B),
+    "1.7 B": ("8xh100", {"trainer": {"gpus": 1}}, QWEN3_1_7B),
+    "8 B": ("8xh100", {}, QWEN3_8B),
     "8 B, the study's": ("scalerl-8b", {}, QWEN3_8B),
     "32 B": ("moe", {"config": {"trainer": {"tokens_per_micro_batch": 16_384}}, "trainer": {"nodes": 3}}, QWEN3_32B),
     "30 B with 3 B active": ("moe", {}, QWEN3_30B_A3B),
 }
 """Row of the guide's table -> profile, what the row changes of it, the model."""
-PUBLISHED = {
-    "Qwen/Qwen3-4B-Base": QWEN3_4B,
-    "Qwen/Qwen3-8B-Base": QWEN3_8B,
-    "Qwen/Qwen3-30B-A3B-Base": QWEN3_30B_A3B,
-}
+PUBLISHED = {"Qwen/Qwen3-8B-Base": QWEN3_8B, "Qwen/Qwen3-30B-A3B-Base": QWEN3_30B_A3B}
 
 
 @pytest.mark.parametrize("name", ON_GPUS)
@@ -66,11 +61,11 @@ def test_the_numbers_of_a_profile_are_those_of_the_published_model(name: str) ->
 
 @pytest.mark.parametrize("name", ON_GPUS)
 def test_a_gpu_that_is_too_small_is_refused_before_anything_is_created(name: str, tmp_path: Path) -> None:
-    done = hook(merged(profile(name), {"gpu": {"memoryGB": 8}}), tmp_path)
+    done = hook(merged(profile(name), {"gpu": {"memoryGB": 20}}), tmp_path)
     assert done.returncode == 2
     first, second = done.stderr.splitlines()
     assert "trainer rank 0 of" in first
-    assert "and a GPU has 8.0 GB" in first
+    assert "and a GPU has 20.0 GB" in first
     assert second.startswith("generator.")
 
 

@@ -43,7 +43,7 @@ def check(
     rollcast config check my-run.yaml --resume
     rollcast config check my-cluster-run.yaml --elsewhere
     rollcast config check my-cluster-run.yaml --elsewhere --gpu 80 --trainer-ranks 16 --model-config config.json
-    rollcast config check my-cluster-run.yaml --elsewhere --gpu 80 --trainer-ranks 16 --generators 64 --mean-tokens 3000
+    rollcast config check my-cluster-run.yaml --elsewhere --gpu 80 --trainer-ranks 16 --generators 64 --filtered 0.4
     """
     from rollcast.config.errors import UserError
     from rollcast.config.run import load_run_config

@@ -44,7 +44,7 @@ class Balance:
     def sampling_seconds(self) -> float:
         """All generators sample the groups of one step, filtered ones included."""
         recipe = self.trainer.plan.config.recipe
-        rollouts = recipe.prompts_per_step * recipe.rollouts_per_prompt
+        rollouts: float = recipe.prompts_per_step * recipe.rollouts_per_prompt
         if recipe.refill_filtered:
             rollouts /= 1.0 - self.trainer.assumptions.filtered_share
         return rollouts * self.trainer.lengths.mean / (self.generators * self.generator.tokens_per_second)
