@@ -20,6 +20,7 @@ from testkit.weights.device import VARIABLE
 FILES = ("tests/weights/test_faults.py", "tests/weights/test_lanes.py")
 PLUGINS = ("pytest_timeout", "pytest_asyncio.plugin", "xdist.plugin")
 """Those that the settings of this repository need; a machine may have others, which are not loaded."""
+ONLY_THESE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 PYTEST = (sys.executable, "-m", "pytest", *(f"-p{name}" for name in PLUGINS))
 CHOSEN = "killed or frozen or corrupted or wrong_bit or breaks or stream_broke"
 CHOSEN_WHEN_SMALL = "corrupted"
@@ -34,7 +35,7 @@ def measure(name: str, *, is_small: bool) -> dict[str, Any]:
         report = Path(folder, "report.xml")
         command = [*PYTEST, *FILES, "-q", "-n", "0", "-W", "default", "-p", "no:cacheprovider"]
         command += ["-k", CHOSEN_WHEN_SMALL if is_small else CHOSEN, f"--junitxml={report}"]
-        surroundings = {VARIABLE: device, "NCCL_SOCKET_IFNAME": "lo", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        surroundings = {VARIABLE: device, "NCCL_SOCKET_IFNAME": "lo", **ONLY_THESE}
         done = subprocess.run(
             command,
             cwd=ROOT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from requirements.closure import closure
 from testkit.gpu.packing import archive
-from testkit.gpu.wire_tests import CHOSEN, FILES, PYTEST
+from testkit.gpu.wire_tests import CHOSEN, FILES, ONLY_THESE, PYTEST
 from testkit.record import describe_machine
 from tests.only_these import ROOT
 
@@ -59,7 +60,14 @@ def test_the_packed_repository_has_the_command_and_the_tests_of_wire_2_that_run_
         f"&& {shlex.join(PYTEST)} {' '.join(FILES)} -k '{CHOSEN}' --collect-only -q -p no:cacheprovider"
     )
     assert (tmp_path / "repository" / "COMMIT").read_text().strip() == describe_machine()["commit"] != ""
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        ["bash", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=os.environ | ONLY_THESE,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     for name in ("killed_in_mid_broadcast", "frozen_in_mid_broadcast", "trainer_killed", "one_wrong_bit"):
         assert name in done.stdout
