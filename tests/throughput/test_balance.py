@@ -109,12 +109,10 @@ def test_a_schedule_that_does_not_run_ahead_takes_the_sum() -> None:
     assert balance.trainer_idle + balance.generator_idle == pytest.approx(1)
 
 
-def test_several_ranks_wait_while_a_version_is_sent_unless_both_may_overlap() -> None:
+def test_several_ranks_wait_while_a_version_is_sent() -> None:
     several = balance_of(QWEN3_8B, ranks=4, generators=30)
     assert several.trainer.publish_seconds == several.trainer.sending_seconds > 0
     assert balance_of(ranks=1).trainer.publish_seconds == 0
-    overlapped = plan_of(QWEN3_8B, ranks=4, weights={"overlap_training": True})
-    assert predict(overlapped, H100, 30, Assumptions()).trainer.publish_seconds == 0
 
 
 def test_a_shared_gpu_takes_turns() -> None:

@@ -129,7 +129,7 @@ def test_on_a_gpu_packed_sequences_are_one_call_of_flash_attention() -> None:
     with FakeTensorMode():
         heads = {"query": 4, "key": 2, "value": 2}
         shape = (10, 8)
-        states = {
+        states: dict[str, Any] = {
             name: torch.empty(1, count, *shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
             for name, count in heads.items()
         }

@@ -28,7 +28,8 @@ class TrainerRate:
         if given is not None:
             return given
         model = self.plan.model
-        recomputed = self.plan.config.trainer.activation_checkpointing
+        # What "selective" recomputes costs hardly any of the FLOPs.
+        recomputed = self.plan.config.trainer.activation_checkpointing is True
         return flops_utilization(active_weights(model), recomputed=recomputed, has_experts=has_experts(model))
 
     @property
@@ -61,5 +62,4 @@ class TrainerRate:
     @property
     def publish_seconds(self) -> float:
         """How long the trainer may not begin the next update. One rank sends while it computes."""
-        overlaps = self.plan.ranks == 1 or self.plan.config.weights.overlap_training
-        return 0.0 if overlaps else self.sending_seconds
+        return 0.0 if self.plan.ranks == 1 else self.sending_seconds
