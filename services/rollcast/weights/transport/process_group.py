@@ -13,6 +13,7 @@ The store does not check credentials. It listens on rpc.bind only, and its prefi
 that other processes and former runs do not enter a group by accident. It does not stop an attacker, who can list keys.
 """
 
+import mmap
 import secrets
 import threading
 import time
@@ -144,7 +145,7 @@ class WeightGroup:
         """One of several memories for pieces on their way, uint8 [size]: new pages cost as much as writing them."""
         kept = self._scratch.get(index)
         if kept is None or kept.numel() < size:
-            kept = torch.empty(size, dtype=torch.uint8, device=self.device, pin_memory=self._page_locked)
+            kept = self._new_memory(size)
             self._scratch[index] = kept
         return kept[:size]
 
@@ -192,6 +193,13 @@ class WeightGroup:
                     work.wait(self._timeout)
         self._group = None
         self._in_flight.clear()
+
+    def _new_memory(self, size: int) -> torch.Tensor:
+        if self.device.type == "cpu" and not self._page_locked:
+            # Not of malloc, which keeps what a thread has freed for other memory of that thread.
+            pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            return torch.frombuffer(pages, dtype=torch.uint8)
+        return torch.empty(size, dtype=torch.uint8, device=self.device, pin_memory=self._page_locked)
 
     def _open(self, deadline: float) -> None:
         address = self.address
