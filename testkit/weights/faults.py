@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from multiprocessing.connection import Connection
 from typing import Any
 
 import psutil
@@ -217,12 +218,20 @@ def measure(faults: Faults) -> dict[str, Any]:
         fleet.close()
 
 
+def send_figures(pipe: Connection, faults: Faults) -> None:
+    """`measure` in a process of its own."""
+    pipe.send(measure(faults))
+    pipe.close()
+
+
 def summary(
     faults: Faults, rows: list[dict[str, Any]], before: Held, after: Held, *, serves_all: bool, bystander_removed: Any
 ) -> dict[str, Any]:
     grown = {name: after.host_bytes[name] - before.host_bytes[name] for name in before.host_bytes}
     return {
         "lanes": faults.lanes,
+        "megabytes": faults.megabytes,
+        "settle_seconds": faults.settle_seconds,
         "events": {kind: sum(row["kind"] == kind for row in rows) for kind in ("kill", "freeze")},
         "seconds_until_all_are_members_again": {
             kind: statistics.median([row["seconds"] for row in rows if row["kind"] == kind] or [0.0])

@@ -111,9 +111,7 @@ class Members:
         whole = Snapshot.on(CPU, BUCKETS)
         fill(whole, seed)
         for lane, slots in enumerate(self.slots):
-            slots.fill(
-                0, VERSION, 0.0, lambda shard, lane=lane: copy_rows(dict(whole.views()), lane, self.lanes, shard)
-            )
+            slots.fill(0, VERSION, 0.0, partial(copy_rows, dict(whole.views()), lane, self.lanes))
         return digest(whole.views())
 
     def send(self) -> list[Any]:

@@ -79,11 +79,11 @@ class Receiver:
         rank = message.rank + self._worker
         fits = rank < message.world_size and 0 < message.lanes <= MAX_LANES
         backend = message.backend
-        if (backend != "gloo" and backend != "nccl") or not fits:
+        if backend not in ("gloo", "nccl") or not fits:
             self._state = ReceiveState(FAILED, message.epoch, reason="the join message contradicts itself")
             return
         # gloo carries the bytes through host memory, whatever they are received for.
-        if backend == "nccl" and backend_for(self._device) != "nccl":
+        if backend not in ("gloo", backend_for(self._device)):
             reason = f"the trainer sends over {backend}, which this generator on {self._device} cannot receive"
             self._state = ReceiveState(FAILED, message.epoch, reason=reason)
             return

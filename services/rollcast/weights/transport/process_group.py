@@ -13,6 +13,7 @@ The store does not check credentials. It listens on rpc.bind only, and its prefi
 that other processes and former runs do not enter a group by accident. It does not stop an attacker, who can list keys.
 """
 
+import mmap
 import secrets
 import threading
 import time
@@ -43,6 +44,9 @@ WARM_UP_BYTES = 1 << 20
 """Size of NCCL's second greeting, as large as the smallest piece. CUDA loads a kernel at its first use and then waits
 for running ones, so the kernels of pieces are loaded while no other lane of the epoch moves."""
 NCCL_POLL_SECONDS = 0.0002
+CONNECT_SECONDS = 1.0
+"""Deadline of one attempt to reach the store. Of many attempts at the same moment it answers some fifty; the others are
+answered when they try again."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ class WeightGroup:
         """One of several memories for pieces on their way, uint8 [size]: new pages cost as much as writing them."""
         kept = self._scratch.get(index)
         if kept is None or kept.numel() < size:
-            kept = torch.empty(size, dtype=torch.uint8, device=self.device, pin_memory=self._page_locked)
+            kept = self._new_memory(size)
             self._scratch[index] = kept
         return kept[:size]
 
@@ -170,12 +174,16 @@ class WeightGroup:
         self._group = None
         self._in_flight.clear()
 
+    def _new_memory(self, size: int) -> torch.Tensor:
+        if self.device.type == "cpu" and not self._page_locked:
+            # Not of malloc, which keeps what a thread has freed for other memory of that thread.
+            pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            return torch.frombuffer(pages, dtype=torch.uint8)
+        return torch.empty(size, dtype=torch.uint8, device=self.device, pin_memory=self._page_locked)
+
     def _open(self, deadline: float) -> None:
         address = self.address
-        # A connection of its own: a store serves one caller at a time, and a rendezvous may wait in it.
-        connection = TCPStore(
-            address.store_host, address.store_port, is_master=False, wait_for_workers=False, timeout=self._timeout
-        )
+        connection = self._connect(deadline)
         store = PrefixStore(f"{address.store_prefix}/{address.epoch}/{address.lane}", connection)
         meet(store, rank=address.rank, world_size=address.world_size, deadline=deadline, abandoned=self._abandoned)
         if address.backend == "gloo":
@@ -191,6 +199,20 @@ class WeightGroup:
                 opening_seconds=address.opening_seconds,
             )
         self._greet(deadline)
+
+    def _connect(self, deadline: float) -> TCPStore:
+        """A connection of its own: a store serves one caller at a time, and a rendezvous may wait in it."""
+        host, port = self.address.store_host, self.address.store_port
+        one_try = timedelta(seconds=CONNECT_SECONDS)
+        while True:
+            try:
+                store = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=one_try)
+            except RuntimeError:
+                if self._abandoned.is_set() or time.monotonic() > deadline:
+                    raise
+            else:
+                store.set_timeout(self._timeout)
+                return store
 
     def _greet(self, deadline: float) -> None:
         """Send a first word through the group. NCCL connects at its first collective only."""
