@@ -79,7 +79,7 @@ class Receiver:
         rank = message.rank + self._worker
         fits = rank < message.world_size and 0 < message.lanes <= MAX_LANES
         backend = message.backend
-        if (backend != "gloo" and backend != "nccl") or not fits:
+        if backend not in ("gloo", "nccl") or not fits:
             self._state = ReceiveState(FAILED, message.epoch, reason="the join message contradicts itself")
             return
         # gloo carries the bytes through host memory, whatever they are received for.
