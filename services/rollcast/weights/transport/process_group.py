@@ -45,8 +45,8 @@ WARM_UP_BYTES = 1 << 20
 for running ones, so the kernels of pieces are loaded while no other lane of the epoch moves."""
 NCCL_POLL_SECONDS = 0.0002
 CONNECT_SECONDS = 10.0
-"""Deadline of one attempt to reach the store. torch looks names up meanwhile; of many lookups at the same moment some get
-no answer, which costs five seconds."""
+"""Deadline of one attempt to reach the store. torch looks names up meanwhile; of many lookups at a time some get no
+answer, which costs five seconds."""
 
 
 @dataclass(frozen=True)
