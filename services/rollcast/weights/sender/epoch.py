@@ -83,7 +83,7 @@ class Epoch:
         self.worker = GroupWorker(replace(address, store_host=store.host), device)
         self.work: Future[None] = self.worker.opened
         """Rank 0's own part of the current join or broadcast."""
-        self._given_up = False
+        self._given_up = ""  # why; empty = it was not
 
     def broadcast(self, slots: StagingSlots, slot: int, manifest: Manifest) -> None:
         """Ask every seat to receive a version, and send it."""
@@ -99,9 +99,9 @@ class Epoch:
         slots.let_go(self.worker)
         self._lanes.drop(self.number)
 
-    def give_up(self) -> None:
+    def give_up(self, reason: str) -> None:
         """Stop waiting for rank 0's part: a member is lost, or it does not end and its thread is left behind."""
-        self._given_up = True
+        self._given_up = reason
         self.worker.abandon()
 
     @property
@@ -112,7 +112,7 @@ class Epoch:
     @property
     def failed(self) -> bool:
         """Whether rank 0 or a seat has reported that this group is broken."""
-        broken = self._given_up or (self.work.done() and self.work.exception() is not None)
+        broken = bool(self._given_up) or (self.work.done() and self.work.exception() is not None)
         return broken or any(seat.answer is not None and not seat.answer.good for seat in self.seats)
 
     @property
@@ -127,10 +127,10 @@ class Epoch:
     def reasons(self) -> list[str]:
         """Why the group failed, as reported by rank 0 and the seats."""
         reasons = []
-        if self.work.done() and self.work.exception() is not None:
+        if self._given_up:
+            reasons.append(f"trainer: {self._given_up}")
+        elif self.work.done() and self.work.exception() is not None:
             reasons.append(f"trainer: {self.work.exception()}")
-        elif self._given_up:
-            reasons.append("trainer: hangs")
         answers = [(seat.name, seat.answer) for seat in self.seats]
         reasons += [f"{name}: {answer.reason}" for name, answer in answers if answer is not None and not answer.good]
         return reasons

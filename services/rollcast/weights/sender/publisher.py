@@ -358,7 +358,7 @@ class Publisher:
                 # The thread is stuck in a collective that its own deadline does not end: it is left behind.
                 if working and now > own_deadline:
                     for epoch in working:
-                        epoch.give_up()
+                        epoch.give_up("hangs")
                 elif answers_deadline is not None and now > answers_deadline:
                     for seat in owing:
                         self._membership.fence(seat, "unacknowledged")
@@ -371,7 +371,7 @@ class Publisher:
         """Stop opening groups that have lost a member: it will not come."""
         for epoch in epochs:
             if not epoch.failed and any(seat not in self._roster for seat in epoch.seats):
-                epoch.give_up()
+                epoch.give_up("a member was lost while it opened")
 
     def _note_failures(self, epochs: Sequence[Epoch], phase: str) -> None:
         """Report the groups that failed, and count them against the generators that may be the cause."""

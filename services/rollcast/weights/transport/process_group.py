@@ -46,9 +46,9 @@ WARM_UP_BYTES = 1 << 20
 """Size of NCCL's second greeting, as large as the smallest piece. CUDA loads a kernel at its first use and then waits
 for running ones, so the kernels of pieces are loaded while no other lane of the epoch moves."""
 NCCL_POLL_SECONDS = 0.0002
-CONNECT_SECONDS = 1.0
-"""Deadline of one attempt to reach the store. Of many attempts at the same moment it answers some fifty; the others are
-answered when they try again."""
+CONNECT_SECONDS = 10.0
+"""Deadline of one attempt to reach the store. torch looks names up meanwhile; of many lookups at a time some get no
+answer, which costs five seconds."""
 
 
 @dataclass(frozen=True)
