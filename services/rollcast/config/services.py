@@ -125,8 +125,8 @@ class Weights(Settings):
     """Deadline of one bucket's broadcast: what a frozen receiver costs at most."""
     acknowledge_timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
     """Deadline from the last bucket to the acknowledgement that the version was applied; one second is added for each GB
-    of the version. 30 = a version without bytes, on a machine that is busy starting others. Then the generator is fenced,
-    and an engine that still applies is ended."""
+    of the version. A generator that misses it is fenced, and an engine that still applies is ended. 30 = ample for a small
+    model, also on a machine that is busy starting others."""
     stage: Literal["auto", "device", "host"] = "auto"
     """The memory in which a generator keeps a version that it has received and not yet applied. device = whole, on
     every worker's GPU: the shortest pause. host = once, in host memory that the workers share: each copies its slice
