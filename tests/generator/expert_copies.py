@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from rollcast.generator.vllm.expert_stacks import ExpertStacks
+from rollcast.generator.vllm.expert_stacks import load_stacks_whole
 from rollcast.trainer.learner.architecture import published_names
 
 Tensors = Iterable[tuple[str, torch.Tensor]]
@@ -63,11 +63,12 @@ def version(folder: Path, device: str) -> list[tuple[str, torch.Tensor]]:
     return [(str(names[name]), weight.detach()) for name, weight in causal_lm.named_parameters()]
 
 
-def count(load: Callable[[Tensors], set[str]], tensors: Tensors, model: Any) -> tuple[int, list[torch.Tensor]]:
+def count(tensors: Tensors, model: Any) -> tuple[int, list[torch.Tensor]]:
+    """The copies of one load, and the parameters after it."""
     for parameter in model.parameters():
         parameter.data.zero_()
     with CountedCopies() as copies, torch.no_grad():
-        loaded = load(tensors)
+        loaded = model.load_weights(tensors)
     missing = {name for name, _ in model.named_parameters()} - loaded
     assert not missing, missing
     return copies.count, [parameter.detach().clone() for parameter in model.parameters()]
@@ -76,14 +77,9 @@ def count(load: Callable[[Tensors], set[str]], tensors: Tensors, model: Any) -> 
 def main(folder: Path, device: str) -> None:
     model = vllm_model(folder, device)
     tensors = version(folder, device)
-    stacks = ExpertStacks(model)
-
-    def ours(given: Tensors) -> set[str]:
-        loaded, others = stacks.load(given)
-        return loaded | set(model.load_weights(others))
-
-    num_theirs, theirs = count(model.load_weights, tensors, model)
-    num_ours, own = count(ours, tensors, model)
+    num_theirs, theirs = count(tensors, model)
+    load_stacks_whole()
+    num_ours, own = count(tensors, model)
     same = device == "meta" or all(torch.equal(one, other) for one, other in zip(own, theirs, strict=True))
     print(json.dumps({"ours": num_ours, "vllm": num_theirs, "tensors": len(tensors), "same": same}))
 

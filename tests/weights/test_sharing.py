@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from rollcast.weights.sender.sharing import Sharing
 
@@ -31,8 +32,10 @@ def test_an_update_waits_beyond_its_timeout_for_a_broadcast_that_is_running() ->
     assert has_begun.wait(PATIENCE_SECONDS)
     main = threading.Thread(target=update)
     main.start()
-    # Ten times the timeout: the former code has begun by then.
-    main.join(0.1)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while main.is_alive() and not sharing._is_held and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not events, "the update began next to the broadcast"
     with sharing.broadcasting() as may_begin:
         assert not may_begin, "a broadcast began although an update waits"
     assert main.is_alive()

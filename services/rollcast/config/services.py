@@ -131,8 +131,8 @@ class Weights(Settings):
     tens of seconds. A generator that dies or freezes meanwhile is noticed earlier, by its stream or its heartbeats."""
     acknowledge_timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
     """Deadline from the last bucket to the acknowledgement that the version was applied; one second is added for each GB
-    of the version. 30 = a version without bytes, on a machine that is busy starting others. Then the generator is fenced,
-    and an engine that still applies is ended."""
+    of the version. A generator that misses it is fenced, and an engine that still applies is ended. 30 = ample for a small
+    model, also on a machine that is busy starting others."""
     transport: Literal["auto", "nccl", "gloo"] = "auto"
     """What carries the weights to the generators. nccl = from GPU to GPU. gloo = through host memory and TCP: slower, but it
     also works on CPUs, on one GPU that generator and trainer share, and with firewalls or drivers that stop NCCL. auto = nccl

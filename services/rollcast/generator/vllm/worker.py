@@ -18,7 +18,7 @@ import torch
 from rollcast.generator.vllm import plugin
 from rollcast.generator.vllm.engine_folder import end_with_generator
 from rollcast.generator.vllm.engine_start import RoutingShape, has_gpus
-from rollcast.generator.vllm.expert_stacks import ExpertStacks
+from rollcast.generator.vllm.expert_stacks import load_stacks_whole
 from rollcast.generator.vllm.experts_on_cpu import pack_again
 from rollcast.generator.vllm.steps import EngineCounts, KvRebuild, StepObserver
 from rollcast.weights.receiver.host_memory import SharedVersion, in_host_memory
@@ -82,7 +82,7 @@ class GeneratorWorker:
         elif self.rank == 0:
             self.receiver = Receiver(device=self.device, make_memory=in_host_memory)
         self.shared = SharedVersion()
-        self.expert_stacks = ExpertStacks(self.model_runner.model)
+        load_stacks_whole()
         groups = self.model_runner.kv_cache_config.kv_cache_groups
         self.step_observer = StepObserver([group.kv_cache_spec.block_size for group in groups])
         run = self.model_runner.execute_model
@@ -156,9 +156,8 @@ class GeneratorWorker:
     def _load_plain(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
         # On a CPU there is nothing to queue.
         with QueuedCopies(self.device) if self.device.type == "cuda" else nullcontext():
-            stacks, others = self.expert_stacks.load(tensors)
-            loaded: set[str] = self.model_runner.model.load_weights(others)
-        return stacks | loaded
+            loaded: set[str] = self.model_runner.model.load_weights(tensors)
+        return loaded
 
     def _load_quantised(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
         """vLLM quantises each layer of the received weights again, in its place, and counts its copies itself."""

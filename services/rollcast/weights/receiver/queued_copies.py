@@ -52,7 +52,7 @@ def queue_copy(target: torch.Tensor, source: torch.Tensor) -> None:
             target_part.copy_(source_part, non_blocking=True)
     else:
         rows = max(1, MAX_SCRATCH_BYTES // (source.stride(0) * source.element_size()))
-        for target_rows, source_rows in zip(target.split(rows), source.split(rows), strict=True):
+        for target_rows, source_rows in zip(torch.split(target, rows), torch.split(source, rows), strict=True):
             _copy_through_scratch(target_rows, source_rows)
 
 
