@@ -36,6 +36,7 @@ def settings(tmp_path: Path) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load(PROFILE.read_text())
     found["model"]["path"] = str(tmp_path / "model")
     found["folder"] = str(tmp_path / "runs")
+    found |= {"redis": {"port": 0}, "rpc": {"port": 0}, "forecaster": {"http_port": 0}}
     return found
 
 
