@@ -191,6 +191,6 @@ def test_a_run_file_on_gpus_is_split_by_predicted_rates(tmp_path: Path) -> None:
     assert "predicted idle: trainer" in said
     assert "assumed: lengths: 2,000 tokens" in said
     small = rollcast(*command[:-1], 12)
-    assert (small.returncode, "a GPU has 12.0 GB" in small.stderr) == (2, True)
+    assert (small.returncode, "generator.gpu_memory_utilization = 0.78" in small.stderr) == (2, True)
     both = rollcast(*command, "--run-folder", tmp_path)
     assert both.returncode == 2

@@ -23,7 +23,7 @@ DEFAULT_GPU_GB = 80.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRun:
+class RunToPlan:
     """A run that was not started yet; `config` None = none is given."""
 
     config: Annotated[Path | None, typer.Option(help="run file: predict the rates; options below win")] = None
@@ -36,7 +36,7 @@ class PlannedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class PredictedRates:
     plan: MemoryPlan
     expected: Expected
 
@@ -74,7 +74,7 @@ class Prediction:
         return found
 
 
-def read_prediction(planned: PlannedRun, given: Given) -> Prediction | None:
+def read_prediction(planned: RunToPlan, given: Given) -> PredictedRates | None:
     """None without a run file. Raises UserError."""
     from rollcast.config.run import load_run_config
     from rollcast.memory.check import plan_run
@@ -89,4 +89,4 @@ def read_prediction(planned: PlannedRun, given: Given) -> Prediction | None:
     config = load_run_config(planned.config)
     plan = plan_run(config, device, ranks=given.trainer_devices, model_config=planned.model_config, ask_hub=True)
     assert plan is not None, "the hub was asked"
-    return Prediction(plan, Expected(mean_tokens=given.mean_tokens, mfu=planned.mfu, card=planned.card))
+    return PredictedRates(plan, Expected(mean_tokens=given.mean_tokens, mfu=planned.mfu, card=planned.card))
