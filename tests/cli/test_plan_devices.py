@@ -184,13 +184,14 @@ def test_a_run_file_on_gpus_is_split_by_predicted_rates(tmp_path: Path) -> None:
     answer = json.loads(rollcast(*command, "--json").stdout)
     predicted = answer["predicted"]
     assert (answer["recommended"]["trainer_devices"], answer["recommended"]["generators"]) == (1, 7)
-    assert predicted["trainer_idle"] == pytest.approx(answer["recommended"]["trainer_idle"], abs=0.15)
+    # Eight groups are few: chance keeps the simulated trainer waiting longer.
+    assert predicted["trainer_idle"] == pytest.approx(answer["recommended"]["trainer_idle"], abs=0.2)
     assert answer["rates"]["step_seconds"] == pytest.approx(predicted["update_seconds"])
     assert any(line.startswith("lengths: 4,301 tokens") for line in answer["assumed"])
     said = rollcast(*command, "--mean-tokens", 2000).stdout
     assert "predicted idle: trainer" in said
     assert "assumed: lengths: 2,000 tokens" in said
     small = rollcast(*command[:-1], 12)
-    assert (small.returncode, "generator.gpu_memory_utilization = 0.78" in small.stderr) == (2, True)
+    assert (small.returncode, "a GPU has 12.0 GB" in small.stderr) == (2, True)
     both = rollcast(*command, "--run-folder", tmp_path)
     assert both.returncode == 2

@@ -64,7 +64,7 @@ def devices(
         from rollcast.cli.plan.measured_run import read_run
 
         run = read_run(run_folder)
-    prediction = read_prediction(planned, given)
+    prediction = read_prediction(planned, given, devices)
     if prediction is None:
         rates, caveats = calibrate(given, run)
         splits = splits_of(devices, rates)
