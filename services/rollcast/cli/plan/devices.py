@@ -17,7 +17,7 @@ from rollcast.cli import curve_options as options
 from rollcast.cli import expected_options, report
 from rollcast.cli.expected_options import predicted
 from rollcast.cli.output import say
-from rollcast.cli.plan.prediction import PlannedRun, read_prediction
+from rollcast.cli.plan.predicted_rates import RunToPlan, read_prediction
 from rollcast.cli.plan.rates import MAX_BOTTLENECK_IDLE, Given, calibrate
 from rollcast.config.errors import UserError
 
@@ -33,13 +33,13 @@ MAX_MODEL_ERROR = 0.1
 """Relative error of the simulated rate of the measured split above which the user is warned. Chosen, not measured."""
 
 
-@functools.partial(options.with_group, "planned", PlannedRun)
+@functools.partial(options.with_group, "planned", RunToPlan)
 @functools.partial(options.with_group, "given", Given)
 def devices(
     devices: Annotated[int, typer.Option(min=2, max=1024, help="devices to split")],
     *,
     run_folder: Annotated[Path | None, typer.Option(help="measure the rates on this run; options below win")] = None,
-    planned: PlannedRun,
+    planned: RunToPlan,
     given: Given,
     as_json: options.AsJson = False,
     plot: report.Plot = None,
@@ -64,7 +64,7 @@ def devices(
         from rollcast.cli.plan.measured_run import read_run
 
         run = read_run(run_folder)
-    prediction = read_prediction(planned, given)
+    prediction = read_prediction(planned, given, devices)
     if prediction is None:
         rates, caveats = calibrate(given, run)
         splits = splits_of(devices, rates)

@@ -23,7 +23,7 @@ DEFAULT_GPU_GB = 80.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRun:
+class RunToPlan:
     """A run that was not started yet; `config` None = none is given."""
 
     config: Annotated[Path | None, typer.Option(help="run file: predict the rates; options below win")] = None
@@ -36,7 +36,7 @@ class PlannedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class PredictedRates:
     plan: MemoryPlan
     expected: Expected
 
@@ -65,20 +65,18 @@ class Prediction:
         return balance
 
     def fitting(self, splits: list[Split]) -> list[Split]:
-        """Those whose trainer fits its GPUs. Raises UserError if none does."""
+        """Those whose trainer fits its GPUs."""
         from rollcast.memory.verdict import refusals
 
-        found = [split for split in splits if not refusals(self.plan.changed(ranks=split.trainer_devices))]
-        if splits and not found:
-            raise UserError("\n".join(refusals(self.plan.changed(ranks=splits[-1].trainer_devices))))
-        return found
+        return [split for split in splits if not refusals(self.plan.changed(ranks=split.trainer_devices))]
 
 
-def read_prediction(planned: PlannedRun, given: Given) -> Prediction | None:
-    """None without a run file. Raises UserError."""
+def read_prediction(planned: RunToPlan, given: Given, devices: int) -> PredictedRates | None:
+    """None without a run file. Raises UserError, also if no split of this many devices fits their memory."""
     from rollcast.config.run import load_run_config
     from rollcast.memory.check import plan_run
     from rollcast.memory.device import GB, Device, smallest_gpu
+    from rollcast.memory.verdict import refusals
 
     if planned.config is None:
         return None
@@ -89,4 +87,7 @@ def read_prediction(planned: PlannedRun, given: Given) -> Prediction | None:
     config = load_run_config(planned.config)
     plan = plan_run(config, device, ranks=given.trainer_devices, model_config=planned.model_config, ask_hub=True)
     assert plan is not None, "the hub was asked"
-    return Prediction(plan, Expected(mean_tokens=given.mean_tokens, mfu=planned.mfu, card=planned.card))
+    most_ranks = devices - plan.worker.workers
+    if most_ranks > 0 and (refused := refusals(plan.changed(ranks=most_ranks))):
+        raise UserError("\n".join(refused))
+    return PredictedRates(plan, Expected(mean_tokens=given.mean_tokens, mfu=planned.mfu, card=planned.card))
