@@ -21,8 +21,8 @@ from rollcast.generator.weights import GeneratorWeights
 from rollcast.rollouts.records import Sampling
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.learner.batch import TrainingSequence
-from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.device_batch import pad_micro_batch
+from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.receiver.member import WeightMember
 from rollcast.weights.sender.publisher import Publisher
