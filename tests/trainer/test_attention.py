@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rollcast.config.errors import UserError
-from rollcast.trainer.learner.attention import packed_attention
+from rollcast.trainer.learner.attention import bounded_flash
 from rollcast.trainer.learner.batch import TrainingSequence, packed_tokens, padded_tokens, plan_micro_batches
 from rollcast.trainer.learner.device_batch import pack_micro_batch, pad_micro_batch
 from rollcast.trainer.learner.group import LearnerGroup
@@ -124,21 +124,14 @@ def test_packed_micro_batches_are_full_of_tokens() -> None:
     assert max(map(padded_tokens, packed)) > 120, "with padding so many would not fit"
 
 
-def test_on_a_gpu_packed_sequences_are_one_call_of_flash_attention() -> None:
-    """Tensors without memory stand for those of a GPU: shapes and arguments are checked, no number is computed."""
+def test_the_call_of_flash_attention_is_one_that_torch_takes() -> None:
+    """Tensors without memory: arguments and shapes are checked, forward and backward. A GPU alone computes numbers."""
     with FakeTensorMode():
-        heads = {"query": 4, "key": 2, "value": 2}
-        shape = (10, 8)
-        states: dict[str, Any] = {
-            name: torch.empty(1, count, *shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-            for name, count in heads.items()
-        }
-        bounds = torch.empty(3, dtype=torch.int32, device="cuda")
-        attended, _ = packed_attention(
-            None, **states, attention_mask=None, scaling=0.3, cu_seq_lens_q=bounds, max_length_q=6
-        )
+        heads = (4, 2, 2)
+        query, key, value = (torch.empty(1, count, 10, 8, dtype=torch.bfloat16, requires_grad=True) for count in heads)
+        bounds = torch.empty(3, dtype=torch.int32)
+        attended = bounded_flash(query, key, value, bounds, 6, scaling=0.3, window=4)
         assert tuple(attended.shape) == (1, 10, 4, 8)
         attended.sum().backward()
-        assert [tuple(one.grad.shape) for one in states.values() if one.grad is not None] == [
-            (1, count, *shape) for count in heads.values()
-        ]
+        gradients = (one.grad for one in (query, key, value))
+        assert [None if one is None else tuple(one.shape) for one in gradients] == [(1, n, 10, 8) for n in heads]

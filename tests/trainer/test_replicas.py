@@ -13,9 +13,8 @@ from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from tests.trainer.gloo_ranks import run_ranks
 from tests.trainer.replicas import UPDATES, WORLD_SIZE
-from tests.trainer.test_two_ranks import distance
 from tests.trainer.tiny_models import make_config, make_sequences, write_model
-from tests.trainer.two_ranks import whole_weights
+from tests.trainer.two_ranks import distance, whole_weights
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from tests.trainer.gloo_ranks import run_ranks
 from tests.trainer.tiny_models import make_config, make_sequences, write_model
-from tests.trainer.two_ranks import RECIPE, UPDATES, whole_weights
+from tests.trainer.two_ranks import RECIPE, UPDATES, distance, whole_weights
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +38,6 @@ def model(by_tying: dict[str, tuple[Path, dict[str, Any]]], tying: str) -> Path:
 @pytest.fixture
 def two_ranks(by_tying: dict[str, tuple[Path, dict[str, Any]]], tying: str) -> dict[str, Any]:
     return by_tying[tying][1]
-
-
-def distance(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
-    """Relative distance of two sets of weights in the 2-norm."""
-    assert found.keys() == expected.keys()
-    square = sum(float((found[name].double() - expected[name].double()).square().sum()) for name in expected)
-    return float((square / sum(float(value.double().square().sum()) for value in expected.values())) ** 0.5)
 
 
 def test_gathered_weights_are_the_models_bit_for_bit(model: Path, two_ranks: dict[str, Any]) -> None:

@@ -39,6 +39,13 @@ def whole_weights(group: LearnerGroup) -> dict[str, torch.Tensor]:
         }
 
 
+def distance(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
+    """Relative distance of two sets of weights in the 2-norm."""
+    assert found.keys() == expected.keys()
+    square = sum(float((found[name].double() - expected[name].double()).square().sum()) for name in expected)
+    return float((square / sum(float(value.double().square().sum()) for value in expected.values())) ** 0.5)
+
+
 def places(group: LearnerGroup) -> dict[str, tuple[int, int, int]]:
     """Of each weight's rows: address and bytes of the memory that holds them, bytes without padding."""
     local = {name: weight.to_local() for name, weight in group.learner.policy.named_weights()}

@@ -135,5 +135,5 @@ def predict(plan: MemoryPlan, card: Card, generators: int, assumptions: Assumpti
         TrainerRate(plan, card, lengths, prompt, assumptions),
         GeneratorRate(plan, card, lengths, prompt, assumptions),
         generators,
-        shares_gpu=bool(getattr(plan, "shares_gpu", False)),
+        shares_gpu=plan.shares_gpu,
     )

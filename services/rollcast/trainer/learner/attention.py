@@ -118,25 +118,39 @@ def packed_attention(
     head size].
     """
     if query.is_cuda:
-        window = (-1 if sliding_window is None else sliding_window - 1, 0)
-        attended = varlen_attn(
-            query[0].transpose(0, 1),
-            key[0].transpose(0, 1),
-            value[0].transpose(0, 1),
-            cu_seq_lens_q,
-            cu_seq_lens_q,
-            max_length_q,
-            max_length_q,
-            scale=scaling,
-            window_size=window,
-            enable_gqa=True,
-        )
-        assert isinstance(attended, Tensor)
-        return attended[None], None
+        states = (query, key, value)
+        return bounded_flash(*states, cu_seq_lens_q, max_length_q, scaling=scaling, window=sliding_window), None
     lengths = cu_seq_lens_q.diff().tolist()
     sequences = zip(*(torch.split(states, lengths, dim=2) for states in (query, key, value)), strict=True)
     each = [_one_sequence(*states, scaling=scaling, window=sliding_window) for states in sequences]
     return torch.cat(each, dim=2).transpose(1, 2).contiguous(), None
+
+
+def bounded_flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bounds: Tensor,
+    longest: int,
+    *,
+    scaling: float | None,
+    window: int | None,
+) -> Tensor:
+    """All packed sequences in one call of flash attention, which a GPU has; otherwise as `packed_attention`."""
+    attended = varlen_attn(
+        query[0].transpose(0, 1),
+        key[0].transpose(0, 1),
+        value[0].transpose(0, 1),
+        bounds,
+        bounds,
+        longest,
+        longest,
+        scale=scaling,
+        window_size=(-1 if window is None else window - 1, 0),
+        enable_gqa=True,
+    )
+    assert isinstance(attended, Tensor)
+    return attended[None]
 
 
 def _one_sequence(query: Tensor, key: Tensor, value: Tensor, *, scaling: float | None, window: int | None) -> Tensor:
