@@ -70,8 +70,7 @@ def run_locally(
     given = config
     gpus = usable_gpus()
     config = config.model_copy(update={"local": with_gpus(config.local, gpus)})
-    device = smallest_gpu()
-    if config.local.shares_gpu and device is not None:
+    if config.local.shares_gpu and (device := smallest_gpu()) is not None:
         config = shared_gpu.divided(partial(plan_run, config, device, ranks=None, ask_hub=True)).config
         news = (*news, shared_gpu.in_words(config.weights, config.generator))
     embed_redis = config.redis.is_embedded
