@@ -1,4 +1,4 @@
-"""Where a card's time goes: the seconds of its kernels by what they compute, from torch's profiler."""
+"""Seconds of a card's kernels, by kind of work, from torch's profiler."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Optimizer steps of the learner on made-up rollouts, once for each way to compute a layer (VARIANTS).
 
 A shape's part with -compiled makes the same steps with compiled layers. Each row names the attention kernel that ran,
-the share of padding, the peak of memory next to what the memory planner says of the fullest moment of a step, and the
-seconds of the card's kernels in one more step, by what they compute: what is left to gain.
+the share of padding, the peak of memory next to the plan's for the fullest moment of a step, and the seconds of the card's
+kernels in one more step, by kind of work: that shows the time that can still be gained.
 
 MFU: floating-point operations that the model asks for, of tokens without padding and of nothing twice, over what the
 card's data sheet promises in the time. The head works for loss tokens alone.
@@ -67,7 +67,7 @@ FOR_EACH_PART = {
     "learner-4b": ("recomputed", "selective"),
     "learner-4b-compiled": ("compiled, selective, packed", "compiled, selective", "compiled, recomputed, packed"),
 }
-"""At 16k tokens one step of 4b takes ten seconds, and without recomputation it exceeds 139 GiB. Selective recomputation
+"""One step of 4b at 16k tokens takes ten seconds, and without recomputation it exceeds 139 GiB. Selective recomputation
 needs 107 GiB by the plan: a card of 80 GiB says that it does not fit, and shows full recomputation alone."""
 USUAL = (32, 256, 1_500, 8_192)
 SIZES = {"4b": (8, 256, 9_000, 16_128)}

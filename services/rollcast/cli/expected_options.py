@@ -75,7 +75,7 @@ class Expected:
 
 
 def predicted(balance: Balance | None) -> dict[str, Any]:
-    """Parts of an answer: figures and assumptions of the prediction. None = there is none."""
+    """Parts of an answer: figures and assumptions of the prediction. None = nothing was predicted."""
     from rollcast.throughput.sentences import assumed, in_one_line
 
     if balance is None:

@@ -11,7 +11,7 @@ from rollcast.config.engine_arguments import EngineArguments
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Recomputation = bool | Literal["selective"]
-"""As trainer.activation_checkpointing."""
+"""The values of trainer.activation_checkpointing."""
 AttentionKernel = Literal["auto", "flash", "cudnn", "efficient", "math"]
 Secret = Annotated[SecretStr, Field(min_length=1)]
 """An empty one would mean no authentication without saying so; null says it."""

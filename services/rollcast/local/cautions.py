@@ -99,7 +99,7 @@ def of_cores(local: Local, generator: Generator) -> list[str]:
 
 
 def of_quantization(quantization: str | None) -> list[str]:
-    """If the engine's kernels for it must be compiled where no compiler is. `quantization`: of generator.engine.
+    """If the engine must compile its kernels for it, and has no compiler. `quantization`: of generator.engine.
 
     vLLM (model_executor/kernels/linear/scaled_mm/deep_gemm.py) chooses DeepGEMM for blocks of 128 on Hopper and newer.
     """

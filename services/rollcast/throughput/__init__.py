@@ -6,6 +6,6 @@
     assumptions ----+--> generator --+        +-----> ending (grace of the trainer's pods)
 
 Every figure follows from the model's shape, the run file and the named assumptions. docs/memory.md compares the result
-with what was measured. `rollcast plan devices` simulates the waiting in detail; here it is a formula, so that
+with measurements. `rollcast plan devices` simulates the waiting in detail; here it is a formula, so that
 `rollcast config check` can show it without delay.
 """

@@ -63,7 +63,7 @@ class Balance:
 
     @property
     def step_seconds(self) -> float:
-        """From one step to the next."""
+        """Time from one step to the next."""
         own = self.trainer.update_seconds + self.trainer.publish_seconds
         if self.shares_gpu:
             own += self._gpu_seconds_of_sampling

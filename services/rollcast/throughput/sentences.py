@@ -23,7 +23,7 @@ def in_one_line(balance: Balance) -> str:
 
 
 def assumed(balance: Balance) -> Iterator[str]:
-    """Each assumption with its unit, and where it comes from."""
+    """Each assumption with its unit and source."""
     trainer = balance.trainer
     generator = balance.generator
     given = trainer.assumptions

@@ -10,7 +10,7 @@ from rollcast.throughput.lengths import CutLengths
 from rollcast.throughput.model_work import active_weights, has_experts, training_flops
 
 OPTIMIZER_BYTES_PER_WEIGHT = 7 * FLOAT32_BYTES
-"""AdamW reads weight, gradient and both moments, and writes all but the gradient."""
+"""AdamW reads weight, gradient and both moments, and writes weight and moments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class TrainerRate:
 
     @property
     def tokens_per_second(self) -> float:
-        """Of all ranks together."""
+        """Rate of all ranks together."""
         flops = training_flops(self.plan.model, self.lengths.mean_position + self.prompt_tokens)
         return self.plan.ranks * self.card.flops * self.utilization / flops
 
@@ -56,7 +56,7 @@ class TrainerRate:
 
     @property
     def sending_seconds(self) -> float:
-        """From the first byte of a version to the last; all lanes send at the same time."""
+        """Time from the first byte of a version to the last; all lanes send at the same time."""
         return self.plan.trainer[0].version / (self.plan.ranks * self.assumptions.lane_bytes_per_second)
 
     @property

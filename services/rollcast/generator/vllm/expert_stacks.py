@@ -16,7 +16,7 @@ PARTS = {
     "down_proj": ("w2_weight", ("w2",)),
     "w2": ("w2_weight", ("w2",)),
 }
-"""For each name of a stack in its layer: vLLM's parameter, and its names of the projections in it, in order."""
+"""vLLM's parameter for each name of a stack in its layer, and its names of the projections in it, in order."""
 
 
 @functools.cache

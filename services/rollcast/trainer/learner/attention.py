@@ -2,7 +2,7 @@
 
 `scaled_dot_product_attention` chooses among torch's kernels by device, dtype and shape. `trainer.attention` puts one of
 them first; the others stay, for layers that it cannot compute. Packed sequences lie one after the other in a single row
-[1, T]. On a GPU flash attention is told their bounds; on a CPU each one is computed by itself.
+[1, T]. On a GPU flash attention gets their bounds; on a CPU each one is computed by itself.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ MAX_FLASH_HEAD_SIZE = 256
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Where the sequences of a packed row [1, T] begin and end."""
+    """Bounds of the sequences of a packed row [1, T]."""
 
     position_ids: Tensor
     """[1, T] position of each token in its own sequence."""

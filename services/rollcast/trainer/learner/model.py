@@ -3,7 +3,7 @@
     B sequences, S padded length, H hidden size, T tokens whose log-probability is wanted
 
 Sequences are padded on the right and attention is causal, so no token ever sees padding and no mask is needed. With
-`trainer.packing` they lie one after the other, and attention is told their bounds.
+`trainer.packing` they lie one after the other, and attention gets their bounds.
 Master weights are float32; the forward pass runs in the model's dtype; gradients are reduced in float32.
 Experts stay the fused 3-D weights of Transformers. A router's auxiliary losses are not computed: only the recipe's
 objective is trained.
@@ -36,7 +36,7 @@ class Policy(nn.Module):
         super().__init__()
         self.causal_lm = causal_lm
         self.dtype = dtype
-        """Of the forward pass."""
+        """That of the forward pass."""
         self._published = published_names(causal_lm)
         causal_lm.set_output_embeddings(head)
         self.replay = replay

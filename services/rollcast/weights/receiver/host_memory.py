@@ -30,7 +30,7 @@ class SharedSnapshot(Snapshot):
     _is_first_use = True
 
     def views(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """As `Snapshot.views`."""
+        """The same as `Snapshot.views`."""
         if self._is_first_use:
             self._is_first_use = False
             lock_pages(self)

@@ -49,7 +49,7 @@ class StagingSlots:
         if stuck:
             log.warning("a broken group still holds its buffers; new ones are made", groups=len(stuck))
             self._snapshots[slot] = self._made()
-            # What they hold is no slot any more, so that they never hold this one up again.
+            # Their buffers are no slot any more, so that they never hold this one up again.
             with self._lock:
                 for reader in stuck:
                     self._readers.get(reader, set()).discard(slot)

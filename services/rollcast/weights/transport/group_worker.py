@@ -2,7 +2,7 @@
 
     GroupWorker(...)      thread: open the group, after that of the lane before -> `opened` done
         submit(job)       thread: job(group) -> its future done, with the result or the error
-        abandon()         returns immediately. thread: leaves what it waits for, closes the group, ends
+        abandon()         returns immediately. thread: stops waiting, closes the group, ends
     The first failure ends the thread too. The thread itself closes the group, since an abort of NCCL takes half a
     second; the lanes of an epoch do it side by side.
 

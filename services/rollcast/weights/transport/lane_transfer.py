@@ -110,7 +110,7 @@ class _Arrivals:
             self._finish()
 
     def _memory(self, stretches: list[torch.Tensor]) -> torch.Tensor:
-        """Where the piece arrives: in the version itself if it is one stretch of it, else in scratch memory."""
+        """The memory that receives the piece: the version itself if it is one stretch of it, else scratch memory."""
         if len(stretches) == 1 and _can_receive_into(stretches[0], self._group):
             return stretches[0]
         # The thread of the checksum may still read the former piece in the scratch memory.
@@ -165,7 +165,7 @@ def _can_receive_into(stretch: torch.Tensor, group: WeightGroup) -> bool:
 
 
 def _targets(whole: Snapshot, lane: int, num_lanes: int) -> Iterator[list[torch.Tensor]]:
-    """For each piece of the lane the stretches of the version that it fills."""
+    """The stretches of the version that each piece of the lane fills."""
     for bucket, buffer in zip(whole.specs, whole.buffers, strict=True):
         segments = shard_segments(bucket, lane, num_lanes)
         for start, end in _pieces(sum(length for _, length in segments), num_lanes):

@@ -4,8 +4,8 @@
                   ends the process. If TORCH_NCCL_BLOCKING_WAIT is set while the group is constructed, torch starts
                   neither this thread nor the one that watches it, and keeps no list of works
                   (ProcessGroupNCCL.cpp: the constructor, Watchdog::run, workEnqueue). `is_completed` asks NCCL for
-                  errors by itself, and `wait` returns at once after it, so that polling replaces the watchdog. What
-                  torch's flight recorder has of these works is never retired; if another group of the process times out
+                  errors by itself, and `wait` returns immediately after it, so that polling replaces the watchdog. The
+                  entries of torch's flight recorder for these works stay; if another group of the process times out
                   and it is dumped, it may read events that are gone. TORCH_NCCL_TRACE_BUFFER_SIZE=0 switches it off.
     opening       ncclCommInitRankConfig of a blocking communicator returns when all members have come, and torch knows
                   the communicator only then: nothing can end it. Of a non-blocking one it returns immediately, and

@@ -122,7 +122,7 @@ class WeightGroup:
         waited: seconds of the opening that have passed already.
         """
         self.address = address
-        # Both ends of a lane compute checksums of the bytes where they travel.
+        # Both ends of a lane compute checksums on the device that the bytes travel between.
         self.device = CPU if address.backend == "gloo" else device
         self._page_locked = self.device.type != device.type
         self._scratch: dict[int, torch.Tensor] = {}
