@@ -202,7 +202,8 @@ class WeightGroup:
 
     def _connect(self, deadline: float) -> TCPStore:
         """A connection of its own: a store serves one caller at a time, and a rendezvous may wait in it."""
-        host, port = self.address.store_host, self.address.store_port
+        host = self.address.store_host
+        port = self.address.store_port
         one_try = timedelta(seconds=CONNECT_SECONDS)
         while True:
             try:
