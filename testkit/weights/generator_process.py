@@ -127,7 +127,8 @@ CORRUPTED_PIECE = 6
 
 def disturb(slow_seconds: float, corrupt: bool) -> None:
     """Faults of the network: every bucket arrives late, or the first complete reception has one wrong bit."""
-    begin, finish = WeightGroup.begin, WeightGroup.finish
+    begin = WeightGroup.begin
+    finish = WeightGroup.finish
     remaining = [corrupt]
     travelling: WeakKeyDictionary[WeightGroup, deque[torch.Tensor]] = WeakKeyDictionary()
     pieces: WeakKeyDictionary[WeightGroup, int] = WeakKeyDictionary()
