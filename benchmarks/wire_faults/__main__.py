@@ -6,7 +6,7 @@
 Real processes, killed with SIGKILL and frozen with SIGSTOP, in the middle of a broadcast and between Join and Joined
 (`testkit.weights.faults`). Each number of lanes runs in a process of its own. On one card every process is a host of
 its own for NCCL (NCCL_HOSTID), and they meet on loopback. Writes results/wire_faults.json, on a GPU
-results/wire_faults_cuda.json, where the rows of other numbers of lanes stay; exit status 1 if a target is missed.
+results/wire_faults_cuda.json, with the rows of other numbers of lanes; exit status 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> int:
             rows = sorted([*rows, row], key=lambda row: row["lanes"])
             tried.append(row)
             print(json.dumps(row, indent=1), flush=True)
-            # After each number of lanes, so that a run that is cut off leaves what it has found.
+            # After each number of lanes, so that a run that is cut off leaves its results.
             write_result(name, {"rows": rows}, arguments.out)
     return 0 if all(all(row["targets"].values()) for row in tried) else 1
 

@@ -63,7 +63,7 @@ class Held:
     threads: dict[str, int]
     host_bytes: dict[str, int]
     device_bytes: int
-    """Of the card that all processes share; 0 without one."""
+    """Used bytes of the card that all processes share; 0 without one."""
 
 
 class Fleet:

@@ -1,6 +1,6 @@
 """A process group for CPU tensors within one process that fails as NCCL's does.
 
-What is imitated, from torch's ProcessGroupNCCL and from runs on a GPU:
+Imitated, from torch's ProcessGroupNCCL and from runs on a GPU:
 
     construction    connects nothing. Without TORCH_NCCL_BLOCKING_WAIT it starts a watchdog that ends the process when a
                     member is lost (here: `Network.ended_by_watchdog`)
@@ -10,7 +10,7 @@ What is imitated, from torch's ProcessGroupNCCL and from runs on a GPU:
     a frozen one    is not found: the collective never completes
     abort           takes ABORT_SECONDS of its caller
 
-`install` puts it where torch keeps its own; CPU builds of torch have none.
+`install` puts it where torch keeps its own; CPU builds of torch lack it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Network:
         """Names of the threads that were held by an abort."""
         self.opening: dict[int, int] = defaultdict(int)
         self.most_opening: dict[int, int] = defaultdict(int)
-        """For each rank how many groups it was opening at the same time, at most."""
+        """The most groups that each rank opened at the same time."""
         self.most_in_flight = 0
         self.freed = threading.Event()
         """Ends what would block for good, at the end of a test."""

@@ -43,7 +43,7 @@ WEIGHTS = {
 SPECS = [TensorSpec(f"layer.{i}.weight", "float32", (64, 240)) for i in range(12)]
 """Twelve buckets of one tensor each."""
 PATIENCE_SECONDS = 40.0
-"""Of the tests; no test asserts that something is quick."""
+"""Deadline of the tests' waits; no test asserts that something is quick."""
 
 
 def start_forkserver(*modules: str) -> None:
@@ -61,7 +61,7 @@ def start_forkserver(*modules: str) -> None:
 
 
 class Process:
-    """A child process that tells events; `wait` finds the next one of a kind, in order of arrival.
+    """A child process that reports events; `wait` finds the next one of a kind, in order of arrival.
 
     Forked from a server that has imported torch already: a real process that starts in no time.
     """
@@ -182,7 +182,7 @@ class Trainer:
         wait_until(lambda: {m.name for m in self.publisher.members() if m.joined} == set(names))
 
     def metric(self, text: str) -> float:
-        """Value of the series whose name and labels are `text`; 0 where it does not exist yet."""
+        """Value of the series whose name and labels are `text`; 0 if it does not exist yet."""
         lines = [line for line in self.exporter.render().decode().splitlines() if line.startswith(text + " ")]
         return float(lines[0].rsplit(" ", 1)[1]) if lines else 0.0
 
