@@ -1,8 +1,8 @@
 """Optimizer steps of the learner on made-up rollouts, once for each way to compute a layer (VARIANTS).
 
 A shape's part with -compiled makes the same steps with compiled layers. Each row names the attention kernel that ran,
-the share of padding, the peak of memory next to the plan's for the fullest moment of a step, and the seconds of the card's
-kernels in one more step, by kind of work: that shows the time that can still be gained.
+the share of padding, the peak of memory next to the plan's for the fullest moment of a step, and the seconds of the
+card's kernels in one more step, by kind of work: that shows the time that can still be gained.
 
 MFU: floating-point operations that the model asks for, of tokens without padding and of nothing twice, over what the
 card's data sheet promises in the time. The head works for loss tokens alone.

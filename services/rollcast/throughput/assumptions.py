@@ -46,8 +46,8 @@ class Assumptions:
     the worker and back. See `engine_rollout_seconds`."""
     engine_rollout_seconds: float = 20e-6
     """Time of one engine step for each rollout in it: sampling, log-probs, bookkeeping. Measured together with
-    `engine_step_seconds`: Qwen3-0.6B, 128 slots, 512 tokens, 19,400 tokens/s leave 5.1 ms a step for all but reading; one
-    point cannot separate the two, so half of it is taken for each."""
+    `engine_step_seconds`: Qwen3-0.6B, 128 slots, 512 tokens, 19,400 tokens/s leave 5.1 ms a step besides
+    the reading of weights; one point cannot separate the two, so half of it is taken for each."""
     all_reduce_seconds: float = 15e-6
     """One all-reduce of a tensor-parallel generator, of which a layer has two. Chosen, for NVLink."""
     lane_bytes_per_second: float = 1e9

@@ -18,7 +18,7 @@ from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.services import Weights
 from rollcast.weights.plan.manifest import Manifest, manifest_to_proto
 from rollcast.weights.sender.lanes import Lanes, no_room_to_send, send_slot
-from rollcast.weights.sender.roster import Seat
+from rollcast.weights.sender.roster import Roster, Seat
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.weights.transport.process_group import Backend, GroupAddress, NoRoomError, RendezvousStore
@@ -103,6 +103,14 @@ class Epoch:
         """Stop waiting for rank 0's part: a member is lost, or it does not end and its thread is left behind."""
         self._given_up = reason
         self.worker.abandon()
+
+    def has_lost_a_seat(self, roster: Roster) -> bool:
+        return any(seat not in roster for seat in self.seats)
+
+    def give_up_if_lost(self, roster: Roster) -> None:
+        """Stop opening a group that has lost a member: it will not come."""
+        if not self.failed and self.has_lost_a_seat(roster):
+            self.give_up("a member was lost while it opened")
 
     @property
     def working(self) -> bool:

@@ -262,18 +262,16 @@ class Publisher:
             if joined and self._epoch is None:
                 self._epoch = next(iter(self._open([joined])), None)
             if behind and self._epoch is not None:
-                self._serve(self._epoch, self._current)
+                self._send([self._epoch], self._current, "publish")
+                if self._epoch.failed:
+                    self._drop_epoch()
+                else:
+                    self._exporter.observe(
+                        names.WEIGHT_SYNC_SECONDS, time.monotonic() - self._staging.current_offered_at
+                    )
             if joiners:
                 self._admit(joiners, self._current)
             return left or behind or bool(joiners)
-
-    def _serve(self, epoch: Epoch, current: Manifest) -> None:
-        """Send `current` to all members of the epoch."""
-        self._send([epoch], current, "publish")
-        if epoch.failed:
-            self._drop_epoch()
-        else:
-            self._exporter.observe(names.WEIGHT_SYNC_SECONDS, time.monotonic() - self._staging.current_offered_at)
 
     def _due_joiners(self) -> list[Seat]:
         return self._roster.due_joiners(time.monotonic() - self._settings.coalesce_seconds)
@@ -314,7 +312,7 @@ class Publisher:
                 epochs.append(epoch)
             self._exporter.set(names.WEIGHT_EPOCH, self._epochs_made)
         self._wait_for_answers(epochs, self._settings.opening_timeout_seconds, "join")
-        broken = [epoch for epoch in epochs if epoch.failed or any(seat not in self._roster for seat in epoch.seats)]
+        broken = [epoch for epoch in epochs if epoch.failed or epoch.has_lost_a_seat(self._roster)]
         for epoch in broken:
             epoch.drop(self._slots)
         return [epoch for epoch in epochs if epoch not in broken]
@@ -344,7 +342,8 @@ class Publisher:
             while not self._stopping:
                 self._look_for_faults(epochs)
                 if is_opening:
-                    self._give_up_lost(epochs)
+                    for epoch in epochs:
+                        epoch.give_up_if_lost(self._roster)
                 working = [epoch for epoch in epochs if epoch.working]
                 # The others of a group that does not open would answer at their deadline only: the next Join ends it.
                 asked = [epoch for epoch in epochs if not (is_opening and epoch.failed)]
@@ -366,12 +365,6 @@ class Publisher:
                 else:
                     self._changed.wait(FAULT_CHECK_SECONDS)
             self._note_failures(epochs, phase)
-
-    def _give_up_lost(self, epochs: Sequence[Epoch]) -> None:
-        """Stop opening groups that have lost a member: it will not come."""
-        for epoch in epochs:
-            if not epoch.failed and any(seat not in self._roster for seat in epoch.seats):
-                epoch.give_up("a member was lost while it opened")
 
     def _note_failures(self, epochs: Sequence[Epoch], phase: str) -> None:
         """Report the groups that failed, and count them against the generators that may be the cause."""
