@@ -22,10 +22,14 @@ from rollcast.memory.device import Device
 from rollcast.memory.verdict import refusals, warnings
 from rollcast.runfolder.files import RUN_FILE, UP_FILE
 from rollcast.telemetry.gpus import EXPECTED_GPUS
+from rollcast.throughput.assumptions import Assumptions
+from rollcast.throughput.balance import predict
+from rollcast.throughput.card import card_of
 from testkit.model_shapes import write_model
 from testkit.published_models import QWEN3_0_6B
 from tests.cli.command import rollcast
 
+MAX_IDLE = 0.15
 PROFILE = Path(__file__).parents[2] / "configs" / "one-gpu.yaml"
 
 
@@ -96,12 +100,23 @@ def test_the_profile_fits_the_cards_that_it_is_for(gb: int, settings: dict[str, 
     assert warnings(plan) == []
 
 
+def test_the_card_of_the_profile_is_hardly_idle(settings: dict[str, Any]) -> None:
+    """Trainer and generators take turns: each waits for the other, and the card for neither."""
+    config = parse_run_config(settings, source="test")
+    plan = plan_run(config, Device("gpu", 80 * 10**9), ranks=None)
+    assert plan is not None
+    idle = predict(plan, card_of(plan.device.num_bytes), config.local.generators, Assumptions()).gpu_idle
+    assert idle is not None
+    assert idle < MAX_IDLE
+
+
 def test_the_profile_is_checked_for_a_card_elsewhere(settings: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "one-gpu.yaml"
     file.write_text(yaml.safe_dump(settings))
     done = rollcast("config", "check", file, "--elsewhere", "--gpu", "80")
     assert done.returncode == 0, done.stderr
     assert "whether the model fits the memory" not in done.stdout
+    assert "the GPU that they share" in done.stdout
     assert "one GPU: trainer and generators share it (generator.gpu_memory_utilization 0." in " ".join(
         done.stdout.split()
     )
