@@ -27,7 +27,14 @@ from rollcast.weights.plan.snapshot import Snapshot, memory_bytes
 from rollcast.weights.receiver.weight_engine import FAILED, JOINED, JOINING, RECEIVING, STAGED, ReceiveState
 from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.weights.transport.lane_transfer import receive, turns_of
-from rollcast.weights.transport.process_group import GroupAddress, GroupError, NoRoomError, WeightGroup, backend_for
+from rollcast.weights.transport.process_group import (
+    Backend,
+    GroupAddress,
+    GroupError,
+    NoRoomError,
+    WeightGroup,
+    backend_for,
+)
 from rollcast.weights.transport.turns import LaneTurns
 from rollcast.wire import weights_pb2
 
@@ -78,10 +85,10 @@ class Receiver:
         message = weights_pb2.Join.FromString(join)
         rank = message.rank + self._worker
         fits = rank < message.world_size and 0 < message.lanes <= MAX_LANES
-        backend = message.backend
-        if (backend != "gloo" and backend != "nccl") or not fits:
+        if message.backend not in ("gloo", "nccl") or not fits:
             self._state = ReceiveState(FAILED, message.epoch, reason="the join message contradicts itself")
             return
+        backend: Backend = "nccl" if message.backend == "nccl" else "gloo"
         # gloo carries the bytes through host memory, whatever they are received for.
         if backend == "nccl" and backend_for(self._device) != "nccl":
             reason = f"the trainer sends over {backend}, which this generator on {self._device} cannot receive"
