@@ -68,7 +68,7 @@ def run_locally(
     config = config.model_copy(update={"folder": config.folder.absolute()})
     cautions = [f"caution: {line}" for line in preflight.check(config, monitor=monitor)]
     given = config
-    gpus = usable_gpus()
+    gpus = usable_gpus()[: config.local.gpus]
     config = config.model_copy(update={"local": with_gpus(config.local, gpus)})
     if config.local.shares_gpu and (device := smallest_gpu()) is not None:
         config = shared_gpu.divided(partial(plan_run, config, device, ranks=None, ask_hub=True)).config
@@ -89,12 +89,7 @@ def run_locally(
         for line in (*news, *cautions, *changes):
             view.report(line)
         specs = service_specs(
-            config,
-            run_file,
-            embed_redis=embed_redis,
-            resume=resume,
-            embed_grader=embed_grader,
-            gpus=gpus[: config.local.gpus],
+            config, run_file, embed_redis=embed_redis, resume=resume, embed_grader=embed_grader, gpus=gpus
         )
         targets = None
         if monitor:
