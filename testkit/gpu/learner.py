@@ -64,11 +64,13 @@ VARIANTS = {
     "compiled, selective, packed": Variant(recompute="selective", compiled=True, packing=True),
 }
 FOR_EACH_PART = {
+    "learner-0.6b": ("plain", "cudnn"),
     "learner-4b": ("recomputed", "selective"),
     "learner-4b-compiled": ("compiled, selective, packed", "compiled, selective", "compiled, recomputed, packed"),
 }
 """One step of 4b at 16k tokens takes ten seconds, and without recomputation it exceeds 139 GiB. Selective recomputation
-needs 107 GiB by the plan: a card of 80 GiB says that it does not fit, and shows full recomputation alone."""
+needs 107 GiB by the plan: a card of 80 GiB says that it does not fit, and shows full recomputation alone. 1.7b shows
+all variants; 0.6b, which comes before both, shows in little time whether the learner runs at all."""
 USUAL = (32, 256, 1_500, 8_192)
 SIZES = {"4b": (8, 256, 9_000, 16_128)}
 """Rollouts, prompt tokens, median and most completion tokens, by shape: at 16k tokens one rollout is a micro-batch."""

@@ -41,10 +41,10 @@ PARTS: Mapping[str, Part] = {
     "head": Part("head", 20),
     "exactness": Part("exactness", 25),
     "learner-0.6b": Part("learner", 30),
-    "learner-1.7b": Part("learner", 40),
-    "learner-4b": Part("learner", 75),
+    "learner-4b": Part("learner", 110),
+    "learner-4b-compiled": Part("learner", 270),
+    "learner-1.7b": Part("learner", 200),
     "system-nccl": Part("system_nccl", 150, starts_processes=True),
-    "learner-4b-compiled": Part("learner", 150),
     "staging": Part("staging", 30),
     "group": Part("group", 30),
 }

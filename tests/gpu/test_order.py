@@ -21,9 +21,12 @@ def test_the_parts_that_remove_most_risk_are_first() -> None:
     assert names.index("learner-4b") < names.index("staging")
 
 
+LATE = ("learner-4b-compiled", "learner-1.7b", "system-nccl", "staging", "group")
+
+
 def test_two_calls_of_a_lease_of_fifteen_minutes_hold_what_matters() -> None:
     """All but the last parts, and two starts."""
-    enough = [name for name in PARTS if name not in ("system-nccl", "learner-4b-compiled", "staging", "group")]
+    enough = [name for name in PARTS if name not in LATE]
     assert sum(PARTS[name].expected_seconds for name in enough) <= 15 * 60 - 2 * STARTS_SECONDS
 
 
