@@ -133,7 +133,7 @@ class Fleet:
         free, total = torch.cuda.mem_get_info() if self._faults.device != "cpu" else (0, 0)
         return Held(
             threads={name: process.num_threads() for name, process in processes.items()},
-            host_bytes={name: process.memory_full_info().uss for name, process in processes.items()},
+            host_bytes={name: anonymous_bytes(process) for name, process in processes.items()},
             device_bytes=total - free,
         )
 
@@ -154,6 +154,16 @@ class Fleet:
             self._step += 1
             self.trainer.publish(self._step)
             self.trainer.publisher.wait_acknowledged(self._step, PATIENCE_SECONDS)
+
+
+def anonymous_bytes(process: psutil.Process) -> int:
+    """Host memory without mapped files.
+
+    Pages that a fork has in common with its server count from the start. Otherwise each one that it writes to
+    later, as a garbage collection does to all of them, would look like new memory.
+    """
+    memory = process.memory_info()
+    return int(memory.rss - memory.shared)
 
 
 def strike(fleet: Fleet, kind: str, is_joining: bool, rng: random.Random) -> float:
