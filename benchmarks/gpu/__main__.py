@@ -61,7 +61,7 @@ class Proof:
             else Standing()
             for name in parts
         }
-        self.all_well = True
+        self.all_well = all(one.state != "failed" for one in self._standings.values())
 
     def run(self) -> None:
         """Every part that is open and fits."""
@@ -86,7 +86,7 @@ class Proof:
     def _take(self, name: str, figures: dict[str, Any]) -> None:
         has_failed = "failed" in figures
         was_cut = "cut" in figures
-        self.all_well &= not has_failed and all(figures.get("targets", {}).values())
+        self.all_well &= not has_failed and not was_cut and all(figures.get("targets", {}).values())
         # A part that was cut is not tried again in this call: the time is over.
         self._standings[name] = Standing("failed" if has_failed else "done", figures["seconds"])
         if self._folder is not None:

@@ -43,7 +43,7 @@ def main() -> int:
         freezes=arguments.freezes,
         settle_seconds=arguments.settle_seconds,
         megabytes=arguments.megabytes,
-        device=arguments.device,
+        device="cpu" if arguments.device == "cpu" else "cuda:0",
     )
     name = "wire_faults" if arguments.device == "cpu" else f"wire_faults_{arguments.device}"
     rows = rows_of_others(arguments.out / f"{name}.json", arguments.lanes)

@@ -7,6 +7,7 @@ import shutil
 import statistics
 import subprocess
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -95,10 +96,12 @@ def peak_memory_gib(device: torch.device, held: int) -> float | None:
 
 
 def or_why_not(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The measurement, or {"failed": why} if it exceeds the card's memory: another setting may fit."""
+    """The measurement, or {"failed": why}: the other settings are measured all the same."""
     try:
         return measure()
-    except torch.OutOfMemoryError as error:
+    except Exception as error:
+        if not isinstance(error, torch.OutOfMemoryError):
+            traceback.print_exc()
         return {"failed": sentence_of(error)}
 
 

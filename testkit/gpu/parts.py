@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from rollcast.trainer.allocator import use_expandable_segments
 from testkit.record import strict
 
 COLLECTIVE_SECONDS = 60.0
@@ -35,14 +37,14 @@ class Part:
 PARTS: Mapping[str, Part] = {
     "wire-faults": Part("wire_faults", 210, starts_processes=True),
     "wire-tests": Part("wire_tests", 70, starts_processes=True),
-    "system": Part("system", 200, starts_processes=True),
-    "system-0.6b": Part("system", 110, starts_processes=True),
-    "publish": Part("publishing", 50, starts_processes=True),
+    "system": Part("system", 250, starts_processes=True),
     "head": Part("head", 20),
     "exactness": Part("exactness", 25),
-    "learner-0.6b": Part("learner", 30),
-    "learner-4b": Part("learner", 110),
-    "learner-4b-compiled": Part("learner", 270),
+    "learner-0.6b": Part("learner", 40),
+    "learner-4b": Part("learner", 120),
+    "publish": Part("publishing", 50, starts_processes=True),
+    "learner-4b-compiled": Part("learner", 220),
+    "system-0.6b": Part("system", 160, starts_processes=True),
     "learner-1.7b": Part("learner", 200),
     "system-nccl": Part("system_nccl", 150, starts_processes=True),
     "staging": Part("staging", 30),
@@ -87,6 +89,8 @@ def report(figures: Mapping[str, Any]) -> None:
 
 
 def main() -> None:
+    # As the trainer does, and before torch is imported.
+    use_expandable_segments(os.environ)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--small", action="store_true")

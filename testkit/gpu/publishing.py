@@ -38,7 +38,7 @@ def measure(name: str, *, is_small: bool) -> dict[str, Any]:
     """A row for each transport."""
     if not is_small:
         use_one_card("trainer")
-    device = torch.device("cpu" if is_small else "cuda")
+    device = torch.device("cpu" if is_small else "cuda:0")
     shape = models.SMALL if is_small else "0.6b"
     specs = specs_of(shape)
     rows: list[dict[str, Any]] = []

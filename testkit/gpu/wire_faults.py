@@ -7,7 +7,7 @@ from typing import Any
 
 from testkit.weights import faults
 
-ON_A_CARD = faults.Faults(lanes=4, kills=3, freezes=3, settle_seconds=120.0, device="cuda")
+ON_A_CARD = faults.Faults(lanes=4, kills=3, freezes=3, settle_seconds=120.0, device="cuda:0")
 WHEN_SMALL = replace(ON_A_CARD, lanes=1, kills=1, freezes=0, settle_seconds=1.0, megabytes=2, device="cpu")
 """Memory is not judged so soon after an event."""
 

@@ -30,7 +30,7 @@ REASON_CHARACTERS = 300
 
 def measure(name: str, *, is_small: bool) -> dict[str, Any]:
     """A row for each test; the target is that all pass."""
-    device = "cpu" if is_small else "cuda"
+    device = "cpu" if is_small else "cuda:0"
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         command = [*PYTEST, *FILES, "-q", "-n", "0", "-W", "default", "-p", "no:cacheprovider"]

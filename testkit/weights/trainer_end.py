@@ -49,7 +49,9 @@ PATIENCE_SECONDS = 40.0
 def start_forkserver(*modules: str) -> None:
     """Generators are forked from a server that has imported these. Its interpreter knows nothing of pytest's path."""
     before = {name: os.environ.get(name) for name in ("PYTHONPATH", "OMP_NUM_THREADS")}
-    os.environ["PYTHONPATH"] = f"{ROOT / 'services'}{os.pathsep}{ROOT}"
+    # What is there already stays: on a machine with an archive the packages are found by it.
+    paths = [before["PYTHONPATH"], f"{ROOT / 'services'}", f"{ROOT}"]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     os.environ["OMP_NUM_THREADS"] = "1"
     FORKSERVER.set_forkserver_preload(["testkit.weights.generator_process", *modules])
     ensure_running()

@@ -110,7 +110,7 @@ def test_a_second_call_makes_what_is_missing_and_repeats_a_failure_only_if_asked
     second = folder.call(parts)
     assert list(second.figures) == ["misses"]
     assert second.code == 1  # for its missed target
-    assert folder.call(parts).code == 0
+    assert folder.call(parts).code == 1, "the folder holds a part that failed"
     assert list(folder.call(parts, "--again").figures) == ["fails"]
     assert folder.begun == ["fails", "works", "misses", "fails"]
 

@@ -17,11 +17,11 @@ def begun(seconds_left: float | None, **standings: Standing) -> str | None:
 def test_the_parts_that_remove_most_risk_are_first() -> None:
     names = list(PARTS)
     assert names[:3] == ["wire-faults", "wire-tests", "system"]
-    assert names.index("system-0.6b") < names.index("publish") < names.index("head") < names.index("learner-0.6b")
+    assert names.index("head") < names.index("learner-4b") < names.index("publish") < names.index("system-0.6b")
     assert names.index("learner-4b") < names.index("staging")
 
 
-LATE = ("learner-4b-compiled", "learner-1.7b", "system-nccl", "staging", "group")
+LATE = ("learner-4b-compiled", "system-0.6b", "learner-1.7b", "system-nccl", "staging", "group")
 
 
 def test_two_calls_of_a_lease_of_fifteen_minutes_hold_what_matters() -> None:

@@ -9,15 +9,16 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoModelForCausalLM, MistralConfig, Qwen2MoeConfig
 
 from rollcast.config.errors import UserError
-from rollcast.trainer.learner.attention import bounded_flash
+from rollcast.trainer.learner.attention import bounded_flash, packed_attention
 from rollcast.trainer.learner.batch import TrainingSequence, packed_tokens, padded_tokens, plan_micro_batches
 from rollcast.trainer.learner.device_batch import pack_micro_batch, pad_micro_batch
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.tiny_model import make_architecture
-from tests.trainer.tiny_models import make_config, make_sequences
+from tests.trainer.tiny_models import VOCAB, make_config, make_sequences
 
 PACKED_ARCHITECTURES = ("qwen3", "qwen3_moe", "mixtral", "llama", "granite", "cohere")
 
@@ -79,6 +80,53 @@ def test_packed_sequences_have_the_logprobs_and_gradients_of_padded_ones(
     for name, gradient in expected_gradients.items():
         scale = float(gradient.abs().max())
         torch.testing.assert_close(packed_gradients[name], gradient, rtol=1e-3, atol=1e-4 * scale)
+
+
+SHAPE = {
+    "vocab_size": VOCAB,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "sliding_window": 4,
+}
+EXPERTS = {
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "shared_expert_intermediate_size": 16,
+    "use_sliding_window": True,
+    "max_window_layers": 2,
+}
+
+
+@pytest.mark.parametrize(
+    "config", [MistralConfig(**SHAPE), Qwen2MoeConfig(**SHAPE, **EXPERTS)], ids=lambda config: config.model_type
+)
+def test_packed_sequences_keep_the_window(ranks: Ranks, tmp_path: Path, config: Any) -> None:
+    """Mistral's attention passes it; that of Qwen2-MoE has it in the mask alone."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(3.0)  # so that attention is far from uniform
+    model.save_pretrained(tmp_path)
+    found = []
+    for packing in (False, True):
+        policy = group_of(ranks, tmp_path, tmp_path, packing=packing).learner.policy
+        batch = (pack_micro_batch if packing else pad_micro_batch)(tuple(make_sequences(3)), ranks.device)
+        found.append(policy(batch.input_ids, batch.positions, batch.targets, packing=batch.packing)[0].detach())
+    torch.testing.assert_close(*found, rtol=0, atol=2e-5)
+
+
+def test_a_mask_of_the_models_own_is_refused() -> None:
+    states = torch.zeros(1, 2, 6, 8)
+    with pytest.raises(UserError, match=r"^trainer\.packing = true: .* mask or scores of its own; set it to false$"):
+        packed_attention(
+            None, states, states, states, torch.zeros(1, 1, 6, 6), cu_seq_lens_q=torch.tensor([0, 6]), max_length_q=6
+        )
 
 
 @pytest.mark.parametrize("recomputed", [False, "selective", True])

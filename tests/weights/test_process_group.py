@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from rollcast.config.errors import UserError
+from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.weights.transport.process_group import GroupAddress, GroupError, RendezvousStore, WeightGroup
 
 
@@ -50,3 +51,20 @@ def test_only_those_who_were_told_the_prefix_meet(stray: bool) -> None:
                 rank.result()
     else:
         assert (ours.result(), theirs.result()) == (7, 7)
+
+
+def test_the_store_keeps_nothing_of_a_group_that_is_over() -> None:
+    store = RendezvousStore("127.0.0.1")
+    members = [
+        GroupWorker(
+            GroupAddress(1, 0, 1, "gloo", store.host, store.port, store.prefix, rank, 2, 5.0, opening_seconds=5.0),
+            torch.device("cpu"),
+        )
+        for rank in range(2)
+    ]
+    for member in members:
+        member.opened.result(10.0)
+    for member in members:
+        member.abandon()
+        member.join(10.0)
+    assert store._store.num_keys() == 0

@@ -230,3 +230,12 @@ def test_ready_is_joined_and_at_most_one_step_behind(roster: Roster, step: int, 
     assert seat.member(newest).ready is ready
     seat.leaving = True
     assert not seat.member(newest).ready
+
+
+def test_who_cannot_come_is_counted_although_rank_0_gave_up_first(roster: Roster) -> None:
+    seat = take_place(roster)
+    for epoch in range(1, MAX_FAILURES + 1):
+        seat.epoch = epoch
+        seat.answer = None
+        roster.blame([seat])
+    assert seat.fault(100.0, PATIENCE, SUSPICION, suspected=False) == "failed"

@@ -34,6 +34,7 @@ def try_out(
     rollcast try --config my-run.yaml --prompts 16
     """
     from rollcast.local import preflight
+    from rollcast.local.devices import usable_gpus, with_gpus
     from rollcast.local.trial import outlook, time_update
     from rollcast.local.trial import try_out as tried_out
 
@@ -45,6 +46,7 @@ def try_out(
     trial = tried_out(settings, prompts)
     for line in [*completions(trial), *figures(settings.recipe.max_completion_tokens, trial)]:
         typer.echo(line)
+    shares_gpu = with_gpus(settings.local, usable_gpus()).shares_gpu
     say("timing one update of the trainer on as many ...")
     times = outlook(
         settings.recipe,
@@ -53,7 +55,7 @@ def try_out(
         trial,
         time_update(settings, trial),
         generators=settings.local.generators,
-        workers=settings.generator.tensor_parallel,
+        workers=0 if shares_gpu else settings.generator.tensor_parallel,
     )
     for line in expected(settings.recipe, settings.budget.device_hours, times):
         say(line)

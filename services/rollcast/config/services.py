@@ -135,7 +135,7 @@ class Weights(Settings):
     model, also on a machine that is busy starting others."""
     transport: Literal["auto", "nccl", "gloo"] = "auto"
     """What carries the weights to the generators. nccl = from GPU to GPU. gloo = through host memory and TCP: slower, but it
-    also works on CPUs, on one GPU that generator and trainer share, and with firewalls or drivers that stop NCCL. auto = nccl
+    also works on CPUs, on one GPU that generator and trainer share, and with drivers that stop NCCL. auto = nccl
     if the trainer has a GPU of its own, else gloo; the trainer logs which and why."""
     stage: Literal["auto", "device", "host"] = "auto"
     """The memory in which a generator keeps a version that it has received and not yet applied. device = whole, on
@@ -211,7 +211,8 @@ class Trainer(Settings):
     of ranks. None = all ranks share one copy, which takes the least memory."""
     compile: bool = False
     """Compile decoder layers and output head (torch.compile), which fuses norms, rotary embeddings and activations. The
-    first steps take minutes longer. Not for models with experts. Off because its gain was not measured on a GPU."""
+    first steps take minutes longer. Not for models with experts, and on a CPU without effect on packed layers that are recomputed.
+    It needs a C compiler. Off because its gain was not measured on a GPU."""
     checkpoint_every_steps: Annotated[int, Field(ge=1)] = 50
     """Optimizer steps between checkpoints; also written on SIGTERM and at the end. Training goes on while one is written,
     from a copy on the host: 12 bytes a parameter over all ranks, which they keep."""

@@ -67,12 +67,12 @@ def check_gpus(local: Local, generator: Generator, gpus: Sequence[str]) -> None:
     if local.gpus is not None and len(gpus) < local.gpus:
         raise UserError(
             f"local.gpus = {local.gpus}: {len(gpus)} may be used here (by nvidia-smi, {VISIBLE} and torch's build); "
-            "lower it, or leave it out"
+            f"{'lower it, or leave it out' if gpus else 'leave it out for a run on the CPU'}"
         )
     if not gpus and can_use_gpus() and VISIBLE not in os.environ and (driver := driver_version()) is not None:
         raise PassingError(
-            f"nvidia-smi reports no GPU, and NVIDIA's driver {driver} is loaded: a GPU has failed, or nvidia-smi is "
-            f"not on the path; for a run on the CPU set {VISIBLE} to nothing"
+            f"nvidia-smi reports no GPU, and NVIDIA's driver {driver} is loaded: a GPU has failed, this container was "
+            f"given none, or nvidia-smi is not on the path; for a run on the CPU set {VISIBLE} to nothing"
         )
     local = with_gpus(local, gpus)
     if local.shares_gpu:

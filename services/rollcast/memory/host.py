@@ -56,7 +56,7 @@ def rank_on_host(plan: MemoryPlan, rank: int) -> Parts:
     largest = max(memory.largest_weight, memory.start_on_host)
     parts = {
         "programs": PROGRAM_BYTES,
-        "staging": STAGED_VERSIONS * memory.version_rows,
+        "staging": STAGED_VERSIONS * memory.version_rows if rank < memory.ranks else 0,
         "checkpoint": memory.checkpoint + memory.unpadded,
         "gathered": largest,
     }

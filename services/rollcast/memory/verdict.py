@@ -49,6 +49,17 @@ def warnings(plan: MemoryPlan) -> list[str]:
     return [f"{sentence}, and the {group} rollouts of one prompt need as many slots; {remedy}"]
 
 
+def ungrouped(plan: MemoryPlan) -> list[str]:
+    """One sentence if trainer.shard_ranks does not divide the ranks; else empty."""
+    shards = plan.config.trainer.shard_ranks
+    if shards is None or plan.ranks % shards == 0:
+        return []
+    return [
+        f"trainer.shard_ranks = {shards}: it does not divide the {plan.ranks} trainer ranks; set it to the ranks of "
+        "one machine, or to null"
+    ]
+
+
 def _trainer(plan: MemoryPlan) -> Iterator[str]:
     if _trainer_fits(plan):
         return
@@ -61,8 +72,10 @@ def _trainer(plan: MemoryPlan) -> Iterator[str]:
         if _trainer_fits(plan.changed(trainer=changes)):
             yield f"{setting} = {value}: {said}; {remedy}"
             return
-    if (ranks := _ranks_that_fit(plan)) is not None:
-        yield f"model.path = {plan.config.model.path}: {said}; train on {ranks} ranks"
+    whole = plan.changed(trainer={"shard_ranks": None})
+    if (ranks := _ranks_that_fit(whole)) is not None:
+        also = "" if plan.config.trainer.shard_ranks is None else ", and set trainer.shard_ranks to null"
+        yield f"model.path = {plan.config.model.path}: {said}; train on {ranks} ranks{also}"
         return
     yield (
         f"model.path = {plan.config.model.path}: {said}; no number of ranks makes it fit: give GPUs of at least "
@@ -196,6 +209,11 @@ def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
     if plan.generators > 1 and one_gpu.fits(one_gpu.shared(replace(counted, generators=1))):
         yield f"local.generators = {plan.generators}: {said}; set it to 1"
         return
+    alone = replace(counted, generators=1)
+    for setting, value, remedy, changes in _milder(alone):
+        if one_gpu.fits(one_gpu.shared(alone.changed(trainer=changes))):
+            yield f"local.generators = {plan.generators}: {said}; set it to 1, and as {setting} = {value}: {remedy}"
+            return
     yield f"model.path = {plan.config.model.path}: {said}; use two GPUs, a larger one, or a smaller model"
 
 

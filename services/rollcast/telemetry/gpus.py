@@ -59,7 +59,8 @@ def unusable(cuda: str | None, said: str) -> UserError:
     after which a supervisor tries again, unless driver or build are the reason.
     """
     node = node_name()
-    told = f"{EXPECTED_GPUS} = {os.environ.get(EXPECTED_GPUS)}"
+    number = os.environ.get(EXPECTED_GPUS)
+    told = f"{EXPECTED_GPUS} = {number}" if number else "a process on GPUs"
     if cuda is None:
         return UserError(f"{told}: torch is a build for CPUs; install, or take the image of, the build for CUDA")
     if is_driver_too_old(cuda):

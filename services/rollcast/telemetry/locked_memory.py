@@ -1,4 +1,4 @@
-"""Whether NCCL can register memory with an RDMA device: if not, it uses TCP without saying so.
+"""Whether NCCL can register memory with an RDMA device: if not, its connections fail or it uses TCP.
 
 Registered pages count against RLIMIT_MEMLOCK, unless the process has CAP_IPC_LOCK. A capability that a pod adds is in
 effect for root alone: another user's process starts without it. So a node needs LimitMEMLOCK in its container runtime's
@@ -26,8 +26,8 @@ def why_not_registered(device: Path = INFINIBAND, status: Path = STATUS) -> str 
         return None
     return (
         f"RLIMIT_MEMLOCK is {limit >> 10} KiB and this process lacks CAP_IPC_LOCK, so NCCL cannot register memory with "
-        f"{device} and will use TCP; set LimitMEMLOCK=infinity in the container runtime's service on the node, or the "
-        "chart's networking.rdma.root"
+        f"{device}: its connections fail, or use TCP; set LimitMEMLOCK=infinity in the container runtime's service on "
+        "the node, or the chart's networking.rdma.root"
     )
 
 

@@ -10,7 +10,7 @@ FLOPS_UTILIZATION_MEASURED = (
     (1.7e9, True, 0.212),
     (4.0e9, True, 0.298),
 )
-"""Model parameters, whether activations are recomputed, and MFU: model FLOPs over the card's peak. Measured with packed
+"""Model parameters, whether activations are recomputed, and MFU: model FLOPs over the card's peak. Measured with padded
 rollouts of up to 4,149 (1.7 B) and 16,384 tokens (4 B). Recomputation takes time but does not count as model FLOPs."""
 EXPERTS_FLOPS_UTILIZATION_SHARE = 0.5
 """MFU of a mixture of experts over that of a dense model of its active size. Chosen: small products, one for each

@@ -9,16 +9,20 @@ from rollcast.throughput.ending import checkpoint_seconds, grace_seconds
 MAX_KV_SHARE = 0.9
 """Average share of the KV cache from which vLLM preempts so often that fewer slots are as fast. Chosen."""
 
+MIN_WHOLE_SECONDS = 10.0
+"""Shorter steps are printed with hundredths of a second."""
+
 
 def in_one_line(balance: Balance) -> str:
     """Idle shares of both sides, and what a step waits for."""
     trainer = balance.trainer
+    digits = 0 if balance.step_seconds >= MIN_WHOLE_SECONDS else 2
     shared = "" if balance.gpu_idle is None else f", the GPU that they share {balance.gpu_idle:.0%}"
     return (
         f"predicted idle: trainer {balance.trainer_idle:.0%}, generators {balance.generator_idle:.0%}{shared}; a step "
-        f"takes {balance.step_seconds:.0f} s (update {trainer.update_seconds:.0f}, publishing "
-        f"{trainer.publish_seconds:.0f}, sampling {balance.sampling_seconds:.0f}, staleness bound "
-        f"{balance.window_seconds:.0f}); nothing of it is measured on your machines"
+        f"takes {balance.step_seconds:.{digits}f} s (update {trainer.update_seconds:.{digits}f}, publishing "
+        f"{trainer.publish_seconds:.{digits}f}, sampling {balance.sampling_seconds:.{digits}f}, staleness bound "
+        f"{balance.window_seconds:.{digits}f}); nothing of it is measured on your machines"
     )
 
 
@@ -54,6 +58,7 @@ def assumed(balance: Balance) -> Iterator[str]:
     yield (
         f"weights: {given.lane_bytes_per_second / 1e9:g} GB/s from each trainer rank, "
         f"{trainer.sending_seconds:.1f} s for {gigabytes(trainer.plan.trainer[0].version)}"
+        f"{'; gloo, which a shared GPU uses, was not measured' if balance.shares_gpu else ''}"
     )
     yield (
         f"checkpoints: {given.checkpoint_bytes_per_second / 1e9:g} GB/s, {checkpoint_seconds(balance):.0f} s each, so "

@@ -33,6 +33,11 @@ class TrainerRate:
         return flops_utilization(active_weights(model), recomputed=recomputed, has_experts=has_experts(model))
 
     @property
+    def shards(self) -> int:
+        """Ranks that share one copy of the weights: those of the first copy send."""
+        return self.plan.trainer[0].ranks
+
+    @property
     def tokens_per_step(self) -> float:
         """Tokens of the trained rollouts of a step, with their prompts."""
         recipe = self.plan.config.recipe
@@ -50,14 +55,14 @@ class TrainerRate:
     @property
     def update_seconds(self) -> float:
         """Forward and backward passes, then the optimizer."""
-        rows = self.plan.model.num_parameters / self.plan.ranks
+        rows = self.plan.model.num_parameters / self.shards
         optimizer = rows * OPTIMIZER_BYTES_PER_WEIGHT / (self.card.bandwidth * self.assumptions.bandwidth_share)
         return self.tokens_per_step / self.tokens_per_second + optimizer
 
     @property
     def sending_seconds(self) -> float:
         """Time from the first byte of a version to the last; all lanes send at the same time."""
-        return self.plan.trainer[0].version / (self.plan.ranks * self.assumptions.lane_bytes_per_second)
+        return self.plan.trainer[0].version / (self.shards * self.assumptions.lane_bytes_per_second)
 
     @property
     def publish_seconds(self) -> float:

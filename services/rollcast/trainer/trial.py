@@ -25,6 +25,10 @@ from rollcast.runfolder.writing import replace_json
 from rollcast.telemetry.heavy_imports import uncollected
 from rollcast.telemetry.logging import configure_logging
 from rollcast.telemetry.process_end import end
+from rollcast.trainer.allocator import use_expandable_segments
+
+if __name__ == "__main__":
+    use_expandable_segments(os.environ)  # before torch is imported
 
 with uncollected():
     from rollcast.trainer.learner.batch import TrainingSequence, denominator, plan_micro_batches

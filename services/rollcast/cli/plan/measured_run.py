@@ -86,7 +86,10 @@ def read_run(folder: Path) -> MeasuredRun:
         mean_tokens=fmean(record.mean_tokens for record in recent),
         longest_tokens=fmean(longest) if longest else None,
         staleness_mean=sum(age * tokens for age, tokens in ages) / sum(tokens for _, tokens in ages) if ages else None,
-        generators=max(1, generator_devices // config.generator.tensor_parallel),
+        # A generator that shares the trainer's GPU has no device of its own.
+        generators=config.local.generators
+        if config.local.shares_gpu
+        else max(1, generator_devices // config.generator.tensor_parallel),
         trainer_devices=trainer_devices,
     )
 

@@ -66,9 +66,10 @@ class PredictedRates:
 
     def fitting(self, splits: list[Split]) -> list[Split]:
         """Those whose trainer fits its GPUs."""
-        from rollcast.memory.verdict import refusals
+        from rollcast.memory.verdict import refusals, ungrouped
 
-        return [split for split in splits if not refusals(self.plan.changed(ranks=split.trainer_devices))]
+        plans = [(split, self.plan.changed(ranks=split.trainer_devices)) for split in splits]
+        return [split for split, plan in plans if not ungrouped(plan) and not refusals(plan)]
 
 
 def read_prediction(planned: RunToPlan, given: Given, devices: int) -> PredictedRates | None:
@@ -85,6 +86,8 @@ def read_prediction(planned: RunToPlan, given: Given, devices: int) -> Predicted
     else:
         device = Device("gpu", round(planned.gpu * GB))
     config = load_run_config(planned.config)
+    # Devices are split here: no process shares one.
+    config = config.model_copy(update={"local": config.local.model_copy(update={"gpus": None})})
     plan = plan_run(config, device, ranks=given.trainer_devices, model_config=planned.model_config, ask_hub=True)
     assert plan is not None, "the hub was asked"
     most_ranks = devices - plan.worker.workers

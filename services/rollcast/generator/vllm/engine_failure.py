@@ -48,8 +48,13 @@ NO_GPU = (
     "uncorrectable ECC error",
     "devices are busy or unavailable",
     "CUDA unknown error",
+    "system not yet initialized",
+    "Unexpected error from cudaGetDeviceCount",
+    "GPU is lost",
 )
 """Messages of CUDA, torch and vLLM if the GPU cannot be used at all."""
+TOO_FEW_GPUS = ("larger than the number of available GPUs", "invalid device ordinal")
+"""Messages if a GPU is missing; with too large a generator.tensor_parallel they come too."""
 SHORTAGES = (*NO_KV_CACHE, *LARGE_KV_CACHE, *TAKEN_BY_OTHERS)
 
 
@@ -124,7 +129,8 @@ def explained_start(model: Model, generator: Generator, folder: Path) -> Iterato
         if shortage is not None:
             raise _no_room_at_start(model, generator, shortage) from error
         cause = _read_note(folder, CAUSE) or str(error)
-        if expected_gpus() and any(text in cause for text in NO_GPU):
+        lost = NO_GPU if expected_gpus() < generator.tensor_parallel else (*NO_GPU, *TOO_FEW_GPUS)
+        if expected_gpus() and any(text in cause for text in lost):
             raise unusable(built_for_cuda(), cause) from error
         if explained is error:
             raise

@@ -43,9 +43,9 @@ def _is_stack_of(layer: Any, name: str, weight: torch.Tensor) -> bool:
     """Whether the layer's memory has the form of this stack: all experts, not quantised, not transposed."""
     return (
         name in PARTS
+        and layer.quant_config is None
         and weight.dim() == 3
         and weight.shape[0] == getattr(layer, PARTS[name][0]).shape[0]
-        and layer.quant_config is None
         and not layer.use_ep
         and not layer.is_fused_checkpoint_transposed
         and layer.moe_config.is_act_and_mul

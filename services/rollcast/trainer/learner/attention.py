@@ -17,6 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.varlen import varlen_attn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from rollcast.config.errors import UserError
 from rollcast.config.services import AttentionKernel
 
 BACKENDS = {
@@ -31,6 +32,14 @@ PACKED = "rollcast_packed"
 PROBE_TOKENS = 128
 """Length of the sequence for which the dispatcher is asked which kernel it takes."""
 MAX_FLASH_HEAD_SIZE = 256
+FLASH_HEAD_STEP = 8
+"""Head sizes that flash attention takes are multiples of it."""
+LEAST_FLASH_CAPABILITY = 8
+"""Ampere: the first GPUs, by major compute capability, that flash attention runs on."""
+NOT_PASSED = -1
+"""The model's attention passes no window: some models have it in the mask alone."""
+CHANGES_SCORES = ("s_aux", "softcap", "position_bias")
+"""Arguments with which other attentions change scores; this one does not know them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +82,18 @@ def kernel_in_use(config: Any, *, dtype: torch.dtype, device: torch.device, pref
         return "flash, packed" if device.type == "cuda" else "one sequence at a time"
     if config._attn_implementation != "sdpa":
         return str(config._attn_implementation)
-    heads = config.num_attention_heads
-    key_heads = getattr(config, "num_key_value_heads", None) or heads
-    head_size = getattr(config, "head_dim", None) or config.hidden_size // heads
-    shapes = [(1, count, PROBE_TOKENS, head_size) for count in (heads, key_heads)]
-    query, key = (torch.zeros(shape, dtype=dtype, device=device, requires_grad=True) for shape in shapes)
+    try:
+        heads = config.num_attention_heads
+        key_heads = getattr(config, "num_key_value_heads", None) or heads
+        size, value_size = _head_sizes(config)
+    except (AttributeError, TypeError):  # a configuration of another form
+        return "sdpa"
+    shapes = [
+        (1, count, PROBE_TOKENS, one) for count, one in ((heads, size), (key_heads, size), (key_heads, value_size))
+    ]
+    query, key, value = (torch.zeros(shape, dtype=dtype, device=device, requires_grad=True) for shape in shapes)
     with preferring(preferred):
-        chosen = torch._fused_sdp_choice(query, key, key, is_causal=True, enable_gqa=key_heads != heads)
+        chosen = torch._fused_sdp_choice(query, key, value, is_causal=True, enable_gqa=key_heads != heads)
     return next((name for name, backend in BACKENDS.items() if backend == SDPBackend(chosen)), f"number {chosen}")
 
 
@@ -93,10 +107,28 @@ def why_not_packed(causal_lm: Any, *, dtype: torch.dtype, device: torch.device) 
         return "this model's attention cannot be replaced"
     if device.type == "cuda" and dtype not in (torch.bfloat16, torch.float16):
         return "flash attention needs model.dtype bfloat16"
-    head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    if device.type == "cuda" and head_size > MAX_FLASH_HEAD_SIZE:
-        return f"flash attention has no heads of {head_size}"
+    if any(isinstance(module, torch.nn.Conv1d) for module in causal_lm.modules()):
+        return "this model has convolutions over tokens, which would see other sequences"
+    return _why_no_flash(config, device) if device.type == "cuda" else None
+
+
+def _why_no_flash(config: Any, device: torch.device) -> str | None:
+    size, value_size = _head_sizes(config)
+    if size != value_size or size > MAX_FLASH_HEAD_SIZE or size % FLASH_HEAD_STEP:
+        return f"flash attention has no heads of {size} with values of {value_size}"
+    if torch.cuda.get_device_capability(device)[0] < LEAST_FLASH_CAPABILITY:
+        return f"flash attention needs a GPU of compute capability {LEAST_FLASH_CAPABILITY}.0 or more"
     return None
+
+
+def _head_sizes(config: Any) -> tuple[int, int]:
+    """That of queries and keys, and that of values: in latent attention they differ."""
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    value_size = getattr(config, "v_head_dim", None)
+    if value_size is None:
+        return size, size
+    plain = getattr(config, "qk_nope_head_dim", None)
+    return (size if plain is None else plain + config.qk_rope_head_dim), value_size
 
 
 def packed_attention(
@@ -107,7 +139,7 @@ def packed_attention(
     attention_mask: Tensor | None,
     *,
     scaling: float | None = None,
-    sliding_window: int | None = None,
+    sliding_window: int | None = NOT_PASSED,
     cu_seq_lens_q: Tensor,
     max_length_q: int,
     **others: Any,
@@ -115,8 +147,14 @@ def packed_attention(
     """Attention of every token to those before it in its own sequence, as Transformers calls it.
 
     `query` [1, heads, T, head size]; `key` and `value` with their own number of heads. Returns [1, T, heads,
-    head size].
+    head size]. Raises UserError: the model changes scores in a way that it does not know.
     """
+    if attention_mask is not None or any(others.get(name) is not None for name in CHANGES_SCORES):
+        raise UserError(
+            "trainer.packing = true: this model's attention has a mask or scores of its own; set it to false"
+        )
+    if sliding_window == NOT_PASSED:
+        sliding_window = getattr(module, "sliding_window", None) or None
     if query.is_cuda:
         states = (query, key, value)
         return bounded_flash(*states, cu_seq_lens_q, max_length_q, scaling=scaling, window=sliding_window), None

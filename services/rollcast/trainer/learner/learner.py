@@ -242,7 +242,9 @@ class Learner:
         gradients = [weight.grad.to_local() for weight in self.weights if isinstance(weight.grad, DTensor)]
         norms = torch._foreach_norm(gradients, dtype=torch.float64)
         squares = torch.stack(norms).square().sum()
-        dist.all_reduce(squares, group=self.ranks.shard_group)
+        # Over all ranks, since replicas must not differ by a rounding; each has the same gradients.
+        dist.all_reduce(squares)
+        squares /= self.ranks.world_size // self.ranks.num_shards
         norm = math.sqrt(squares.item()) if squares.isfinite() else math.inf
         if math.isfinite(norm) and norm > self.settings.max_grad_norm:
             torch._foreach_mul_(gradients, self.settings.max_grad_norm / norm)

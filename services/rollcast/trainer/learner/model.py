@@ -150,7 +150,7 @@ def _not_compiled(causal_lm: Any, layers: Sequence[nn.Module]) -> str | None:
     if not layers:
         return "this model names no decoder layers"
     if any(parameter.dim() == 3 for parameter in causal_lm.parameters()):
-        return "this model has experts, whose code is not compiled"
+        return "this model has weights of three dimensions, such as stacked experts, whose code is not compiled"
     return None
 
 

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import HashStore, PrefixStore, Store  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.distributed.rendezvous import rendezvous
 
 from rollcast.config.errors import UserError
@@ -39,11 +40,6 @@ class Ranks:
     def has_replicas(self) -> bool:
         """Whether groups of ranks hold a copy each."""
         return self.mesh.ndim > 1
-
-    @property
-    def shard_group(self) -> dist.ProcessGroup:
-        """The ranks that share this rank's copy."""
-        return self.mesh.get_group(self.mesh.ndim - 1)
 
     @property
     def num_devices(self) -> int:
@@ -94,6 +90,9 @@ def join_ranks(*, timeout_seconds: float, threads: int | None = None, shard_rank
     else:
         replicas = (world_size // shard_ranks, shard_ranks)
         mesh = init_device_mesh(device.type, replicas, mesh_dim_names=("replica", "shard"))
+        # torch gives the groups of a mesh half an hour.
+        for dimension in range(mesh.ndim):
+            _set_pg_timeout(timedelta(seconds=timeout_seconds), mesh.get_group(dimension))
     # A connection serialises its callers, and a rank waits in it for its next command.
     commands, lanes = (store if world_size == 1 else store.clone() for _ in range(2))  # type: ignore[attr-defined]
     return Ranks(rank, world_size, device, mesh, PrefixStore("learner", commands), PrefixStore("lanes", lanes))
@@ -106,6 +105,8 @@ def _own_device(local_rank: int) -> torch.device:
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not found and not expected:
         return torch.device("cpu")
+    if not expected and found <= local_rank:
+        raise UserError(f"LOCAL_RANK = {local_rank}: torch finds {found} GPUs here; start at most as many ranks")
     if found < max(expected, local_rank + 1):
         raise unusable(built_for, f"torch finds {found} of {max(expected, local_rank + 1)}")
     device = torch.device("cuda", local_rank)

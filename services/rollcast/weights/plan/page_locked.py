@@ -9,7 +9,7 @@ from contextlib import suppress
 import torch
 
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.plan.snapshot import Snapshot
+from rollcast.weights.plan.snapshot import Snapshot, new_pages
 
 CUDA_HOST_REGISTER_PORTABLE = 1
 """Flag of cudaHostRegister: page-locked for every CUDA context of the process."""
@@ -34,6 +34,15 @@ def lock_pages(snapshot: Snapshot) -> None:
         return
     # Not at the end of the process, when CUDA may have been shut down already.
     weakref.finalize(snapshot, runtime.cudaHostUnregister, address).atexit = False
+
+
+def page_locked(size: int) -> torch.Tensor:
+    """New memory, uint8 [size]; page-locked if the system allows it."""
+    try:
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+    except RuntimeError:
+        _clear_last_error()
+        return new_pages(size)
 
 
 def _clear_last_error() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 
-import numpy as np
 import torch
 
 from rollcast.weights.plan.manifest import BucketSpec, TensorSpec
@@ -41,10 +42,8 @@ class Snapshot:
         """A snapshot in new memory of `device`. Raises MemoryError or RuntimeError if it does not fit."""
         size = memory_bytes(specs)
         if device.type == "cpu":
-            # numpy asks the kernel for large pages, which are quicker to read and write.
-            memory = torch.from_numpy(np.empty(max(size, ALIGNMENT_BYTES), np.uint8))[:size]
             # Zeroing takes the pages now, not when the first version is written.
-            return cls(specs, memory.zero_())
+            return cls(specs, new_pages(size).zero_())
         # Not zeroed: that would be queued on the caller's stream, and could run after other streams have written.
         memory = torch.empty(size, dtype=torch.uint8, device=device)
         if device.type == "cuda":
@@ -69,6 +68,21 @@ class Snapshot:
     def _views(self) -> list[tuple[str, torch.Tensor]]:
         # Made once: thousands of them would lengthen the pause of every version.
         return [(spec.name, view) for index in range(len(self.specs)) for spec, view in self.bucket_views(index)]
+
+
+def new_pages(size: int) -> torch.Tensor:
+    """Memory of the kernel, uint8 [size]. Raises MemoryError.
+
+    Not of malloc: it keeps what was freed for the threads of one arena, and each epoch has other threads.
+    """
+    try:
+        pages = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"{size} bytes: {error}") from error
+    # Large pages are quicker to read and write; not every kernel has them.
+    with suppress(OSError):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(pages, dtype=torch.uint8)[:size]
 
 
 def memory_bytes(specs: Sequence[BucketSpec]) -> int:

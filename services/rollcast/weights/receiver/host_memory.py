@@ -25,6 +25,7 @@ class SharedSnapshot(Snapshot):
 
     Earlier would be too early: locking takes all pages (seconds for a large model), and the first piece of a version
     has a deadline. The first version of a generator is applied before it samples anything, so this delays no request.
+    After a broken epoch new memory may be locked in a pause.
     """
 
     _is_first_use = True

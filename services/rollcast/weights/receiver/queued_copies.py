@@ -33,7 +33,7 @@ class QueuedCopies(TorchFunctionMode):
         arguments: tuple[Any, ...] = (),
         keywords: Mapping[str, Any] | None = None,
     ) -> Any:
-        if function is torch.Tensor.copy_ and self._crosses(*arguments[:2]):
+        if function is torch.Tensor.copy_ and len(arguments) > 1 and self._crosses(*arguments[:2]):
             target, source = arguments[:2]
             queue_copy(target, source)
             return target
@@ -45,7 +45,7 @@ class QueuedCopies(TorchFunctionMode):
 
 def queue_copy(target: torch.Tensor, source: torch.Tensor) -> None:
     """Copy `source` on the host into `target` on the device; returns before it has happened."""
-    if source.is_contiguous() or target.shape != source.shape:
+    if source.is_contiguous() or target.shape != source.shape or 0 in source.stride():
         target.copy_(source, non_blocking=True)
     elif source[0].is_contiguous() and source[0].nbytes >= MIN_STRETCH_BYTES:
         for target_part, source_part in zip(target, source, strict=True):

@@ -283,14 +283,16 @@ class Publisher:
         # Each group has pieces on every rank's device, and together they must not exceed PIECE_BYTES.
         at_once = pieces_at_once(self._lanes.count)
         for first in range(0, len(behind), at_once):
+            # The others join after the update that waits.
+            if first and self._sharing.is_awaited:
+                break
             groups = self._open([[seat] for seat in self._roster.still_joining(behind[first : first + at_once])])
             self._send(groups, current, "catch_up")
             for epoch in groups:
                 epoch.drop(self._slots)
         with self._changed:
             for seat in joiners:
-                is_current = seat.version == current.version and not seat.failures
-                seat.joined = seat in self._roster and is_current
+                seat.joined = seat in self._roster and seat.version == current.version and not seat.failures
             self._notify()
 
     def _open(self, groups: list[list[Seat]]) -> list[Epoch]:
@@ -331,13 +333,12 @@ class Publisher:
         own_seconds bounds rank 0's part, and again the parts of other ranks, which may be slower. A seat that has not
         answered `apply_seconds` after that is fenced.
         """
-        started = time.monotonic()
         others = own_seconds if self._lanes.count > 1 else 0.0
         is_opening = phase == "join"
         for epoch in epochs:
             epoch.work.add_done_callback(lambda _: self._notify())
         with self._changed:
-            own_deadline = started + own_seconds + self._settings.bucket_timeout_seconds
+            own_deadline = time.monotonic() + own_seconds + self._settings.bucket_timeout_seconds
             answers_deadline = None
             while not self._stopping:
                 self._look_for_faults(epochs)

@@ -263,7 +263,7 @@ class Roster:
         return None
 
     def blame(self, seats: Sequence[Seat]) -> None:
-        """Their group broke: count it against those that reported it, if no lost generator explains it.
+        """Their group broke: count it against those that were not well in it, if no lost generator explains it.
 
         All members of a group see the same error, whoever causes it. So those of a common group must acknowledge in a
         private one before they are members again: there the cause is alone, and a success clears the others.
@@ -271,7 +271,8 @@ class Roster:
         if any(seat not in self for seat in seats):
             return
         for seat in seats:
-            if seat.answer is not None and not seat.answer.good:
+            # Rank 0 gives up an opening before the seats do: one that could not come has not answered yet.
+            if seat.answer is None or not seat.answer.good:
                 seat.failures += 1
                 seat.joined = seat.joined and len(seats) == 1
 

@@ -18,6 +18,11 @@ class Sharing:
         self._is_broadcasting = False
         self._is_held = False
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether an update waits for the end of the broadcast."""
+        return self._is_held
+
     @contextmanager
     def broadcasting(self) -> Iterator[bool]:
         """Yields whether groups may be opened and sent to now; if not, the caller asks again later."""

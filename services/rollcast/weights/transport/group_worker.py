@@ -50,7 +50,9 @@ class GroupWorker:
         """
         self.address = address
         self.opened: Future[None] = Future()
-        self._device = device
+        # set_device wants a number, and a piece is received in place only if its device is the same as the group's.
+        is_unnumbered = device.type == "cuda" and device.index is None
+        self._device = torch.device("cuda", torch.cuda.current_device()) if is_unnumbered else device
         self._started_at = time.monotonic()
         self._jobs: SimpleQueue[tuple[Callable[[WeightGroup], Any], Future[Any]] | None] = SimpleQueue()
         self._lock = threading.Lock()  # guards the three below and the end of the queue
@@ -68,7 +70,8 @@ class GroupWorker:
             target=self._run, name=f"weight-group-{address.epoch}.{address.lane}", daemon=True
         )
         self._thread.start()
-        _running.add(self)
+        with _running_lock:
+            _running.add(self)
 
     def submit(self, job: Callable[[WeightGroup], Result]) -> Future[Result]:
         """Run `job` on the group's thread after the earlier jobs."""
@@ -118,10 +121,10 @@ class GroupWorker:
         _conclude(self.opened, None, failure)
         while group is not None and failure is None and (item := self._jobs.get()) is not None:
             failure = self._perform(group, *item)
-        if group is not None:
-            self._close(group)
+        is_closed = group is None or self._close(group)
         self._refuse_jobs()
-        self._released.set()
+        if is_closed:
+            self._released.set()
 
     def _open(self) -> WeightGroup:
         if self._device.type == "cuda":
@@ -148,11 +151,16 @@ class GroupWorker:
         _conclude(future, result, failure)
         return failure
 
-    def _close(self, group: WeightGroup) -> None:
+    def _close(self, group: WeightGroup) -> bool:
+        """Whether it no longer touches any memory."""
         try:
             group.close()
         except Exception:
             log.exception("a weight group was not closed in good order", epoch=self.address.epoch)
+            # Kept, with all that it may still write.
+            _not_closed.append(group)
+            return False
+        return True
 
     def _refuse_jobs(self) -> None:
         with self._lock:
@@ -183,24 +191,32 @@ class GroupWorker:
 def _lane_stream(device: torch.device, lane: int) -> torch.cuda.Stream:
     """The stream on which a lane copies, so that it never waits for the model's kernels.
 
-    Kept for all its groups: torch has 32 streams, and hands the same ones out again after that.
+    Kept for all its groups: torch has 32 streams of each priority, and hands the same ones out again after that. NCCL's
+    are of the other priority: a lane that shared one would wait for the broadcast of another lane.
     """
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    return torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
 
 
 _running: WeakSet[GroupWorker] = WeakSet()
+_running_lock = threading.Lock()
+_not_closed: list[WeightGroup] = []
+
+
+def _all_running() -> list[GroupWorker]:
+    with _running_lock:
+        return list(_running)
 
 
 def _report_lingering() -> None:
     """Log how many threads of abandoned groups do not end; looked at whenever a group is opened."""
-    lingering = [worker for worker in list(_running) if worker.is_lingering()]
+    lingering = [worker for worker in _all_running() if worker.is_lingering()]
     if lingering:
         log.warning("threads of abandoned weight groups do not end", threads=len(lingering))
 
 
 @atexit.register
 def _end_all() -> None:
-    workers = list(_running)
+    workers = _all_running()
     deadline = time.monotonic() + EXIT_SECONDS
     for worker in workers:
         worker.abandon()

@@ -25,6 +25,8 @@ def meet(store: Any, *, rank: int, world_size: int, deadline: float, abandoned: 
         now = time.monotonic()
         if now > deadline:
             absent = [str(other) for other, key in enumerate(keys) if not store.check([key])]
+            if not absent:
+                return
             raise GroupError(f"rank {', '.join(absent)} did not come within {now - started:.1f} s")
         interval = min(max(MIN_POLL_SECONDS, POLL_SHARE * (now - started)), MAX_POLL_SECONDS)
         if abandoned.wait(interval):

@@ -13,7 +13,6 @@ The store does not check credentials. It listens on rpc.bind only, and its prefi
 that other processes and former runs do not enter a group by accident. It does not stop an attacker, who can list keys.
 """
 
-import mmap
 import secrets
 import threading
 import time
@@ -29,6 +28,8 @@ from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore  # type: i
 
 from rollcast.config.errors import UserError
 from rollcast.connections.http import listen, local_host
+from rollcast.weights.plan.page_locked import page_locked
+from rollcast.weights.plan.snapshot import new_pages
 from rollcast.weights.transport.errors import GroupError, NoRoomError
 from rollcast.weights.transport.meeting import meet
 from rollcast.weights.transport.nccl import make_nccl
@@ -130,6 +131,8 @@ class WeightGroup:
         self._timeout = timedelta(seconds=address.timeout_seconds)
         self._in_flight: deque[tuple[Any, torch.Tensor]] = deque()
         self._group: Any = None
+        self._store: Any = None
+        self._of = device
         try:
             self._open(time.monotonic() + max(0.0, address.opening_seconds - waited))
         except (RuntimeError, ValueError) as error:
@@ -191,20 +194,33 @@ class WeightGroup:
             for work, _ in self._in_flight:
                 with suppress(RuntimeError):
                     work.wait(self._timeout)
+        # Copies out of scratch memory are only queued.
+        if self._of.type == "cuda":
+            torch.cuda.current_stream(self._of).synchronize()
         self._group = None
         self._in_flight.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Delete the lane's keys, because the store outlives all epochs. Whoever still connects would fail anyway."""
+        if self.address.rank == 0 and self._store is not None:
+            with suppress(RuntimeError):
+                for key in self._store.list_keys():
+                    self._store.delete_key(key)
+        self._store = None
 
     def _new_memory(self, size: int) -> torch.Tensor:
-        if self.device.type == "cpu" and not self._page_locked:
-            # Not of malloc, which keeps what a thread has freed for other memory of that thread.
-            pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            return torch.frombuffer(pages, dtype=torch.uint8)
-        return torch.empty(size, dtype=torch.uint8, device=self.device, pin_memory=self._page_locked)
+        if self._page_locked:
+            return page_locked(size)
+        return (
+            new_pages(size) if self.device.type == "cpu" else torch.empty(size, dtype=torch.uint8, device=self.device)
+        )
 
     def _open(self, deadline: float) -> None:
         address = self.address
         connection = self._connect(deadline)
         store = PrefixStore(f"{address.store_prefix}/{address.epoch}/{address.lane}", connection)
+        self._store = store
         meet(store, rank=address.rank, world_size=address.world_size, deadline=deadline, abandoned=self._abandoned)
         if address.backend == "gloo":
             self._group = ProcessGroupGloo(store, address.rank, address.world_size, self._timeout)
@@ -244,7 +260,11 @@ class WeightGroup:
         for tensor in sizes:
             work = self._group.broadcast(tensor, 0, timeout=self._timeout)
             self._in_flight.append((work, tensor))
-            seconds = deadline - time.monotonic() if self.address.backend == "nccl" else self.address.timeout_seconds
+            seconds = (
+                max(0.0, deadline - time.monotonic())
+                if self.address.backend == "nccl"
+                else self.address.timeout_seconds
+            )
             self._wait(work, seconds)
             self._in_flight.popleft()
         if greeting.item() != self.address.epoch:
