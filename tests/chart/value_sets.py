@@ -218,7 +218,7 @@ VALUE_SETS: dict[str, dict[str, Any]] = {
     "moe-on-the-nodes-network": merged(
         profile("moe"), {"gpu": {"resource": "amd.com/gpu"}, "trainer": {"hostNetwork": True}}
     ),
-    "moe-as-a-job": merged(profile("moe"), {"trainer": {"controller": "job"}}),
+    "two-nodes-as-a-job": merged(profile("scalerl-8b"), {"trainer": {"controller": "job"}}),
     "8xh100-on-node-folders": merged(
         profile("8xh100"), {"model": {"volume": {"kind": "hostPath", "hostPath": "/var/lib/models"}}}
     ),

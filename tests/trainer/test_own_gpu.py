@@ -91,6 +91,8 @@ def test_the_process_ends_with_that_code_and_one_sentence(
     file = tmp_path / "run.json"
     file.write_text(json.dumps({"run": "r", "model": {"path": "none"}}))
     monkeypatch.setattr(sys, "argv", ["trial", "--config", str(file), "--trial", "none", "--out", "none"])
+    # Its logger would write to this test's standard error for good.
+    monkeypatch.setattr(trial, "configure_logging", lambda service: None)
     assert trial.main() == EXIT_USER_ERROR
     said = capsys.readouterr().err.splitlines()
     assert said[-1].startswith("error: NVIDIA driver 550.54.15")
