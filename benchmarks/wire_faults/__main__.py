@@ -17,12 +17,21 @@ import multiprocessing
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from testkit.record import RESULTS, write_result
 from testkit.weights.faults import Faults, send_figures
+
+START_SECONDS = 300.0
+"""Longest time for start, warm-up and end, on a busy machine."""
+EVENT_SECONDS = 120.0
+"""Longest time of one event: the patience of `testkit.weights.faults`."""
 
 
 def main() -> int:
@@ -72,12 +81,24 @@ def in_its_own_process(faults: Faults) -> dict[str, Any]:
     process = context.Process(target=send_figures, args=(theirs, faults))
     process.start()
     theirs.close()
-    try:
-        figures: dict[str, Any] = ours.recv()
-    except EOFError:
-        figures = {"lanes": faults.lanes, "targets": {"every survivor serves or is served": False}}
-    process.join()
+    limit = START_SECONDS + faults.settle_seconds + EVENT_SECONDS * (faults.kills + faults.freezes)
+    figures: dict[str, Any] = {"lanes": faults.lanes, "targets": {"every survivor serves or is served": False}}
+    with suppress(EOFError):
+        if ours.poll(limit):
+            figures = ours.recv()
+        else:
+            end_with_children(process)
+    process.join(START_SECONDS)
     return {**figures, "exit_code": process.exitcode, "seconds": round(time.monotonic() - started, 1)}
+
+
+def end_with_children(process: BaseProcess) -> None:
+    """Its generators would try to reach it for good."""
+    assert process.pid is not None
+    found = psutil.Process(process.pid)
+    for one in (*found.children(recursive=True), found):
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def measure(name: str, ranks: Ranks, *, is_small: bool, variants: Sequence[str] 
     for variant in chosen:
         row = card.or_why_not(partial(steps, shape, sequences, ranks, VARIANTS[variant], compiler))
         rows.append({"variant": variant, **row})
-        # What is measured is kept if a later variant takes too long.
+        # These rows are kept if a later variant takes too long.
         report({"shape": shape, "rows": rows})
     return {
         "shape": shape,

@@ -79,7 +79,7 @@ def publish_over(transport: str, device: torch.device, specs: list[TensorSpec]) 
         seconds = [publish(publisher, slots, step) for step in range(VERSIONS + 1)][1:]
     finally:
         generator.kill()
-        generator.join()
+        generator.join(PATIENCE_SECONDS)
         publisher.stop(5.0)
     size = sum(bucket.num_bytes for bucket in buckets)
     typical = median(seconds)

@@ -121,7 +121,7 @@ class Fleet:
     def quiet(self) -> Iterator[None]:
         """Nothing is published in this context."""
         self._pausing.set()
-        self._idle.wait()
+        assert self._idle.wait(2 * PATIENCE_SECONDS), "the publishing thread has ended"
         try:
             yield
         finally:
@@ -139,7 +139,7 @@ class Fleet:
 
     def close(self) -> None:
         self._stopping.set()
-        self._thread.join()
+        self._thread.join(2 * PATIENCE_SECONDS)
         for process in (self.bystander, *self.victims):
             process.close()
         self.trainer.close()

@@ -105,8 +105,8 @@ class Process:
 
     def close(self) -> None:
         self.process.kill()
-        self.process.join()
-        self._reader.join()
+        self.process.join(PATIENCE_SECONDS)
+        self._reader.join(PATIENCE_SECONDS)
         self._pipe.close()
 
     def _read(self) -> None:

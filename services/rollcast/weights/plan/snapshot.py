@@ -73,7 +73,7 @@ class Snapshot:
 def new_pages(size: int) -> torch.Tensor:
     """Memory of the kernel, uint8 [size]. Raises MemoryError.
 
-    Not of malloc: it keeps what was freed for the threads of one arena, and each epoch has other threads.
+    malloc keeps freed memory for the threads of one arena, and each epoch has other threads.
     """
     try:
         pages = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
