@@ -1,10 +1,11 @@
-"""Pictures of the live page, of six runs in as many states.
+"""Pictures of the live page and of the commands' plots, of eight kinds of run.
 
     python -m benchmarks.page_pictures FOLDER [--docs]
 
-Each state whole, light and dark at desktop width and light on a phone; `--docs` also draws those of docs/images/, of
-which most are cut to what the eye meets first. A real forecaster reads five of the runs from trainers' metrics pages;
-the sixth is pushed. A real Chromium draws them. Nothing is measured.
+The page of each run whole, light and dark at desktop width and light on a phone, with its evidence closed and (on a
+phone and in light) open; the samples of an episode; then every plot of `fit`, `backtest`, `compare` and `plan`.
+`--docs` also draws those of docs/images/, of which most are cut to what the eye meets first. A real forecaster reads
+seven of the runs from trainers' metrics pages; the eighth is pushed. A real Chromium draws them. Nothing is measured.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any
 
 from PIL import Image
 
+from benchmarks.page_pictures.plots import draw_plots
+from benchmarks.page_pictures.samples import draw_samples
 from rollcast.telemetry import names
 from testkit.forecaster.browser import WAIT, opened
 from testkit.forecaster.page_states import FOREIGN, State, page_states, pushed
@@ -27,12 +30,15 @@ from testkit.forecaster.service_process import Service, running
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 LOOKS = {"light": (1280, "light"), "dark": (1280, "dark"), "phone": (390, "light")}
-WHOLE_IN_DOCS = "forecastable"
+OPENED_LOOKS = ("light", "phone")
+"""Looks in which the page is drawn with its evidence open as well."""
+WHOLE_IN_DOCS = "rising"
 """docs/images/live-page.png; of the others docs/ shows advice and curve."""
+IN_DOCS = ("saturating", "no ceiling", "collapsed", "two evaluations", "foreign")
 DOCS_WIDTH, BELOW = 1080, -2
 HEIGHT = 900
-COLOURS = 64
-"""Colors of a picture; the page has few, and a palette takes a quarter of the room."""
+COLOURS = 256
+"""Colours of a picture: a palette takes a quarter of the room, and a smaller one loses the few orange pixels."""
 TOKEN = "a secret"  # of a forecaster that lives as long as this program
 PATIENCE_SECONDS = 180.0
 SETTLED_MILLISECONDS = 700
@@ -78,6 +84,11 @@ def draw(page: Any, name: str, folder: Path) -> None:
         page.set_viewport_size({"width": width, "height": HEIGHT})
         page.wait_for_timeout(SETTLED_MILLISECONDS)
         page.screenshot(path=str(folder / f"{name}-{look}.png"), full_page=True)
+        if look in OPENED_LOOKS:
+            page.click("#evidence summary")
+            page.wait_for_timeout(SETTLED_MILLISECONDS)
+            page.screenshot(path=str(folder / f"{name}-{look}-evidence.png"), full_page=True)
+            page.click("#evidence summary")
 
 
 def draw_for_docs(page: Any, name: str) -> None:
@@ -106,8 +117,12 @@ def main() -> None:
                 page.goto(f"{url}?run={state.run}")
                 page.wait_for_selector("#curve canvas", timeout=WAIT)
                 draw(page, name.replace(" ", "-"), arguments.folder)
-                if arguments.docs:
+                if arguments.docs and name in (WHOLE_IN_DOCS, *IN_DOCS):
                     draw_for_docs(page, name.replace(" ", "-"))
+    episode = draw_samples(arguments.folder)
+    if arguments.docs:
+        small(episode, IMAGES / "page-episode.png")
+    draw_plots(states, arguments.folder)
 
 
 if __name__ == "__main__":

@@ -104,8 +104,9 @@ class Service:
     def __init__(self, config: RunConfig, engine: Any, weights: dict[str, Any]) -> None:
         import torch
 
-        from rollcast.generator.claims import ClaimLoop, Slots
+        from rollcast.generator.claims import ClaimLoop
         from rollcast.generator.grading import GradingThreads
+        from rollcast.generator.slots import Slots
         from rollcast.generator.weights import GeneratorWeights
         from rollcast.telemetry.exporter import Exporter
         from rollcast.weights.plan.manifest import TensorSpec, plan_buckets

@@ -16,13 +16,13 @@ from rollcast.scaling.posterior.prior import LAW_PRIOR
 from testkit.forecast.generators import SHAPES, simulate_shape
 from testkit.forecast.real_curves import other_runs, paper_runs, truncating_run
 
-BROKEN = (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE)
+BROKEN = (VerdictKind.BROKEN, VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE)
 RIGHT = {
     "good": {VerdictKind.FORECASTABLE, VerdictKind.SATURATED, VerdictKind.TOO_EARLY},
-    "collapse": {VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE},
-    "decline": {VerdictKind.NOT_SIGMOID},
+    "collapse": set(BROKEN),
+    "decline": {VerdictKind.BROKEN, VerdictKind.NOT_SIGMOID},
     "regime_change": {VerdictKind.REGIME_CHANGE},
-    "flat": {VerdictKind.TOO_EARLY, VerdictKind.SATURATED},
+    "flat": {VerdictKind.TOO_EARLY, VerdictKind.SATURATED, VerdictKind.NO_LEARNING},
     "saturated": {VerdictKind.SATURATED},
 }
 """A good run is judged right unless it is accused of a break; nothing can be forecast of a run that learned nothing."""

@@ -20,6 +20,27 @@ FLAGS = [
 ]  # fmt: skip
 WAIT = 30_000
 """Milliseconds."""
+LOW_CONTRAST = r"""() => {
+  const numbers = (colour) => colour.match(/[\d.]+/g).map(Number);
+  const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const luminance = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+  const behind = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = numbers(getComputedStyle(node).backgroundColor);
+      if (colour.length === 3 || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const all = document.querySelectorAll("body *:not(title, option, script, noscript *, noscript)");
+  const texts = [...all].filter((node) => node.checkVisibility() &&
+    [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim()));
+  return texts.map((node) => {
+    const ink = numbers(getComputedStyle(node).color);
+    const [dark, light] = [luminance(ink), luminance(behind(node))].sort((a, b) => a - b);
+    return [(light + 0.05) / (dark + 0.05), node.textContent];
+  }).filter(([ratio]) => ratio < 4.5);
+}"""
+"""Texts whose contrast is below the 4.5 that the Web Content Accessibility Guidelines (level AA) ask for."""
 SCREENSHOTS = os.environ.get("ROLLCAST_SCREENSHOTS")
 """Folder in which pictures of the page are left for looking at."""
 

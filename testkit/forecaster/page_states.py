@@ -1,4 +1,4 @@
-"""Six runs of which the live page has different things to say, made on the spot.
+"""Eight kinds of run of which the live page has different things to say, made on the spot.
 
 Readings have the scatter of a thousand prompts and wander a little, as those of real runs do.
 """
@@ -35,15 +35,17 @@ class State:
         """Series as the trainer's page contains them."""
         rng = np.random.default_rng(self.seed)
         error = np.sqrt(np.maximum(self.law * (1 - self.law), 1e-3) / PROMPTS)
+        scatter = np.where(self.law == 0.0, 0.0, error)  # a model that solves nothing reads exactly 0
         wander = np.zeros(self.compute.size)
         for place in range(1, self.compute.size):
             wander[place] = 0.7 * wander[place - 1] + 0.5 * rng.standard_normal()
-        rates = np.clip(self.law + error * (rng.standard_normal(self.compute.size) + 0.5 * wander), 0.0, 1.0)
+        rates = np.clip(self.law + scatter * (rng.standard_normal(self.compute.size) + 0.5 * wander), 0.0, 1.0)
+        skipped = int(self.compute[0] > 0)  # only an evaluation without compute is one of step 0
         truncation = 0.02 + 0.02 * rng.random(self.compute.size)
         return [
             Reading(
                 incarnation=1,
-                step=STEPS_PER_EVALUATION * place,
+                step=STEPS_PER_EVALUATION * (place + skipped),
                 pass_rate=float(rates[place]),
                 standard_error=float(error[place]),
                 compute=float(self.compute[place]),
@@ -62,19 +64,20 @@ def _spent(until: float, count: int) -> Array:
 
 def page_states() -> dict[str, State]:
     """By what the page says of it."""
-    long, short = _spent(1_500.0, 30), _spent(420.0, 16)
-    swing = 0.05 * np.sin(5.0 * np.log(np.maximum(long, 1.0) / 1_500.0) + 1.57) * np.minimum(long / 300.0, 1.0)
+    long = _spent(1_500.0, 30)
     dense = _spent(1_500.0, 36)
     climb = sigmoid(dense, 0.12, 0.38, 4.0, 50.0) + 0.12 * np.log1p(dense / 600.0)
+    fall = 0.36 / (1.0 + np.exp(-(dense - 1_050.0) / 35.0))
+    steps = np.linspace(0.0, 500.0, 26)
     return {
-        "saturated": State("add-0.6b", long, sigmoid(long, 0.12, 0.996, 2.6, 210.0), 3_000.0, 1),
-        "forecastable": State("math-8b", long, sigmoid(long, 0.24, 0.66, 1.9, 420.0), 4_000.0, 2),
-        "too early": State("math-8b-low-lr", short, sigmoid(short, 0.24, 0.66, 1.9, 420.0), 4_000.0, 3),
+        "rising": State("math-8b", long, sigmoid(long, 0.24, 0.66, 1.9, 420.0), 4_000.0, 2),
+        "saturating": State("add-0.6b", long, sigmoid(long, 0.12, 0.996, 2.6, 210.0), 3_000.0, 1),
         "no ceiling": State("code-8b", dense, climb, 3_000.0, 7),
-        "misfit": State("tools-8b", long, sigmoid(long, 0.2, 0.62, 1.9, 190.0) + swing, 3_000.0, 5),
-        "foreign": State(
-            FOREIGN, np.linspace(0.0, 500.0, 26), sigmoid(np.linspace(0.0, 500.0, 26), 0.31, 0.74, 1.7, 120.0), 800.0, 6
-        ),
+        "flat": State("logic-1.7b", dense, np.full_like(dense, 0.31), 3_000.0, 4),
+        "dead": State("proofs-0.6b", long, np.zeros_like(long), 3_000.0, 8),
+        "collapsed": State("tools-8b", dense, sigmoid(dense, 0.14, 0.70, 1.9, 190.0) - fall, 3_000.0, 5),
+        "two evaluations": State("math-8b-new", np.array([52.0, 101.0]), np.array([0.26, 0.29]), 4_000.0, 3),
+        "foreign": State(FOREIGN, steps, sigmoid(steps, 0.31, 0.74, 1.7, 120.0), 800.0, 6),
     }
 
 

@@ -1,17 +1,20 @@
-"""Reads a file in a process of bounded memory and CPU time, and tells what became of it.
+"""Reads files in a process of bounded memory and CPU time, and reports what became of each.
 
-python -m tests.curves.bounded FILE..      one line each: a curve, or the sentence of its refusal
+python -m tests.curves.bounded OUTPUT FILE..      one line of OUTPUT each: a curve, or the sentence of its refusal
+
+`Bounded` forks it of a process that has done its imports, which take longer than most of the files.
 """
 
 from __future__ import annotations
 
+import os
 import resource
-import subprocess
 import sys
 from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.curves.columns import Columns
+from testkit.forked_programs import ForkedPrograms
 from testkit.formats.history import read_history
 
 MEMORY_BYTES = 3 << 30
@@ -24,32 +27,17 @@ MAX_SENTENCE_CHARS = 2_000
 CURVE = "a curve of"
 
 
-def main(*paths: str) -> None:
-    for path in paths:
-        try:
-            history = read_history(path, Columns(), None)
-        except UserError as error:
-            print(error)
-        else:
-            print(CURVE, len(history.evaluations))
-
-
-def outcomes(*paths: Path) -> list[str]:
-    """What became of each file: fails where one took too much, ended in a traceback or in more than a sentence."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.curves.bounded", *map(str, paths)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT_SECONDS,
-        preexec_fn=_limit,
-        env={"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PATH": ""},
-    )
-    assert done.returncode == 0, f"{done.returncode}: {done.stderr[-2000:]}"
-    lines = done.stdout.splitlines()
-    assert len(lines) == len(paths), done.stdout[:2000]
-    assert max(map(len, lines)) < MAX_SENTENCE_CHARS
-    return lines
+def main() -> None:
+    _limit()
+    os.environ["PATH"] = ""  # a reader starts no program
+    with open(sys.argv[1], "w") as output:
+        for path in sys.argv[2:]:
+            try:
+                history = read_history(path, Columns(), None)
+            except UserError as error:
+                print(error, file=output)
+            else:
+                print(CURVE, len(history.evaluations), file=output)
 
 
 def _limit() -> None:
@@ -57,5 +45,28 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
 
 
+class Bounded:
+    """What the processes are forked of, and the folder of their output."""
+
+    def __init__(self, programs: ForkedPrograms, folder: Path) -> None:
+        self._programs = programs
+        self._folder = folder
+        self._num_started = 0
+
+    def outcomes(self, *paths: Path) -> list[str]:
+        """What became of each file: fails if one took too much, ended in a traceback or in more than a sentence."""
+        self._num_started += 1
+        output = self._folder / f"{self._num_started}.txt"
+        log = output.with_suffix(".log")
+        process = self._programs.start("tests.curves.bounded", list(map(str, (output, *paths))), log)
+        code = process.wait(TIMEOUT_SECONDS)
+        assert code == 0, f"{code}: {log.read_text()[-2000:]}"
+        text = output.read_text()
+        lines = text.splitlines()
+        assert len(lines) == len(paths), text[:2000]
+        assert max(map(len, lines)) < MAX_SENTENCE_CHARS
+        return lines
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

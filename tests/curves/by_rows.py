@@ -167,7 +167,7 @@ class MixedRows:
             if is_number_or_empty(kind) or len(self._kinds[column]) > MAX_KINDS:
                 del self._kinds[column], self._first[column]
                 self._clashing.pop(column, None)
-            elif self._first[column].setdefault(compute, kind) != kind:
+            elif compute and self._first[column].setdefault(compute, kind) != kind:
                 self._clashing[column] = None
 
     def complaint(self, compute: str, option: str) -> str | None:

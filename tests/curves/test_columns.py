@@ -68,7 +68,7 @@ def by_rows(curve: CurveSheet, rows: list[Row], name: str) -> tuple[CurvePoint, 
     if (mixed := found.mixture.complaint(columns.compute, "--where")) is not None:
         raise UserError(mixed)
     finite = [known(item) for item in taken if item and math.isfinite(item.compute) and math.isfinite(item.pass_rate)]
-    if any(item.compute < 0 for item in finite):
+    if any(item.compute < 0 for item in taken if item):
         raise UserError("negative")
     if columns.unit not in TIME_UNITS:
         finite = [replace(item, start_up=0.0, devices=None) for item in finite]

@@ -100,7 +100,7 @@ def test_a_folder_takes_no_options_for_files(tmp_path: Path) -> None:
     write_lines(folder / "evaluations.jsonl", rows)
     assert read_curve(str(folder), Columns(), None).name == read_curve(str(folder), Columns(), "r").name == "r"
     for columns in (Columns(scale=0.01), Columns(where=("dataset=d",)), Columns(pass_rate="reward")):
-        with pytest.raises(UserError, match="is a run's folder, which takes no columns, --where or --scale"):
+        with pytest.raises(UserError, match="is a run's folder, which takes no columns, --where, --scale or --offset"):
             read_curve(str(folder), columns, None)
     with pytest.raises(UserError, match="holds the run 'r', not 'other'"):
         read_curve(str(folder), Columns(), "other")

@@ -98,22 +98,6 @@ def of_a_scraped_page(records: list[EvaluationRecord], folder: Path) -> RunForec
     return from_log(reading)
 
 
-def of_a_prometheus(records: list[EvaluationRecord], folder: Path) -> RunForecast:
-    with through_prometheus(records, folder) as url:
-        queries = PrometheusQueries(url)
-        reading = until_all_are_there(queries.read, len(records))
-        queries.close()
-    return from_log(reading)
-
-
-def of_fit_on_a_prometheus(records: list[EvaluationRecord], folder: Path) -> RunForecast:
-    with through_prometheus(records, folder) as url:
-        queries = PrometheusQueries(url)
-        until_all_are_there(queries.read, len(records))
-        queries.close()
-        return forecast_source(url, Columns(), RUN, None, None)
-
-
 class through_prometheus:  # noqa: N801  # a context manager
     """A Prometheus server that scrapes the page."""
 
@@ -202,8 +186,6 @@ SOURCES = [
     of_python_on_the_folder,
     of_python_on_columns,
     of_a_scraped_page,
-    pytest.param(of_a_prometheus, marks=NEEDS_PROMETHEUS),
-    pytest.param(of_fit_on_a_prometheus, marks=NEEDS_PROMETHEUS),
 ]
 
 
@@ -219,6 +201,20 @@ def test_sources_that_tell_the_same_give_the_same_forecast_to_the_last_digit(
     assert expected["axis"][0] == ("trained_tokens" if elastic else "device_hours")  # type: ignore[index]
     assert len(expected["evaluations"]) == 10  # type: ignore[arg-type]
     assert said(source(records, tmp_path / "b")) == expected
+
+
+@NEEDS_PROMETHEUS
+@pytest.mark.parametrize("elastic", [False, True])
+def test_a_prometheus_gives_the_page_and_fit_the_same_forecast_to_the_last_digit(elastic: bool, tmp_path: Path) -> None:
+    records = history(elastic=elastic)
+    (tmp_path / "a").mkdir()
+    expected = said(of_run_folder(records, tmp_path / "a"))
+    with through_prometheus(records, tmp_path) as url:
+        queries = PrometheusQueries(url)
+        reading = until_all_are_there(queries.read, len(records))
+        queries.close()
+        assert said(from_log(reading)) == expected
+        assert said(forecast_source(url, Columns(), RUN, None, None)) == expected
 
 
 def test_what_is_pushed_is_forecast_as_a_folder_that_tells_no_more(tmp_path: Path) -> None:

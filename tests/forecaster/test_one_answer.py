@@ -1,4 +1,7 @@
-"""Every face says the same of a run: a curve that no law describes has no A, B, C_mid, R_0 or headroom anywhere."""
+"""Every face says the same of a run: a curve that no law describes has no A, B, C_mid, R_0 or headroom anywhere.
+
+A run of too few evaluations has no advice in words, chance, end or band either; a broken one has no end and no band.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rollcast
@@ -23,10 +27,15 @@ from rollcast.loggers.entries import of_forecast
 from rollcast.runfolder.files import FORECASTS_SAID
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, ForecastRecord
+from rollcast.telemetry import names
 from testkit.forecaster.recorded_run import record
 from tests.cli.command import rollcast as command
 
 LAW = ("asymptote", "headroom", "exponent", "midpoint", "initial", "best", "ceiling_probability")
+AHEAD = {
+    metric.name for metric in (names.FORECAST_END, names.FORECAST_PASS_RATE, names.ADVICE_CHANCE, names.ADVICE_GAIN)
+}
+"""Metrics of what is to come."""
 WORDS = ("asymptote A", "headroom A", "exponent B", "midpoint, steps", "initial R_0")
 
 
@@ -137,7 +146,7 @@ def test_metrics_log_trackers_and_screen_give_no_law_of_a_jump(
 ) -> None:
     law = {"rollcast_forecast_asymptote", "rollcast_forecast_headroom"}
     assert not samples(jumped) & law
-    assert samples(healthy) >= law
+    assert samples(healthy) >= law | AHEAD
     record = logged(jumped, tmp_path)
     assert (record.asymptote, record.headroom) == (None, None)
     assert record.end is not None
@@ -157,3 +166,73 @@ def test_an_earlier_forecast_of_a_jump_has_no_law(jumped: RunForecast) -> None:
     five = (0.1, 0.2, 0.3, 0.4, 0.5)
     kept = KeptForecast(1, "run", 0.0, False, 17, 170.0, 0.7, "regime_change", five, five, None, None, (five,))
     assert (answers.past_answer(kept).asymptote, answers.past_answer(kept).is_described) == (None, False)
+
+
+def run_of_rates(rates: list[float]) -> RunForecast:
+    """Its first evaluation is at step 0, its budget twice its steps."""
+    steps = [10.0 * place for place in range(len(rates))]
+    columns = {"step": steps, "pass_rate": rates}
+    return rollcast.forecast(columns, unit="device-hours", compute="step", budget=2 * steps[-1])._run
+
+
+def few() -> RunForecast:
+    return run_of_rates([0.2, 0.25, 0.3, 0.33])
+
+
+def fallen() -> RunForecast:
+    noise = 0.004 * np.random.default_rng(0).standard_normal(40)
+    return run_of_rates([*np.linspace(0.2, 0.6, 25) + noise[:25], *np.full(15, 0.3) + noise[25:]])
+
+
+def dead() -> RunForecast:
+    return run_of_rates([0.0] * 20)
+
+
+@pytest.mark.parametrize(
+    ("make", "verdict", "advice"), [(few, "too_few", "wait"), (fallen, "broken", "stop"), (dead, "no_learning", "stop")]
+)
+def test_every_face_has_the_verdict_and_its_advice(make: Any, verdict: str, advice: str, tmp_path: Path) -> None:
+    run = make()
+    http = answers.forecast_answer(run)
+    assert (http.verdict, http.advice.kind) == (verdict, advice)
+    assert (http.num_points, http.num_at_start) == (len(run.evaluations), 1)
+    assert [getattr(http, name) for name in LAW] == [None] * len(LAW)
+    metrics = ForecastMetrics("own")
+    metrics.show(run, look_ahead(run, metric_grid(run)), None)
+    page = metrics.render().decode()
+    assert f'rollcast_forecast_verdict{{run="{run.name}",verdict="{verdict}"}} 1.0' in page
+    record = logged(run, tmp_path)
+    assert (record.verdict, record.advice, record.headline) == (verdict, advice, http.advice.headline)
+    assert "None" not in of_forecast(record).texts["forecast/advice"]
+    assert _metrics(run, run.advice())["rollcast/stop"] == float(advice == "stop")
+
+
+def test_too_few_evaluations_have_no_headline_chance_end_or_band_on_any_face(tmp_path: Path) -> None:
+    run = few()
+    http = answers.forecast_answer(run)
+    assert (http.advice.headline, http.advice.chance, http.advice.evaluations, http.end) == (None, None, 2, None)
+    assert set(answers.predictions(run, [50.0])[0].reading.model_dump().values()) == {None}
+    curve = answers.curve_answer(run, None)
+    assert (curve.compute, curve.q50, curve.law, curve.power_law) == ([], [], None, [])
+    assert not samples(run) & AHEAD
+    assert (logged(run, tmp_path).headline, logged(run, tmp_path).end) == (None, None)
+    assert not [name for name in _metrics(run, run.advice()) if "end" in name or "chance" in name]
+    reading = forecast_here(run, run.end)
+    assert (reading.band, reading.end) == ((), None)
+    own = fit_answer(FitRequest(points=[FitPoint(compute=1.0, pass_rate=0.3)], predict=[5.0]))
+    assert (own.verdict, own.missing, own.predictions[0].reading.q50) == ("too_few", 4, None)
+
+
+def test_a_broken_run_has_no_end_and_its_band_does_not_reach_beyond_now(tmp_path: Path) -> None:
+    run = fallen()
+    assert answers.forecast_answer(run).end is None
+    assert max(answers.curve_answer(run, 10_000.0).compute) <= run.newest.compute
+    assert not samples(run) & AHEAD
+    assert logged(run, tmp_path).end is None
+    assert answers.predictions(run, [5_000.0])[0].reading.q50 is not None
+
+
+def test_a_run_that_learned_nothing_has_a_chance_and_a_band() -> None:
+    run = dead()
+    assert samples(run) >= AHEAD
+    assert answers.forecast_answer(run).end is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +13,11 @@ from playwright.sync_api import expect, sync_playwright
 from rollcast.connections.port_files import publish_port
 from rollcast.local.ports import free_port
 from rollcast.telemetry import names
-from testkit.forecaster.browser import CHROMIUM, FLAGS, NEEDS_CHROMIUM, WAIT, marks, opened, wait_marks
+from testkit.forecaster.browser import CHROMIUM, FLAGS, LOW_CONTRAST, NEEDS_CHROMIUM, WAIT, marks, opened, wait_marks
 from testkit.forecaster.recorded_run import TrainerPage, record, run_file
 from testkit.forecaster.service_process import running
 
 pytestmark = [pytest.mark.browser, NEEDS_CHROMIUM]
-LOW_CONTRAST = r"""() => {
-  const numbers = (colour) => colour.match(/[\d.]+/g).map(Number);
-  const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-  const luminance = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
-  const behind = (node) => {
-    for (; node; node = node.parentElement) {
-      const colour = numbers(getComputedStyle(node).backgroundColor);
-      if (colour.length === 3 || colour[3] === 1) return colour;
-    }
-    return [255, 255, 255];
-  };
-  const all = document.querySelectorAll("body *:not(title, option, script, noscript *, noscript)");
-  const texts = [...all].filter((node) => node.checkVisibility() &&
-    [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim()));
-  return texts.map((node) => {
-    const ink = numbers(getComputedStyle(node).color);
-    const [dark, light] = [luminance(ink), luminance(behind(node))].sort((a, b) => a - b);
-    return [(light + 0.05) / (dark + 0.05), node.textContent];
-  }).filter(([ratio]) => ratio < 4.5);
-}"""
-"""Texts whose contrast is below the 4.5 that the Web Content Accessibility Guidelines (level AA) ask for."""
 SEEN = "() => document.querySelector('#curve canvas').toDataURL()"
 
 
@@ -57,6 +37,13 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{service.port}/"
         with opened(url, tmp_path / "wide", 1280, "light") as page:
             page.wait_for_selector("text=No forecast yet")
+            # Until the first answer the page says that it connects, not that there is no forecast.
+            page.route("**/api/runs?*", lambda _: None)
+            page.reload()
+            expect(page.locator("#waiting-word")).to_have_text("Connecting …", timeout=WAIT)
+            page.unroute("**/api/runs?*")
+            page.reload()
+            page.wait_for_selector("text=No forecast yet")
             publish_port(tmp_path / "demo", "trainer", trainer.port)
             for reading in points[:12]:
                 trainer.show(reading)
@@ -65,7 +52,11 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
             said = service.forecast()
             assert said is not None
             expect(page.locator("#asymptote")).to_have_text(f"{said['asymptote']['q50']:.3f}", timeout=WAIT)
-            assert said["reason"] == page.inner_text("#verdict-reason")
+            # The evidence is one click below the advice.
+            assert said["reason"] == page.text_content("#verdict-reason")
+            expect(page.locator("#verdict-reason")).to_be_hidden(timeout=WAIT)
+            page.click("#evidence summary")
+            expect(page.locator("#verdict-reason")).to_be_visible(timeout=WAIT)
             # A new evaluation appears by itself.
             for reading in points[12:18]:
                 trainer.show(reading)
@@ -86,6 +77,18 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
             page.fill("#worth", "")
             page.fill("#price", "")
             expect(page.locator("#advice-reason")).to_have_text(now["advice"]["reason"], timeout=WAIT)
+            # The picture ends at the budget: what is typed in moves the end of the bands.
+            expect(page.locator("#end-note")).to_contain_text(
+                f"at {now['advice']['budget']:.3g} device-hours", timeout=WAIT
+            )
+            page.fill("#budget", "0.9")
+            expect(page.locator("#end-note")).to_contain_text("at 0.9 device-hours", timeout=WAIT)
+            band = service.client.get("/api/runs/demo/curve?until=0.9").json()
+            expect(page.locator("#end")).to_have_text(f"{band['q50'][-1]:.3f}", timeout=WAIT)
+            page.fill("#budget", "")
+            # What was said of the end earlier is next to it: the present forecast and those of up to three quarters.
+            expect(page.locator("#said-text")).to_contain_text("After 75 % of the compute so far: 0.", timeout=WAIT)
+            assert marks(page, "#said", "earlier") > 1
             # The slider asks what the API answers.
             page.fill("#target", "0.7")
             expect(page.locator("#target-value")).to_have_text("0.700", timeout=WAIT)
@@ -98,16 +101,13 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
             page.wait_for_function("() => document.getElementById('earlier-answer').textContent")
             assert marks(page, "#curve", "earlier") > 0
             expect(page.locator("#earlier-answer")).to_contain_text("Forecast then")
-            plain = marks(page, "#curve", "power")
-            page.check("#power")
-            assert marks(page, "#curve", "power") > plain + 5, "a dashed line"
             page.check("#log")
             assert marks(page, "#curve", "point") > 1
             page.uncheck("#log")
             assert page.inner_text("#staleness-note").startswith("Share of trained tokens")
             assert "rollouts are cut" in page.inner_text("#truncation-note")
             assert marks(page, "#truncation", "point") > 1
-            page.click("summary")
+            page.click("#tables summary")
             assert page.locator("#points tbody tr").count() == 18
             assert page.inner_text("#points tbody tr:last-child td:last-child") == "5.4 %"
             # Every control has a name that a screen reader can say.
@@ -118,7 +118,7 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
             # The charts are named by what they show, the keyboard reaches everything, and the tables hold the digits.
             for name in (
                 r"Pass rate 0\.\d+ at .* Forecast ceiling 0\.\d+",
-                "Ceiling A as forecast at 17",
+                "Ceiling A as forecast at 13",
                 "Share of",
                 "Now 5",
             ):
@@ -128,16 +128,17 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
             for _ in range(19):
                 page.keyboard.press("Tab")
                 reached.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
-            assert {"run", "log", "power", "target", "earlier", "SUMMARY"} <= reached
-            band = service.client.get("/api/runs/demo/curve").json()
+            assert {"run", "log", "target", "earlier", "SUMMARY"} <= reached
+            band = service.client.get(f"/api/runs/demo/curve?until={now['advice']['budget']}").json()
             shown = page.locator("#ahead tbody tr:last-child > *").all_inner_texts()
             assert shown[1:] == [f"{band[q][-1]:.3f}" for q in ("q05", "q25", "q50", "q75", "q95")]
-            assert page.locator("#said tbody tr").count() == 17
+            assert page.locator("#said-table tbody tr").count() == 17
             # It is drawn anew where the colour scheme changes.
             page.emulate_media(color_scheme="dark")
             wait_marks(page, "#curve", "point", 18)
             for width, scheme in ((390, "dark"), (390, "light"), (1280, "dark")):
                 show_anew(page, width, scheme)
+                page.click("#evidence summary")
                 page.wait_for_selector("#staleness canvas")
                 overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
                 assert overflow <= 0, "the page must not scroll sideways"
@@ -205,8 +206,9 @@ def test_runs_of_one_unit_are_compared_and_a_curve_without_a_law_gets_no_line(tm
             wait_marks(page, "#curve", "point", 17)
             others, legend = page.locator("#compare label"), page.locator("#legend")
             assert others.all_inner_texts() == ["c"]
-            expect(legend).to_contain_text("the law", timeout=WAIT)
+            expect(legend).to_contain_text("fitted law", timeout=WAIT)
             assert marks(page, "#curve", "fit") > 0
+            page.click("#evidence summary")
             expect(page.locator("#target-note")).to_contain_text("Chance to reach it", timeout=WAIT)
             page.check("#compare input")
             expect(legend.locator(".swatch.run-1.point")).to_have_count(1, timeout=WAIT)
@@ -215,15 +217,49 @@ def test_runs_of_one_unit_are_compared_and_a_curve_without_a_law_gets_no_line(tm
             expect(page.locator("#compare")).to_be_hidden(timeout=WAIT)
             expect(legend.locator(".swatch.run-1")).to_have_count(0, timeout=WAIT)
             page.select_option("#run", "c")
-            expect(page.locator("#verdict-word")).to_have_text("Regime change:", timeout=WAIT)
-            expect(legend).not_to_contain_text("the law", timeout=WAIT)
-            assert marks(page, "#curve", "fit") == 0
-            # Nothing is shown of what cannot be told: neither a ceiling nor a gain, its chance or a way to a target.
-            for name in ("target-card", "ceiling-tile", "chance-tile", "soon-tile"):
+            expect(page.locator("#verdict-word")).to_have_text("Verdict: regime change.", timeout=WAIT)
+            expect(legend).not_to_contain_text("fitted law", timeout=WAIT)
+            # Nothing is shown of what is not known: neither a ceiling nor a way to a target.
+            for name in ("target-part", "ceiling-tile"):
                 expect(page.locator(f"#{name}")).to_be_hidden(timeout=WAIT)
-            expect(page.locator("#rest-note")).to_contain_text("its gain is unknown", timeout=WAIT)
+            # A card that is empty says why.
+            for name, why in (
+                ("target-note", "no law describes this curve (regime change)"),
+                ("staleness-note", "this run's source reports no staleness"),
+                ("truncation-note", "this run's source reports no truncated rollouts"),
+            ):
+                expect(page.locator(f"#{name}")).to_contain_text(why, timeout=WAIT)
+            # The part after the jump is forecast, so the rest has a gain.
+            expect(page.locator("#rest-note")).to_contain_text("170 steps", timeout=WAIT)
             expect(page.locator("main")).not_to_contain_text("–", timeout=WAIT, use_inner_text=True)
             assert others.all_inner_texts() == ["a"]
+            # Of a verdict that forecasts nothing, nothing is shown beyond now, whatever numbers the answer holds.
+            for verdict, headline, shown in (("broken", "Stop", "Stop"), ("too_few", None, "Too few evaluations")):
+                page.route("**/api/runs?*", answered_with(verdict, headline))
+                page.reload()
+                expect(page.locator("#advice-word")).to_have_text(shown, timeout=WAIT)
+                wait_marks(page, "#curve", "point", 17)
+                assert marks(page, "#curve", "fit") == 0
+                for name in ("end-tile", "said-part"):
+                    expect(page.locator(f"#{name}")).to_be_hidden(timeout=WAIT)
+                assert page.text_content("#ahead tbody") == "Nothing is forecast beyond the newest evaluation."
+                page.unroute("**/api/runs?*")
+
+
+def answered_with(verdict: str, headline: str | None) -> Callable[[Any], None]:
+    """The service's answer with another verdict on run c."""
+
+    def fulfil(route: Any) -> None:
+        answer = route.fetch()
+        body = answer.json()
+        for run in body["runs"]:
+            if run["run"] == "c":
+                run["verdict"] = verdict
+                run["has_forecast"] = False
+                run["advice"]["headline"] = headline
+        route.fulfill(response=answer, json=body)
+
+    return fulfil
 
 
 CUT_AT_THE_RIGHT = """() => [...document.querySelectorAll(".chart canvas")].filter((canvas) => {
@@ -254,7 +290,7 @@ def test_the_last_tick_and_the_assumed_budget_are_whole(tmp_path: Path) -> None:
             for width in (1280, 390):
                 show_anew(page, width, "light")
                 page.select_option("#run", "theirs")  # a browser keeps what was chosen
-                expect(page.locator("#budget-label")).to_have_text("Total budget (assumed)")
+                expect(page.locator("#budget-label")).to_have_text("Total budget, assumed (steps)")
                 expect(page.locator("#price-label")).to_have_text("Price per step", timeout=WAIT)
                 assert page.evaluate(TERMS) == [["2,000,000", True], ["0.020", True], ["none", True]]
                 assert page.evaluate(CUT_AT_THE_RIGHT) == 0

@@ -17,11 +17,13 @@ def forecast_of(state: State) -> rollcast.CurveForecast:
 @pytest.mark.parametrize(
     ("name", "verdict", "advice"),
     [
-        ("saturated", "saturated", "stop"),
-        ("forecastable", "forecastable", "continue"),
-        ("too early", "too_early", "continue"),
+        ("rising", "forecastable", "continue"),
+        ("saturating", "saturated", "stop"),
         ("no ceiling", "forecastable", "continue"),
-        ("misfit", "not_sigmoid", "wait"),
+        ("flat", "no_learning", "stop"),
+        ("dead", "no_learning", "stop"),
+        ("collapsed", "broken", "stop"),
+        ("two evaluations", "too_few", "wait"),
         ("foreign", "forecastable", "continue"),
     ],
 )

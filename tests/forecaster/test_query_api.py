@@ -18,6 +18,7 @@ from rollcast.curves.run_forecast import RunBudget
 from rollcast.forecaster.api import build_application
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
+from rollcast.forecaster.folder_tail import FolderTail
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.selector import parse_selector
@@ -38,7 +39,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
             for r in record(asymptote=asymptote)
         ]
         engine.take(Reading(evaluations=evaluations))
-    with TestClient(build_application(board, history, metrics, engine)) as client:
+    tail = FolderTail("demo", tmp_path_factory.mktemp("run"))
+    with TestClient(build_application(board, history, metrics, engine, tail)) as client:
         yield client
     history.close()
 

@@ -7,7 +7,7 @@ from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.scaling.law.curve import Curve
 from testkit.forecaster.recorded_run import record
 
-BROKEN = {VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE}
+BROKEN = {VerdictKind.BROKEN, VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE}
 
 
 def verdict(count: int, asymptote: float, seed: int, jump: float = 0.0) -> VerdictKind:

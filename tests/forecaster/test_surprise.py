@@ -67,11 +67,11 @@ def test_readings_outside_of_their_forecast_are_counted(
 
 
 def test_nothing_is_said_where_nothing_had_been_forecast(tmp_path: Path) -> None:
-    """The first evaluation after the start has no forecast made at half of its compute."""
+    """Below five evaluations after the start no reading is forecast, so none is missed."""
     history, metrics = History(tmp_path / "h.sqlite"), ForecastMetrics("demo")
     engine = ForecastEngine(Board(), history, metrics, {"demo": BUDGET})
-    for point in evaluations(0.0)[:2]:
+    for point in evaluations(0.0)[:5]:
         engine.take(Reading(evaluations=[point]))
-    assert exported(metrics, "rollcast_forecast_asymptote")
+    assert exported(metrics, "rollcast_forecast_verdict")
     assert not exported(metrics, "rollcast_forecast_missed_readings")
     history.close()

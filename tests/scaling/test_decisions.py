@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -60,6 +61,19 @@ def test_a_run_stops_when_saturated_where_that_is_asked_for() -> None:
         StopRule(least_gain=3)
 
 
+def test_a_run_that_broke_ends_on_three_refits_whatever_its_rest_may_gain() -> None:
+    fallen = refit(VerdictKind.BROKEN, 0.5)
+    assert "broken: the pass rate fell from its peak" in str(stop_reason(StopRule(), [fallen] * 3))
+    assert stop_reason(StopRule(), [refit(VerdictKind.TOO_EARLY, 0.5), fallen, fallen]) is None
+    assert stop_reason(StopRule(), [refit(VerdictKind.BROKEN, 0.5, num_points=9)] * 3) is None
+
+
+def test_a_run_that_learns_nothing_ends_by_itself_only_in_the_second_half_of_its_budget() -> None:
+    dead = refit(VerdictKind.NO_LEARNING, 0.5)
+    assert "no learning" in str(stop_reason(StopRule(), [dead] * 3))
+    assert stop_reason(StopRule(), [replace(dead, budget_share=0.49), dead, dead]) is None
+
+
 @pytest.mark.parametrize("kind", [VerdictKind.TOO_EARLY, VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE])
 def test_a_rest_that_gains_nothing_ends_a_run_of_any_verdict_with_enough_evaluations(kind: VerdictKind) -> None:
     reason = str(stop_reason(StopRule(), [refit(kind, 0.0)] * 3))
@@ -78,7 +92,7 @@ def test_a_run_that_learns_nothing_is_stopped_as_flat_and_one_that_climbs_is_not
         return stop_reason(StopRule(), refits)
 
     flat, climbing = np.full(compute.size, 0.5), 0.3 + 0.01 * compute
-    assert "the curve is flat" in str(reason(flat, 30.0))
+    assert "no learning" in str(reason(flat, 30.0))
     assert reason(climbing, 30.0) is None
     assert reason(flat, 2_500.0) is None, "so much budget may still bring a rise"
 
@@ -172,14 +186,14 @@ def test_all_runs_are_stopped_by_the_upper_bound_of_the_gain_not_by_its_mean() -
     assert allocate(forecasts, 4.0, least_gain=upper + 1e-6).recommended.continued == ()
 
 
-@pytest.mark.parametrize(("level", "verdict"), [(0.35, VerdictKind.NOT_SIGMOID), (0.95, VerdictKind.REGIME_CHANGE)])
+@pytest.mark.parametrize(("level", "verdict"), [(0.35, VerdictKind.BROKEN), (0.95, VerdictKind.REGIME_CHANGE)])
 def test_a_run_that_broke_is_worth_its_last_readings_and_gets_nothing(level: float, verdict: VerdictKind) -> None:
     compute = np.linspace(0.1, 5.0, 50)
     readings = SigmoidParameters(0.2, 0.8, 1.7, 1.0).pass_rate(compute)
     readings[35:] = level
     broke = fit(Curve.from_points(compute, readings + 0.004 * np.random.default_rng(3).standard_normal(50)))
     allocation = allocate([broke, run(0.6)], 20.0)
-    assert [one.verdict for one in allocation.runs] == [verdict, VerdictKind.FORECASTABLE]
+    assert [one.verdict for one in allocation.runs] == [verdict, VerdictKind.SATURATED]
     assert [choice.continued for choice in allocation.choices] == [(1,), ()]
     lost = allocation.runs[0]
     assert (lost.has_forecast, lost.hours, lost.gain, lost.stop_loss) == (False, 0.0, (0.0, 0.0, 0.0), 0.0)

@@ -116,6 +116,7 @@ def test_a_reading_strays_as_a_full_covariance_says_and_the_start_strays_apart()
         drift_length=length,
         tail_weight=0.0,
         turn_rate=0.0,
+        stack=None,
     )
     forecast = fit(curve, FitOptions(prior=prior, exclude_before=0.0, robust=False))
     assert forecast.observations.log_compute.size == 13, "nothing was merged"

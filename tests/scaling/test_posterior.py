@@ -68,6 +68,7 @@ def test_posterior_matches_dense_integration(stop: float) -> None:
     curve = simulate(seed=3, count=8, noise=0.03, stop=stop)
     prior = replace(
         DEFAULT_PRIOR,
+        stack=None,  # the law's own A
         log_noise=(float(np.log(0.03 * np.hypot(1, 0.4))), 1e-4),
         drift=(0.4,),
         drift_weight=(1.0,),

@@ -53,12 +53,12 @@ def test_runs_that_broke_are_told(folder: Path) -> None:
     decaying = {name: curve for name, curve in other_runs(folder).items() if name.startswith("qwen3-0.6b")}
     assert len(decaying) == 5
     assert {name: fit(curve).verdict.kind for name, curve in decaying.items()} == dict.fromkeys(
-        decaying, VerdictKind.NOT_SIGMOID
+        decaying, VerdictKind.BROKEN
     )
 
 
 def test_runs_that_went_well_are_not_accused(folder: Path) -> None:
-    broken = (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE)
+    broken = (VerdictKind.BROKEN, VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE)
     good = [curve for name, curve in other_runs(folder).items() if name.startswith("qwen3.5-4b")]
     good += [run.curve() for run in paper_runs(folder).values() if run.name != "DeepSeek-GRPO"]
     assert [kind for kind in (fit(curve).verdict.kind for curve in good) if kind in broken] == []

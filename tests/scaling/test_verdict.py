@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -13,6 +11,7 @@ from rollcast.scaling.law.curve import Array, Curve, sigmoid
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
 from testkit.forecast.generators import GENERATORS, simulate
+from testkit.forecast.verdicts import BROKEN
 
 COMPUTE = np.linspace(0.1, 6.0, 60)
 LAW = sigmoid(COMPUTE, 0.2, 0.7, 1.7, 1.0)
@@ -29,8 +28,8 @@ def verdict_of(
     ("pass_rate", "kind"),
     [
         (LAW, VerdictKind.FORECASTABLE),
-        (np.where(COMPUTE < 4, LAW, 0.3), VerdictKind.NOT_SIGMOID),
-        (LAW - 0.06 * np.maximum(COMPUTE - 3, 0), VerdictKind.NOT_SIGMOID),
+        (np.where(COMPUTE < 4, LAW, 0.3), VerdictKind.BROKEN),
+        (LAW - 0.06 * np.maximum(COMPUTE - 3, 0), VerdictKind.BROKEN),
         (np.where(COMPUTE < 3, LAW, LAW + 0.15), VerdictKind.REGIME_CHANGE),
     ],
 )
@@ -40,28 +39,40 @@ def test_shape_of_the_whole_curve(pass_rate: Array, kind: VerdictKind) -> None:
     assert verdict.reason.endswith((".", ")."))
 
 
+@pytest.mark.parametrize("prior", [DEFAULT_PRIOR, LAW_PRIOR], ids=["default", "the law alone"])
 @pytest.mark.parametrize("top", [0.3, 0.7, 1.0])
-def test_a_long_flat_top_is_saturated_where_nothing_may_turn_it(top: float) -> None:
-    """By the law alone anywhere; where runs may turn, as real ones did, only where there is nothing to turn to."""
+def test_a_long_flat_top_is_saturated(top: float, prior: Prior) -> None:
     compute = np.linspace(0.5, 60, 80)
-    curve = sigmoid(compute, 0.1, top, 1.9, 1.0)
-    assert verdict_of(curve, compute, 0.005, LAW_PRIOR).kind is VerdictKind.SATURATED
-    turning = verdict_of(curve, compute, 0.005)
-    assert turning.kind is (VerdictKind.SATURATED if top == 1.0 else VerdictKind.FORECASTABLE)
-    assert ("With turns, as settled runs sometimes take, it is 0.02 or more" in turning.reason) is (top < 1.0)
-    if top < 1.0:
-        told = float(turning.reason.split("with a probability of ")[1].split("%")[0]) / 100
-        turn = 1 - 2**-DEFAULT_PRIOR.turn_rate
-        rate, size = turn * DEFAULT_PRIOR.turn_up, DEFAULT_PRIOR.turn_scale
-        assert rate * np.exp(-0.02 / size) - 0.005 < told < rate + 0.05
-    rare = replace(DEFAULT_PRIOR, turn_rate=0.01)
-    assert verdict_of(curve, compute, 0.005, rare).kind is VerdictKind.SATURATED
+    assert verdict_of(sigmoid(compute, 0.1, top, 1.9, 1.0), compute, 0.005, prior).kind is VerdictKind.SATURATED
 
 
-def test_a_short_start_is_too_early() -> None:
+@pytest.mark.parametrize(("noise", "kind"), [(0.005, VerdictKind.FORECASTABLE), (0.1, VerdictKind.TOO_EARLY)])
+def test_a_start_is_forecastable_if_its_readings_at_twice_the_compute_are_known(
+    noise: float, kind: VerdictKind
+) -> None:
+    """Until 0.4 C_mid: the reason says that A is not known yet."""
     short = np.linspace(0.02, 0.4, 20)
-    assert verdict_of(sigmoid(short, 0.2, 0.7, 1.7, 1.0), short, 0.005).kind is VerdictKind.TOO_EARLY
-    assert verdict_of(LAW[:3], COMPUTE[:3]).kind is VerdictKind.TOO_EARLY
+    noisy = sigmoid(short, 0.2, 0.7, 1.7, 1.0) + noise * np.random.default_rng(0).standard_normal(20)
+    forecast = fit(Curve.from_points(short, noisy.clip(0, 1)))
+    low, high = forecast.predictive([0.8], (0.05, 0.95))[:, 0]
+    assert forecast.verdict.kind is kind
+    assert bool(high - low > 0.3) is (kind is VerdictKind.TOO_EARLY)
+    assert low < sigmoid(0.8, 0.2, 0.7, 1.7, 1.0) < high
+    assert ("so A rests mostly on the prior" in forecast.verdict.reason) is (kind is VerdictKind.FORECASTABLE)
+
+
+def test_saturated_means_that_the_level_now_is_seldom_passed_by_much() -> None:
+    """The chance of a gain of 0.03 until twice the compute, counted in 4,000 quantiles, on both sides of the limit."""
+    for stop, kind in ((3.0, VerdictKind.FORECASTABLE), (30.0, VerdictKind.SATURATED)):
+        compute = np.linspace(stop / 60, stop, 60)
+        noisy = sigmoid(compute, 0.2, 0.7, 1.7, 1.0) + 0.005 * np.random.default_rng(1).standard_normal(60)
+        forecast = fit(Curve.from_points(compute, noisy))
+        later = forecast.predictive([2 * stop], (np.arange(4000) + 0.5) / 4000)[:, 0]
+        chance = sum(reading >= forecast.summary.smoothed + 0.03 for reading in later.tolist()) / 4000
+        assert forecast.verdict.kind is kind
+        assert bool(chance < 0.1) is (kind is VerdictKind.SATURATED)
+        stated = float(forecast.verdict.reason.split("has a chance of ")[1].split("%")[0]) / 100
+        assert stated == pytest.approx(chance, abs=0.025)
 
 
 def test_a_rising_share_of_truncated_answers_is_a_regime_change_before_the_pass_rate_shows_it() -> None:
@@ -78,7 +89,7 @@ def test_good_runs_are_rarely_accused_of_a_break() -> None:
         fit(Curve.from_points(COMPUTE, LAW + 0.01 * np.random.default_rng(seed).standard_normal(LAW.size))).verdict.kind
         for seed in range(60)
     ]
-    assert sum(kind in (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE) for kind in kinds) <= 1
+    assert sum(kind in BROKEN for kind in kinds) <= 1
 
 
 @pytest.mark.parametrize("initial", [0.9, float(LAW[-1])])
@@ -92,7 +103,7 @@ def test_a_given_start_that_no_reading_lies_above_is_refused(initial: float) -> 
 def test_a_run_that_only_fell_from_its_given_start_gets_its_verdict() -> None:
     falling = 0.6 - 0.05 * COMPUTE + 0.005 * np.random.default_rng(0).standard_normal(COMPUTE.size)
     verdict = fit(Curve.from_points(COMPUTE, falling), FitOptions(initial=0.65)).verdict
-    assert verdict.kind is VerdictKind.NOT_SIGMOID
+    assert verdict.kind is VerdictKind.BROKEN
 
 
 def later_missed(generator: str, window: float, num_runs: int) -> list[bool]:
@@ -106,52 +117,75 @@ def later_missed(generator: str, window: float, num_runs: int) -> list[bool]:
         forecast = fit(simulated.curve)
         if forecast.verdict.kind in (VerdictKind.FORECASTABLE, VerdictKind.SATURATED):
             at = 2 * float(simulated.curve.compute[-1])
-            low, high = forecast.pass_rate([at], (0.05, 0.95))[:, 0]
+            low, high = forecast.predictive([at], (0.05, 0.95))[:, 0]
             missed.append(not low <= float(simulated.truth.pass_rate([at])[0]) <= high)
     return missed
 
 
+@pytest.mark.parametrize("window", [1.0, 3.0])
 @pytest.mark.parametrize("generator", GENERATORS)
-def test_a_run_seen_until_its_midpoint_is_seldom_called_forecastable(generator: str) -> None:
-    assert len(later_missed(generator, 1.0, num_runs=60)) <= 6
-
-
-@pytest.mark.parametrize("generator", GENERATORS)
-def test_long_good_runs_are_mostly_forecastable_or_saturated_and_then_hold_what_comes(generator: str) -> None:
-    missed = later_missed(generator, 3.0, num_runs=50)
-    assert len(missed) >= 35
+def test_good_runs_are_mostly_forecastable_or_saturated_and_then_hold_what_comes(generator: str, window: float) -> None:
+    """Seen until their midpoint, and until three times that."""
+    missed = later_missed(generator, window, num_runs=25)
+    assert len(missed) >= 17
     assert sum(missed) <= 0.15 * len(missed)
 
 
-def test_a_bend_that_may_lie_ahead_is_too_early_and_the_reason_says_so() -> None:
+def test_a_bend_that_may_lie_ahead_is_named_by_the_reason() -> None:
     compute = np.linspace(0.028, 1.4, 50)
     verdict = verdict_of(sigmoid(compute, 0.2, 0.6, 1.7, 1.0), compute, 0.002)
-    assert verdict.kind is VerdictKind.TOO_EARLY
-    assert verdict.reason.startswith(
-        "The bend is not clearly behind: the run has reached 1.5 C_mid with a probability of"
-    )
+    assert verdict.kind is VerdictKind.FORECASTABLE
+    assert "The bend is not clearly behind (1.5 C_mid is reached with a probability of" in verdict.reason
+    assert "so A rests mostly on the prior" in verdict.reason
+    behind = verdict_of(LAW, noise=0.002)
+    assert "The bend is not clearly behind" not in behind.reason
 
 
 def test_a_run_that_solved_everything_from_the_start_is_saturated_though_it_has_no_bend() -> None:
     assert verdict_of(np.ones_like(COMPUTE), noise=0.0).kind is VerdictKind.SATURATED
-    assert verdict_of(np.full_like(COMPUTE, 0.5), noise=0.004).kind is VerdictKind.TOO_EARLY
+    assert verdict_of(np.full_like(COMPUTE, 0.5), noise=0.004).kind is VerdictKind.NO_LEARNING
 
 
 def test_a_first_phase_above_the_law_is_no_fall() -> None:
     rng = np.random.default_rng(47)
     kinds = [fit(simulate("early", 0.3, rng).curve).verdict.kind for _ in range(75)]
-    assert sum(kind in (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE) for kind in kinds) <= 1
+    assert sum(kind in BROKEN for kind in kinds) <= 1
 
 
 @pytest.mark.parametrize("initial", [None, 0.6])
 def test_a_run_that_falls_deeply_and_early_is_told(initial: float | None) -> None:
     fallen = np.maximum(0.6 - 0.15 * COMPUTE, 0.3) + 0.005 * np.random.default_rng(0).standard_normal(COMPUTE.size)
-    assert fit(Curve.from_points(COMPUTE, fallen, initial=initial)).verdict.kind is VerdictKind.NOT_SIGMOID
+    assert fit(Curve.from_points(COMPUTE, fallen, initial=initial)).verdict.kind is VerdictKind.BROKEN
 
 
-def test_one_evaluation_is_counted_in_the_singular() -> None:
-    assert fit(Curve.from_points([1.0], [0.5])).verdict.reason.startswith("Only 1 evaluation; ")
-    assert fit(Curve.from_points([1.0, 2.0], [0.5, 0.6])).verdict.reason.startswith("Only 2 evaluations; ")
+def test_what_follows_from_each_verdict() -> None:
+    """The three properties that every surface asks, as one table."""
+    table = {
+        kind: (kind.is_described, kind.is_decidable, kind.ends_the_run)
+        for kind in VerdictKind
+        if kind.is_described or kind.is_decidable or kind.ends_the_run
+    }
+    assert table == {
+        VerdictKind.TOO_EARLY: (True, False, False),
+        VerdictKind.FORECASTABLE: (True, True, False),
+        VerdictKind.SATURATED: (True, True, False),
+        VerdictKind.NO_LEARNING: (False, True, True),
+        VerdictKind.BROKEN: (False, False, True),
+    }
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_below_five_evaluations_the_verdict_counts_them_and_the_start_is_not_one_of_them(count: int) -> None:
+    alone = fit(Curve.from_points(COMPUTE[:count], LAW[:count])).verdict
+    assert (alone.kind, alone.missing, alone.has_forecast) == (VerdictKind.TOO_FEW, 5 - count, False)
+    assert alone.reason == f"{count} of the 5 evaluations that a forecast needs."
+    started = fit(Curve.from_points(COMPUTE[:count], LAW[:count], initial=0.2)).verdict
+    assert started.missing == 5 - count
+    assert "The evaluation at step 0 is its start" in started.reason
+
+
+def test_from_five_evaluations_on_there_is_a_forecast() -> None:
+    assert fit(Curve.from_points(COMPUTE[:5], LAW[:5])).verdict.kind is not VerdictKind.TOO_FEW
 
 
 @pytest.mark.parametrize(("count", "width"), [(5, 2), (6, 6), (33, 3), (100, 10), (5001, 500)])

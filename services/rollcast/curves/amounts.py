@@ -1,5 +1,5 @@
 """Numbers as people read them: quantiles by name, amounts of compute, differences of pass rates, numbered names, and
-how many of what was left out.
+how many items were left out.
 """
 
 import math
@@ -28,6 +28,11 @@ def interval(values: Iterable[Any], levels: Sequence[float] = MEDIAN_AND_90) -> 
         f"q{round(100 * level):02}": float(value) if math.isfinite(value) else None
         for level, value in zip(levels, values, strict=True)
     }
+
+
+def unknown_interval(levels: Sequence[float] = MEDIAN_AND_90) -> Interval:
+    """An interval of which no quantile is known."""
+    return interval([math.nan] * len(levels), levels)
 
 
 def bare(of: Interval) -> list[float]:
@@ -64,6 +69,12 @@ def natural(name: str) -> list[tuple[int, str]]:
 def counted(number: int, what: str) -> str:
     """1 line, 2 lines."""
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def counted_evaluations(number: int, num_at_start: int) -> str:
+    """50 evaluations (1 at step 0): all of them, and how many are only the start of the curve."""
+    start = f" ({num_at_start} at step 0)" if num_at_start else ""
+    return f"{counted(number, 'evaluation')}{start}"
 
 
 def incomplete_points(count: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from rollcast.curves.amounts import Interval, interval
+from rollcast.curves.amounts import Interval, interval, unknown_interval
 from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.scaling.decisions.forecast import Forecast, Verdict
 from rollcast.scaling.law.curve import Array, SigmoidParameters
@@ -70,6 +70,8 @@ def verdict_as_json(verdict: Verdict) -> dict[str, Any]:
     """The verdict with its reason, and what follows from it."""
     return {
         "verdict": str(verdict.kind),
+        "has_forecast": verdict.has_forecast,
+        "missing": verdict.missing,
         "is_described": verdict.kind.is_described,
         "is_decidable": verdict.kind.is_decidable,
         "reason": verdict.reason,
@@ -85,12 +87,22 @@ def compute_to_target(run: RunForecast, target: float) -> Interval | None:
     return interval(reached, QUANTILES) if run.forecast.verdict.kind.is_described else None
 
 
+def readings_at(run: RunForecast, computes: Sequence[float], levels: tuple[float, ...] = QUANTILES) -> list[Interval]:
+    """The reading of an evaluation at each of `computes`; every quantile is None if the evaluations are too few."""
+    if not run.forecast.verdict.has_predictions:
+        return [unknown_interval(levels) for _ in computes]
+    if not computes:
+        return []
+    return [interval(reading, levels) for reading in run.reading(computes, levels).T]
+
+
 def state_as_json(run: RunForecast) -> dict[str, Any]:
     """The curve, its newest evaluation, and the verdict."""
     curve = run.forecast.curve
     return {
         "curve": curve.name,
         "num_points": len(run.evaluations),
+        "num_at_start": run.num_at_start,
         "dropped": curve.dropped,
         "incomplete": run.num_incomplete,
         "excluded": run.forecast.excluded,
@@ -113,12 +125,12 @@ def answer_as_json(run: RunForecast, computes: Sequence[float], targets: Sequenc
 
     Raises ValueError: a target is not a pass rate.
     """
-    readings = run.reading(computes, QUANTILES)
     return {
         **state_as_json(run),
         **law_as_json(law_of_run(run)),
         "predictions": [
-            {"compute": compute, **interval(readings[:, place], QUANTILES)} for place, compute in enumerate(computes)
+            {"compute": compute, **reading}
+            for compute, reading in zip(computes, readings_at(run, computes), strict=True)
         ],
         "targets": [{"pass_rate": target, "compute": compute_to_target(run, target)} for target in targets],
     }

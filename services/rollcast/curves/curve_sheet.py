@@ -1,4 +1,4 @@
-"""From a sheet to the history of a run: the requested rows, the columns that hold the curve, and its evaluations."""
+"""The history of a run from a sheet: the requested rows, the columns that hold the curve, and its evaluations."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell, counted
-from rollcast.curves.columns import TIME_UNITS, Columns, CurveColumns, curve_columns, some
+from rollcast.curves.columns import TIME_UNITS, Columns, CurveColumns, some
+from rollcast.curves.curve_columns import curve_columns
 from rollcast.curves.evaluations import LEAST_AND_MOST, MAX_ROUNDING_DEVICE_HOURS, Evaluations, Origin, RunHistory
+from rollcast.curves.pass_rate_range import per_cent_by_name
 from rollcast.curves.sheet import RUN, Mask, Numbers, Sheet, not_a_number
 from rollcast.curves.times import COUNTS, in_one_unit
 from rollcast.runfolder.survival import LEAST_GRADED_SHARE, NEVER_ENDED, surviving
@@ -19,6 +21,8 @@ MAX_KINDS = 1_000
 """Values of a text column. One with more values does not distinguish curves."""
 MIN_ROWS_PER_KIND = 3
 """A text that hardly ever recurs (a date, a comment) does not distinguish curves."""
+NUMBERED_LABELS = ("seed", "run_id", "trial", "trial_id", "fold", "repeat", "replicate")
+"""Columns that distinguish runs although they hold numbers."""
 LABELS = ("dataset", "metric")
 """Columns that distinguish curves however often their values recur."""
 MAX_SECONDS_AHEAD = 86_400.0
@@ -73,10 +77,16 @@ def curve_sheet(sheet: Sheet, asked: Columns, run: str | None, tell: Tell) -> Cu
     if not is_chosen and sheet.column("dataset") is not None:
         sheet = sheet.only(np.array([is_own_curve(dataset) for dataset in sheet.texts("dataset")], dtype=bool))
     if sheet.num_rows == 0:
+        is_narrowed = bool(asked.where) or run is not None
+        if not is_narrowed:
+            raise UserError("holds no evaluation yet")
         raise UserError(f"no row is left; check {asked.option('where')}, --run and the file")
-    columns = curve_columns(sheet, asked)
-    if np.any(sheet.numbers(columns.pass_rate).per_cent):
+    columns = curve_columns(sheet, asked, tell)
+    rates = sheet.numbers(columns.pass_rate)
+    if np.any(rates.per_cent):
         tell(f"per cent signs in {columns.pass_rate}, read as parts of 1")
+    elif small := per_cent_by_name(rates.values, columns.pass_rate, asked):
+        tell(small)
     compute = sheet.numbers(columns.compute)
     # Plain numbers of steps or tokens need no conversion.
     is_plain = columns.unit in COUNTS and asked.devices is None and not np.any(compute.odd | compute.per_cent)
@@ -100,7 +110,7 @@ class RunEvaluations:
         starts: incarnation -> the last step of the one before it that still counts.
         num_unknown: evaluations without a finite pass rate and compute.
         num_malformed: evaluations with an invalid value in one of the columns.
-        complaint: a sentence on the first of these; empty if there is none.
+        complaint: a sentence on the first of these; empty without any.
     """
 
     points: Evaluations
@@ -145,9 +155,9 @@ def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluati
     values["start_up"] = np.where(numbers["start_up"].given | has_step, values["start_up"], 0.0)
     if columns.unit not in TIME_UNITS:
         # Steps and tokens do not count start-ups, and the number of devices does not change their number.
-        values["start_up"] = np.zeros(sheet.num_rows)
-        values["devices"] = np.full(sheet.num_rows, np.nan)
-    values["pass_rate"] = values["pass_rate"] * curve.asked.scale
+        values["start_up"] = np.broadcast_to(0.0, sheet.num_rows)
+        values["devices"] = np.broadcast_to(np.nan, sheet.num_rows)
+    values["pass_rate"] = (values["pass_rate"] + curve.asked.offset) * curve.asked.scale
     values["standard_error"] = values["standard_error"] * curve.asked.scale
     graded = sheet.numbers("num_prompts").values
     asked = sheet.numbers("asked_prompts").values
@@ -155,13 +165,15 @@ def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluati
     asked = np.where(np.isnan(asked), graded + sheet.numbers("missing_prompts").values, asked)
     values["graded_share"] = np.divide(graded, asked, out=np.full(sheet.num_rows, np.nan), where=asked > 0)
     if columns.time is None:
-        values["at"] = np.full(sheet.num_rows, now)
+        values["at"] = np.broadcast_to(now, sheet.num_rows)
     named = {name: numbers[quantity] for quantity, name in names.items() if name is not None}
     is_malformed, complaint = _malformed(curve, named, now)
-    rows = np.flatnonzero(is_evaluation & is_finite & ~is_malformed)
-    points = Evaluations(run, _with_known_values({quantity: column[rows] for quantity, column in values.items()}))
+    is_kept = is_evaluation & is_finite & ~is_malformed
+    if not is_kept.all():
+        values = {quantity: column[is_kept] for quantity, column in values.items()}
+    points = Evaluations(run, _with_known_values(values))
     num_malformed = int((is_evaluation & is_malformed).sum())
-    num_unknown = int(is_evaluation.sum()) - num_malformed - rows.size
+    num_unknown = int(is_evaluation.sum()) - num_malformed - len(points)
     return RunEvaluations(points, starts, num_unknown, num_malformed, complaint)
 
 
@@ -263,7 +275,8 @@ def _refuse_mixture(curve: CurveSheet, is_evaluation: Mask) -> None:
     kinds_of: dict[str, list[str]] = {}
     for name, column in sheet.columns.items():
         is_text = column.numbers.odd | column.numbers.per_cent
-        if len(column.fields) < sheet.num_rows or not is_text.all():
+        is_label = name.casefold() in NUMBERED_LABELS or bool(is_text.all())
+        if len(column.fields) < sheet.num_rows or not is_label:
             continue
         kinds = list(dict.fromkeys(map(str, column.fields)))
         recurs = name.casefold() in LABELS or MIN_ROWS_PER_KIND * len(kinds) <= sheet.num_rows
@@ -293,7 +306,7 @@ class _EvaluationRow(NamedTuple):
 
 
 def history_of(found: RunEvaluations, name: str, origin: Origin, tell: Tell) -> RunHistory:
-    """The surviving evaluations of a log. `tell` receives what was left out. Raises ValueError: one is malformed."""
+    """The surviving evaluations of a log, and sentences on the others. Raises ValueError: one is malformed."""
     if found.complaint:
         raise ValueError(found.complaint)
     columns = found.points.columns
@@ -313,6 +326,7 @@ def history_of(found: RunEvaluations, name: str, origin: Origin, tell: Tell) -> 
     is_incomplete = columns["graded_share"][rows] < LEAST_GRADED_SHARE
     rows = rows[~is_incomplete]
     rows = rows[np.lexsort((columns["step"][rows], columns["compute"][rows]))]
-    kept_columns = {quantity: values[rows] for quantity, values in columns.items()}
-    evaluations = Evaluations(found.points.run, kept_columns)
+    evaluations = found.points
+    if not np.array_equal(rows, np.arange(len(evaluations))):
+        evaluations = Evaluations(evaluations.run, {quantity: values[rows] for quantity, values in columns.items()})
     return RunHistory(name, evaluations, found.num_unknown, origin, int(is_incomplete.sum()))

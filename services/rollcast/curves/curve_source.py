@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rollcast.config.errors import UserError
-from rollcast.curves.amounts import incomplete_points, left_out, natural
+from rollcast.curves.amounts import Tell, incomplete_points, left_out, natural
+from rollcast.curves.axis import column
 from rollcast.curves.columns import Columns, some
 from rollcast.curves.curve_sheet import curve_sheet, evaluations_of, history_of
 from rollcast.curves.evaluations import MAX_EVALUATIONS, EvaluationLog, Origin, RunHistory
 from rollcast.curves.formats.recognise import read_sheet
+from rollcast.curves.pass_rate_range import refuse_outside
 from rollcast.runfolder.files import EVALUATIONS
 from rollcast.scaling.law.curve import DEVICE_HOURS
 from rollcast.telemetry.names import is_own_curve
@@ -75,10 +78,20 @@ def histories_of_sheet(
             if len(runs) == 1:
                 own_name = name if run is None else run
             found = evaluations_of(whole if len(runs) == 1 else whole.of_run(each), own_name)
-            histories.append(history_of(found, own_name, whole.origin, say))
+            history = history_of(found, own_name, whole.origin, say)
+            refuse_outside(column(history.evaluations, "pass_rate"), whole.columns.pass_rate, columns)
+            histories.append(_with_budget(history, whole.sheet.budget_steps, say))
     except (UserError, ValueError) as error:
         raise UserError(f"{source}: {error}") from None
     return histories
+
+
+def _with_budget(history: RunHistory, budget_steps: float | None, say: Tell) -> RunHistory:
+    """The history with the end that its log states, unless the run is there: then its rest is not known."""
+    if budget_steps is None or not history.evaluations or history.evaluations[-1].step >= budget_steps:
+        return history
+    say(f"the run ends at step {budget_steps:.0f} (max_steps), which is the budget if you give no other")
+    return replace(history, budget_steps=budget_steps)
 
 
 def forecast_source(
@@ -167,6 +180,8 @@ def _queries(columns: Columns, run: str | None) -> tuple[CurveQueries, ...]:
         )
     if columns.scale != 1:
         raise UserError(f"--scale {columns.scale:g}: is for files; multiply in the expression --pass-rate instead")
+    if columns.offset != 0:
+        raise UserError(f"--offset {columns.offset:g}: is for files; add it in the expression --pass-rate instead")
     if columns.pass_rate is None or columns.compute is None:
         if columns != Columns():
             raise UserError("--compute, --pass-rate: of a Prometheus give both, each an expression of one series")
@@ -186,7 +201,7 @@ def _queries(columns: Columns, run: str | None) -> tuple[CurveQueries, ...]:
 
 
 def _histories_of_prometheus(url: str, columns: Columns, run: str | None, *, is_one: bool) -> list[RunHistory]:
-    """Of each run that a Prometheus server has evaluations of. Raises UserError."""
+    """The history of each run that a Prometheus server has evaluations of. Raises UserError."""
     from rollcast.curves.sources.prometheus import PrometheusQueries
     from rollcast.telemetry.prometheus_reader import SourceAway
 
@@ -238,7 +253,9 @@ def _history_of_folder(folder: Path, columns: Columns, run: str | None) -> RunHi
     from rollcast.curves.sources.run_folder import history_of_folder
 
     if columns != Columns():
-        raise UserError(f"{folder}: is a run's folder, which takes no columns, --where or --scale; leave them out")
+        raise UserError(
+            f"{folder}: is a run's folder, which takes no columns, --where, --scale or --offset; leave them out"
+        )
     history, malformed, lost = history_of_folder(folder, run)
     if malformed:
         tell(left_out(folder, malformed, "line", "of evaluations.jsonl, malformed"))

@@ -168,6 +168,7 @@ class RunHistory:
         num_dropped: readings without a finite pass rate and compute.
         origin: as what the source was read, and in which unit.
         num_incomplete: evaluations left out because too few of their prompts were graded.
+        budget_steps: the step at which the source says that the run will end; None if it does not, or has reached it.
     """
 
     name: str
@@ -175,6 +176,7 @@ class RunHistory:
     num_dropped: int = 0
     origin: Origin = OWN
     num_incomplete: int = 0
+    budget_steps: float | None = None
 
 
 class SortedOut(NamedTuple):

@@ -17,6 +17,8 @@ from rollcast.scaling.posterior.options import FitOptions
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 GRID_SIZE = 40
+USUAL_FACTORS = (2.0, 4.0)
+"""Times the compute so far at which readings are predicted if the user names no compute."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,21 @@ class RunForecast:
     @property
     def newest(self) -> CurvePoint:
         return self.evaluations[-1]
+
+    @property
+    def num_at_start(self) -> int:
+        """Evaluations at step 0, which are the start of the curve and not points of it."""
+        return len(self.evaluations) - len(self.forecast.curve)
+
+    @property
+    def has_forecast(self) -> bool:
+        """Whether readings to come are forecast; see `Verdict.has_forecast`."""
+        return self.forecast.verdict.has_forecast
+
+    @property
+    def usual_computes(self) -> list[float]:
+        """Computes at which readings are predicted if none are named: twice and four times the newest one."""
+        return [factor * self.newest.compute for factor in USUAL_FACTORS] if self.has_forecast else []
 
     def reading(self, compute: ArrayLike, quantiles: tuple[float, ...] = QUANTILES) -> Array:
         """What an evaluation at `compute` (m,) will read -> (q, m)."""
@@ -145,7 +162,7 @@ def forecast_history(history: RunHistory, options: FitOptions | None = None) -> 
         num_incomplete=history.num_incomplete,
         forecast=fit(curve, options),
         axis=axis,
-        end=None,
+        end=RunBudget(history.budget_steps).end(history.evaluations),
         origin=history.origin,
     )
 
@@ -182,10 +199,11 @@ class ForecastSummary:
     """What metrics and history keep of a forecast, each number for the five quantiles."""
 
     grid: tuple[float, ...]
+    """Computes of the band; none if no readings are forecast."""
     band: Array
     """(5, 40) readings over the run's grid."""
     end: Array | None
-    """(5,) readings at the end of the budget."""
+    """(5,) readings at the end of the budget; None also if no readings are forecast."""
     asymptote: Array
     """(5,)"""
     headroom: Array
@@ -194,9 +212,13 @@ class ForecastSummary:
 
 def look_ahead(forecast: RunForecast, grid: tuple[float, ...]) -> ForecastSummary:
     """All readings in one go: they are most of the work of a refit."""
+    law = forecast.forecast
+    if not forecast.has_forecast:
+        return ForecastSummary(
+            (), np.empty((len(QUANTILES), 0)), None, law.asymptote(QUANTILES), law.headroom(QUANTILES)
+        )
     readings = forecast.reading([*grid] if forecast.end is None else [*grid, forecast.end])
     end = None if forecast.end is None else readings[:, -1]
-    law = forecast.forecast
     return ForecastSummary(grid, readings[:, : len(grid)], end, law.asymptote(QUANTILES), law.headroom(QUANTILES))
 
 

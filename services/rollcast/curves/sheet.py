@@ -34,6 +34,10 @@ SHOWN_CHARS = 80
 """Characters of a name in a sentence; the rest is cut."""
 ROWS_AT_ONCE = 512
 """Rows that are put into columns together: few enough to stay in the processor's cache."""
+EMPTY_TEXTS = {"None", "none", "null", "NULL", "NA", "N/A", "n/a"}
+"""Ways to write that there is no number."""
+RULE_MARKS = "-:="
+"""A field of these alone is empty, or a part of the line below a header."""
 PER_CENT = "%"
 RUN = "run"
 """The column with the name of the run, in files that hold several."""
@@ -105,6 +109,9 @@ class Column:
             found.values[:] = np.nan
             for place, field in enumerate(self.fields):
                 text = str(field).strip()
+                if text in EMPTY_TEXTS or not text.strip(RULE_MARKS):
+                    found.given[place] = False
+                    continue
                 found.per_cent[place] = text.endswith(PER_CENT)
                 try:
                     found.values[place] = float(text.removesuffix(PER_CENT)) / (100 if found.per_cent[place] else 1)
@@ -119,11 +126,13 @@ class Sheet:
 
     Attributes:
         format: what the log was read as, for the user.
+        budget_steps: the step at which the log says that its run will end; None if it does not.
     """
 
     format: str
     columns: Mapping[str, Column]
     num_rows: int
+    budget_steps: float | None = None
 
     @classmethod
     def of_rows(cls, format: str, rows: Iterable[Row]) -> "Sheet":
@@ -213,11 +222,14 @@ class Sheet:
         column = None if name is None else self.column(name)
         if column is not None and len(column.fields) == self.num_rows:
             return column.numbers
-        never = np.zeros(self.num_rows, dtype=bool)
-        found = Numbers(np.full(self.num_rows, np.nan), never, never.copy(), never.copy())
-        if column is not None:
-            for whole, part in zip(vars(found).values(), vars(column.numbers).values(), strict=True):
-                whole[column.rows] = part
+        # One value stands for all rows until there is a column: a million rows lack a dozen of them.
+        never = np.broadcast_to(np.False_, self.num_rows)
+        found = Numbers(np.broadcast_to(np.nan, self.num_rows), never, never, never)
+        if column is None:
+            return found
+        found = Numbers(found.values.copy(), never.copy(), never.copy(), never.copy())
+        for whole, part in zip(vars(found).values(), vars(column.numbers).values(), strict=True):
+            whole[column.rows] = part
         return found
 
     def only(self, keep: Mask) -> "Sheet":
@@ -230,11 +242,12 @@ class Sheet:
             is_kept = keep[column.rows]
             if is_kept.any():
                 columns[name] = Column(new_row[column.rows[is_kept]], list(compress(column.fields, is_kept)))
-        return Sheet(self.format, columns, int(keep.sum()))
+        return replace(self, columns=columns, num_rows=int(keep.sum()))
 
     def renamed(self, format: str, rename: Callable[[str], str]) -> "Sheet":
         """A sheet with another format and other names. If two names become equal, the later column is kept."""
-        return Sheet(format, {rename(name): column for name, column in self.columns.items()}, self.num_rows)
+        columns = {rename(name): column for name, column in self.columns.items()}
+        return replace(self, format=format, columns=columns)
 
     def with_column(self, name: str, column: Column) -> "Sheet":
         """With one more column, or with other fields in one."""

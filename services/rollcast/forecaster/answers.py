@@ -64,6 +64,7 @@ def _forecast_answer(item: RunForecast) -> ForecastAnswer:
         sequence=item.sequence,
         updated_at=item.updated_at,
         num_points=len(item.evaluations),
+        num_at_start=item.num_at_start,
         num_lost=item.num_lost,
         num_incomplete=item.num_incomplete,
         excluded=forecast.excluded,
@@ -74,7 +75,7 @@ def _forecast_answer(item: RunForecast) -> ForecastAnswer:
         compute=newest.compute,
         pass_rate=newest.pass_rate,
         **law_fields(law_of_run(item)),
-        end=None if item.end is None else _end(item, item.end),
+        end=None if item.end is None or not item.has_forecast else _end(item, item.end),
         fitted_on=item.fitted_on,
     )
 
@@ -88,8 +89,15 @@ def _end(item: RunForecast, compute: float) -> End:
 
 
 def predictions(item: RunForecast, compute: list[float]) -> list[Prediction]:
-    laws = item.law(compute) if item.forecast.verdict.kind.is_described else None
-    return prediction_list(compute, item.reading(compute), laws)
+    verdict = item.forecast.verdict
+    laws = item.law(compute) if verdict.kind.is_described else None
+    readings = item.reading(compute) if verdict.has_predictions else unknown_readings(compute)
+    return prediction_list(compute, readings, laws)
+
+
+def unknown_readings(compute: list[float]) -> Array:
+    """(5, m) quantiles of which none is known, at the m values of `compute`."""
+    return np.full((len(QUANTILES), len(compute)), np.nan)
 
 
 def prediction_list(compute: list[float], readings: Array, laws: Array | None) -> list[Prediction]:
@@ -114,15 +122,24 @@ def points_answer(item: RunForecast) -> PointsAnswer:
 
 
 def curve_answer(item: RunForecast, until: float | None) -> CurveAnswer:
-    """The curve from just before the first evaluation to `until`, by default 1.1 times the budget or 3.3 times now."""
+    """The curve from just before the first evaluation to `until`, by default 1.1 times the budget or 3.3 times now.
+
+    The newest evaluation is one of its computes. It ends there if the run broke, and is empty before there is anything
+    to forecast from.
+    """
+    if item.forecast.verdict.missing:
+        nothing = bands(np.empty((len(QUANTILES), 0)))
+        return CurveAnswer(run=item.name, sequence=item.sequence, compute=[], law=None, power_law=[], **nothing)
     positive = [e.compute for e in item.evaluations if e.compute > 0 and e.step > 0]
     stop = until or max((item.end or 3 * item.newest.compute) * 1.1, 1.1 * item.newest.compute)
+    if not item.has_forecast:
+        stop = min(stop, item.newest.compute)
     stop = max(stop, 1.01 * positive[0])
     # Half of the points are dense in the logarithm, for the bend of the law; the others are even, for a linear axis.
     half = NUM_CURVE_POINTS // 2
-    compute = np.unique(
-        np.append(np.geomspace(positive[0] / 3, stop, half + 1), np.linspace(positive[0] / 3, stop, half))
-    )
+    dense = np.geomspace(positive[0] / 3, stop, half + 1)
+    even = np.linspace(positive[0] / 3, stop, half)
+    compute = np.unique(np.concatenate([dense, even, [min(item.newest.compute, stop)]]))
     readings = item.reading(compute)
     contrast = power_law(item.forecast.curve).pass_rate(item.axis.to_fitted(compute))
     return CurveAnswer(
@@ -161,13 +178,15 @@ def past_answer(past: KeptForecast) -> PastAnswer:
     return PastAnswer.model_validate({**vars(past), **law, "is_described": is_described, "end": end})
 
 
-def status_answer(run: str, status: TrainerStatus, trace: tuple[Trace, ...]) -> StatusAnswer:
+def status_answer(run: str, status: TrainerStatus, trace: tuple[Trace, ...], episodes: tuple[str, ...]) -> StatusAnswer:
     fields = {name: finite(value) for name, value in vars(status).items() if not isinstance(value, dict)}
     buckets = [
         StalenessBucket(steps=finite(bound), tokens=tokens) for bound, tokens in tokens_by_staleness(status.staleness)
     ]
     groups = came_back_in_words(status.group_signals)
-    return StatusAnswer(run=run, staleness=buckets, groups=groups, trace=list(trace), **fields)
+    return StatusAnswer(
+        run=run, staleness=buckets, groups=groups, episodes=", ".join(episodes), trace=list(trace), **fields
+    )
 
 
 def bands(rows: Array) -> dict[str, list[float]]:

@@ -11,6 +11,7 @@ from fastapi.responses import PlainTextResponse, Response
 from rollcast.connections.http import METRICS_CONTENT_TYPE, always_alive
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
+from rollcast.forecaster.folder_tail import FolderTail
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.own_curve import fit_answer
@@ -24,10 +25,11 @@ FIT_PATIENCE_SECONDS = 5.0
 """How long a fit waits for one of the others to end before it is refused."""
 _SCRIPT = "text/javascript; charset=utf-8"
 _STYLE = "text/css; charset=utf-8"
+_MODULES = ("page", "state", "advice", "figure", "earlier", "evidence", "tables", "samples", "plot", "words")
 _PAGE_FILES = {
     "/": ("page.html", "text/html; charset=utf-8"),
     "/page.css": ("page.css", _STYLE),
-    **{f"/{name}.js": (f"{name}.js", _SCRIPT) for name in ("page", "charts", "plot", "tables", "words")},
+    **{f"/{name}.js": (f"{name}.js", _SCRIPT) for name in _MODULES},
     "/vendor/uplot/uPlot.iife.min.js": ("vendor/uplot/uPlot.iife.min.js", _SCRIPT),
     "/vendor/uplot/uPlot.min.css": ("vendor/uplot/uPlot.min.css", _STYLE),
     "/vendor/uplot/LICENSE": ("vendor/uplot/LICENSE", "text/plain; charset=utf-8"),
@@ -46,6 +48,7 @@ def build_application(
     history: History,
     metrics: ForecastMetrics,
     engine: ForecastEngine,
+    tail: FolderTail,
     alive: Callable[[], tuple[bool, str]] = always_alive,
 ) -> FastAPI:
     """Routes over the shared snapshots; nothing here changes them."""
@@ -57,7 +60,7 @@ def build_application(
     application.include_router(query_router(board))
     application.include_router(_page_router())
     application.include_router(_health_router(board, metrics, alive))
-    application.include_router(RunApi(board, history, engine).router())
+    application.include_router(RunApi(board, history, engine, tail).router())
     application.include_router(_fit_router())
     return application
 

@@ -338,7 +338,7 @@ class ForecastEngine:
             headroom=tuple(outlook.headroom.tolist()),
             end_compute=forecast.end,
             end_reading=None if outlook.end is None else tuple(outlook.end.tolist()),
-            band=tuple(tuple(row) for row in outlook.band.tolist()),
+            band=tuple(tuple(row) for row in outlook.band.tolist()) if outlook.grid else (),
         )
         self._write(lambda: self._history.add_forecast(past))
 

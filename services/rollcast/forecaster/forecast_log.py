@@ -45,7 +45,9 @@ class ForecastLog:
 def _record(forecast: RunForecast) -> ForecastRecord:
     advice = forecast.advice()
     law = law_of_run(forecast, MEDIAN_AND_90)
-    end = None if forecast.end is None else forecast.reading([forecast.end], MEDIAN_AND_90)[:, 0].tolist()
+    end = None
+    if forecast.end is not None and forecast.has_forecast:
+        end = forecast.reading([forecast.end], MEDIAN_AND_90)[:, 0].tolist()
     return ForecastRecord(
         incarnation=forecast.newest.incarnation,
         step=forecast.newest.step,

@@ -52,7 +52,7 @@ class KeptForecast:
     end_compute: float | None
     end_reading: tuple[float, ...] | None
     band: tuple[tuple[float, ...], ...]
-    """Five rows over the run's grid of computes."""
+    """Five rows over the run's grid of computes; none if no readings were forecast."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from rollcast.curves.answer import law_of_curve, verdict_as_json
 from rollcast.curves.axis import known_truncation
 from rollcast.curves.evaluations import MIN_COMPUTE, known_error
 from rollcast.curves.run_forecast import QUANTILES
-from rollcast.forecaster.answers import law_fields, prediction_list
+from rollcast.forecaster.answers import law_fields, prediction_list, unknown_readings
 from rollcast.forecaster.schema import FitAnswer, FitRequest, Prediction
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
@@ -46,7 +46,8 @@ def fit_answer(request: FitRequest) -> FitAnswer:
     """Raises ValueError as `fit_request` does."""
     forecast = fit_request(request)
     return FitAnswer(
-        num_points=len(forecast.curve),
+        num_points=len(forecast.curve) + forecast.curve.num_at_start,
+        num_at_start=forecast.curve.num_at_start,
         excluded=forecast.excluded,
         **verdict_as_json(forecast.verdict),
         **law_fields(law_of_curve(forecast)),
@@ -57,5 +58,7 @@ def fit_answer(request: FitRequest) -> FitAnswer:
 def _predictions(forecast: Forecast, compute: list[float]) -> list[Prediction]:
     if not compute:
         return []
-    laws = forecast.pass_rate(compute, QUANTILES) if forecast.verdict.kind.is_described else None
-    return prediction_list(compute, forecast.predictive(compute, QUANTILES), laws)
+    verdict = forecast.verdict
+    laws = forecast.pass_rate(compute, QUANTILES) if verdict.kind.is_described else None
+    readings = forecast.predictive(compute, QUANTILES) if verdict.has_predictions else unknown_readings(compute)
+    return prediction_list(compute, readings, laws)

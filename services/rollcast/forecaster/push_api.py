@@ -76,6 +76,7 @@ class PushAnswer(Answer):
     advice: str | None
     """stop, continue or wait; null before the first evaluation after step 0."""
     headline: str | None
+    """Null also before there are enough evaluations for a forecast."""
     reason: str | None
     metrics: dict[str, float]
     """Metrics to log together with the trainer's own."""
@@ -163,9 +164,10 @@ def _metrics(item: RunForecast, advice: Advice) -> dict[str, float]:
         "rollcast/wait_evaluations": float(advice.evaluations),
         "rollcast/cost_of_rest": advice.rest.compute,
     }
-    end = item.end if item.end is not None else advice.budget
-    reading = item.reading([end], MEDIAN_AND_90)[:, 0]
-    numbers |= dict(zip(("rollcast/end_low", "rollcast/end", "rollcast/end_high"), map(float, reading), strict=True))
+    if item.has_forecast:
+        end = item.end if item.end is not None else advice.budget
+        reading = map(float, item.reading([end], MEDIAN_AND_90)[:, 0])
+        numbers |= dict(zip(("rollcast/end_low", "rollcast/end", "rollcast/end_high"), reading, strict=True))
     numbers["rollcast/chance"] = advice.chance
     numbers["rollcast/price_of_rest"] = advice.rest.money
     for name, stretch in (("next_tenth", advice.soon), ("rest", advice.rest)):

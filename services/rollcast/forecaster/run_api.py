@@ -8,12 +8,14 @@ import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 
 from rollcast.config.bounds import MOST_COMPUTE
-from rollcast.curves.run_forecast import RunForecast
+from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster import answers, schema
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
+from rollcast.forecaster.folder_tail import FolderTail
 from rollcast.forecaster.history import History
 from rollcast.forecaster.refusals import refusals
+from rollcast.runfolder.episode_words import episodes_in_words
 
 MAX_WAIT_SECONDS = 10.0
 MAX_WAITING_REQUESTS = 128
@@ -27,8 +29,9 @@ Compute = Annotated[float, Query(gt=0, le=MOST_COMPUTE, allow_inf_nan=False)]
 class RunApi:
     """Answers from the shared snapshots; nothing here changes them."""
 
-    def __init__(self, board: Board, history: History, engine: ForecastEngine) -> None:
+    def __init__(self, board: Board, history: History, engine: ForecastEngine, tail: FolderTail) -> None:
         self._board = board
+        self._tail = tail
         self._history = history
         self._engine = engine
         self._waiting: set[Request] = set()
@@ -46,6 +49,7 @@ class RunApi:
             ("history", self.past),
             ("history/{forecast_id}", self.past_curve),
             ("status", self.status),
+            ("samples", self.samples),
         ):
             router.add_api_route(f"/{{run}}/{path}", answer, responses=refusals(404, 422))
         return router
@@ -139,11 +143,19 @@ class RunApi:
         entry = self._history.forecast(item.name, forecast_id)
         if entry is None:
             raise HTTPException(404, f"forecast {forecast_id} of run {item.name!r} is not kept (any more)")
-        grid = self._engine.grid(item.name)
-        bands = answers.bands(np.array(entry.band))
+        grid = self._engine.grid(item.name) if entry.band else ()
+        bands = answers.bands(np.array(entry.band) if entry.band else np.empty((len(QUANTILES), 0)))
         return schema.PastCurveAnswer(forecast=answers.past_answer(entry), compute=list(grid), **bands)
 
     def status(self, run: RunName) -> schema.StatusAnswer:
         """Staleness, truncation and step, as the run's trainer reports them."""
         item = self._find(run)
-        return answers.status_answer(item.name, *self._board.status(item.newest.run))
+        step = self._tail.step() if item.newest.run == self._tail.run else None
+        episodes = () if step is None else episodes_in_words(step)
+        return answers.status_answer(item.name, *self._board.status(item.newest.run), episodes)
+
+    def samples(self, run: RunName) -> schema.SamplesAnswer:
+        """What the model wrote at the newest evaluations; episodes turn by turn, with tokens and log-probs."""
+        item = self._find(run)
+        records = self._tail.samples() if item.newest.run == self._tail.run else []
+        return schema.SamplesAnswer(run=item.name, evaluations=records)

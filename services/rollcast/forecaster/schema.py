@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from rollcast.config.bounds import MOST_COMPUTE
+from rollcast.runfolder.samples import SamplesRecord
 
 
 class Answer(BaseModel):
@@ -17,7 +18,7 @@ class Refusal(Answer):
 
 
 class Interval(Answer):
-    """Quantiles; null = not reached."""
+    """Quantiles; null = not reached, or not known."""
 
     q05: float | None
     q25: float | None
@@ -64,13 +65,14 @@ class StretchAnswer(Answer):
     money: float | None
     """Null without a price."""
     gain: GainInterval | None
-    """Gain of the law in pass rate; null if no law describes the curve."""
+    """Gain of the measured level in pass rate; null if nothing is forecast."""
 
 
 class AdviceAnswer(Answer):
     kind: str
     """stop, continue or wait."""
-    headline: str
+    headline: str | None
+    """What to do, in a few words; null before there are enough evaluations for a forecast."""
     evaluations: int
     """Number of evaluations to wait for; 0 for stop and continue."""
     budget: float
@@ -81,9 +83,12 @@ class AdviceAnswer(Answer):
     """Gain in pass rate that the rest would be paid for."""
     price: float | None
     """Price of one unit of compute; null without one."""
+    mean_gain: float | None
+    """What the rest gains on average if the checkpoint of now is kept in case it loses: the largest `worth` with which
+    it pays to continue. Null if there is no rest, or nothing is forecast."""
     chance: float | None
-    """Probability that the rest gains as much on the fitted curve, without later turns; null if there is no rest, or
-    if no law describes the curve."""
+    """Probability that the measured level gains `worth` or more in the rest. With the verdict no_learning: the share of
+    such runs of other groups that still took off. Null if there is no rest, or nothing is forecast."""
     soon: StretchAnswer
     """The next tenth of the budget."""
     rest: StretchAnswer
@@ -98,10 +103,17 @@ class FittedAnswer(Answer):
     """The numbers of the law are null if no law describes the curve (`is_described`)."""
 
     num_points: int
+    """Evaluations, those at step 0 included."""
+    num_at_start: int
+    """How many of these are at step 0: the start of the curve."""
     excluded: int
     """Points before the fitted part."""
     verdict: str
-    """too_early, forecastable, saturated, not_sigmoid or regime_change."""
+    """too_few, too_early, forecastable, saturated, no_learning, broken, not_sigmoid or regime_change."""
+    has_forecast: bool
+    """Whether readings to come are forecast; if not, there is no end and no band beyond now."""
+    missing: int
+    """Further evaluations that a forecast needs, of the run or of its part after a change; 0 if there is one."""
     is_described: bool
     """Whether the law describes the curve; if not, the numbers of the law are null."""
     is_decidable: bool
@@ -143,7 +155,7 @@ class ForecastAnswer(FittedAnswer):
     pass_rate: float
     """Pass rate of the newest evaluation."""
     end: End | None
-    """The forecast at the end of the budget; null if the run has no budget."""
+    """The forecast at the end of the budget; null if the run has no budget, or nothing is forecast."""
     fitted_on: str
     """device_hours, or another unit of the curve; trained_tokens (scaled to it) if the fleet changed."""
 
@@ -193,7 +205,8 @@ class Bands(Answer):
 
 
 class CurveAnswer(Bands):
-    """A curve to draw: each list has one value for each compute."""
+    """A curve to draw: each list has one value for each compute. Empty while a forecast needs more evaluations; it ends
+    at the newest evaluation of a run that broke."""
 
     run: str
     sequence: int
@@ -239,7 +252,7 @@ class HistoryAnswer(Answer):
 
 
 class PastCurveAnswer(Bands):
-    """An earlier forecast with its bands: each list has one value for each compute."""
+    """An earlier forecast with its bands: each list has one value for each compute; empty if nothing was forecast."""
 
     forecast: PastAnswer
 
@@ -273,8 +286,16 @@ class StatusAnswer(Answer):
     groups: str
     """How many training groups came back since the trainer started, how many of them are usable, and why the others are
     not; empty if none is known."""
+    episodes: str
+    """Turns and calls of the newest batch's episodes, and the time in environments; empty without any."""
     trace: list[Trace]
     """The last steps seen, oldest first."""
+
+
+class SamplesAnswer(Answer):
+    run: str
+    evaluations: list[SamplesRecord]
+    """Newest first. Empty for a run whose folder this forecaster does not have."""
 
 
 class SourceAnswer(Answer):

@@ -19,6 +19,7 @@ from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.forecaster.api import build_application
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
+from rollcast.forecaster.folder_tail import FolderTail
 from rollcast.forecaster.forecast_log import ForecastLog
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
@@ -55,7 +56,8 @@ def serve(config: RunConfig) -> int:
         budgets = {config.run: RunBudget(config.budget.steps, config.budget.device_hours)}
         of_others = () if isinstance(settings.source, DirectScrape) else settings.source.curves
         engine = ForecastEngine(board, history, metrics, budgets, {curve.run: curve for curve in of_others})
-        application = build_application(board, history, metrics, engine, heartbeat)
+        tail = FolderTail(config.run, folder)
+        application = build_application(board, history, metrics, engine, tail, heartbeat)
         token = settings.push_token or config.http.token
         application.include_router(push_router(engine, board, None if token is None else token.get_secret_value()))
         http = HttpServer(application, listener, served, guarded=frozenset({PUSH_PATH}))

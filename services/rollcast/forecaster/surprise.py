@@ -54,6 +54,6 @@ def _said(
     if not grid or not grid[0] <= compute <= grid[-1]:
         return None
     past = made_before(float(axis.to_device_hours(axis.to_fitted(np.array([compute])) * FORECAST_COMPUTE_SHARE)[0]))
-    if past is None:
+    if past is None or not past.band:
         return None
     return tuple(float(np.interp(np.log(compute), np.log(grid), row)) for row in past.band)

@@ -54,9 +54,14 @@ def timeline(forecast: RunForecast) -> Timeline | None:
 
 
 def readings_over_time(forecast: RunForecast, line: Timeline, times: Array) -> Array:
-    """Readings (5, m) at `times` (m,) ascending; NaN outside of the timeline."""
+    """Readings (5, m) at `times` (m,) ascending; NaN outside of the timeline, and where nothing is forecast."""
     compute = line.compute_at(times)
     known = np.isfinite(compute) & (compute > 0)
+    verdict = forecast.forecast.verdict
+    if verdict.missing:
+        known &= False
+    elif not verdict.has_forecast:
+        known &= compute <= forecast.newest.compute
     readings = np.full((len(QUANTILES), times.size), np.nan)
     if np.any(known):
         inside = compute[known]

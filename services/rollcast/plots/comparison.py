@@ -1,4 +1,4 @@
-"""Several curves: on the left with fits and bands, on the right the log re-plot, whose slope is B."""
+"""Several curves: on the left with fits and bands, on the right how far each has come towards its asymptote."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rollcast.plots.figure import COLOURS, MOST_LABELLED, new_figure, save
+from rollcast.plots.figure import GREY, MOST_LABELLED, legend_below, look_of_run, new_figure, save
 
 if TYPE_CHECKING:
     from rollcast.scaling.decisions.forecast import Forecast
 
-MARKERS = "os^D"
-"""One for each round of the colours."""
+SHOWN_AHEAD = 1.3
+"""Times the longest run's compute up to which the laws are drawn."""
 
 
 def draw_comparison(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path) -> None:
@@ -22,58 +22,76 @@ def draw_comparison(forecasts: Sequence[Forecast], answer: dict[str, Any], path:
 
     Raises UserError: the file cannot be written.
     """
-    figure = new_figure((11, 4.8))
-    curves, replot = figure.subplots(1, 2)
+    figure = new_figure((11, 4.6))
+    curves, progress = figure.subplots(1, 2)
     first = min(float(forecast.curve.compute[0]) for forecast in forecasts)
-    end = 1.3 * max(float(forecast.curve.compute[-1]) for forecast in forecasts)
+    end = SHOWN_AHEAD * max(float(forecast.curve.compute[-1]) for forecast in forecasts)
     for number, (forecast, run) in enumerate(zip(forecasts, answer["runs"], strict=True)):
-        look = {"color": COLOURS[number % len(COLOURS)]}
-        marker = MARKERS[number // len(COLOURS) % len(MARKERS)]
-        _draw_curve(curves, forecast, first, end, marker, look)
+        colour, marker = look_of_run(number)
+        _draw_curve(curves, forecast, run, (first, end), colour, marker)
         if run["is_described"]:
-            _draw_replot(replot, run, marker, look)
-    table = answer.get("leave_one_out")
-    if table is None or table["common_asymptote"] is None:
-        held = "each run's own A"
-    else:
-        held = f"A = {table['common_asymptote']:.3f}, held"
-    curves.set_title("fits with the law's 90 % band", fontsize=10)
+            _draw_progress(progress, run, colour, marker)
+    curves.set_title("Fitted laws with 90 % bands; dashed: beyond the newest evaluation", fontsize=10, loc="left")
     curves.set_xscale("log")
     curves.set_ylabel("pass rate")
-    replot.set_title(f"log re-plot of the median laws, {held}: the slope is B", fontsize=10)
-    replot.set_xscale("log")
-    replot.set_ylabel(r"$\log_{10} F$,   $F = C_{mid}^B\,/\,((A - R_0)/(R - R_0) - 1)$")
-    for axes, place in ((curves, "lower right"), (replot, "best")):
+    progress.set_title(f"Progress towards {_asymptote_in_words(answer)}: the slope is B", fontsize=10, loc="left")
+    progress.set_xscale("log")
+    progress.set_yscale("log")
+    progress.set_ylabel("gain made ÷ gain still to make (1 = half-way, at C_mid)", fontsize=9)
+    for axes in (curves, progress):
         axes.set_xlabel(f"compute ({forecasts[0].curve.unit})")
-        if len(forecasts) <= MOST_LABELLED:
-            axes.legend(frameon=False, fontsize=8, loc=place)
+    if len(forecasts) <= MOST_LABELLED:
+        legend_below(figure, curves, columns=2)
     save(figure, path)
 
 
-def _draw_curve(axes: Any, forecast: Forecast, first: float, end: float, marker: str, look: dict[str, str]) -> None:
+def _asymptote_in_words(answer: dict[str, Any]) -> str:
+    table = answer.get("leave_one_out")
+    if table is None or table["common_asymptote"] is None:
+        return "each run's own A"
+    return f"the common A = {table['common_asymptote']:.3f}"
+
+
+def _draw_curve(
+    axes: Any, forecast: Forecast, run: dict[str, Any], ends: tuple[float, float], colour: str, marker: str
+) -> None:
     curve = forecast.curve
-    last = float(forecast.curve.compute[-1])
-    if not forecast.verdict.kind.is_described:
-        axes.plot(curve.compute, curve.pass_rate, marker, ms=3, label=f"{curve.name}: no law", **look)
+    last = float(curve.compute[-1])
+    if not run["is_described"]:
+        label = f"{curve.name}: no law ({run['verdict'].replace('_', ' ')})"
+        axes.plot(curve.compute, curve.pass_rate, marker, ms=3.5, label=label, color=colour)
         return
+    first, end = ends
     seen = np.geomspace(first, last, 150)
     beyond = np.geomspace(last, end, 50)
     low, _, high = forecast.pass_rate(np.concatenate([seen, beyond]))
-    axes.fill_between(np.concatenate([seen, beyond]), low, high, alpha=0.12, lw=0, **look)
-    label = f"{curve.name}: A = {float(forecast.asymptote((0.5,))[0]):.3f}"
-    axes.plot(seen, forecast.pass_rate(seen, (0.5,))[0], lw=1.4, marker=marker, ms=3, markevery=[], label=label, **look)
-    axes.plot(beyond, forecast.pass_rate(beyond, (0.5,))[0], lw=1.4, ls="--", **look)
+    axes.fill_between(np.concatenate([seen, beyond]), low, high, alpha=0.12, lw=0, color=colour)
+    look = {"color": colour, "lw": 1.4}
+    axes.plot(seen, forecast.pass_rate(seen, (0.5,))[0], marker=marker, ms=3.5, markevery=[], label=_label(run), **look)
+    axes.plot(beyond, forecast.pass_rate(beyond, (0.5,))[0], ls="--", **look)
     fitted = slice(forecast.excluded, None)
-    axes.plot(curve.compute[fitted], curve.pass_rate[fitted], marker, ms=3, **look)
+    axes.plot(curve.compute[fitted], curve.pass_rate[fitted], marker, ms=3.5, color=colour)
     excluded = slice(0, forecast.excluded)
-    axes.plot(curve.compute[excluded], curve.pass_rate[excluded], marker, ms=3, mfc="none", alpha=0.5, **look)
+    axes.plot(curve.compute[excluded], curve.pass_rate[excluded], marker, ms=3.5, mfc="none", alpha=0.5, color=colour)
 
 
-def _draw_replot(axes: Any, run: dict[str, Any], marker: str, look: dict[str, str]) -> None:
+def _label(run: dict[str, Any]) -> str:
     replot = run["log_replot"]
-    log_compute = np.array(replot["log_compute"]) / np.log(10.0)
-    log_factor = np.array(replot["log_factor"]) / np.log(10.0)
-    left_out = f", {replot['left_out']} left out" if replot["left_out"] else ""
-    label = f"{run['curve']}: B = {replot['exponent']:.2f}{left_out}"
-    axes.plot(10.0**log_compute, log_factor, marker, ms=3, **look)
-    axes.plot(10.0**log_compute, replot["exponent"] * log_compute, lw=1.2, label=label, **look)
+    asymptote = run["asymptote"]
+    left_out = (
+        f" ({replot['left_out']} readings outside of R_0 to A are not on the right)" if replot["left_out"] else ""
+    )
+    return (
+        f"{run['curve']}: A = {asymptote['q50']:.3f} (90 %: {asymptote['q05']:.3f} to {asymptote['q95']:.3f}), "
+        f"B = {replot['exponent']:.2f}{left_out}"
+    )
+
+
+def _draw_progress(axes: Any, run: dict[str, Any], colour: str, marker: str) -> None:
+    """(R - R_0) / (A - R) over compute: the paper's F without its factor C_mid^B, so that 1 is half-way."""
+    replot = run["log_replot"]
+    compute = np.exp(np.array(replot["log_compute"]))
+    ratio = np.exp(np.array(replot["log_factor"]) - replot["exponent"] * np.log(replot["midpoint"]))
+    axes.plot(compute, ratio, marker, ms=3.5, color=colour)
+    axes.plot(compute, (compute / replot["midpoint"]) ** replot["exponent"], lw=1.2, color=colour)
+    axes.axhline(1.0, color=GREY, lw=0.8, ls=":")

@@ -1,5 +1,6 @@
-"""What every picture has in common: how a figure is made, its colours, how it is written."""
+"""What every picture has in common: how a figure is made, its colours, its legend, how it is written."""
 
+import math
 import os
 import textwrap
 from collections.abc import Sequence
@@ -9,14 +10,18 @@ from typing import Any
 
 from rollcast.config.errors import UserError
 
-COLOURS = ("#1d5fd1", "#c2571a", "#22804a", "#8a3fa0", "#a8324a", "#59626d")
-"""Colours of runs or sizes, in order."""
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Colours of runs or sizes, in order: those of Okabe and Ito, which colour-blind readers can distinguish."""
+MARKERS = "os^D"
+"""Shapes of points. Runs differ in colour and shape, so that no reader depends on colour alone."""
 INK = "#1a1e23"
-GREY = "#7a818a"
+GREY = "#6b737c"
 MOST_LABELLED = 24
 """Most curves whose names are shown in one picture; if there are more, no name is shown."""
-CAUTION_WIDTH = 130
-"""Characters in a line of a caution: what fits below a picture of 8 inches."""
+HEADING_WIDTH_PER_INCH = 14
+"""Characters in a line of a heading, by inch of the picture."""
+LINE_INCHES = 0.17
+"""Height of a line of a heading or a legend; the picture grows by it, so that text takes no room from the curves."""
 
 
 def check_plot(path: Path | None) -> Path | None:
@@ -47,11 +52,35 @@ def new_figure(inches: tuple[float, float]) -> Any:
     return figure
 
 
-def write_cautions(figure: Any, cautions: Sequence[str]) -> None:
-    """What the text warns of, below the picture: it is passed on without the text."""
-    lines = [line for one in cautions for line in textwrap.wrap(f"caution: {one}", CAUTION_WIDTH)]
-    if lines:
-        figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=7.5, color=INK)
+def write_heading(figure: Any, sentences: Sequence[str], cautions: Sequence[str] = ()) -> None:
+    """What the picture says in words, above it; each sentence begins a line.
+
+    `cautions`: what the text warns of. A picture is passed on without its text.
+    """
+    width = round(HEADING_WIDTH_PER_INCH * figure.get_figwidth())
+    said = [*sentences, *(f"caution: {one}" for one in cautions)]
+    lines = [line for sentence in said for line in textwrap.wrap(sentence, width)]
+    figure.set_figheight(figure.get_figheight() + LINE_INCHES * len(lines))
+    figure.suptitle("\n".join(lines), fontsize=9.5, x=0.01, ha="left", color=INK)
+
+
+def look_of_run(number: int) -> tuple[str, str]:
+    """Colour and marker of the run at this place; different for the first 24 runs."""
+    round_of_colours = number // len(COLOURS)
+    return COLOURS[number % len(COLOURS)], MARKERS[(number + round_of_colours) % len(MARKERS)]
+
+
+def legend_below(figure: Any, *of: Any, columns: int) -> None:
+    """One legend of these axes (all of them by default) below the picture, so that it covers no part of a curve."""
+    handles: dict[str, Any] = {}
+    for axes in of or figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    if not handles:
+        return
+    figure.set_figheight(figure.get_figheight() + LINE_INCHES * math.ceil(len(handles) / columns))
+    look = {"loc": "outside lower left", "ncols": columns, "frameon": False, "fontsize": 8}
+    figure.legend(list(handles.values()), list(handles), **look)
 
 
 def save(figure: Any, path: Path) -> None:

@@ -1,108 +1,233 @@
-"""One curve: points, law, bands, and the power law for contrast; and its earlier forecasts, with the outcome."""
+"""One run in one picture: its end, and whether the rest of the budget is worth its price.
+
+Points, the level now, the band from now to the end of the budget; next to it the forecasts of the same end that were
+possible earlier. A run whose verdict forecasts nothing is drawn without anything beyond now.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rollcast.curves.amounts import MEDIAN_AND_90, amount
-from rollcast.plots.figure import COLOURS, GREY, INK, new_figure, save
+from rollcast.curves.amounts import MEDIAN_AND_90, amount, interval, span
+from rollcast.plots.earlier import EndForecast, forecasts_of_the_end
+from rollcast.plots.figure import COLOURS, GREY, INK, legend_below, new_figure, write_heading
+from rollcast.scaling.decisions.verdict import VerdictKind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from rollcast.curves.run_forecast import RunForecast
-    from rollcast.scaling.law.curve import Curve
+    from rollcast.scaling.decisions.advice import Advice
+    from rollcast.scaling.law.curve import Array
+
+LINEAR_UP_TO = 5.0
+"""Times the compute so far: up to here the axis is linear, as money is; beyond, the readings would be squeezed."""
+PAST_END = 1.02
+"""Times the compute so far at which the axis ends if nothing is drawn beyond now."""
+MIN_RATE_RANGE = 0.1
+"""Smallest range of the vertical axis in pass rate: the noise of a flat run must not look like a climb."""
+RATE_MARGIN = 0.06
+"""Room above and below the drawn values, as a share of their range."""
+MIN_CEILING_PROBABILITY = 0.5
+"""Below it gains more likely than not go on, and no line is drawn for an end."""
+MAX_CEILING_DISTANCE = 0.1
+"""Pass rate: a ceiling further above the bands than this is not drawn, since it would squeeze the rest."""
+CLOSE_LABELS = 0.4
+"""Share of the axis: if now and the budget are closer, their labels are on two lines."""
+NUM_COMPUTES = 160
+"""Computes at which the curves of the past and of the future are asked."""
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """What one picture shows, in the unit of the curve.
+
+    Attributes:
+        budget: compute at which the run would end.
+        end: of the horizontal axis.
+        looks_ahead: whether anything is forecast beyond now.
+    """
+
+    run: RunForecast
+    advice: Advice
+    now: float
+    budget: float
+    end: float
+    target: float | None
+    looks_ahead: bool
+
+    @property
+    def is_logarithmic(self) -> bool:
+        return self.end > LINEAR_UP_TO * self.now
+
+    @property
+    def start(self) -> float:
+        """The left end of the horizontal axis."""
+        first = float(self.run.axis.to_device_hours(self.run.forecast.curve.compute[:1])[0])
+        return first / 2 if self.is_logarithmic else 0.0
 
 
 def forecast_figure(
-    run: RunForecast, until: float, *, budget: float | None = None, target: float | None = None
+    run: RunForecast, advice: Advice, *, until: float | None = None, target: float | None = None
 ) -> Figure:
-    """Points, law, 50 and 90 % bands of readings and the power law, up to `until`, in the unit of the curve.
+    """The picture of a run, up to `until` in the unit of the curve, by default the budget of the `advice`.
 
-    A `budget` (compute of the whole run) and a `target` (pass rate) are drawn as lines.
+    A `target` (pass rate) is drawn as a line.
     """
-    from rollcast.curves.run_forecast import QUANTILES
-    from rollcast.scaling.law.baselines import power_law
-
-    forecast = run.forecast
-    axis = run.axis
-    blue = COLOURS[0]
-    curve = forecast.curve
-    measured = axis.to_device_hours(curve.compute)
-    first = float(axis.to_device_hours(curve.compute[:1] / 2)[0])
-    compute = np.geomspace(first, max(until, measured[-1]) * 1.05, 200)
-    fitted = np.maximum(axis.to_fitted(compute), curve.compute[0] / 2)
-    bands = forecast.predictive(fitted, QUANTILES)
-    figure: Figure = new_figure((8, 4.8))
-    axes = figure.add_subplot()
-    axes.fill_between(compute, bands[0], bands[4], color=blue, alpha=0.13, lw=0, label="90 % of readings")
-    axes.fill_between(compute, bands[1], bands[3], color=blue, alpha=0.22, lw=0, label="50 % of readings")
-    axes.plot(compute, power_law(curve).pass_rate(fitted), color=GREY, ls="--", lw=1, label="power law")
-    error = curve.standard_error
-    for part, face, label in (
-        (slice(forecast.excluded, None), INK, "evaluation"),
-        (slice(0, forecast.excluded), "none", "left out of the fit"),
-    ):
-        if curve.compute[part].size:
-            spread = None if error is None else error[part]
-            x = measured[part]
-            y = curve.pass_rate[part]
-            axes.errorbar(x, y, yerr=spread, fmt="o", ms=3.5, lw=1, color=INK, mfc=face, label=label)
-    low, median, high = forecast.asymptote(MEDIAN_AND_90)
-    has_law = forecast.verdict.kind.is_described
-    if has_law:
-        axes.plot(compute, forecast.pass_rate(fitted, (0.5,))[0], color=blue, label="the law")
-        axes.axhline(median, color="#59626d", ls=":", lw=1)
-    if budget is not None:
-        axes.axvline(budget, color=INK, lw=1, ls="-.", label=f"budget {amount(budget)}")
+    now = run.newest.compute
+    looks_ahead = run.forecast.verdict.has_forecast
+    end = advice.budget if until is None else until
+    if not looks_ahead and advice.is_assumed:
+        end = now
+    scene = _Scene(run, advice, now, advice.budget, max(end, PAST_END * now), target, looks_ahead)
+    earlier = forecasts_of_the_end(run, scene.budget)
+    figure: Figure = new_figure((9, 4.6))
+    if earlier:
+        axes, strip = figure.subplots(1, 2, width_ratios=(9, 2), sharey=True)
+        figure.set_layout_engine("constrained", wspace=0.05)
+        _draw_earlier(strip, earlier)
+    else:
+        axes = figure.add_subplot()
+    values = _draw_points(axes, scene)
+    if looks_ahead:
+        values += _draw_ahead(axes, scene)
     if target is not None:
-        axes.axhline(target, color=COLOURS[1], lw=1, ls="-.", label=f"target {target:g}")
-    held = f", A = {median:.3f} ({low:.3f} to {high:.3f})" if has_law else ""
-    axes.set_title(f"{curve.name}: {forecast.verdict.kind.replace('_', ' ')}{held}")
-    axes.set_xscale("log")
-    shown = [] if target is None else [target]
-    axes.set_ylim(
-        max(0.0, min(curve.pass_rate.min(), bands[0].min(), *shown) - 0.05),
-        min(1.0, max(bands[4].max(), *([high] if has_law else []), curve.pass_rate.max(), *shown) + 0.05),
-    )
-    axes.set_xlabel(f"compute ({run.unit})")
-    axes.set_ylabel("pass rate")
-    axes.legend(loc="lower right", facecolor="white", edgecolor="none", framealpha=0.9)
+        axes.axhline(target, color=COLOURS[2], lw=1, ls="-.", label=f"target {target:g}")
+        values.append(target)
+    _draw_marks(axes, scene)
+    _set_axes(axes, scene, [*values, *(rate for forecast in earlier for rate in forecast.reading[1:4])])
+    write_heading(figure, _heading(scene))
+    legend_below(figure, axes, columns=4)
     return figure
 
 
-def draw_past(curve: Curve, answer: dict[str, Any], path: Path) -> None:
-    """`answer`: the command's JSON on the curve. Raises UserError: the file cannot be written."""
-    cuts = answer["cuts"]
-    blue = COLOURS[0]
-    compute = [cut["compute"] for cut in cuts]
-    low, median, high = ([cut["forecast"][name] for cut in cuts] for name in ("q05", "q50", "q95"))
-    figure = new_figure((8, 4.8))
-    axes = figure.add_subplot()
-    axes.plot(curve.compute, curve.pass_rate, "o", ms=2.5, color=GREY, alpha=0.6, label="evaluation")
-    axes.plot(compute, [cut["power_law"] for cut in cuts], color=GREY, ls="--", lw=1, label="power law's forecast")
-    axes.axhline(answer["outcome"], color=INK, lw=1.2, label=f"outcome: {answer['outcome']:.3f}")
-    axes.fill_between(compute, low, high, color=blue, alpha=0.13, lw=0)
-    below = [middle - end for middle, end in zip(median, low, strict=True)]
-    above = [end - middle for middle, end in zip(median, high, strict=True)]
-    axes.errorbar(compute, median, yerr=(below, above), color=blue, lw=1, capsize=3, label="forecast of the end, 90 %")
-    for face, label, wanted in (
-        (blue, "verdict forecastable or saturated", True),
-        ("white", "any other verdict", False),
+def _draw_points(axes: Any, scene: _Scene) -> list[float]:
+    """The evaluations, and the law through them; returns the drawn pass rates."""
+    run = scene.run
+    forecast = run.forecast
+    curve = forecast.curve
+    measured = run.axis.to_device_hours(curve.compute)
+    for part, face, label in (
+        (slice(forecast.excluded, None), INK, "evaluation"),
+        (slice(0, forecast.excluded), "none", "evaluation, left out of the fit"),
     ):
-        kept = [cut for cut in cuts if cut["is_decidable"] is wanted]
-        if kept:
-            x = [cut["compute"] for cut in kept]
-            y = [cut["forecast"]["q50"] for cut in kept]
-            axes.plot(x, y, "o", ms=6, color=blue, mfc=face, label=label, zorder=3)
-    axes.set_title(
-        f"{answer['curve']}: {answer['covered']} of {len(cuts)} forecasts of the end contain the outcome", fontsize=10
+        if curve.compute[part].size:
+            spread = None if curve.standard_error is None else curve.standard_error[part]
+            points = (measured[part], curve.pass_rate[part])
+            axes.errorbar(*points, yerr=spread, fmt="o", ms=3.5, lw=0.8, color=INK, mfc=face, label=label, zorder=3)
+    drawn: list[float] = curve.pass_rate.tolist()
+    if curve.initial is not None and not scene.is_logarithmic:
+        axes.plot([0.0], [curve.initial], "o", ms=3.5, color=INK, clip_on=False, zorder=3)
+        drawn.append(curve.initial)
+    if forecast.verdict.kind.is_described:
+        past = np.linspace(measured[min(forecast.excluded, len(curve) - 1)], measured[-1], NUM_COMPUTES)
+        axes.plot(past, run.law(past, (0.5,))[0], color=COLOURS[0], lw=1.2, label="fitted law")
+    return drawn
+
+
+def _draw_ahead(axes: Any, scene: _Scene) -> list[float]:
+    """The bands and the median of future readings, the level now and the ceiling; returns the drawn pass rates."""
+    run = scene.run
+    blue = COLOURS[0]
+    space = np.geomspace if scene.is_logarithmic else np.linspace
+    ahead: Array = space(scene.now, scene.end, NUM_COMPUTES)
+    bands = run.reading(ahead)
+    axes.fill_between(ahead, bands[0], bands[4], color=blue, alpha=0.15, lw=0, label="90 % of future readings")
+    axes.fill_between(ahead, bands[1], bands[3], color=blue, alpha=0.25, lw=0, label="50 % of future readings")
+    axes.plot(ahead, bands[2], color=blue, lw=1.4, ls="--", label="median of future readings")
+    level = float(bands[2, 0])
+    axes.hlines(level, scene.now, scene.end, color=INK, lw=1, ls=":", label=f"level now, {level:.3f}")
+    drawn = [float(bands[0].min()), float(bands[4].max()), level]
+    forecast = run.forecast
+    if forecast.verdict.kind.is_described and forecast.ceiling_probability >= MIN_CEILING_PROBABILITY:
+        low, median, high = forecast.asymptote(MEDIAN_AND_90).tolist()
+        if median < max(drawn) + MAX_CEILING_DISTANCE:
+            label = f"ceiling A, {median:.3f} (90 %: {low:.3f} to {high:.3f})"
+            axes.axhline(median, color=GREY, lw=0.9, ls=(0, (1, 3)), label=label)
+            drawn.append(median)
+    return drawn
+
+
+def _draw_marks(axes: Any, scene: _Scene) -> None:
+    """Upright lines: now, the end of the budget, and the compute at which the run broke or changed."""
+    unit = scene.run.unit
+    axes.axvline(scene.now, color=GREY, lw=0.9)
+    _write_above(axes, f"now, {amount(scene.now)} {unit}", scene.now, line=0)
+    verdict = scene.run.forecast.verdict
+    if verdict.at is not None:
+        at = float(scene.run.axis.to_device_hours(np.array([verdict.at]))[0])
+        what = "peak" if verdict.kind is VerdictKind.BROKEN else "change"
+        axes.axvline(at, color=COLOURS[1], lw=1.2, ls=":")
+        _write_above(axes, f"{what}, {amount(at)} {unit}", at, line=1)
+    if not scene.start < scene.budget <= scene.end:
+        return
+    axes.axvline(scene.budget, color=INK, lw=1.2, ls="-.", clip_on=False)
+    is_close = _place(scene, scene.budget) - _place(scene, scene.now) < CLOSE_LABELS
+    name = "budget (assumed)" if scene.advice.is_assumed else "budget"
+    _write_above(axes, f"{name}, {amount(scene.budget)} {unit}", scene.budget, line=1 if is_close else 0, side="right")
+
+
+def _place(scene: _Scene, compute: float) -> float:
+    """Share of the horizontal axis to the left of `compute`."""
+    if scene.is_logarithmic:
+        return float(np.log(compute / scene.start) / np.log(scene.end / scene.start))
+    return compute / scene.end
+
+
+def _write_above(axes: Any, text: str, compute: float, *, line: int, side: str = "center") -> None:
+    axes.annotate(
+        text,
+        (compute, 1.0),
+        xycoords=("data", "axes fraction"),
+        xytext=(0, 3 + 12 * line),
+        textcoords="offset points",
+        ha=side,
+        va="bottom",
+        fontsize=8.5,
+        color=INK,
     )
-    axes.set_xlim(left=0)
-    axes.set_xlabel(f"compute seen ({curve.unit})")
+
+
+def _draw_earlier(axes: Any, forecasts: list[EndForecast]) -> None:
+    for place, forecast in enumerate(forecasts):
+        low, quarter, median, three_quarters, high = forecast.reading
+        colour = COLOURS[0] if forecast.share == 1.0 else COLOURS[1]
+        axes.plot([place, place], [low, high], color=colour, lw=1.2)
+        axes.plot([place, place], [quarter, three_quarters], color=colour, lw=4, alpha=0.5, solid_capstyle="butt")
+        axes.plot([place], [median], "o" if forecast.share == 1.0 else "s", ms=5, color=colour)
+    names = ["now" if forecast.share == 1.0 else f"{100 * forecast.share:.0f} %" for forecast in forecasts]
+    axes.set_xticks(range(len(forecasts)), names, fontsize=8)
+    axes.set_xlim(-0.6, len(forecasts) - 0.4)
+    axes.tick_params(axis="y", labelleft=False, length=0)
+    axes.set_title("The end, forecast", fontsize=8.5, loc="left", color=INK)
+    axes.set_xlabel("after this share of\nthe compute so far", fontsize=8)
+
+
+def _set_axes(axes: Any, scene: _Scene, rates: list[float]) -> None:
+    axes.set_xscale("log" if scene.is_logarithmic else "linear")
+    axes.set_xlim(scene.start, scene.end)
+    low = min(rates)
+    high = max(rates)
+    missing = max(MIN_RATE_RANGE - (high - low), 0.0)
+    margin = RATE_MARGIN * max(high - low, MIN_RATE_RANGE)
+    axes.set_ylim(max(low - missing / 2, 0.0) - margin, min(high + missing / 2, 1.0) + margin)
+    axes.set_xlabel(f"compute ({scene.run.unit})")
     axes.set_ylabel("pass rate")
-    axes.legend(frameon=False, fontsize=8, loc="lower right")
-    save(figure, path)
+
+
+def _heading(scene: _Scene) -> list[str]:
+    """The answer in words: what to do, why, and the end of the run."""
+    run = scene.run
+    kind = str(run.forecast.verdict.kind).replace("_", " ")
+    advice = scene.advice
+    sentences = [f"{run.forecast.curve.name}: {advice.headline or kind}", advice.reason]
+    if advice.headline:
+        sentences[0] += f" (verdict: {kind})"
+    if scene.looks_ahead and scene.budget > scene.now:
+        end = interval(run.reading([scene.budget], MEDIAN_AND_90)[:, 0])
+        at = f"{amount(scene.budget)} {run.unit}"
+        sentences.append(f"An evaluation at {at} reads {amount(end['q50'], '.3f')} (90 %: {span(end, '.3f')}).")
+    return sentences

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.curves.bounded import CURVE, outcomes
+from tests.curves.bounded import CURVE, Bounded
 
 FILES = sorted(path for path in (Path(__file__).parent / "files").rglob("*") if path.is_file())
 DAMAGED_EACH = 12
@@ -35,7 +35,7 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("index", range(0, len(FILES), 8))
-def test_damage_is_a_curve_or_one_sentence(index: int, tmp_path: Path) -> None:
+def test_damage_is_a_curve_or_one_sentence(index: int, tmp_path: Path, bounded: Bounded) -> None:
     chance = random.Random(index)
     made: list[Path] = []
     for file in FILES[index : index + 8]:
@@ -44,5 +44,5 @@ def test_damage_is_a_curve_or_one_sentence(index: int, tmp_path: Path) -> None:
             folder.mkdir()
             made.append(folder / file.name)
             made[-1].write_bytes(damaged(file.read_bytes(), chance))
-    for outcome in outcomes(*made):
+    for outcome in bounded.outcomes(*made):
         assert outcome.startswith((CURVE, str(tmp_path)))

@@ -25,11 +25,9 @@ WRITTEN = {
     "mlflow.db": ("MLflow store", "step", "eval/accuracy"),
     "verl.jsonl": ("file log of verl", "step", "val-core/openai/gsm8k/reward/mean@1"),
     "verl.log": ("console log of verl", "step", "val-core/openai/gsm8k/reward/mean@1"),
-    "trainer_state.json": (
-        "trainer_state.json of TRL or transformers", "step", "eval_rewards/accuracy_reward/mean",
-    ),
-    "log_history.json": ("log history of TRL or transformers", "step", "eval_rewards/accuracy_reward/mean"),
-}  # fmt: skip
+    "trainer_state.json": ("trainer_state.json of TRL or transformers", "step", "eval_reward"),
+    "log_history.json": ("log history of TRL or transformers", "step", "eval_reward"),
+}
 """File -> what it is recognised as, its compute, its held-out pass rate."""
 
 
@@ -61,10 +59,24 @@ def test_the_state_that_a_real_grpo_training_of_trl_left_is_read() -> None:
     """tests/push/test_trl.py is the training; its log holds the forecast that came back, too."""
     history = read_history(str(FILES / "trl_trainer_state.json"), Columns(), None)
     log = json.loads((FILES / "trl_trainer_state.json").read_text())["log_history"]
-    assert history.origin.pass_rate == "eval_rewards/accuracy_reward/mean"
+    assert history.origin.pass_rate == "eval_reward"
     assert [(item.step, item.pass_rate) for item in history.evaluations] == [
         (entry["step"], entry["eval_reward"]) for entry in log if "eval_reward" in entry
     ]
+
+
+def test_the_console_that_the_installed_trainer_prints_is_read_over_its_epochs(tmp_path: Path) -> None:
+    """It prints no step, and four digits of each number."""
+    pytest.importorskip("transformers")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # theirs
+        generate.FRAMEWORKS["transformers"](tmp_path)
+    history = read_history(str(tmp_path / "trl.log"), Columns(), None)
+    origin = history.origin
+    assert (origin.format, origin.pass_rate) == ("console log of TRL or transformers", "eval_reward")
+    assert (origin.compute, origin.unit) == ("epoch", "epochs")
+    assert [point.compute for point in history.evaluations] == [step / 100 for step in STEPS]
+    assert [point.pass_rate for point in history.evaluations] == pytest.approx(list(HELD_OUT), abs=1e-4)
 
 
 @pytest.mark.parametrize("framework", generate.FRAMEWORKS)

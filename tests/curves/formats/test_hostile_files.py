@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rollcast.curves.formats.tensorboard import masked_crc32c
-from tests.curves.bounded import CURVE, outcomes
+from tests.curves.bounded import CURVE, Bounded
 
 MIB = 1 << 20
 MOST = 60 * MIB
@@ -288,26 +288,26 @@ CASES: dict[str, tuple[str, Make]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_made_to_harm_is_a_curve_or_one_sentence(name: str, tmp_path: Path) -> None:
+def test_what_is_made_to_harm_is_a_curve_or_one_sentence(name: str, tmp_path: Path, bounded: Bounded) -> None:
     file, make = CASES[name]
     make(tmp_path / file)
     assert (tmp_path / file).stat().st_size < 64 * MIB
-    (outcome,) = outcomes(tmp_path / file)
+    (outcome,) = bounded.outcomes(tmp_path / file)
     assert outcome.startswith((CURVE, str(tmp_path))), outcome
 
 
-def test_a_store_that_is_used_as_it_should_be_is_read(tmp_path: Path) -> None:
+def test_a_store_that_is_used_as_it_should_be_is_read(tmp_path: Path, bounded: Bounded) -> None:
     sqlite(*TABLES)(tmp_path / "mlflow.db")
-    assert outcomes(tmp_path / "mlflow.db") == [f"{CURVE} 2"]
+    assert bounded.outcomes(tmp_path / "mlflow.db") == [f"{CURVE} 2"]
 
 
-def test_a_pipe_in_a_folder_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_in_a_folder_that_nobody_writes_to_is_not_waited_for(tmp_path: Path, bounded: Bounded) -> None:
     os.mkfifo(tmp_path / "run-1.wandb")
-    (outcome,) = outcomes(tmp_path)
+    (outcome,) = bounded.outcomes(tmp_path)
     assert "holds no evaluations.jsonl" in outcome
 
 
-def test_pieces_of_a_long_record_are_joined(tmp_path: Path) -> None:
+def test_pieces_of_a_long_record_are_joined(tmp_path: Path, bounded: Bounded) -> None:
     """And those without a beginning change nothing."""
     record = history("_step", "7") + history("note", json.dumps("x" * 100_000)) + history("accuracy", "0.5")
     record = field(2, b"".join(field(1, field(1, name) + field(16, value)) for name, value in (
@@ -315,13 +315,13 @@ def test_pieces_of_a_long_record_are_joined(tmp_path: Path) -> None:
     )))  # fmt: skip
     one = field(2, field(1, field(1, b"_step") + field(16, b"8")) + field(1, field(1, b"accuracy") + field(16, b"0.6")))
     wandb((4, b"x"), *pieces(record), (3, b"x"), (4, b"x"), (1, one))(tmp_path / "run.wandb")
-    assert outcomes(tmp_path / "run.wandb") == [f"{CURVE} 2"]
+    assert bounded.outcomes(tmp_path / "run.wandb") == [f"{CURVE} 2"]
 
 
-def test_many_sound_rows_are_read(tmp_path: Path) -> None:
+def test_many_sound_rows_are_read(tmp_path: Path, bounded: Bounded) -> None:
     rows = "".join(
         f'{{"step": {n}, "accuracy": {n / 1e7}, "note": "a{n % 7}", "b": {{"c": 1}}}}\n' for n in range(300_000)
     )
     (tmp_path / "a.jsonl").write_text(rows)
     (tmp_path / "b.csv").write_text("step,accuracy,x\n" + "".join(f"{n},{n / 1e7},\n" for n in range(1_000_000)))
-    assert outcomes(tmp_path / "a.jsonl", tmp_path / "b.csv") == [f"{CURVE} 300000", f"{CURVE} 1000000"]
+    assert bounded.outcomes(tmp_path / "a.jsonl", tmp_path / "b.csv") == [f"{CURVE} 300000", f"{CURVE} 1000000"]

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.errors import UserError
-from rollcast.curves.columns import Columns, rank_of, unit_of
+from rollcast.curves.columns import Columns, unit_of
 from rollcast.curves.curve_source import read_curves
+from rollcast.curves.measures import measure_of
 from testkit.formats.history import read_history
 
 
@@ -68,7 +69,7 @@ def test_other_units_of_time_are_not_called_seconds_or_steps(column: str) -> Non
     "column", ["eval_mean_token_accuracy", "eval/accuracy_gap", "eval_failed_pass", "test_score_diff"]
 )
 def test_what_is_no_measure_of_success_is_none(column: str) -> None:
-    assert rank_of(column) is None
+    assert measure_of(column) is None
 
 
 @pytest.mark.parametrize("head", ["\n\n", "sep=;\n"])

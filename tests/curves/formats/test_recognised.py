@@ -176,7 +176,7 @@ def test_a_panel_of_two_runs_is_two_curves(tmp_path: Path) -> None:
         ("tokens,elapsed,accuracy\n1,5,0.2\n2,9,0.3\n",
          "elapsed, tokens could each be the compute; choose one with --compute"),
         ("step,loss\n1,0.2\n2,0.3\n", "name one of step, loss with --pass-rate"),
-        ("step,gsm8k,math\n1,0.2,0.3\n2,0.3,0.2\n", "name one of step, gsm8k, math with --pass-rate"),
+        ("step,gsm8k,math\n1,0.2,0.3\n2,0.3,0.2\n", "name one of gsm8k, math with --pass-rate"),
         ("a,b\n1,0.2\n", "name one of a, b with --pass-rate"),
         ("a,accuracy\n1,0.2\n", "name one of a, accuracy with --compute"),
         ("\x00\x01\x02\x03step,accuracy\n", "is not a text file"),

@@ -21,7 +21,10 @@ from rollcast.curves.columns import some
 from rollcast.curves.formats.log_file import LogFile, is_json
 from rollcast.curves.sheet import MAX_ROW_CHARS, RUN, Column, Row, Sheet, TooMuch, in_chunks, refuse_wide, shown
 
-NAMES = {",": "CSV", ";": "CSV with semicolons", "\t": "TSV"}
+NAMES = {",": "CSV", ";": "CSV with semicolons", "\t": "TSV", "|": "table with bars", " ": "table with spaces"}
+LOOSE_DELIMITERS = ("|", " ")
+"""Asked only if no other delimiter divides the header."""
+COMMENT = "#"
 PANEL_NAME = "W&B panel export"
 HISTORY_NAME = "W&B run export"
 ENDINGS = (".csv", ".tsv")
@@ -46,14 +49,18 @@ def read(log: LogFile) -> Sheet:
     """Raises UserError: it is not CSV, or two columns have one name, and either could be meant."""
     lines = StringIO(log.text, newline="\n")
     first = next((line for line in lines if line.strip()), "")
+    if first.startswith(COMMENT):
+        first = _after_comments(first, lines)
     if first[:9].strip().casefold() in DELIMITER_LINES:
         first = next(lines, first)
-    refuse_wide(max(map(first.count, NAMES)))
+    refuse_wide(max(first.count(mark) for mark in NAMES if mark not in LOOSE_DELIMITERS))
     delimiter = ","
     header: list[str] = []
     for each in NAMES:
+        if each in LOOSE_DELIMITERS and len(header) > 1:
+            continue  # names of columns may have spaces
         with suppress(csv.Error):  # one field, as long as a wide header
-            found = next(csv.reader([first], delimiter=each), [])
+            found = next(csv.reader([first], delimiter=each, skipinitialspace=each == " "), [])
             if len(found) > len(header):
                 header = found
                 delimiter = each
@@ -74,6 +81,22 @@ def read(log: LogFile) -> Sheet:
     return sheet if delimiter == "," else _with_points(sheet, log)
 
 
+def _after_comments(first: str, lines: StringIO) -> str:
+    """The header: the last comment if it has as many names as the row after it has fields, else the line after it."""
+    comment = first
+    following = next(lines, "")
+    while following.startswith(COMMENT):
+        comment = following
+        following = next(lines, "")
+    names = comment.lstrip(COMMENT + " ")
+    is_row = following.lstrip()[:1].isdigit() or following.lstrip()[:1] in ("-", ".")
+    is_header = is_row and any(1 < len(names.split(mark)) == len(following.split(mark)) for mark in NAMES)
+    if is_header and not is_json(names):
+        lines.seek(lines.tell() - len(following))
+        return names
+    return following
+
+
 def _rows(lines: Iterable[str], delimiter: str, log: LogFile) -> Iterator[list[str]]:
     """The header, and rows of as many fields; empty lines are not rows.
 
@@ -90,13 +113,15 @@ def _rows(lines: Iterable[str], delimiter: str, log: LogFile) -> Iterator[list[s
             yield line
 
     width = num_short = num_long = 0
-    for fields in csv.reader(bounded(), delimiter=delimiter):
+    for fields in csv.reader(bounded(), delimiter=delimiter, skipinitialspace=delimiter == " "):
         row_chars = 0
+        if not fields:
+            continue
         width = width or len(fields)
         refuse_wide(width)
         if len(fields) == width:
             yield fields
-        elif fields:
+        else:
             num_short += len(fields) < width
             num_long += any(fields[width:])
             yield fields[:width] + [""] * (width - len(fields))

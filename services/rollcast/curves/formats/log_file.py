@@ -11,10 +11,18 @@ from rollcast.curves.sheet import MAX_ROWS, TooMuch
 
 MAX_FILE_BYTES = 64 << 20
 UTF16_SAMPLE_BYTES = 4096
-NO_TEXT = [chr(code) for code in (*range(0x00, 0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20))]
-"""Control characters that no log and no table holds. Tab, line ends and the escape of colors are not among them."""
-_JSON_LINE = re.compile(r"^[ \t]*\[?\{\".*$", re.MULTILINE)
-_COLORS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff]")
+"""Control characters apart from tab and line ends. A log holds some if a model printed them; a binary file is full of
+them. The last one is the byte-order mark, which is also inside of files that were joined."""
+MAX_CONTROL_SHARE = 0.02
+"""Share of control characters above which a file is binary. Of evenly distributed bytes they are a tenth."""
+JSON_LINE = re.compile(r"^[ \t]*\[?\{\".*$", re.MULTILINE)
+_TERMINAL_CODE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?)")
+"""Colours, movements of the cursor, titles and links."""
+
+
+class OtherFormat(UserError):  # noqa: N818  (the next format is asked; this is said if none reads the file)
+    """A file that began like one of a format is not of it."""
 
 
 @dataclass(frozen=True)
@@ -49,22 +57,26 @@ class LogFile:
     def text(self) -> str:
         """The bytes as text in UTF-8, UTF-16 or, if it is neither, Latin-1, which `tell` reports.
 
-        Colors of a terminal are left out, and so is a last line that may still grow, unless it is the end of JSON: half
-        of a number would be another number. Raises UserError: it is not text.
+        Codes of a terminal and control characters are left out, and a progress bar's returns end lines. A last line
+        that may still grow is left out too, unless it is the end of JSON: half of a number would be another number.
+        Raises UserError: it is not text.
         """
         text = self._decoded()
+        if "\x1b" in text:
+            text = _TERMINAL_CODE.sub("", text)
+        clean = _NO_TEXT.sub("", text)
+        if len(text) - len(clean) > MAX_CONTROL_SHARE * len(text):
+            raise UserError(f"{self.path}: is not a text file; give one that `rollcast fit --help` lists")
+        text = clean.replace("\r\n", "\n").replace("\r", "\n")
         if text.count("\n") > MAX_ROWS:
             raise TooMuch(f"holds more than {MAX_ROWS:,} lines")
-        if any(character in text for character in NO_TEXT):
-            raise UserError(f"{self.path}: is not a text file; give one that `rollcast fit --help` lists")
-        text = _COLORS.sub("", text).replace("\r\n", "\n")
         is_whole = is_json(text) and text.endswith(("}", "]"))
         return text[: text.rfind("\n") + 1] if self.is_growing and not is_whole else text
 
     @cached_property
     def console(self) -> str:
         """The text without lines of JSON, whose own texts may hold what a console printed."""
-        return _JSON_LINE.sub("", self.text)
+        return JSON_LINE.sub("", self.text)
 
     def _decoded(self) -> str:
         content = self.content
@@ -87,7 +99,9 @@ class LogFile:
             return content.decode("latin-1")
 
 
+_JSON_BEGIN = re.compile(r"""\s*(?:\{\s*(?:"|\}|$)|\[\s*(?:[\[{"\]]|$|-?\d[\d.eE+-]*\s*[,\]]|true|false|null|NaN))""")
+
+
 def is_json(text: str) -> bool:
-    """Whether the text begins as an object or a list does. JSON never writes a name between single quotes."""
-    begin = text.lstrip()[:2]
-    return begin[:1] in ("{", "[") and begin != "{'"
+    """Whether the text begins as a JSON object or list does, and not as a console's `[INFO]` or `{'loss': ..`."""
+    return bool(_JSON_BEGIN.match(text))

@@ -68,4 +68,4 @@ TRL = OneLineConsole(
     line=re.compile(r"(?P<metrics>\{(?=[^{}\n]*'epoch': '?[\d.])'[^'\n{}]{1,300}': [^{}\n]*\})"),
     item=re.compile(r"'([^']{1,300})': (?:np\.\w+\(|tensor\()?'?(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?)'?\)?(?=[,}])"),
 )
-"""Of transformers 5 the numbers are in quotes."""
+"""Transformers 5 puts the numbers in quotes."""

@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell
 from rollcast.curves.formats import (
     delimited,
     json_rows,
+    key_values,
     mlflow_folder,
     mlflow_store,
     nemo_rl,
@@ -17,10 +20,15 @@ from rollcast.curves.formats import (
     wandb_api,
     wandb_offline,
 )
-from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.formats.known_files import log_in
+from rollcast.curves.formats.log_file import LogFile, OtherFormat
 from rollcast.curves.formats.one_line_console import OPENRLHF, TRL, VERL
 from rollcast.curves.sheet import Sheet, TooMuch
 from rollcast.runfolder.files import EVALUATIONS
+
+MIN_TABLE_COLUMNS = 2
+MIN_NUMBER_SHARE = 0.5
+"""Share of the rows that have a number in some column of a table: prose has fewer."""
 
 
 class Format(Protocol):
@@ -47,8 +55,9 @@ FORMATS: tuple[Format, ...] = (
     TRL,
     json_rows,
     mlflow_folder,
+    key_values,
 )
-"""In the order in which they are asked. A console may begin with `[` or `{` as JSON does, so JSON comes after them."""
+"""In the order in which they are tried. A console may begin with `[` or `{` as JSON does, so JSON comes after them."""
 
 
 def read_sheet(source: str, tell: Tell, *, is_growing: bool = False) -> Sheet:
@@ -60,15 +69,21 @@ def read_sheet(source: str, tell: Tell, *, is_growing: bool = False) -> Sheet:
         return wandb_api.read(source)
     path = Path(source)
     try:
-        log = LogFile(_file_in(path) if path.is_dir() else path, tell, is_growing)
+        log = LogFile(log_in(path) if path.is_dir() else path, tell, is_growing)
         is_folder = log.path.is_dir()
         if not is_folder and not log.content.strip():
             raise UserError(f"{log.path}: is empty; give a file with evaluations")
+        other: OtherFormat | None = None
         for format in FOLDER_FORMATS if is_folder else FORMATS:
-            if format.recognises(log):
-                return format.read(log)
+            try:
+                if format.recognises(log):
+                    return format.read(log)
+            except OtherFormat as error:
+                other = other or error
+        if other is not None:
+            raise other
         if not is_folder:
-            return delimited.read(log)
+            return _table(log)
     except TooMuch as error:
         raise UserError(f"{source}: {error}; give the evaluations only") from None
     raise UserError(
@@ -77,14 +92,14 @@ def read_sheet(source: str, tell: Tell, *, is_growing: bool = False) -> Sheet:
     )
 
 
-def _file_in(folder: Path) -> Path:
-    """The file in a folder that holds the log of one run of Rollcast, W&B or TRL; else the folder itself."""
-    if (folder / EVALUATIONS).is_file():
-        return folder / EVALUATIONS
-    if tensorboard.event_files(folder):
-        return folder
-    runs = [file for file in folder.glob(f"*{wandb_offline.ENDING}") if file.is_file()]
-    if len(runs) == 1:
-        return runs[0]
-    state = folder / json_rows.TRL_STATE_FILE
-    return state if state.is_file() else folder
+def _table(log: LogFile) -> Sheet:
+    """A text that no format recognises, as a table. Raises UserError: it is not a table of numbers either."""
+    sheet = delimited.read(log)
+    num_numbers = [int(np.isfinite(column.numbers.values).sum()) for column in sheet.columns.values()]
+    is_of_numbers = max(num_numbers) >= MIN_NUMBER_SHARE * sheet.num_rows
+    if len(sheet.columns) < MIN_TABLE_COLUMNS or not is_of_numbers:
+        raise UserError(
+            f"{log.path}: the form of this log is not known; give CSV, JSON, lines of NAME=VALUE with a step, or a "
+            "format that `rollcast fit --help` lists"
+        )
+    return sheet

@@ -11,10 +11,12 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.config.services import CurveFile
+from rollcast.curves.axis import column
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_sheet import curve_sheet, evaluations_of
 from rollcast.curves.evaluations import CurvePoint, Origin, Reading, checked
 from rollcast.curves.formats.recognise import read_sheet
+from rollcast.curves.pass_rate_range import refuse_outside
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
 
@@ -111,6 +113,7 @@ class CurveFileReader:
         try:
             curve = curve_sheet(sheet, self._columns, None, self._say)
             found = evaluations_of(curve, name, now)
+            refuse_outside(column(found.points, "pass_rate"), curve.columns.pass_rate, self._columns)
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         complaint = found.complaint
@@ -120,7 +123,7 @@ class CurveFileReader:
             try:
                 checked(point)
             except ValueError as error:
-                complaint = complaint or f"{error}; scale: 0.01 reads per cent"
+                complaint = complaint or str(error)
                 skipped["bad_line"] += 1
                 continue
             skipped["duplicate"] += point.key in by_key

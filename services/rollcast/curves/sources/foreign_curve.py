@@ -41,7 +41,7 @@ class _Place:
 
 
 class ForeignCurve:
-    """One run. Each look continues where the last one ended."""
+    """One run. Each look continues at the end of the last one."""
 
     def __init__(self, prometheus: Prometheus, queries: CurveQueries) -> None:
         self._prometheus = prometheus

@@ -14,7 +14,7 @@ from rollcast.telemetry.names import is_own_curve
 
 
 class RunFolder:
-    """Each look continues where the last one ended."""
+    """Each look continues at the end of the last one."""
 
     def __init__(self, folder: Path, run: str) -> None:
         """`run`: the name for evaluations without one. Raises UserError if the folder has another format."""

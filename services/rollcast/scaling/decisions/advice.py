@@ -1,18 +1,15 @@
 """Stop, continue, or wait for n more evaluations: what a forecast means for the rest of a budget.
 
-The user names the gain that would pay for the rest of the budget. The chance that continuing pays is the share of
-equally likely trajectories that gain as much by the end of the budget:
+The user names the gain in pass rate that would pay for the rest. `look_ahead.py` compares the three choices by expected
+utility over the forecast of the readings, and the best one is advised. Waiting is advised only if it is worth clearly
+more than the better of the other two.
 
-    below 5 %        stop
-    50 % or more     continue: more likely than not the rest brings the gain
-    between          wait for n more evaluations and ask again; `waiting` finds n
+A gain is that of the measured level, the mean of a tenth of the readings, from now to the end. So its chance includes
+the noise of both levels, and can be checked.
 
-The trajectories are those of the fitted curve, without turns to come: these alone bring 0.02 with 6 % until twice the
-compute, so hardly any run could be stopped. A verdict that bars decisions never leads to stop, unless no trajectory
-gains anything. If no law describes the curve, there is no gain to report.
+Three verdicts decide by themselves: no_learning and broken mean stop, too_few means wait, without a chance.
 """
 
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -20,23 +17,27 @@ from typing import Any, Protocol
 import numpy as np
 
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
-from rollcast.scaling.decisions.digits import difference
+from rollcast.scaling.decisions.digits import difference, place
 from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.look_ahead import WaitPlan, best_wait, value_of_the_rest, waits_until
 from rollcast.scaling.decisions.settings import (
-    CLEAR_PROBABILITY,
-    CONTINUE_FROM_CHANCE,
     DEFAULT_BUDGET_FACTOR,
+    DEFAULT_PERSISTENCE,
     GAIN_OF_DOUBLING,
     MAX_PRICE,
-    MIN_WAIT_COMPUTE_SHARE,
+    MIN_READINGS_PER_RECENT,
+    MIN_RECENT_READINGS,
+    MIN_WAIT_VALUE_SHARE,
     NEGLIGIBLE_GAIN,
-    NEW_LAW_EVALUATIONS,
+    RECENT_READINGS_DIVISOR,
     SOON_BUDGET_SHARE,
-    STOP_BELOW_CHANCE,
 )
 from rollcast.scaling.decisions.verdict import VerdictKind
-from rollcast.scaling.decisions.waiting import WaitPlan, evaluation_spacing, plan_wait
 from rollcast.scaling.law.curve import Array
+from rollcast.scaling.outlook.combined import EVEN_LEVELS
+
+SHOWN_LEVELS = (0.05, 0.5, 0.95)
+"""Quantiles of a gain that are printed."""
 
 
 class AdviceKind(StrEnum):
@@ -71,7 +72,7 @@ class Stretch:
         until: compute at its end.
         compute: from now to its end.
         money: its price; None without a price.
-        gain: of the law in pass rate: 5 %, median, 95 %; None if no law describes the curve.
+        gain: of the measured level in pass rate: 5 %, median, 95 %; None if nothing is forecast.
     """
 
     until: float
@@ -90,13 +91,16 @@ class Advice:
     """What to do with the rest of a budget. Compute is in device-hours, or in the unit of the curve.
 
     Attributes:
+        headline: what to do, in a few words; None before there are evaluations enough for a forecast.
         evaluations: to wait for; 0 for stop and continue.
         budget: compute at which the run would end.
         is_assumed: no budget was given; it is twice the compute so far.
         worth: gain in pass rate that would pay for the rest.
         price: of one unit of compute, or None.
-        chance: that the rest gains `worth` or more on the fitted curve, without turns to come; None if there is no
-            rest, or no law describes the curve.
+        mean_gain: what the rest gains on average if the checkpoint of now is kept in case it loses: the largest
+            `worth` with which it pays to continue. None if nothing is forecast.
+        chance: that the rest gains `worth` or more; that a run which has learned nothing still takes off; None if there
+            is no rest, or nothing is forecast.
         soon: the next tenth of the budget, or the rest if that is less.
         rest: all of the rest.
         wait: until the end of the evaluations to wait for; None for stop and continue.
@@ -105,11 +109,13 @@ class Advice:
     """
 
     kind: AdviceKind
+    headline: str | None
     evaluations: int
     budget: float
     is_assumed: bool
     worth: float
     price: float | None
+    mean_gain: float | None
     chance: float | None
     soon: Stretch
     rest: Stretch
@@ -118,20 +124,13 @@ class Advice:
     change: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Every attribute and the headline for JSON, intervals as q05, q50 and q95."""
+        """Every attribute for JSON, intervals as q05, q50 and q95."""
         stretches = {
             "soon": self.soon.to_dict(),
             "rest": self.rest.to_dict(),
             "wait": None if self.wait is None else self.wait.to_dict(),
         }
-        return {"kind": str(self.kind), "headline": self.headline} | vars(self) | {"kind": str(self.kind)} | stretches
-
-    @property
-    def headline(self) -> str:
-        """What to do, in a few words."""
-        if self.kind is not AdviceKind.WAIT:
-            return self.kind.capitalize()
-        return f"Wait for {_evaluations(self.evaluations)}"
+        return vars(self) | {"kind": str(self.kind)} | stretches
 
 
 def advise(
@@ -165,7 +164,7 @@ def advise(
 
 
 class _Question:
-    """A forecast with the user's budget, worth and price, and the gains of its trajectories."""
+    """A forecast with the user's budget, worth and price, and the gains that are equally likely."""
 
     def __init__(
         self, forecast: Forecast, budget: float | None, worth: float | None, price: float | None, axis: Axis
@@ -179,152 +178,193 @@ class _Question:
         self._budget = DEFAULT_BUDGET_FACTOR * self._now if budget is None else budget
         share = max(self._budget / self._now - 1.0, 0.0)
         self._worth = GAIN_OF_DOUBLING * min(share, 1.0) if worth is None else worth
-        self._law_now = forecast.draws.law(forecast.curve.compute[-1:])[0]
-        gains = self._gains(self._budget)
-        self._chance = float(np.mean(gains >= self._worth))
-        self._largest = float(gains.max())
-        self._rest = self._stretch(self._budget)
+        self._end = self._fitted(self._budget)
+        self._level = self._level_now()
+        self._spacing = evaluation_spacing(forecast)
+        self._waits = waits_until(float(forecast.curve.compute[-1]), self._end, self._spacing)
+        self._soon = min(self._now + SOON_BUDGET_SHARE * self._budget, max(self._budget, self._now))
+        # One look ahead for everything that is asked of the forecast: it takes as long as the fit.
+        self._after_waits = float(forecast.curve.compute[-1]) + self._spacing * np.array(self._waits, dtype=float)
+        asked = np.concatenate([self._after_waits, [self._fitted(self._soon), self._end]])
+        found = forecast.predictive(asked, np.concatenate([EVEN_LEVELS, SHOWN_LEVELS])).T
+        self._levels = found[:, : EVEN_LEVELS.size]
+        self._shown = found[:, EVEN_LEVELS.size :]
+        self._gains_of_the_rest = self._levels[-1] - self._level
 
     def answer(self) -> Advice:
-        if self._rest.compute <= 0:
-            return self._advice(AdviceKind.STOP, "The budget is spent.", "A larger budget would.")
-        # Before the verdict: a run that no trajectory lifts is stopped whatever kind of curve it is.
-        if self._largest < min(self._worth, NEGLIGIBLE_GAIN):
+        if self._budget <= self._now:
+            return self._advice(AdviceKind.STOP, "The budget is spent.", "A larger budget would change that.")
+        missing = self._forecast.verdict.missing
+        if missing:
+            return self._advice(
+                AdviceKind.WAIT, self._forecast.verdict.reason, f"{_evaluations(missing)} would give one.", missing
+            )
+        if self._verdict is VerdictKind.NO_LEARNING:
+            return self._no_learning()
+        if self._verdict is VerdictKind.BROKEN:
+            return self._broken()
+        mean_gain = value_of_the_rest(self._gains_of_the_rest)
+        if mean_gain < NEGLIGIBLE_GAIN:
             return self._advice(
                 AdviceKind.STOP,
-                f"No trajectory gains {NEGLIGIBLE_GAIN:g} by the end of the budget.",
-                "Another learning rate, data or length budget would, and is another curve.",
+                f"The rest gains less than {NEGLIGIBLE_GAIN:g} on average.",
+                "Another learning rate, data or length budget may gain more: that is another curve.",
             )
-        if not self._verdict.is_described:
-            return self._wait(
-                NEW_LAW_EVALUATIONS,
-                f"No law describes this curve (verdict {_words(self._verdict)}), so no gain is reported and the run "
-                "is not stopped. Find out what happened first.",
-                f"{NEW_LAW_EVALUATIONS} evaluations that follow one law would, fitted from the change on.",
+        wait = self._best_wait()
+        best_at_once = max(mean_gain - self._worth, 0.0)
+        least = best_at_once + max(MIN_WAIT_VALUE_SHARE * self._worth, NEGLIGIBLE_GAIN)
+        if wait is not None and wait.value > least:
+            return self._wait(wait)
+        if mean_gain > self._worth:
+            return self._advice(
+                AdviceKind.CONTINUE,
+                self._odds(),
+                f"If you required a gain above {difference(mean_gain)}, the advice would be to stop.",
             )
-        if self._chance >= CONTINUE_FROM_CHANCE:
-            return self._continue()
-        if self._chance < STOP_BELOW_CHANCE and self._verdict.is_decidable:
-            return self._stop()
-        return self._wait_and_see()
-
-    def _continue(self) -> Advice:
-        _, median, high = self._gain()
-        change = f"If you required a gain above {difference(median)}, the advice would be to wait"
-        if self._verdict.is_decidable:
-            return self._advice(AdviceKind.CONTINUE, self._odds(), f"{change}; above {difference(high)}, to stop.")
-        return self._advice(AdviceKind.CONTINUE, f"{self._odds()} The end is not known yet: ask again.", f"{change}.")
-
-    def _stop(self) -> Advice:
-        _, median, high = (max(value, 0.0) for value in self._gain())
         return self._advice(
             AdviceKind.STOP,
-            f"{self._odds()} Turns that no curve foretells are not counted.",
-            f"If a gain of {difference(high)} were enough, the advice would be to wait; "
-            f"of {difference(median)}, to continue.",
+            self._odds(),
+            f"If a gain of {difference(mean_gain)} were enough, the advice would be to continue.",
         )
 
-    def _wait_and_see(self) -> Advice:
-        end = float(self._axis.to_fitted(np.array([self._budget]))[0])
-        plan = plan_wait(self._forecast, end, self._worth, (STOP_BELOW_CHANCE, CONTINUE_FROM_CHANCE))
-        if not self._verdict.is_decidable:
-            return self._wait(
-                max(plan.evaluations, self._until_a_verdict(end)),
-                f"{self._odds()} But no run is stopped on a verdict of {_words(self._verdict)}: it may still bend up.",
-                _signs(plan, self._verdict),
-            )
-        if not plan.is_clear:
-            return self._wait(
-                self._until_a_verdict(end),
-                f"{self._odds()} The evaluations still to come may leave it open.",
-                _signs(plan, self._verdict),
-            )
-        return self._wait(
-            plan.evaluations,
-            f"{self._odds()} After {_evaluations(plan.evaluations)} this is clear with a probability of "
-            f"{CLEAR_PROBABILITY:.0%}.",
-            _signs(plan, self._verdict),
+    def _no_learning(self) -> Advice:
+        known = ""
+        if self._forecast.options.prior.stack is not None:
+            known = f" Of such runs of other groups {chance_in_words(self._chance())} still took off."
+        return self._advice(
+            AdviceKind.STOP,
+            f"The run has learned nothing beyond its noise.{known}",
+            "Another learning rate, data or length budget may learn: that is another run.",
         )
 
-    def _until_a_verdict(self, end: float) -> int:
-        """Evaluations that add enough compute to show a bend, as far as the budget goes."""
+    def _broken(self) -> Advice:
+        at = self._forecast.verdict.at
+        if at is not None:
+            at = float(self._axis.to_device_hours(np.array([at]))[0])
+        near = "" if at is None else f" near {place(at, self._forecast.curve.unit)}"
+        return self._advice(
+            AdviceKind.STOP,
+            f"The run is broken: what it learned until its peak{near} is being lost.",
+            "Go back to the last checkpoint before that peak once the cause is found.",
+        )
+
+    def _wait(self, wait: WaitPlan) -> Advice:
+        return self._advice(
+            AdviceKind.WAIT,
+            f"{self._odds()} It is worth more to decide after {_evaluations(wait.evaluations)} than now.",
+            _signs(wait),
+            wait.evaluations,
+        )
+
+    def _best_wait(self) -> WaitPlan | None:
+        """The wait of most value, or None if the budget ends before another evaluation."""
+        if not self._waits:
+            return None
         now = float(self._forecast.curve.compute[-1])
-        spacing = evaluation_spacing(self._forecast)
-        missing = max(NEW_LAW_EVALUATIONS - len(self._forecast.curve), 1)
-        to_bend = math.ceil(MIN_WAIT_COMPUTE_SHARE * now / spacing)
-        until_end = math.floor((end - now) / spacing)
-        return max(1, min(max(to_bend, missing), until_end))
+        stack = self._forecast.options.prior.stack
+        return best_wait(
+            self._waits,
+            self._levels[: len(self._waits)],
+            self._levels[-1],
+            (self._after_waits - now) / (self._end - now),
+            self._level,
+            self._worth,
+            DEFAULT_PERSISTENCE if stack is None else stack.persistence,
+        )
 
-    def _wait(self, evaluations: int, reason: str, change: str) -> Advice:
-        last = self._forecast.curve.compute[-1:] + evaluations * evaluation_spacing(self._forecast)
-        until = min(float(self._axis.to_device_hours(last)[0]), self._budget)
-        return self._advice(AdviceKind.WAIT, reason, change, evaluations, self._stretch(until))
-
-    def _advice(
-        self, kind: AdviceKind, reason: str, change: str, evaluations: int = 0, wait: Stretch | None = None
-    ) -> Advice:
+    def _advice(self, kind: AdviceKind, reason: str, change: str, evaluations: int = 0) -> Advice:
+        is_known = self._forecast.verdict.missing == 0
+        wait = None
+        if kind is AdviceKind.WAIT:
+            last = self._forecast.curve.compute[-1:] + evaluations * self._spacing
+            until = min(float(self._axis.to_device_hours(last)[0]), max(self._budget, self._now))
+            shown = self._shown[self._waits.index(evaluations) if evaluations in self._waits else -1]
+            wait = self._stretch(until, shown)
+        headline = kind.capitalize() if kind is not AdviceKind.WAIT else f"Wait for {_evaluations(evaluations)}"
+        has_rest = self._forecast.verdict.has_forecast and self._budget > self._now
         return Advice(
             kind=kind,
+            headline=headline if is_known else None,
             evaluations=evaluations,
             budget=self._budget,
             is_assumed=self._is_assumed,
             worth=self._worth,
             price=self._price,
-            chance=self._chance if self._verdict.is_described and self._rest.compute > 0 else None,
-            soon=self._stretch(min(self._now + SOON_BUDGET_SHARE * self._budget, self._budget)),
-            rest=self._rest,
+            mean_gain=value_of_the_rest(self._gains_of_the_rest) if has_rest else None,
+            chance=self._chance() if has_rest else None,
+            soon=self._stretch(self._soon, self._shown[-2]),
+            rest=self._stretch(self._budget, self._shown[-1]),
             wait=wait,
             reason=reason,
             change=change,
         )
 
-    def _gains(self, until: float) -> Array:
-        """R(until) - R(now) of every trajectory."""
-        stop = float(self._axis.to_fitted(np.array([max(until, self._now)]))[0])
-        return np.asarray(self._forecast.draws.law([stop])[0] - self._law_now)
+    def _fitted(self, compute: float) -> float:
+        """Compute that is paid for, not before now, on the axis of the fit."""
+        return float(self._axis.to_fitted(np.array([max(compute, self._now)]))[0])
 
-    def _stretch(self, until: float) -> Stretch:
+    def _level_now(self) -> float:
+        """Mean of the newest readings: a tenth of those that the whole budget makes, a fifth of the curve at most."""
+        curve = self._forecast.counted
+        to_come = (self._end - float(curve.compute[-1])) / evaluation_spacing(self._forecast)
+        of_the_budget = int((len(curve) + to_come) / RECENT_READINGS_DIVISOR)
+        # Of a rising run the mean of more readings would lie far below its level.
+        count = min(of_the_budget, len(curve) // MIN_READINGS_PER_RECENT)
+        return float(curve.pass_rate[-max(MIN_RECENT_READINGS, count) :].mean())
+
+    def _stretch(self, until: float, levels: Array) -> Stretch:
+        """`levels` (3,) at its end: 5 %, median, 95 %."""
         spent = max(until - self._now, 0.0)
         gain = None
-        if self._verdict.is_described:
-            low, median, high = np.quantile(self._gains(until), (0.05, 0.5, 0.95)).tolist()
+        if self._forecast.verdict.has_forecast:
+            low, median, high = (levels - self._level).tolist()
             gain = (low, median, high)
         money = None if self._price is None else self._price * spent
         return Stretch(self._now + spent, spent, money, gain)
 
-    def _gain(self) -> tuple[float, float, float]:
-        assert self._rest.gain is not None
-        return self._rest.gain
+    def _chance(self) -> float:
+        stack = self._forecast.options.prior.stack
+        if self._verdict is VerdictKind.NO_LEARNING and stack is not None:
+            return stack.late_take_off
+        return float(np.mean(self._gains_of_the_rest >= self._worth))
 
     def _odds(self) -> str:
-        low, median, high = map(difference, self._gain())
+        low, median, high = map(difference, (self._shown[-1] - self._level).tolist())
+        mean_gain = difference(value_of_the_rest(self._gains_of_the_rest))
+        which = "As much compute again" if self._is_assumed else "The rest"
+        caution = ""
+        if not self._verdict.is_described:
+            caution = " No law describes the curve: find out what happened first."
+        elif not self._verdict.is_decidable:
+            caution = " The end is not known well: ask again."
         return (
-            f"{'As much compute again' if self._is_assumed else 'The rest'} gains {median} (90 %: {low} to {high}). "
-            f"It gains {self._worth:.2g} or more with a chance of {chance_in_words(self._chance)}."
+            f"{which} gains {median} (90 %: {low} to {high}), {mean_gain} on average with the best checkpoint kept. "
+            f"It gains {self._worth:.2g} or more with a chance of {chance_in_words(self._chance())}.{caution}"
         )
 
 
-def _signs(plan: WaitPlan, verdict: VerdictKind) -> str:
+def evaluation_spacing(forecast: Forecast) -> float:
+    """Recent compute from one evaluation to the next, on the fitted axis."""
+    compute = forecast.counted.compute
+    recent = compute[-max(2, compute.size // 3) - 1 :]
+    spacing = float(np.median(np.diff(recent))) if recent.size > 1 else float(compute[-1])
+    return max(spacing, 1e-9 * float(compute[-1]))
+
+
+def _signs(wait: WaitPlan) -> str:
     """What the next readings would have to show."""
-    several = plan.evaluations > 1
-    of = f"Of the next {plan.evaluations} evaluations" if several else "Of the next evaluation"
-    what = "a mean" if several else "a reading"
-    says = []
-    if plan.continue_from is not None:
-        says.append(f"{what} of {plan.continue_from:.3f} or more would speak for continuing")
-    if plan.stop_below is not None and verdict.is_decidable:
-        says.append(f"{what} below {plan.stop_below:.3f} for stopping")
-    if not says:
-        return "Hardly any one reading would; the bend of the curve will, or a smaller gain that pays for the rest."
-    return f"{of} {', '.join(says)}."
+    goes_on = None if wait.continue_from is None else f"{wait.continue_from:.3f} or more would speak for continuing"
+    if goes_on is None and wait.stop_below is None:
+        return "Hardly any one reading would; the slope of the curve will."
+    if wait.stop_below is None:
+        return f"A level of {goes_on}."
+    if goes_on is None:
+        return f"A level below {wait.stop_below:.3f} would speak for stopping."
+    return f"A level of {goes_on}, below {wait.stop_below:.3f} for stopping."
 
 
 def _evaluations(number: int) -> str:
     return "1 more evaluation" if number == 1 else f"{number} more evaluations"
-
-
-def _words(verdict: VerdictKind) -> str:
-    return str(verdict).replace("_", " ")
 
 
 def chance_in_words(probability: float) -> str:

@@ -157,7 +157,9 @@ def _recent(forecast: Forecast, rng: np.random.Generator) -> Array:
     """Draws (d,) of the mean of the last readings, as uncertain as their scatter about it."""
     readings = forecast.curve.pass_rate
     readings = readings[-max(MIN_RECENT_READINGS, readings.size // 10) :]
-    spread = float(np.std(readings, ddof=1)) / np.sqrt(readings.size)
+    # A single reading shows no scatter: its noise is then that of the fit.
+    scatter = float(np.std(readings, ddof=1)) if readings.size > 1 else forecast.reading_error
+    spread = scatter / np.sqrt(readings.size)
     draws: Array = readings.mean() + spread * rng.standard_normal(forecast.draws.asymptote.size)
     return draws.clip(0.0, 1.0)
 

@@ -8,6 +8,7 @@ most curves show none and cost nothing more.
 import numpy as np
 from scipy.special import expit
 
+from rollcast.scaling.decisions.digits import place
 from rollcast.scaling.decisions.settings import (
     BREAK_LOG_PRIOR,
     MAX_EXPLAINED_SHARE,
@@ -44,7 +45,7 @@ def judge_break(plain: Grid, broken: Grid, observations: Observations, unit: str
     departure, amplitude = _likeliest_break(broken, observations)
     if abs(amplitude) < MIN_BREAK:
         return None
-    where = f"from {departure.at:.4g} {unit} on"
+    where = f"from {place(departure.at, unit)} on"
     odds = f"The odds of a break there are {_odds(log_odds)} to 1."
     if amplitude < 0:
         return Verdict(
@@ -54,6 +55,7 @@ def judge_break(plain: Grid, broken: Grid, observations: Observations, unit: str
     return Verdict(
         VerdictKind.REGIME_CHANGE,
         f"The pass rate lies {amplitude:.3f} above the law {where}; no one sigmoid fits both parts. {odds}",
+        departure.at,
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rollcast.scaling.decisions.digits import place
 from rollcast.scaling.decisions.settings import (
     MIN_COLLAPSE,
     MIN_COLLAPSE_STANDARD_ERRORS,
@@ -17,6 +18,9 @@ from rollcast.scaling.decisions.smoothing import smoothed
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
 from rollcast.scaling.law.curve import Array, Curve
 from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
+
+GO_BACK = "Go back to the last checkpoint before it."
+"""The remedy for a run that fell; "it" is the peak."""
 
 
 def judge_fall(curve: Curve, first_phase: float = 0.0, deepest: float = 0.0) -> Verdict | None:
@@ -62,23 +66,23 @@ def _fall(curve: Curve) -> _Fall | None:
     top = int(np.argmax(smooth.mean))
     peak = float(smooth.mean[top])
     at = float(curve.compute[min(top + smooth.width // 2, readings.size - 1)])
-    where = f"its peak of {peak:.3f} near {at:.4g} {curve.unit}; the law only rises."
+    where = f"its peak of {peak:.3f} near {place(at, curve.unit)}"
 
     depth = peak - float(smooth.mean[-1])
-    # Without a measured start the lowest mean before the peak stands in for it.
+    # Without a measured start the lowest mean before the peak takes its place.
     start = float(smooth.mean[: top + 1].min()) if curve.initial is None else curve.initial
     error = smooth.difference_error
     is_deep = depth > max(MIN_COLLAPSE, MIN_COLLAPSE_STANDARD_ERRORS * error)
     if is_deep and depth > MIN_LOST_SHARE * (peak - start):
-        reason = f"The pass rate fell by {depth:.3f} from {where} That is {depth / error:.0f} standard errors."
-        return _Fall(depth, peak, at, Verdict(VerdictKind.NOT_SIGMOID, reason))
+        reason = f"The pass rate fell by {depth:.3f} from {where}, {depth / error:.0f} standard errors. {GO_BACK}"
+        return _Fall(depth, peak, at, Verdict(VerdictKind.BROKEN, reason, at))
 
     decline, significance = _decline(readings[top:], smooth.noise)
     if any(decline > least and significance > errors for least, errors in MIN_DECLINES):
         reason = (
-            f"The pass rate has declined by {decline:.3f} since {where} That is {significance:.1f} standard errors."
+            f"The pass rate has declined by {decline:.3f} since {where}, {significance:.1f} standard errors. {GO_BACK}"
         )
-        return _Fall(decline, peak, at, Verdict(VerdictKind.NOT_SIGMOID, reason))
+        return _Fall(decline, peak, at, Verdict(VerdictKind.BROKEN, reason, at))
     return None
 
 

@@ -8,19 +8,25 @@ from rollcast.scaling.decisions.breaks import judge_break, suspected_breaks
 from rollcast.scaling.decisions.falls import judge_fall, judge_truncation
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.misfit import judge_misfit
+from rollcast.scaling.decisions.no_learning import judge_early, judge_no_learning
 from rollcast.scaling.decisions.settings import (
+    FORECAST_FACTOR,
     MAX_FIRST_PHASE_FALL_SCALES,
     MIN_LAW_POINTS,
     MIN_PHASE_END_WEIGHT,
     NUM_MISFIT_TRAJECTORIES,
 )
-from rollcast.scaling.decisions.verdict import Verdict, evidence, judge
+from rollcast.scaling.decisions.verdict import Verdict, VerdictKind, evidence, judge, judge_number
 from rollcast.scaling.law.curve import Curve
+from rollcast.scaling.outlook.combined import EVEN_LEVELS
 from rollcast.scaling.posterior.fitting import Posterior, cut_before, departures_of, fitted_part, posterior_of
 from rollcast.scaling.posterior.grid import Grid
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.placement import outline, solve
 from rollcast.scaling.posterior.prior import LAW_PRIOR
+
+NOT_JUDGED = Verdict(VerdictKind.TOO_EARLY, "")
+"""Placeholder in the forecast from which the verdict is made."""
 
 
 def fit(curve: Curve, options: FitOptions | None = None) -> Forecast:
@@ -57,27 +63,49 @@ def fit_part(curve: Curve, options: FitOptions) -> Forecast:
         ValueError: no point is left after `exclude_before`.
     """
     posterior = posterior_of(curve, options)
-    first_phase = _end_of_first_phase(posterior.grid)
-    return Forecast(
+    begin = max(cut_before(options), _end_of_first_phase(posterior.grid))
+    verdict = _verdict_on_the_readings(posterior)
+    if verdict is not None and verdict.kind is VerdictKind.REGIME_CHANGE and verdict.at is not None:
+        change = verdict.at
+        verdict = _counted_since(curve, verdict, change)
+        if verdict.has_forecast:
+            begin = change
+            posterior = posterior_of(curve, replace(options, exclude_before=begin, initial="fitted"))
+    forecast = Forecast(
         curve=curve,
         options=options,
-        excluded=int(np.sum(curve.compute < max(cut_before(options), first_phase))),
+        excluded=int(np.sum(curve.compute < begin)),
         best=posterior.grid.best(),
         draws=posterior.draws,
         observations=posterior.problem.observations,
-        verdict=_verdict(posterior, first_phase),
+        verdict=verdict or NOT_JUDGED,
     )
+    if verdict is not None:
+        return forecast
+    return replace(forecast, verdict=_verdict_on_the_forecast(forecast, posterior))
 
 
-def _verdict(posterior: Posterior, first_phase: float) -> Verdict:
-    """The first verdict that applies; `first_phase`: device-hours until its end."""
+def _verdict_on_the_readings(posterior: Posterior) -> Verdict | None:
+    """The first verdict that applies whatever is forecast, or None."""
+    first_phase = _end_of_first_phase(posterior.grid)
     deepest = MAX_FIRST_PHASE_FALL_SCALES * posterior.problem.prior.transient_scale
     return (
-        judge_truncation(posterior.curve)
+        judge_number(posterior.curve)
+        or judge_truncation(posterior.curve)
         or judge_fall(posterior.curve, first_phase, deepest)
         or _judge_breaks(posterior)
-        or _judge_law(posterior, first_phase)
     )
+
+
+def _counted_since(curve: Curve, verdict: Verdict, change: float) -> Verdict:
+    """The verdict on a run that changed, with how the part from the `change` on is forecast, or why it is not."""
+    count = int(np.sum(curve.compute >= change))
+    missing = max(MIN_LAW_POINTS - count, 0)
+    if missing:
+        added = f"That part has {count} of the {MIN_LAW_POINTS} evaluations that a forecast needs."
+    else:
+        added = f"The forecast comes from the {count} evaluations of that part alone."
+    return replace(verdict, reason=f"{verdict.reason} {added}", missing=missing)
 
 
 def _judge_breaks(posterior: Posterior) -> Verdict | None:
@@ -105,19 +133,27 @@ def _judge_breaks(posterior: Posterior) -> Verdict | None:
     return judge_break(posterior.grid, broken, problem.observations, posterior.curve.unit)
 
 
-def _judge_law(posterior: Posterior, first_phase: float) -> Verdict:
+def _verdict_on_the_forecast(forecast: Forecast, posterior: Posterior) -> Verdict:
     """The verdict on a run that did not break, with the evidence that it rests on."""
     curve = posterior.curve
     draws = posterior.draws
     points = posterior.problem.observations
-    verdict = judge(curve, draws, posterior.problem.prior)
-    if len(curve) < MIN_LAW_POINTS:
-        return verdict
+    # The run, not only the part that the user leaves in: a run that rose before that part has learned.
+    still = judge_no_learning(forecast.curve)
+    if still is not None:
+        return still
+    # The ends of the interval are asked for as they are printed elsewhere, so that one answer has one number.
+    levels = np.concatenate([[0.05], EVEN_LEVELS, [0.95]])
+    low, *later, high = forecast.predictive([FORECAST_FACTOR * float(curve.compute[-1])], levels)[:, 0]
+    verdict = judge_early(forecast.curve) or judge(
+        curve, draws, np.array(later), (float(low), float(high)), forecast.summary.smoothed
+    )
     # Every k-th draw: the draws are in the order of the grid, so that these cover it evenly.
     some = draws[:: max(1, draws.initial.size // NUM_MISFIT_TRAJECTORIES)]
     law = some.law(np.exp(points.log_compute))  # (n, d)
     if verdict.kind.is_decidable:
         verdict = judge_misfit(some, law, points) or verdict
+    first_phase = _end_of_first_phase(posterior.grid)
     grounds = evidence(curve, draws, points, law.mean(axis=1), first_phase, is_described=verdict.kind.is_described)
     return replace(verdict, reason=f"{verdict.reason} {grounds}")
 

@@ -6,16 +6,21 @@ as wide as the curve leaves it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rollcast.scaling.decisions.settings import DRAWS_PER_BATCH, MIN_LAW_DRAWS, NUM_READING_DRAWS
+from rollcast.scaling.decisions.settings import CUT_ROUNDING, DRAWS_PER_BATCH, MIN_LAW_DRAWS, NUM_READING_DRAWS
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
 from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
 from rollcast.scaling.law.observations import Observations
+from rollcast.scaling.outlook.combined import combined, order_statistics
+from rollcast.scaling.outlook.settings import MIN_OUTLOOK_POINTS
+from rollcast.scaling.outlook.simple import Summary
 from rollcast.scaling.posterior.departure import transient_shape
 from rollcast.scaling.posterior.draws import Draws
+from rollcast.scaling.posterior.fitting import cut_before
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.turns import drawn_turns
 
@@ -58,8 +63,8 @@ class Forecast:
         return _quantile(self.of_law(self.draws.initial), quantiles)
 
     def asymptote(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
-        """A (q,)."""
-        return _quantile(self.of_law(self.draws.asymptote), quantiles)
+        """A (q,), not below the level that the run has reached."""
+        return _quantile(np.maximum(self.of_law(self.draws.asymptote), self._reached), quantiles)
 
     def exponent(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
         """B (q,)."""
@@ -83,12 +88,41 @@ class Forecast:
     def predictive(
         self, compute: ArrayLike, quantiles: Quantiles = MEDIAN_AND_90, standard_error: float | None = None
     ) -> Array:
-        """What a new evaluation at `compute` (m,) will read -> (q, m).
+        """What evaluations at `compute` (m,) will read, the mean of three of them -> (q, m).
 
-        Law, first phase, drift (which continues from the last points and fades), turns, white noise. `standard_error`
-        is that of the new reading; None: it is as noisy as the curve's own points; 0: the mean of many readings.
+        From the last compute on: the law's own forecast and simple methods, combined as learned from curves of other
+        groups (`outlook/combined.py`). Before it, and with a prior without a stack, the law's alone: law, first phase,
+        drift (which continues from the last points and fades), turns, white noise.
+
+        Args:
+            standard_error: of the new reading; None: it is as noisy as the curve's own points; 0: the mean of many.
         """
         at = np.atleast_1d(np.asarray(compute, dtype=float))
+        levels = np.asarray(quantiles, dtype=float)
+        readings, gain = self.law_readings(at, standard_error)
+        stack = self.options.prior.stack
+        if stack is None or len(self.counted) < MIN_OUTLOOK_POINTS:
+            return order_statistics(readings, levels)
+        answer = order_statistics(readings, levels)
+        ahead = at > self.curve.compute[-1] * (1.0 - CUT_ROUNDING)
+        answer[:, ahead] = combined(stack, self.summary, at[ahead], levels, readings[ahead], gain[ahead])
+        return answer
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The readings that count in a few numbers, for the simple methods. Of five readings or more."""
+        return Summary.of(self.counted)
+
+    @cached_property
+    def counted(self) -> Curve:
+        """The part of the curve that is forecast from: without what the user leaves out, from a change of regime on."""
+        start = cut_before(self.options)
+        if self.verdict.kind is VerdictKind.REGIME_CHANGE and self.verdict.has_forecast:
+            start = max(start, self.verdict.at or 0.0)
+        return self.curve.window(start) if start > 0.0 else self.curve
+
+    def law_readings(self, at: Array, standard_error: float | None = None) -> tuple[Array, Array]:
+        """Equally likely readings of the law at `at` (m,) -> (m, d) ascending, and its median gain until then (m,)."""
         ahead = at / self.curve.compute[-1]
         draws = self.draws[:: max(1, self.draws.initial.size // NUM_READING_DRAWS)]
         count = draws.initial.size
@@ -100,13 +134,16 @@ class Forecast:
         else:
             noise = np.full_like(draws.noise, standard_error)
         reading = np.empty((at.size, count))
+        gain = np.empty((at.size, count))
         for start in range(0, count, DRAWS_PER_BATCH):
             part = slice(start, start + DRAWS_PER_BATCH)
+            law = draws[part].law(np.append(at, self.curve.compute[-1]))
+            gain[:, part] = law[:-1] - law[-1]
             mean, variance = self._off_law(at, draws[part])
             off_law = mean + np.sqrt(variance) * normal[0, part]
             turn = drawn_turns(self.options.prior, ahead, uniform[:, part])
-            reading[:, part] = draws[part].law(at) + off_law + turn + noise[part] * normal[1, part]
-        return _quantile(np.clip(reading, 0.0, 1.0), quantiles)
+            reading[:, part] = law[:-1] + off_law + turn + noise[part] * normal[1, part]
+        return np.sort(np.clip(reading, 0.0, 1.0), axis=-1), np.median(gain, axis=-1)
 
     def compute_to_target(self, target: float, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
         """Device-hours until the law reaches `target` -> (q,), inf if it never does.
@@ -126,12 +163,20 @@ class Forecast:
         return float(np.mean(gain)), float(low), float(high)
 
     def headroom(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
-        """A - R at the last compute of the curve -> (q,). R is the law, not a reading, and without a tail.
+        """A - R at the last compute of the curve -> (q,). R is the law without a tail, or the level if that is higher.
 
         The interval includes the drift, which is in the covariance of the points.
         """
         law_now = self.draws.sigmoid([self.curve.compute[-1]])[0]
-        return _quantile(self.of_law(self.draws.asymptote - law_now), quantiles)
+        left = np.maximum(self.draws.asymptote, self._reached) - np.maximum(law_now, self._reached)
+        return _quantile(self.of_law(left), quantiles)
+
+    @property
+    def _reached(self) -> float:
+        """The level that the run has reached, by the last five readings or the smoothed ones; 0 for the law alone."""
+        if self.options.prior.stack is None or len(self.counted) < MIN_OUTLOOK_POINTS:
+            return 0.0
+        return max(self.summary.last_five, self.summary.smoothed)
 
     def _off_law(self, compute: Array, draws: Draws) -> tuple[Array, Array]:
         """Mean and variance (m, d) of first phase and drift at `compute` (m,), given the points (n,)."""
@@ -171,6 +216,4 @@ class Forecast:
 
 def _quantile(values: Array, quantiles: Quantiles) -> Array:
     """Quantiles over the last axis (..., d) -> (q, ...); an order statistic, so that inf stays inf."""
-    ordered = np.sort(values, axis=-1)
-    index = np.rint(np.asarray(quantiles, dtype=float) * (ordered.shape[-1] - 1)).astype(int)
-    return np.moveaxis(ordered[..., index], -1, 0)
+    return order_statistics(np.sort(values, axis=-1), np.asarray(quantiles, dtype=float))

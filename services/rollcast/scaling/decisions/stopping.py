@@ -1,8 +1,8 @@
 """When the rest of the budget is not worth it: the opt-in `stop_when` of a run, as a pure function.
 
-A run stops when on three refits in a row the verdict is saturated, or the most that the rest of its budget may gain is
-less than the user asks for. The gain is judged whatever the verdict, so that a run that learns nothing ends too, but
-only once the forecast rests on `MIN_STOPPING_EVALUATIONS`.
+A run stops when on three refits in a row the verdict is saturated or broken, or no_learning in the second half of the
+budget, or the most that the rest of its budget may gain is less than the user asks for. The gain is judged whatever the
+verdict. Every forecast must rest on `MIN_STOPPING_EVALUATIONS`.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.settings import MAX_FLAT_RISE, MIN_STOPPING_EVALUATIONS, NUM_AGREEING_REFITS
+from rollcast.scaling.decisions.settings import (
+    MAX_FLAT_RISE,
+    MIN_SHARE_WITHOUT_LEARNING,
+    MIN_STOPPING_EVALUATIONS,
+    NUM_AGREEING_REFITS,
+)
 from rollcast.scaling.decisions.verdict import VerdictKind
+
+NO_LEARNING = "no learning: the level has not moved beyond its noise since the start"
+BROKEN = "broken: the pass rate fell from its peak; continue from a checkpoint before that"
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,8 @@ class Refit:
     """Evaluations after the start."""
     rise: float
     """Mean of the last third of the readings minus that of the first."""
+    budget_share: float = 1.0
+    """Part of the budget that is spent."""
 
     @classmethod
     def of(cls, forecast: Forecast, budget: float) -> "Refit":
@@ -55,6 +65,7 @@ class Refit:
             gain_upper=forecast.expected_gain(now, max(budget, now))[2],
             num_points=len(curve),
             rise=float(np.mean(curve.pass_rate[-third:]) - np.mean(curve.pass_rate[:third])),
+            budget_share=now / max(budget, now),
         )
 
 
@@ -63,9 +74,16 @@ def stop_reason(rule: StopRule, refits: Sequence[Refit]) -> str | None:
     last = list(refits)[-NUM_AGREEING_REFITS:]
     if len(last) < NUM_AGREEING_REFITS:
         return None
+    if any(refit.num_points < MIN_STOPPING_EVALUATIONS for refit in last):
+        return None
     if rule.on_saturated and all(refit.verdict is VerdictKind.SATURATED for refit in last):
         return f"saturated on {NUM_AGREEING_REFITS} refits in a row"
-    if all(refit.num_points >= MIN_STOPPING_EVALUATIONS and refit.gain_upper < rule.least_gain for refit in last):
+    if all(refit.verdict is VerdictKind.BROKEN for refit in last):
+        return f"{BROKEN}, on {NUM_AGREEING_REFITS} refits in a row"
+    has_had_its_time = all(refit.budget_share >= MIN_SHARE_WITHOUT_LEARNING for refit in last)
+    if has_had_its_time and all(refit.verdict is VerdictKind.NO_LEARNING for refit in last):
+        return f"{NO_LEARNING}, on {NUM_AGREEING_REFITS} refits in a row"
+    if all(refit.gain_upper < rule.least_gain for refit in last):
         most = max(refit.gain_upper for refit in last)
         return (
             f"the rest of the budget gains at most {most:.4f} (95 % bound on {NUM_AGREEING_REFITS} refits in a row), "

@@ -1,12 +1,15 @@
 """What kind of curve this is, in one word and one sentence.
 
-    too_early       the curve has not bent: the gain of as much compute again is not known well enough
-    forecastable    the bend is behind, and the pass rate at twice the compute is known well enough to decide on
-    saturated       the remaining gain, on the law and on the last reading, is within the margin on A, turns included
-    not_sigmoid     the pass rate fell for good, or the fitted curve does not describe the readings
+    too_few         fewer evaluations than a law needs: nothing is forecast
+    too_early       the pass rate at twice the compute is not known well enough to decide on
+    forecastable    the pass rate at twice the compute is known well enough to decide on
+    saturated       a notable gain on the level is unlikely until then
+    no_learning     the level has not moved beyond its noise since the start
+    broken          the pass rate collapsed, or declines since its peak
+    not_sigmoid     the fitted curve does not describe the readings, or they lie below it from some point on
     regime_change   the curve jumped up, or began to climb again; or answers are now truncated
 
-This file has the first three. `falls.py`, `breaks.py` and `misfit.py` have the others, which are tried first.
+This file has the first four kinds. `no_learning.py`, `falls.py`, `breaks.py` and `misfit.py` have the others.
 """
 
 from dataclasses import dataclass
@@ -14,9 +17,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from rollcast.scaling.decisions.digits import difference
 from rollcast.scaling.decisions.settings import (
-    CONFIDENCE,
     FORECAST_FACTOR,
     MAX_FORECAST_WIDTH,
     MAX_GAIN_PROBABILITY,
@@ -24,128 +25,104 @@ from rollcast.scaling.decisions.settings import (
     MIN_LAW_POINTS,
     MIN_MIDPOINT_MULTIPLE,
     MIN_NEWEST,
-    MIN_SHAPE_WEIGHT,
     NEWEST_DIVISOR,
+    NOTABLE_GAIN,
 )
 from rollcast.scaling.law.curve import Array, Curve
 from rollcast.scaling.law.observations import Observations
-from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
 from rollcast.scaling.posterior.draws import Draws
-from rollcast.scaling.posterior.prior import Prior
-from rollcast.scaling.posterior.turns import chance_of_rise
 
 
 class VerdictKind(StrEnum):
-    """The five kinds."""
+    """The eight kinds."""
 
+    TOO_FEW = "too_few"
     TOO_EARLY = "too_early"
     FORECASTABLE = "forecastable"
     SATURATED = "saturated"
+    NO_LEARNING = "no_learning"
+    BROKEN = "broken"
     NOT_SIGMOID = "not_sigmoid"
     REGIME_CHANGE = "regime_change"
 
     @property
     def is_described(self) -> bool:
         """Whether the law describes the curve: only then do its constants and its gains mean something."""
-        return self not in (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE)
+        return self in (VerdictKind.TOO_EARLY, VerdictKind.FORECASTABLE, VerdictKind.SATURATED)
 
     @property
     def is_decidable(self) -> bool:
-        """Whether the numbers are for decisions."""
-        return self in (VerdictKind.FORECASTABLE, VerdictKind.SATURATED)
+        """Whether the forecast is for decisions: a law that is known well enough, or a level that does not move."""
+        return self in (VerdictKind.FORECASTABLE, VerdictKind.SATURATED, VerdictKind.NO_LEARNING)
+
+    @property
+    def ends_the_run(self) -> bool:
+        """Whether the verdict alone advises to stop: further training of this run has nothing to gain."""
+        return self in (VerdictKind.NO_LEARNING, VerdictKind.BROKEN)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A kind, and the reason: one sentence on the kind and one on the evidence."""
+    """A kind, and the reason: one sentence on the kind and one on the evidence.
+
+    Attributes:
+        at: compute near which the run broke or changed, on the axis of the fit; None for other verdicts.
+        missing: further evaluations that a forecast needs, of the run or of its part after a change; 0 if it is made.
+    """
 
     kind: VerdictKind
     reason: str
+    at: float | None = None
+    missing: int = 0
+
+    @property
+    def has_forecast(self) -> bool:
+        """Whether readings to come are forecast: a band and an end are drawn beyond now."""
+        return self.missing == 0 and self.kind is not VerdictKind.BROKEN
+
+    @property
+    def has_predictions(self) -> bool:
+        """Whether a reading at a compute that the user names has quantiles."""
+        return self.kind is not VerdictKind.TOO_FEW
 
 
-def judge(curve: Curve, draws: Draws, prior: Prior) -> Verdict:
-    """The verdict on a curve that does not break. `prior`: how likely turns are that no window shows."""
-    count = len(curve)
-    if count < MIN_LAW_POINTS:
-        made = "1 evaluation" if count == 1 else f"{count} evaluations"
-        return Verdict(VerdictKind.TOO_EARLY, f"Only {made}; the law needs {MIN_LAW_POINTS} or more.")
-    last = float(curve.compute[-1])
-    now, later = draws.law([last, FORECAST_FACTOR * last])
-    low = float(np.quantile(later, 0.05))
-    high = float(np.quantile(later, 0.95))
-    left = _left(draws, now, later)
-    passed = float(np.mean(draws.log_midpoint < np.log(last / MIN_MIDPOINT_MULTIPLE)))
-    # Within the margin of a pass rate of 1 nothing is left to gain, whether the bend is behind or not.
-    at_the_ceiling = 1.0 - float(np.quantile(now, 0.05)) < ASYMPTOTE_MARGIN
-    if left >= ASYMPTOTE_MARGIN and high - low > MAX_FORECAST_WIDTH:
-        return Verdict(
-            VerdictKind.TOO_EARLY,
-            f"The curve has not bent enough: at {FORECAST_FACTOR:g} times the compute the pass rate could be anywhere "
-            f"from {low:.2f} to {high:.2f} (90 %).",
-        )
-    if passed < MIN_BEND_PROBABILITY and not at_the_ceiling:
-        return Verdict(
-            VerdictKind.TOO_EARLY,
-            f"The bend is not clearly behind: the run has reached {MIN_MIDPOINT_MULTIPLE:g} C_mid with a probability "
-            f"of {np.floor(100 * passed):.0f} %, less than {100 * MIN_BEND_PROBABILITY:g} %; until then a pass rate "
-            f"from {low:.2f} to {high:.2f} (90 %) at {FORECAST_FACTOR:g} times the compute depends mostly on "
-            "the prior.",
-        )
-    range_later = (
-        f"At {FORECAST_FACTOR:g} times the compute the pass rate lies between {low:.3f} and {high:.3f} (90 %)."
-    )
-    reading = float(curve.pass_rate[-1])
-    at_most = max(left, _left_under_every_shape(draws, now, later))
-    may_gain = at_most >= ASYMPTOTE_MARGIN or high - reading >= ASYMPTOTE_MARGIN
-    may_not_have_bent = passed < CONFIDENCE and not at_the_ceiling
-    if may_gain or may_not_have_bent:
-        return Verdict(VerdictKind.FORECASTABLE, range_later)
-    chance = _chance_of_gain(draws, prior, now, later, reading)
-    if chance > MAX_GAIN_PROBABILITY:
-        return Verdict(
-            VerdictKind.FORECASTABLE,
-            f"{range_later} On the curve, which alone the advice counts, at most {difference(at_most)} is left to gain "
-            f"(95 %). With turns, as settled runs sometimes take, it is {ASYMPTOTE_MARGIN:g} or more until then with a "
-            f"probability of {chance:.0%}.",
-        )
+def judge_number(curve: Curve) -> Verdict | None:
+    """The verdict that the evaluations after the start are too few for any forecast, or None."""
+    missing = MIN_LAW_POINTS - len(curve)
+    if missing <= 0:
+        return None
+    start = "" if curve.initial is None else " The evaluation at step 0 is its start and is not one of them."
     return Verdict(
-        VerdictKind.SATURATED,
-        f"At most {difference(at_most)} is left to gain (95 % bound under every shape with weight), "
-        f"less than the margin of {ASYMPTOTE_MARGIN:g} on the asymptote.",
+        VerdictKind.TOO_FEW,
+        f"{len(curve)} of the {MIN_LAW_POINTS} evaluations that a forecast needs.{start}",
+        missing=missing,
     )
 
 
-def _gains_left(draws: Draws, now: Array, later: Array) -> Array:
-    """(d,) the remaining gain: to the asymptote, or until twice the compute if a tail goes on."""
-    return np.where(draws.tail == 0.0, draws.asymptote - now, later - now)
+def judge(curve: Curve, draws: Draws, later: Array, interval: tuple[float, float], level: float) -> Verdict:
+    """The verdict on a curve that learns and does not break.
 
-
-def _left(draws: Draws, now: Array, later: Array) -> float:
-    """95 % bound of the remaining gain on the curve."""
-    return max(float(np.quantile(_gains_left(draws, now, later), CONFIDENCE)), 0.0)
-
-
-def _left_under_every_shape(draws: Draws, now: Array, later: Array) -> float:
-    """The largest bound of the remaining gain among the law, rising tails and falling tails that have weight."""
-    signs = np.sign(draws.tail)
-    bounds = []
-    for sign in (-1.0, 0.0, 1.0):
-        has_shape = signs == sign
-        if np.mean(has_shape) >= MIN_SHAPE_WEIGHT:
-            shape = np.flatnonzero(has_shape)
-            bounds.append(_left(draws[shape], now[shape], later[shape]))
-    return max(bounds)
-
-
-def _chance_of_gain(draws: Draws, prior: Prior, now: Array, later: Array, reading: float) -> float:
-    """Probability that curve and turns together gain the margin, on the law now or on the last reading."""
-    # A pass rate ends at 1: from beyond 1 - margin no turn can bring the margin.
-    highest = 1.0 - ASYMPTOTE_MARGIN
-    missing = np.where(now <= highest, ASYMPTOTE_MARGIN - _gains_left(draws, now, later), np.inf)
-    if reading <= highest:
-        missing = np.minimum(missing, ASYMPTOTE_MARGIN - (later - reading))
-    chance = np.where(missing <= 0.0, 1.0, chance_of_rise(prior, FORECAST_FACTOR, missing))
-    return float(np.mean(chance))
+    `later` (u,): equally likely readings at `FORECAST_FACTOR` times the compute; `interval`: their 90 % interval;
+    `level`: the smoothed one now.
+    """
+    low, high = interval
+    at = f"at {FORECAST_FACTOR:g} times the compute"
+    if high - low > MAX_FORECAST_WIDTH:
+        return Verdict(
+            VerdictKind.TOO_EARLY, f"The pass rate {at} could be anywhere from {low:.2f} to {high:.2f} (90 %)."
+        )
+    chance = float(np.mean(later - level >= NOTABLE_GAIN))
+    gains = f"a gain of {NOTABLE_GAIN:g} on the level now, {level:.3f}, has a chance of {chance:.0%}"
+    if chance < MAX_GAIN_PROBABILITY:
+        return Verdict(VerdictKind.SATURATED, f"Until twice the compute {gains}.")
+    known = f"The pass rate {at} lies between {low:.3f} and {high:.3f} (90 %); {gains}."
+    passed = float(np.mean(draws.log_midpoint < np.log(curve.compute[-1] / MIN_MIDPOINT_MULTIPLE)))
+    if passed < MIN_BEND_PROBABILITY:
+        known += (
+            f" The bend is not clearly behind ({MIN_MIDPOINT_MULTIPLE:g} C_mid is reached with a probability of "
+            f"{np.floor(100 * passed):.0f} %), so A rests mostly on the prior."
+        )
+    return Verdict(VerdictKind.FORECASTABLE, known)
 
 
 def evidence(

@@ -80,6 +80,11 @@ class Curve:
     def __len__(self) -> int:
         return int(self.compute.size)
 
+    @property
+    def num_at_start(self) -> int:
+        """Readings at compute 0: the start of the law, which `len` does not count."""
+        return 0 if self.initial is None else 1
+
     @classmethod
     def from_points(
         cls,

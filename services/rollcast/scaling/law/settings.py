@@ -49,3 +49,30 @@ PRIOR_LOG_LOSS_NOISE = 0.03
 SIZE_LAW_PRIOR_VARIANCE = (25.0, 1.0, 1.0)
 """Variances of e_0, e_1 and k_max about 0. They are wide against anything measured, but let one size alone give an
 answer. Chosen, not measured."""
+
+NUM_SPLIT_LAW_DRAWS = 4096
+"""Draws of the law across splits of a step: as many as of one forecast."""
+SPLIT_LAW_PRIOR_MEAN = (0.5, 0.0, -0.01, 0.0, -0.003)
+"""Prior means of b_0 to b_4, in pass rate. Those of the parabolas are below 0, since IsoCompute (arXiv 2603.12151)
+finds a best number of rollouts at every compute. Chosen, not measured."""
+SPLIT_LAW_FLAT_STD = (1.0, 0.04, 0.015, 0.015, 0.005)
+"""Their prior standard deviations on a plateau. In the paper's Fig 9 the number of rollouts moves the end by 0.04 to
+0.09 over some doublings, that of prompts by 0.02."""
+SPLIT_LAW_CLIMB_STD = (0.0, 0.5, 0.1, 0.5, 0.1)
+"""Further prior standard deviation for each unit of dR / d ln C. During the climb a split that needs s times the
+compute changes R by this slope times ln s. A step of twice the rollouts costs twice as much, so s is usually between 1
+and that ratio. Chosen, not measured."""
+FLAT_SPLIT_SPREAD = 0.01
+"""Pass rate: usual standard deviation between runs of one split on a plateau. Three runs of one recipe differ by 0.02
+in all (A.5 of arXiv 2510.13786)."""
+CLIMB_SPLIT_SPREAD = 0.05
+"""Further spread for each unit of dR / d ln C: runs of one split are a twentieth apart in compute. Chosen, not
+measured."""
+PRIOR_LOG_SPREAD_STD = 0.7
+"""Prior standard deviation of the ln of that spread: a factor of 3 either way is rare. Chosen, not measured."""
+MIN_SPLIT_SPREAD = 0.001
+"""Pass rate: smallest spread that is tried."""
+MAX_SPLIT_SPREAD = 0.2
+"""Pass rate: largest spread that is tried."""
+NUM_SPREAD_NODES = 25
+"""Spreads that are tried, in equal steps of ln. Chosen, not measured."""

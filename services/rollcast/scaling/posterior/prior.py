@@ -19,6 +19,8 @@ values were chosen together, on simulated runs, on the curves of 18 other reposi
 
 from dataclasses import dataclass
 
+from rollcast.scaling.posterior.stack import Stack, learned_stack
+
 
 @dataclass(frozen=True)
 class Prior:
@@ -94,9 +96,12 @@ class Prior:
     break_scale: float = 0.15
     """Pass rate: standard deviation of a jump or fall in the middle of a run. Used only to find such breaks."""
 
+    stack: Stack | None = None
+    """How readings are forecast from the law and simple methods together; None: from the law alone."""
 
-DEFAULT_PRIOR = Prior()
-"""The prior of any run: the law with or without a tail, weighed by evidence."""
+
+DEFAULT_PRIOR = Prior(stack=learned_stack())
+"""The prior of any run: the law with or without a tail, weighed by evidence, and the learned stack."""
 LAW_PRIOR = Prior(
     asymptote=(0.62, 0.25),
     initial=(0.3, 0.3),

@@ -4,12 +4,13 @@
 """
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, Prior
 from rollcast.scaling.posterior.settings import MAX_PHASE_ENDS, MAX_PRIOR_FILE_BYTES, MAX_PRIOR_NUMBER
+from rollcast.scaling.posterior.stack import stack_of
 
 PROBABILITIES = frozenset({"transient_weight", "jump_weight", "tail_weight", "tail_falls", "turn_up"})
 MAY_BE_ZERO = PROBABILITIES | {"drift", "drift_weight", "error_drift_weight", "turn_rate", "turn_scale"}
@@ -52,8 +53,11 @@ def read_prior(path: Path) -> Prior:
     for name, value in items:
         if name not in known:
             raise ValueError(f"{path}: prior.{name[:80]} is no field of a prior; those are {', '.join(sorted(known))}.")
+        if name == "stack":
+            values[name] = None if value is None else stack_of(f"{path}: prior.stack", value)
+            continue
         values[name] = _checked(f"{path}: prior.{name}", name, value, known[name])
-    return Prior(**values)
+    return replace(DEFAULT_PRIOR, **values)
 
 
 def _checked(where: str, name: str, value: Any, default: Any) -> Any:

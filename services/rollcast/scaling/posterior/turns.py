@@ -1,7 +1,7 @@
 """Turns that a run may still take: jumps after the last point, which nothing in the window foretells.
 
 Each e-fold of compute brings a turn with the prior's rate. Its size is exponential, mostly up, as in real runs that had
-looked settled. The law has no turns. Future readings have them, and the verdict *saturated* allows for them.
+looked settled. The law has no turns. Future readings have them.
 """
 
 import numpy as np
@@ -15,12 +15,6 @@ def drawn_turns(prior: Prior, ahead: Array, uniform: Array) -> Array:
     turned = uniform[0] < _chance(prior, ahead)[:, None]
     size = np.where(uniform[1] < prior.turn_up, -prior.turn_scale, prior.turn_scale) * np.log(uniform[2])
     return np.asarray(np.where(turned, size, 0.0))
-
-
-def chance_of_rise(prior: Prior, ahead: float, least: Array) -> Array:
-    """Probability that a turn until `ahead` times the compute so far raises a run by `least` or more: both (d,)."""
-    up = float(_chance(prior, np.array([ahead]))[0]) * prior.turn_up
-    return np.asarray(up * np.exp(-np.maximum(least, 0.0) / prior.turn_scale))
 
 
 def _chance(prior: Prior, ahead: Array) -> Array:

@@ -1,0 +1,148 @@
+"""How much advice is worth, next to simple rules and to a reference that knows the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+from rollcast.config.errors import UserError
+from rollcast.corpus.followed_advice import ADVICE, REFERENCE, FollowedAdvice
+from rollcast.corpus.votes import Tally, mean_of, repository_means
+
+KINDS = ("stop", "continue", "wait")
+CHANCE_BOUNDS = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.0)
+"""Ends of the classes of chances. A class holds its lower end, and the last one its upper end too."""
+SHOWN_FACTOR = 1000
+"""Utilities are reported in thousandths of a pass rate."""
+NEGLIGIBLE_GAIN = 0.01
+"""Pass rate: a run that gains less after half has gained nothing."""
+EARLY_SHARE = 0.75
+"""Share of a run before whose end money is saved."""
+UTILITY_DIGITS = 1
+DIGITS = 3
+"""Figures are added and compared as they are printed, so that a reader can check them."""
+
+
+@dataclass(frozen=True)
+class RuleScores:
+    """Utility of a rule times 1,000, at each worth and in all."""
+
+    at_each_worth: list[float]
+    in_all: float
+
+
+@dataclass(frozen=True)
+class ChanceClass:
+    """Chances in a range, and how often the gain came.
+
+    Attributes:
+        said, came: mean chance, and share of the questions whose gain reached the worth.
+    """
+
+    low: float
+    high: float
+    num_questions: int
+    said: float
+    came: float
+
+
+@dataclass(frozen=True)
+class AdviceScores:
+    """Figures over all questions.
+
+    Attributes:
+        utility: by rule.
+        over_reference: utility of the advice in all, divided by that of the reference; None if that gains nothing.
+        said_at_half: first answers by kind.
+        wrong_beyond_noise: of `stop` and `continue`: the gain differs from the worth by more than its noise, in the
+            wrong direction.
+        wrong: name and worth of each of these.
+        useless_ended_early: of the questions on runs that gain nothing: ended before three quarters.
+        chance_distance: mean difference of said and came over the questions; None if no chance was given.
+    """
+
+    num_runs: int
+    num_repositories: int
+    num_questions: int
+    refused: list[str]
+    worths: list[float]
+    utility: dict[str, RuleScores]
+    over_reference: float | None
+    best_simple: str
+    said_at_half: dict[str, int]
+    wrong_beyond_noise: dict[str, Tally]
+    wrong: dict[str, list[tuple[str, float]]]
+    useless_ended_early: Tally
+    chances: list[ChanceClass]
+    chance_distance: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def advice_scores(followed: Sequence[FollowedAdvice]) -> AdviceScores:
+    """Raises UserError: there was no question."""
+    if not followed:
+        raise UserError("--corpus: no curve is long enough for advice at half of it; add curves of 10 readings or more")
+    worths = sorted({each.worth for each in followed})
+    utility = {rule: _rule_scores(rule, followed, worths) for rule in followed[0].utility}
+    rules = [(scores.in_all, rule) for rule, scores in utility.items() if rule not in (ADVICE, REFERENCE)]
+    said = {kind: [each for each in followed if each.kind == kind] for kind in KINDS}
+    wrong = {
+        "stop": [each for each in said["stop"] if each.gain >= each.worth + each.noise],
+        "continue": [each for each in said["continue"] if each.gain < each.worth - each.noise],
+    }
+    best = utility[REFERENCE].in_all
+    chances = _chance_classes(followed)
+    return AdviceScores(
+        num_runs=len({each.name for each in followed}),
+        num_repositories=len({each.repository for each in followed}),
+        num_questions=len(followed),
+        refused=[each.refused for each in followed if each.refused is not None],
+        worths=worths,
+        utility=utility,
+        over_reference=round(utility[ADVICE].in_all / best, DIGITS) if best else None,
+        best_simple=max(rules)[1],
+        said_at_half={kind: len(those) for kind, those in said.items()},
+        wrong_beyond_noise={kind: Tally(len(those), len(said[kind])) for kind, those in wrong.items()},
+        wrong={kind: [(each.name, each.worth) for each in those] for kind, those in wrong.items()},
+        useless_ended_early=Tally.count(
+            each.ended_at < EARLY_SHARE for each in followed if each.gain < NEGLIGIBLE_GAIN
+        ),
+        chances=chances,
+        chance_distance=_distance(chances),
+    )
+
+
+def _rule_scores(rule: str, followed: Sequence[FollowedAdvice], worths: Sequence[float]) -> RuleScores:
+    at_each = []
+    for worth in worths:
+        among = [each for each in followed if each.worth == worth]
+        votes = repository_means((each.repository for each in among), (each.utility[rule] for each in among))
+        at_each.append(round(SHOWN_FACTOR * mean_of(votes), UTILITY_DIGITS))
+    return RuleScores(at_each, round(sum(at_each), UTILITY_DIGITS))
+
+
+def _chance_classes(followed: Sequence[FollowedAdvice]) -> list[ChanceClass]:
+    """Those that hold a chance."""
+    given = [(each.chance, each.gain >= each.worth) for each in followed if each.chance is not None]
+    places = [min(sum(chance >= bound for bound in CHANCE_BOUNDS), len(CHANCE_BOUNDS) - 1) - 1 for chance, _ in given]
+    sizes = Counter(places)
+    classes = []
+    for place, (low, high) in enumerate(pairwise(CHANCE_BOUNDS)):
+        if sizes[place]:
+            some = [each for each, at in zip(given, places, strict=True) if at == place]
+            said = round(mean_of([chance for chance, _ in some]), DIGITS)
+            came = round(mean_of([is_paid for _, is_paid in some]), DIGITS)
+            classes.append(ChanceClass(low, high, len(some), said, came))
+    return classes
+
+
+def _distance(chances: Sequence[ChanceClass]) -> float | None:
+    if not chances:
+        return None
+    distance = sum(each.num_questions * abs(each.said - each.came) for each in chances)
+    return round(distance / sum(each.num_questions for each in chances), DIGITS)

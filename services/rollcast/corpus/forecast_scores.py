@@ -1,0 +1,263 @@
+"""How good forecasts of the ends of runs are, next to six simple methods.
+
+Within a cell each figure is the mean over repositories. Over cells it is the mean of the cells, so that a metric with
+many runs counts no more than another one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from rollcast.config.errors import UserError
+from rollcast.corpus.protocol import QUANTILE_LEVELS, ForecasterAnswer
+from rollcast.corpus.votes import Tally, bootstrap_interval, mean_of, repository_means
+from rollcast.corpus.windows import SHARES, Window
+from rollcast.scaling.law.curve import Array
+
+FORECASTER = "forecaster"
+"""The judged one, among the names of the simple methods."""
+DECISIONS = frozenset({"forecastable", "saturated", "no_learning"})
+"""Verdicts with which a user may decide on a run."""
+CALLED_FLAT = frozenset({"saturated", "no_learning"})
+MAX_FLAT_CHANGE = 0.01
+"""Pass rate: a run is flat if its end differs by less from the last reading that was seen."""
+WRONG_GAIN = 0.03
+"""Pass rate: a run that gains more was wrongly called flat."""
+LOWEST, LOW, MEDIAN, HIGH, HIGHEST = range(len(QUANTILE_LEVELS))
+"""Places of the quantiles."""
+ERROR_DIGITS = 4
+PINBALL_DIGITS = 5
+MIN_LOSS = 1e-5
+"""Least loss in a ratio, so that a simple method may be exact."""
+RATIO_DIGITS = 3
+"""Figures are compared as they are printed, so that a reader can check each ratio."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredForecast:
+    """A forecast of the end of a window, and the simple ones.
+
+    Attributes:
+        quantiles: (5,) of the outcome: the mean of the quantiles of its readings.
+    """
+
+    window: Window
+    quantiles: Array
+    verdict: str | None
+    simple: dict[str, float]
+
+    @property
+    def repository(self) -> str:
+        return self.window.repository
+
+    @property
+    def is_decided(self) -> bool:
+        return self.verdict in DECISIONS
+
+    @property
+    def is_called_flat(self) -> bool:
+        return self.verdict in CALLED_FLAT
+
+    @property
+    def gain(self) -> float:
+        return self.window.outcome - self.window.last
+
+    def holds(self, low: int, high: int) -> bool:
+        """Whether the outcome lies between two of the quantiles, by their places."""
+        return bool(self.quantiles[low] <= self.window.outcome <= self.quantiles[high])
+
+    def error(self, method: str) -> float:
+        forecast = float(self.quantiles[MEDIAN]) if method == FORECASTER else self.simple[method]
+        return abs(forecast - self.window.outcome)
+
+
+@dataclass(frozen=True)
+class CellScores:
+    """Figures of one metric and share.
+
+    Attributes:
+        error: mean absolute error of the median, by method.
+        pinball: mean loss over five quantiles, by method.
+        error_over_best, pinball_over_best: of the judged forecaster, divided by the best simple method of this cell.
+        in90, in50, width90: of the intervals of the judged forecaster.
+        decisions: held by the 90 % interval, of those that were made.
+        called_flat_wrong: gained more than WRONG_GAIN, of those called saturated or not learning.
+        flat_recognised: called saturated or not learning, of the flat ones.
+    """
+
+    cell: str
+    is_from_half: bool
+    num_windows: int
+    num_repositories: int
+    verdicts: dict[str, int]
+    error: dict[str, float]
+    pinball: dict[str, float]
+    error_over_best: float
+    pinball_over_best: float
+    in90: float
+    in50: float
+    width90: float
+    decisions: Tally
+    called_flat_wrong: Tally
+    flat_recognised: Tally
+
+
+@dataclass(frozen=True)
+class OverBest:
+    """A loss divided by that of the simple method that is best over all cells."""
+
+    ratio: float
+    best_simple: str
+
+
+@dataclass(frozen=True)
+class ForecastScores:
+    """Figures over all cells.
+
+    Attributes:
+        in90: share of 90 % intervals that hold the outcome, one vote for each repository.
+        in90_low, in90_high: 90 % interval of this share by a bootstrap over repositories.
+        decided_from_half, flat_recognised: of windows of half a run.
+    """
+
+    num_windows: int
+    refused: list[str]
+    pinball: OverBest
+    error: OverBest
+    in90: float
+    in90_low: float
+    in90_high: float
+    decisions: Tally
+    decided_from_half: Tally
+    called_flat_wrong: Tally
+    flat_recognised: Tally
+    cells: list[CellScores]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def scored(window: Window, answer: ForecasterAnswer, simple: dict[str, float]) -> ScoredForecast:
+    """The forecast in an answer that is not a refusal."""
+    return ScoredForecast(window, np.array(answer.quantiles).mean(axis=0), answer.verdict, simple)
+
+
+def forecast_scores(forecasts: Sequence[ScoredForecast], refused: list[str]) -> ForecastScores:
+    """Raises UserError: everything was refused, or no cell has two repositories."""
+    if refused and not forecasts:
+        raise UserError(f"--forecaster: every forecast was refused; the first one, {refused[0]}")
+    names = sorted({each.window.cell for each in forecasts})
+    by_cell = {name: [each for each in forecasts if each.window.cell == name] for name in names}
+    # The simple methods learn the spread of their errors from the other repositories.
+    cells = [
+        _cell_scores(name, those) for name, those in by_cell.items() if len({each.repository for each in those}) > 1
+    ]
+    if not cells:
+        raise UserError(
+            "--corpus: no metric and share has forecasts of two repositories; add curves of another repository"
+        )
+    votes = repository_means(
+        (each.repository for each in forecasts), (each.holds(LOWEST, HIGHEST) for each in forecasts)
+    )
+    low, high = bootstrap_interval(votes)
+    half = [cell for cell in cells if cell.is_from_half]
+    return ForecastScores(
+        num_windows=len(forecasts),
+        refused=refused,
+        pinball=_over_best(cells, lambda cell: cell.pinball),
+        error=_over_best(cells, lambda cell: cell.error),
+        in90=round(mean_of(votes), RATIO_DIGITS),
+        in90_low=round(low, RATIO_DIGITS),
+        in90_high=round(high, RATIO_DIGITS),
+        decisions=Tally.total(cell.decisions for cell in cells),
+        decided_from_half=Tally(sum(cell.decisions.of for cell in half), sum(cell.num_windows for cell in half)),
+        called_flat_wrong=Tally.total(cell.called_flat_wrong for cell in cells),
+        flat_recognised=Tally.total(cell.flat_recognised for cell in half),
+        cells=cells,
+    )
+
+
+def pinball_loss(quantiles: Array, outcome: float) -> float:
+    """Mean over the five levels of max(level * short, (level - 1) * short): what each quantile falls short by."""
+    short = outcome - quantiles
+    levels = np.array(QUANTILE_LEVELS)
+    return float(np.maximum(levels * short, (levels - 1.0) * short).mean())
+
+
+def error_quantiles(method: str, others: Sequence[ScoredForecast]) -> Array:
+    """(5,) quantiles of a simple method's errors in other repositories, each repository weighted alike."""
+    counts = Counter(each.repository for each in others)
+    errors = np.array([each.window.outcome - each.simple[method] for each in others])
+    weights = np.array([1 / counts[each.repository] for each in others])
+    order = np.lexsort((weights, errors))
+    reached = np.cumsum(weights[order])
+    places = np.searchsorted(reached, np.array(QUANTILE_LEVELS) * reached[-1])
+    quantiles: Array = errors[order][np.minimum(places, errors.size - 1)]
+    return quantiles
+
+
+def _cell_scores(name: str, forecasts: Sequence[ScoredForecast]) -> CellScores:
+    repositories = [each.repository for each in forecasts]
+
+    def voted(values: Iterable[float], digits: int = ERROR_DIGITS) -> float:
+        return round(mean_of(repository_means(repositories, values)), digits)
+
+    methods = (FORECASTER, *forecasts[0].simple)
+    error = {method: voted(each.error(method) for each in forecasts) for method in methods}
+    pinball = {method: voted(_pinball_losses(method, forecasts), PINBALL_DIGITS) for method in methods}
+    return CellScores(
+        cell=name,
+        is_from_half=forecasts[0].window.share == SHARES[-1],
+        num_windows=len(forecasts),
+        num_repositories=len(set(repositories)),
+        verdicts=dict(Counter(each.verdict or "none" for each in forecasts)),
+        error=error,
+        pinball=pinball,
+        error_over_best=round(_ratios(error)[FORECASTER], RATIO_DIGITS),
+        pinball_over_best=round(_ratios(pinball)[FORECASTER], RATIO_DIGITS),
+        in90=voted(each.holds(LOWEST, HIGHEST) for each in forecasts),
+        in50=voted(each.holds(LOW, HIGH) for each in forecasts),
+        width90=voted(float(each.quantiles[HIGHEST] - each.quantiles[LOWEST]) for each in forecasts),
+        decisions=Tally.count(each.holds(LOWEST, HIGHEST) for each in forecasts if each.is_decided),
+        called_flat_wrong=Tally.count(each.gain > WRONG_GAIN for each in forecasts if each.is_called_flat),
+        flat_recognised=Tally.count(each.is_called_flat for each in forecasts if abs(each.gain) < MAX_FLAT_CHANGE),
+    )
+
+
+def _pinball_losses(method: str, forecasts: Sequence[ScoredForecast]) -> list[float]:
+    """Loss of each forecast.
+
+    The quantiles of a simple method are its forecast plus those of its errors in other repositories, within [0, 1]:
+    sharp and honest, so that neither wide nor narrow intervals win against them.
+    """
+    if method == FORECASTER:
+        return [pinball_loss(each.quantiles, each.window.outcome) for each in forecasts]
+    errors = {
+        repository: error_quantiles(method, [each for each in forecasts if each.repository != repository])
+        for repository in {each.repository for each in forecasts}
+    }
+    losses = []
+    for each in forecasts:
+        quantiles = np.clip(each.simple[method] + errors[each.repository], 0.0, 1.0)
+        losses.append(pinball_loss(quantiles, each.window.outcome))
+    return losses
+
+
+def _over_best(cells: Sequence[CellScores], losses: Callable[[CellScores], dict[str, float]]) -> OverBest:
+    """Each loss is divided by that of the best simple method of its cell, then averaged over cells."""
+    of_cells = [_ratios(losses(cell)) for cell in cells]
+    means = {method: mean_of([ratios[method] for ratios in of_cells]) for method in of_cells[0]}
+    least, best = min((value, method) for method, value in means.items() if method != FORECASTER)
+    return OverBest(round(means[FORECASTER] / least, RATIO_DIGITS), best)
+
+
+def _ratios(losses: dict[str, float]) -> dict[str, float]:
+    """Each loss of a cell divided by that of its best simple method."""
+    floored = {method: max(value, MIN_LOSS) for method, value in losses.items()}
+    best = min(value for method, value in floored.items() if method != FORECASTER)
+    return {method: value / best for method, value in floored.items()}

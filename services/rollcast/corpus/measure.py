@@ -1,0 +1,129 @@
+"""The whole benchmark on a folder of curves, on all cores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from multiprocessing import get_context
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from rollcast.corpus.advice_scores import AdviceScores, advice_scores
+from rollcast.corpus.curves import CorpusCurve
+from rollcast.corpus.followed_advice import Ask, FollowedAdvice, HalfRun, follow, half_run
+from rollcast.corpus.forecast_scores import ForecastScores, ScoredForecast, forecast_scores, scored
+from rollcast.corpus.program import ForecasterProgram
+from rollcast.corpus.protocol import ForecasterAnswer, Question
+from rollcast.corpus.simple_forecasts import simple_forecasts
+from rollcast.corpus.single_thread import use_one_thread
+from rollcast.corpus.windows import Window, windows_of
+
+Result = TypeVar("Result")
+Advance = Callable[[str, int], None]
+"""Called after each piece of work with the name of its stage and the number of pieces in that stage. Any thread."""
+WORTHS = (0.02, 0.05, 0.1)
+"""Gains in pass rate that must pay for the rest: a cheap, a usual and an expensive run."""
+
+
+@dataclass(frozen=True)
+class CorpusScores:
+    """Every figure of the benchmark."""
+
+    forecast: ForecastScores
+    advice: AdviceScores
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"forecast": self.forecast.to_dict(), "advice": self.advice.to_dict()}
+
+
+def measure(curves: Sequence[CorpusCurve], command: Sequence[str], advance: Advance) -> CorpusScores:
+    """Ask the program `command` every question of the benchmark.
+
+    Raises:
+        UserError: the program cannot be started, ends, hangs or does not follow the protocol; or the curves are too
+            few for any figure.
+    """
+    found = windows_of(curves)
+    runs = [run for run in map(half_run, curves) if run is not None]
+    programs: list[ForecasterProgram] = []
+    try:
+        programs.extend(ForecasterProgram(command) for _ in range(_num_cores()))
+        answers = _ask_all(programs, [_forecast_job(window) for window in found], "forecasts", advance)
+        advice_jobs = [_advice_job(run, worth) for run in runs for worth in WORTHS]
+        followed = _ask_all(programs, advice_jobs, "advice", advance)
+    finally:
+        for program in programs:
+            program.close()
+    simple = _simple_forecasts(found, advance)
+    refused = [
+        f"{window.source.name}, {window.cell}: {answer.refused}"
+        for window, answer in zip(found, answers, strict=True)
+        if answer.refused is not None
+    ]
+    forecasts: list[ScoredForecast] = [
+        scored(window, answer, by_method)
+        for window, answer, by_method in zip(found, answers, simple, strict=True)
+        if answer.refused is None
+    ]
+    return CorpusScores(forecast_scores(forecasts, refused), advice_scores(followed))
+
+
+def _forecast_job(window: Window) -> Callable[[Ask], ForecasterAnswer]:
+    question = Question(
+        repository=window.repository,
+        metric=window.source.metric,
+        curve=window.source.beginning_as_csv(window.num_seen),
+        compute=tuple(window.ahead),
+    )
+    return lambda ask: ask(question)
+
+
+def _advice_job(run: HalfRun, worth: float) -> Callable[[Ask], FollowedAdvice]:
+    return lambda ask: follow(run, worth, ask)
+
+
+def _ask_all(
+    programs: Sequence[ForecasterProgram], jobs: Sequence[Callable[[Ask], Result]], stage: str, advance: Advance
+) -> list[Result]:
+    """The result of each job. After the first failure all programs are killed, so that no job waits on."""
+    free: SimpleQueue[ForecasterProgram] = SimpleQueue()
+    for program in programs:
+        free.put(program)
+
+    def work(job: Callable[[Ask], Result]) -> Result:
+        program = free.get()
+        try:
+            result = job(program.ask)
+        finally:
+            free.put(program)
+        advance(stage, len(jobs))
+        return result
+
+    with ThreadPoolExecutor(len(programs), thread_name_prefix="forecaster") as threads:
+        futures = [threads.submit(work, job) for job in jobs]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+            for future in futures:
+                if future.done():
+                    future.result()
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            for program in programs:
+                program.kill()
+            raise
+        return [future.result() for future in futures]
+
+
+def _simple_forecasts(found: Sequence[Window], advance: Advance) -> list[dict[str, float]]:
+    forecasts = []
+    with ProcessPoolExecutor(_num_cores(), get_context("spawn"), use_one_thread) as processes:
+        for forecast in processes.map(simple_forecasts, found):
+            forecasts.append(forecast)
+            advance("simple methods", len(found))
+    return forecasts
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0))

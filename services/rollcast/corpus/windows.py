@@ -1,0 +1,99 @@
+"""The beginnings of curves, from which their ends are forecast, and the ends that were measured.
+
+A cell is a metric and the share of a curve that is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from rollcast.corpus.curves import CorpusCurve, read_corpus
+from rollcast.scaling.law.curve import Array, Curve
+
+SHARES = (0.25, 0.5)
+"""Shares of a curve's compute after which its end is forecast."""
+MIN_CURVE_READINGS = 10
+MIN_SEEN_READINGS = 5
+"""Readings after compute 0 that a window needs: as many as a verdict."""
+NUM_OUTCOME_READINGS = 3
+"""Last readings whose mean is the outcome. Their noise averages out, and a run hardly moves within them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """The first `num_seen` readings of a curve."""
+
+    source: CorpusCurve
+    share: float
+    num_seen: int
+
+    @property
+    def cell(self) -> str:
+        return f"{self.source.metric} {self.share:g}"
+
+    @property
+    def repository(self) -> str:
+        return self.source.repository
+
+    @cached_property
+    def seen(self) -> Curve:
+        """The window as the fit takes it."""
+        return Curve.from_points(
+            self.source.compute[: self.num_seen],
+            self.source.y[: self.num_seen],
+            self.source.known_errors(self.num_seen),
+            unit="steps",
+        )
+
+    @property
+    def last(self) -> float:
+        """Last pass rate that is seen."""
+        return float(self.source.y[self.num_seen - 1])
+
+    @property
+    def ahead(self) -> list[float]:
+        """Compute of the readings whose mean is the outcome."""
+        last: list[float] = self.source.compute[-NUM_OUTCOME_READINGS:].tolist()
+        return last
+
+    @property
+    def outcome(self) -> float:
+        return mean(self.source.y[-NUM_OUTCOME_READINGS:])
+
+
+def windows(folder: Path) -> list[Window]:
+    """Every window of every curve of a folder that is long enough, in the order of the index. Raises UserError."""
+    return windows_of(read_corpus(folder))
+
+
+def windows_of(curves: Sequence[CorpusCurve]) -> list[Window]:
+    found = []
+    for curve in curves:
+        for share in SHARES:
+            num_seen = num_readings_seen(curve, share)
+            if num_seen is not None:
+                found.append(Window(curve, share, num_seen))
+    return found
+
+
+def num_readings_seen(curve: CorpusCurve, share: float) -> int | None:
+    """Readings in the first `share` of the compute; None if too few are there, or after it."""
+    if len(curve) < MIN_CURVE_READINGS:
+        return None
+    first = float(curve.x[0])
+    last = float(curve.x[-1])
+    num_seen = int(np.sum(curve.x <= first + share * (last - first)))
+    num_after_start = int(np.sum(curve.x[:num_seen] > 0.0))
+    if num_after_start < MIN_SEEN_READINGS or len(curve) - num_seen < NUM_OUTCOME_READINGS:
+        return None
+    return num_seen
+
+
+def mean(values: Array) -> float:
+    """Arithmetic mean of some values (n,)."""
+    return float(sum(values.tolist()) / values.size)

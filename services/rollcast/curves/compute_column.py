@@ -1,0 +1,138 @@
+"""The column of the compute, unless the user names one: device-hours, else steps, else tokens, samples, epochs or time.
+
+A column counts only if it has a value for almost every evaluation, and if it rises over them: a planned number of steps
+and a mean length of episodes do not.
+"""
+
+import numpy as np
+
+from rollcast.curves.columns import (
+    CALL_COUNTER,
+    COMPUTE_NAMES,
+    EPOCHS,
+    HOURS,
+    SAMPLES,
+    SECONDS,
+    STEP_NAMES,
+    STEPS,
+    TIME_NAMES,
+    TOKENS,
+    find_column,
+    is_step_counter,
+    unit_of,
+    words_in,
+)
+from rollcast.curves.sheet import Sheet
+from rollcast.scaling.law.curve import Array
+
+MIN_COVERED_SHARE = 0.95
+"""Share of the evaluations that a column of compute must have a value for. A resumed log may lack some of them."""
+MAX_FALLING_SHARE = 0.25
+"""Share of the evaluations at which compute may fall: at restarts, or at the beginning of another run."""
+EPOCH_NAMES = ("epoch", "train/epoch")
+_STATISTIC_WORDS = {
+    "avg", "average", "mean", "max", "min", "std", "median", "length", "len", "remaining", "left", "eta", "limit",
+    "target", "budget", "planned",
+}  # fmt: skip
+_CLOCK_WORDS = {"timestamp", "date", "datetime", "wall", "clock", "created", "at"}
+"""Words of a moment, which also counts pauses; a duration counts from the start of the run."""
+_EVALUATION_WORDS = {"eval", "evaluation", "val", "validation", "test"}
+
+
+def compute_columns(sheet: Sheet, pass_rate: str) -> list[str]:
+    """The columns that could be the compute, one if it is clear.
+
+    Of device-hours and steps the first name that has a value for almost every evaluation; of others one for each unit.
+    If none has, the one that has a value for most of them.
+    """
+    names = list(sheet.columns)
+    is_evaluation = sheet.numbers(pass_rate).given
+    num_evaluations = max(int(is_evaluation.sum()), 1)
+
+    def covered_share(name: str) -> float:
+        return int((sheet.numbers(name).given & is_evaluation).sum()) / num_evaluations
+
+    def is_compute(name: str) -> bool:
+        return covered_share(name) >= MIN_COVERED_SHARE and _rises(sheet.numbers(name).values[is_evaluation])
+
+    sparse: list[str] = []
+    hours = [found for name in COMPUTE_NAMES if (found := find_column(names, (name,))) is not None]
+    for usual in (hours, step_columns(names)):
+        there = [name for name in usual if name != pass_rate and not begins_again(sheet, name)]
+        if covering := [name for name in there if is_compute(name)]:
+            return covering[:1]
+        sparse.extend(there)
+    by_unit: dict[str, str] = {}
+    for name in sorted(names, key=_by_clock):
+        unit = unit_of(name)
+        is_counted = unit in (STEPS, TOKENS, SAMPLES, SECONDS, HOURS, EPOCHS) and not words_in(name) & _STATISTIC_WORDS
+        if is_counted and name != pass_rate and is_compute(name) and not begins_again(sheet, name):
+            by_unit.setdefault(unit, name)
+    return list(_most_telling(by_unit).values()) or sorted(sparse, key=covered_share)[-1:]
+
+
+def step_columns(names: list[str]) -> list[str]:
+    """The columns that count steps, in the order in which they are looked for; W&B's counter of calls last."""
+    usual = [found for name in STEP_NAMES if (found := find_column(names, (name,))) is not None]
+    others = [name for name in names if name not in usual and is_step_counter(name)]
+    # A counter of evaluations may count 1, 2, 3 where others count optimizer steps.
+    others.sort(key=lambda name: bool(words_in(name) & _EVALUATION_WORDS))
+    counters = dict.fromkeys([*usual, *others])
+    return sorted(counters, key=lambda name: name.casefold() == CALL_COUNTER)
+
+
+def begins_again(sheet: Sheet, step: str) -> bool:
+    """Whether a column counts the steps of each epoch from the beginning: it falls whenever the epoch rises."""
+    epoch = find_column(list(sheet.columns), EPOCH_NAMES)
+    if epoch is None:
+        return False
+    steps = sheet.numbers(step).values
+    epochs = sheet.numbers(epoch).values
+    is_known = np.isfinite(steps) & np.isfinite(epochs)
+    if _falls_as_rises(steps[is_known], epochs[is_known]):
+        return True
+    # Often only the evaluation at the end of an epoch names it: the rows before it are of this epoch too.
+    named = np.flatnonzero(np.isfinite(epochs))
+    counted = np.flatnonzero(np.isfinite(steps))
+    following = np.searchsorted(named, counted)
+    is_followed = following < named.size
+    return _falls_as_rises(steps[counted[is_followed]], epochs[named[following[is_followed]]])
+
+
+def _falls_as_rises(steps: Array, epochs: Array) -> bool:
+    """Whether (n,) steps fall, and do so exactly where (n,) epochs rise."""
+    falls = np.diff(steps) < 0
+    rises = np.diff(epochs) > 0
+    return bool(falls.any()) and bool(np.array_equal(falls, rises))
+
+
+def _most_telling(by_unit: dict[str, str]) -> dict[str, str]:
+    """Without the units that say less than another one: times of a clock, or epochs next to tokens."""
+    counts = {unit: name for unit, name in by_unit.items() if unit in (TOKENS, SAMPLES, STEPS)}
+    if not counts and EPOCHS in by_unit:
+        return {EPOCHS: by_unit[EPOCHS]}
+    told = {unit: name for unit, name in by_unit.items() if unit != EPOCHS}
+    if counts:
+        return {unit: name for unit, name in told.items() if unit in counts or not words_in(name) & _CLOCK_WORDS}
+    return told
+
+
+def _by_clock(name: str) -> tuple[bool, bool]:
+    """Usual names first, durations before moments."""
+    return (name.casefold() not in TIME_NAMES, bool(words_in(name) & _CLOCK_WORDS))
+
+
+def _rises(values: Array) -> bool:
+    """Whether (n,) values are those of a counter: not all equal, and rising or, in a reversed file, falling.
+
+    Texts, such as dates, are not judged.
+    """
+    known = values[np.isfinite(values)]
+    if known.size < 2:
+        return True
+    changes = np.diff(known)
+    num_up = int(np.sum(changes > 0))
+    num_down = int(np.sum(changes < 0))
+    if num_up + num_down == 0:
+        return False
+    return bool(min(num_up, num_down) <= MAX_FALLING_SHARE * known.size)

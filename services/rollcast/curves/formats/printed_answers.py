@@ -1,0 +1,143 @@
+"""Lines of a console log that look like readings but are not: a model's printed answer, a summary after the training.
+
+    step 41 | loss: 0.1 | reward: 0.5
+    So at step 999: accuracy = 0.99        <- printed by a model
+
+The lines of the training loop are those whose names are the most frequent ones. Any other line is judged by its step.
+It is a reading if its step is between those of the loop's lines around it. It is also one if its names recur and its
+step is one that the loop has passed, because evaluations may end late, or if the steps of its names rise by themselves.
+An answer that meets these conditions is read: real evaluations are more important than a log without any answer.
+"""
+
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from rollcast.curves.sheet import Row
+
+MIN_LATE_STEPS = 2
+"""Different steps of lines of the same names that may be behind the loop's: one line could be anything."""
+MIN_SERIES_STEPS = 3
+"""Different steps of lines of the same names that may be any steps, such as numbers of samples."""
+MAX_FALLING_SHARE = 0.25
+"""Share of such lines whose step may be less than the one before; the steps of unrelated answers fall half the time."""
+
+
+def printed_answers(rows: Sequence[Row], places: Sequence[int]) -> Iterator[int]:
+    """Places of the rows that are not readings.
+
+    `places`: of all rows of one run, ascending. Counters are the only whole numbers of a row; its values are texts.
+    """
+    by_names: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place in places:
+        by_names[tuple(sorted(rows[place]))].append(place)
+    usual = max(by_names, key=lambda names: len(by_names[names]))
+    lines = by_names.pop(usual)
+    counter = next((name for name, value in rows[lines[0]].items() if isinstance(value, int)), None)
+    others = [found for names, found in by_names.items() if counter in names]
+    if counter is None or not others:
+        return
+    loop = _Loop.of(lines, [rows[place][counter] for place in lines])
+    for found in others:
+        yield from _unread([loop.line_at(place, rows[place][counter]) for place in found])
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line that is not the loop's.
+
+    Attributes:
+        step: the line's own.
+        loop_step: of the loop's last line before it; -1 before the first one.
+        highest_step: of all the loop's lines before it; -1 before the first one.
+        stretch: number of times that the loop's step has gone back before it, after a restart or at a new epoch.
+        is_between: whether its step is between those of the loop's lines before and after it.
+        is_last: whether no line of the loop is after it.
+    """
+
+    place: int
+    step: int
+    loop_step: int
+    highest_step: int
+    stretch: int
+    is_between: bool
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """The training loop's lines, in the order of the log: place, step, highest step so far and stretch of each."""
+
+    places: list[int]
+    steps: list[int]
+    highest_steps: list[int]
+    stretches: list[int]
+
+    @classmethod
+    def of(cls, places: list[int], steps: list[int]) -> "_Loop":
+        found = np.array(steps, dtype=np.int64)
+        goes_back = np.diff(found, prepend=found[:1]) < 0
+        return cls(places, steps, np.maximum.accumulate(found).tolist(), np.cumsum(goes_back).tolist())
+
+    def line_at(self, place: int, step: int) -> _Line:
+        """Where in the loop a line is."""
+        after = bisect(self.places, place)
+        is_last = after == len(self.places)
+        if after == 0:
+            return _Line(place, step, -1, -1, 0, step <= self.steps[0], is_last)
+        before = after - 1
+        is_between = step >= self.steps[before]
+        if not is_last and self.stretches[after] == self.stretches[before]:
+            is_between = is_between and step <= self.steps[after]
+        elif not is_last:
+            # Here the loop's step goes back, so the line ends one stretch or begins the next one.
+            is_between = is_between or step <= self.steps[after]
+        highest = self.highest_steps[before]
+        return _Line(place, step, self.steps[before], highest, self.stretches[before], is_between, is_last)
+
+
+def _unread(lines: list[_Line]) -> Iterator[int]:
+    """Places of lines, all of the same names, that are not readings."""
+    may_be_late = _is_series(lines) or _recurs(lines)
+    newest: dict[int, int] = {}
+    ahead = []
+    for line in lines:
+        is_late = may_be_late and line.step > newest.get(line.stretch, -1)
+        # An evaluation from before a restart may end after it.
+        is_of_an_earlier_stretch = may_be_late and line.step > line.loop_step
+        if line.is_between or (is_late and line.step <= line.loop_step):
+            newest[line.stretch] = max(line.step, newest.get(line.stretch, -1))
+        elif line.step > line.highest_step:
+            ahead.append(line)
+        elif not is_of_an_earlier_stretch:
+            yield line.place
+    yield from _out_of_order(ahead) if _is_series(ahead) else (line.place for line in ahead)
+
+
+def _out_of_order(lines: list[_Line]) -> Iterator[int]:
+    """Places of the lines without which the steps of a series rise: an answer among evaluations."""
+    kept: dict[int, list[_Line]] = defaultdict(list)
+    for line in lines:
+        rising = kept[line.stretch]
+        if rising and line.step < rising[-1].step:
+            # One of the two is too many: the earlier one if this one continues from the one before it.
+            if len(rising) > 1 and line.step < rising[-2].step:
+                yield line.place
+                continue
+            yield rising.pop().place
+        rising.append(line)
+
+
+def _recurs(lines: list[_Line]) -> bool:
+    """Whether lines are at several steps, and were printed during the training too: a summary was not."""
+    return not lines[0].is_last and len({(line.stretch, line.step) for line in lines}) >= MIN_LATE_STEPS
+
+
+def _is_series(lines: list[_Line]) -> bool:
+    """Whether the steps of lines rise by themselves, restarts of the loop aside."""
+    num_falls = sum(line.step < before.step and line.stretch == before.stretch for before, line in pairwise(lines))
+    return len({line.step for line in lines}) >= MIN_SERIES_STEPS and num_falls <= MAX_FALLING_SHARE * len(lines)

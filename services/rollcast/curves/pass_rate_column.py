@@ -1,0 +1,212 @@
+"""The column of the pass rate, unless the user names one.
+
+Held-out readings come before those of training, the whole before its parts, accuracies before scores and rewards, the
+mean of all attempts before the best of them. What remains ambiguous is asked: several data sets, an accuracy of
+something next to a reward of everything, parts of a reward without their total. Counts, weights and spreads are never
+taken.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+
+from rollcast.curves.columns import STEP_NAMES, TIME_NAMES, is_step_counter, some, unit_of, words_in
+from rollcast.curves.compute_column import step_columns
+from rollcast.curves.measures import OTHER_WORDS, Measure, MeasureKind, Stage, measure_of
+from rollcast.curves.sheet import Mask, Sheet
+from rollcast.scaling.law.curve import Array
+
+MIN_READINGS = 2
+"""Readings after the start that make a column a series. With fewer there is nothing to forecast, so such a column hides
+no other."""
+MAX_COUNTERS = 20
+"""Columns of steps that are looked at for the start."""
+
+
+@dataclass(frozen=True)
+class PassRateChoice:
+    """What the names and values of a sheet's columns say.
+
+    Attributes:
+        columns: the ones that could be meant, one if it is clear; empty if none measures success.
+        sentence: what the user should know about the choice; empty if it is obvious.
+    """
+
+    columns: list[str]
+    sentence: str = ""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A column that may hold the pass rate, and its known values."""
+
+    measure: Measure
+    values: Array
+
+    @property
+    def name(self) -> str:
+        return self.measure.name
+
+    @property
+    def is_in_range(self) -> bool:
+        return bool(np.all((self.values >= 0) & (self.values <= 1)))
+
+
+def choose_pass_rate(sheet: Sheet) -> PassRateChoice:
+    """The columns that could be the pass rate, and what to say about the choice."""
+    found = _candidates(sheet)
+    if not found:
+        return PassRateChoice(_only_other(sheet))
+    is_start = _is_start(sheet)
+    series = []
+    for candidate in found:
+        num_after_start = int(np.sum(np.isfinite(sheet.numbers(candidate.name).values) & ~is_start))
+        if num_after_start >= MIN_READINGS:
+            series.append(candidate)
+    stage = min(candidate.measure.stage for candidate in series or found)
+    choice = _of_stage([candidate for candidate in series or found if candidate.measure.stage == stage])
+    hidden = [candidate.name for candidate in found if candidate.measure.stage < stage]
+    if hidden and len(choice.columns) == 1:
+        [taken] = choice.columns
+        why = f"fewer than {MIN_READINGS} readings after the start in {some(hidden)}"
+        return PassRateChoice(choice.columns, f"{why}, so {taken} is taken instead")
+    return choice
+
+
+def plausible_columns(sheet: Sheet) -> list[str]:
+    """Columns of numbers that are neither compute nor by their names something else; or else all columns."""
+    plausible = []
+    for name in sheet.columns:
+        is_number = bool(np.any(np.isfinite(sheet.numbers(name).values)))
+        if is_number and not _is_compute(name) and not words_in(name) & OTHER_WORDS:
+            plausible.append(name)
+    return plausible or list(sheet.columns)
+
+
+def _candidates(sheet: Sheet) -> list[_Candidate]:
+    """The columns that measure success; of those with the same values only the best name."""
+    found: list[_Candidate] = []
+    for name in sheet.columns:
+        measure = measure_of(name)
+        if measure is None:
+            continue
+        values = sheet.numbers(name).values
+        known = values[np.isfinite(values)]
+        if known.size and not _is_something_else(measure, known):
+            found.append(_Candidate(measure, known))
+    best: dict[bytes, _Candidate] = {}
+    for candidate in sorted(found, key=_preference):
+        values = sheet.numbers(candidate.name).values
+        # Adding 0.0 makes 0.0 of -0.0, and one nan of all kinds of nan.
+        same = np.where(np.isnan(values), np.nan, values + 0.0)
+        best.setdefault(sha256(same.tobytes()).digest(), candidate)
+    place = {name: number for number, name in enumerate(sheet.columns)}
+    return sorted(best.values(), key=lambda candidate: place[candidate.name])
+
+
+def _preference(candidate: _Candidate) -> tuple[int, bool, int, int, int]:
+    """Lower is better."""
+    measure = candidate.measure
+    return (measure.stage, measure.is_part, len(measure.subject), measure.kind, measure.attempts)
+
+
+def _is_something_else(measure: Measure, values: Array) -> bool:
+    """Whether the values say that it counts right answers, or is not a measure at all."""
+    if measure.kind is MeasureKind.UNNAMED:
+        return bool(np.any((values < 0) | (values > 1))) or bool(np.all(values == values[0]))
+    is_whole = bool(np.all(values == np.floor(values)))
+    return measure.may_count and is_whole and bool(values.max() > 1)
+
+
+def _is_start(sheet: Sheet) -> Mask:
+    """(n,) rows of step 0, or of epoch 0 if no column counts steps."""
+    counters = [*step_columns(list(sheet.columns)), *(name for name in sheet.columns if name.casefold() == "epoch")]
+    is_start = np.zeros(sheet.num_rows, dtype=bool)
+    for name in counters[:MAX_COUNTERS]:
+        is_start |= sheet.numbers(name).values == 0
+    return is_start
+
+
+def _of_stage(candidates: Sequence[_Candidate]) -> PassRateChoice:
+    """The choice among columns of training, or among held-out ones."""
+    named = [candidate for candidate in candidates if candidate.measure.kind is not MeasureKind.UNNAMED] or candidates
+    whole = [candidate for candidate in named if not candidate.measure.is_part]
+    parts = [candidate for candidate in named if candidate.measure.is_part]
+    if not whole:
+        return _of_parts(parts)
+    chosen = _of_wholes(whole)
+    if len(chosen) > 1:
+        return PassRateChoice([candidate.name for candidate in chosen])
+    [taken] = chosen
+    if not parts or taken.measure.kind is MeasureKind.ACCURACY:
+        return PassRateChoice([taken.name], _beside(taken, whole))
+    right = [part for part in parts if part.measure.is_correctness and part.is_in_range]
+    if not taken.is_in_range and len(right) == 1:
+        sentence = f"{right[0].name} is taken, the part of {taken.name} for right answers; the total leaves [0, 1]"
+        return PassRateChoice([right[0].name], sentence)
+    names = some([part.name for part in parts])
+    return PassRateChoice([taken.name], f"{taken.name} is the total reward; its parts are {names}")
+
+
+def _of_parts(parts: Sequence[_Candidate]) -> PassRateChoice:
+    """The choice among parts of a reward whose total was not logged."""
+    right = [part for part in parts if part.measure.is_correctness]
+    if len(right) == 1 and len(parts) > 1:
+        others = some([part.name for part in parts if part is not right[0]])
+        sentence = f"{right[0].name} is taken, the part of the reward for right answers; other parts are {others}"
+        return PassRateChoice([right[0].name], sentence)
+    sentence = f"{parts[0].name} is one part of a reward, and no total is there" if len(parts) == 1 else ""
+    return PassRateChoice([part.name for part in parts], sentence)
+
+
+def _of_wholes(candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    """The best column of each subject that could be meant; one if it is clear."""
+    by_subject: dict[frozenset[str], list[_Candidate]] = {}
+    for candidate in candidates:
+        by_subject.setdefault(candidate.measure.subject, []).append(candidate)
+    best = {subject: _best(found) for subject, found in by_subject.items()}
+    overall = best.get(frozenset(), [])
+    if len(best) == 1:
+        return next(iter(best.values()))
+    if overall and overall[0].measure.kind is MeasureKind.ACCURACY:
+        return overall
+    of_subjects = [candidate for subject, found in best.items() if subject for candidate in found]
+    is_held_out = candidates[0].measure.stage is Stage.HELD_OUT
+    accurate = [candidate for candidate in of_subjects if candidate.measure.kind is MeasureKind.ACCURACY]
+    if overall and not accurate:
+        return overall
+    # An accuracy on one held-out data set is a pass rate, whatever the mean reward next to it is made of.
+    if overall and is_held_out and len(accurate) == 1 and accurate[0].measure.is_of_data_set:
+        return accurate
+    return [*overall, *(accurate if overall else of_subjects)]
+
+
+def _best(candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    """Those of the best kind and number of attempts."""
+
+    def rank(candidate: _Candidate) -> tuple[bool, int, int]:
+        attempts = candidate.measure.attempts
+        return (attempts > 1, candidate.measure.kind, attempts)
+
+    least = min(map(rank, candidates))
+    return [candidate for candidate in candidates if rank(candidate) == least]
+
+
+def _beside(taken: _Candidate, whole: Sequence[_Candidate]) -> str:
+    """A sentence on columns of other data sets that were not taken; or an empty text."""
+    others = [candidate.name for candidate in whole if candidate.measure.subject != taken.measure.subject]
+    return f"{taken.name} is taken; other readings are {some(others)}" if others else ""
+
+
+def _only_other(sheet: Sheet) -> list[str]:
+    """If no name is that of a measure, the one column that is not compute: `Value` of `Wall time,Step,Value`."""
+    numeric = [name for name in sheet.columns if np.any(np.isfinite(sheet.numbers(name).values))]
+    others = [name for name in numeric if not _is_compute(name)]
+    return others if len(others) == 1 < len(numeric) and not words_in(others[0]) & OTHER_WORDS else []
+
+
+def _is_compute(name: str) -> bool:
+    is_usual = name.casefold() in (*STEP_NAMES, *TIME_NAMES) or is_step_counter(name)
+    return is_usual or not unit_of(name).startswith("units of ")

@@ -1,0 +1,52 @@
+"""The newest records in the run's folder that the live page shows besides the forecast: samples, and the last step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from rollcast.runfolder import files
+from rollcast.runfolder.records import Record, StepRecord, parse
+from rollcast.runfolder.samples import SamplesRecord
+
+MAX_SAMPLES_BYTES = 4 << 20
+"""Bytes at the end of the file that one look reads; an evaluation's samples take some 100 kB at most."""
+MAX_EVALUATIONS = 8
+"""Newest evaluations with samples in one answer."""
+MAX_STEP_BYTES = 64 << 10
+"""Enough for the last steps, a kilobyte each."""
+
+
+@dataclass(frozen=True)
+class FolderTail:
+    """Read at each question: pages ask seldom. A file that is missing or cannot be read holds nothing."""
+
+    run: str
+    """The one run whose folder this forecaster has."""
+    folder: Path
+
+    def samples(self) -> list[SamplesRecord]:
+        """The newest evaluations' samples, newest first."""
+        newest = _newest_first(self.folder / files.SAMPLES, SamplesRecord, MAX_SAMPLES_BYTES)
+        return list(islice(newest, MAX_EVALUATIONS))
+
+    def step(self) -> StepRecord | None:
+        """The newest optimizer step."""
+        return next(_newest_first(self.folder / files.STEPS, StepRecord, MAX_STEP_BYTES), None)
+
+
+def _newest_first(path: Path, kind: type[Record], max_bytes: int) -> Iterator[Record]:
+    """Records of whole lines in the last `max_bytes` bytes; lines that are no records are left out."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - max_bytes))
+            lines = file.read(max_bytes).split(b"\n")
+    except OSError:
+        return
+    is_first_cut = size > max_bytes
+    for line in reversed(lines[int(is_first_cut) : -1]):
+        try:
+            yield parse(line, kind)
+        except ValueError:
+            continue

@@ -1,0 +1,130 @@
+"""Which split of a step to train with at a fixed compute, what the choice may lose, and which run would settle it.
+
+A further run is worth the expected rise of the best mean that it brings (the knowledge gradient): in the law a new
+reading moves the means of all splits along a line, by an amount that is normally distributed.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.settings import (
+    FIRST_TRIAL_FACTOR,
+    MIN_TRIAL_ROLLOUTS,
+    NUM_OUTCOME_NODES,
+    NUM_REACHED_LEVELS,
+    SLOPE_FACTOR,
+    TRIAL_FACTOR,
+)
+from rollcast.scaling.law.batch_split import BatchSplit, SplitLaw, fit_split_law
+from rollcast.scaling.law.curve import Array
+from rollcast.scaling.law.settings import MIN_STANDARD_ERROR
+
+
+@dataclass(frozen=True)
+class SplitChoice:
+    """The best of some splits (k,).
+
+    Attributes:
+        best: place of the split with the highest mean pass rate.
+        best_probability: (k,) of each to be the best.
+        expected_loss: (k,) of each against the best, in pass rate.
+    """
+
+    best: int
+    best_probability: tuple[float, ...]
+    expected_loss: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class FurtherRun:
+    """A run that is missing: its split, and the pass rate that the better choice after it gains on average."""
+
+    split: BatchSplit
+    value: float
+
+
+def law_at(runs: Sequence[tuple[BatchSplit, Forecast]], compute: Sequence[float]) -> list[SplitLaw]:
+    """The law across splits at each of `compute` (m,), from runs that have a forecast.
+
+    Raises:
+        ValueError: no run.
+    """
+    splits = [split for split, _ in runs]
+    levels = (np.arange(NUM_REACHED_LEVELS) + 0.5) / NUM_REACHED_LEVELS
+    at = np.asarray(compute, dtype=float)
+    places = np.concatenate([at, at * SLOPE_FACTOR, at / SLOPE_FACTOR])
+    # (r, 3, m, levels): without the noise of readings, since the skill of the run counts.
+    drawn = np.array([forecast.predictive(places, levels, standard_error=0.0).T for _, forecast in runs])
+    drawn = drawn.reshape(len(runs), 3, at.size, NUM_REACHED_LEVELS)
+    mean = drawn.mean(axis=-1)
+    error = np.maximum(drawn[:, 0].std(axis=-1), MIN_STANDARD_ERROR)
+    slope = np.maximum((mean[:, 1] - mean[:, 2]) / (2.0 * math.log(SLOPE_FACTOR)), 0.0).mean(axis=0)
+    return [
+        fit_split_law(splits, mean[:, 0, place].tolist(), error[:, place].tolist(), float(slope[place]))
+        for place in range(at.size)
+    ]
+
+
+def choose(law: SplitLaw, splits: Sequence[BatchSplit]) -> SplitChoice:
+    """The split to recommend, by the law at one compute."""
+    level = law.level(splits)
+    wins = np.bincount(level.argmax(axis=0), minlength=len(splits)) / level.shape[1]
+    loss = (level.max(axis=0) - level).mean(axis=1)
+    return SplitChoice(int(level.mean(axis=1).argmax()), tuple(wins.tolist()), tuple(loss.tolist()))
+
+
+def between(trained: Iterable[BatchSplit]) -> list[BatchSplit]:
+    """The splits trained and those between neighbors, in steps of at most a doubling; ascending."""
+    ordered = sorted(set(trained))
+    found = set(ordered)
+    for one, other in pairwise(ordered):
+        wider = other.rollouts / one.rollouts
+        more = other.prompts / one.prompts
+        num_steps = math.ceil(max(abs(math.log2(wider)), abs(math.log2(more))) - 1e-9)
+        for step in range(1, num_steps):
+            share = step / num_steps
+            found.add(BatchSplit(round(one.rollouts * wider**share), round(one.prompts * more**share)))
+    return sorted(found)
+
+
+def further_run(law: SplitLaw, splits: Sequence[BatchSplit], trained: Iterable[BatchSplit]) -> FurtherRun:
+    """The run that would improve the choice among `splits` most, of those in `trained`'s range and beyond its ends."""
+    trials = _trials(splits, trained)
+    values = [_value(law, splits, trial) for trial in trials]
+    best = int(np.argmax(values))
+    return FurtherRun(trials[best], values[best])
+
+
+def _trials(splits: Sequence[BatchSplit], trained: Iterable[BatchSplit]) -> list[BatchSplit]:
+    """Larger numbers come first, since the best number of rollouts grows with compute: the first of equals is taken."""
+    known = set(trained)
+    factor_of_rollouts = _trial_factor({split.rollouts for split in known})
+    factor_of_prompts = _trial_factor({split.prompts for split in known})
+    found = set(splits)
+    for split in known:
+        for power in (-1, 1):
+            rollouts = round(split.rollouts * factor_of_rollouts**power)
+            prompts = round(split.prompts * factor_of_prompts**power)
+            found.add(BatchSplit(max(MIN_TRIAL_ROLLOUTS, rollouts), split.prompts))
+            found.add(BatchSplit(split.rollouts, max(1, prompts)))
+    return sorted(found, reverse=True)
+
+
+def _trial_factor(values: set[int]) -> float:
+    return FIRST_TRIAL_FACTOR if len(values) == 1 else TRIAL_FACTOR
+
+
+def _value(law: SplitLaw, splits: Sequence[BatchSplit], trial: BatchSplit) -> float:
+    """What one run of `trial` to this compute is worth, in pass rate: afterwards it may be chosen too."""
+    level = law.level([*splits, trial])
+    mean = level.mean(axis=1)
+    covariance = np.cov(level)[-1]
+    moved: Array = covariance / math.sqrt(covariance[-1] + float(np.mean(law.spread**2)))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NUM_OUTCOME_NODES)
+    best_after = (mean[:, None] + moved[:, None] * nodes).max(axis=0)
+    return float(best_after @ weights / weights.sum() - mean[:-1].max())

@@ -1,0 +1,110 @@
+"""What the rest of a budget is worth, and whether to wait for more evaluations first.
+
+Three choices are compared in pass rate. `worth` is the gain that would pay for the whole rest; a part of the rest costs
+that part of it. Whoever trains on keeps the checkpoint of now if the run loses:
+
+    stop         0
+    continue     E[max(0, gain)] - worth
+    wait for n   the better of the two after n evaluations, averaged over what these may read, minus their cost
+
+Waiting is Raiffa and Schlaifer's preposterior analysis. A run that reads above its median after n evaluations tends to
+end above its median. In normal scores the two correlate with (u_n / u_end)^persistence, learned from curves of other
+groups (`posterior/stack.py`). u is the compute ahead.
+
+What a run keeps if it stops after the wait is its true level, not a lucky reading. Readings of one evaluation ahead
+scatter by noise alone, so the share of the variance that is more than theirs is that of the level.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from rollcast.scaling.decisions.settings import MIN_READING_VARIANCE, WAIT_EVALUATIONS
+from rollcast.scaling.law.curve import Array
+from rollcast.scaling.outlook.combined import EVEN_LEVELS
+
+SCORES: Array = ndtri(EVEN_LEVELS)
+"""Standard normal values of equally likely levels."""
+
+
+@dataclass(frozen=True)
+class WaitPlan:
+    """A wait for some evaluations.
+
+    Attributes:
+        value: of this choice, in pass rate.
+        stop_below, continue_from: limits of the level then that lead to these decisions; None if no level does.
+    """
+
+    evaluations: int
+    value: float
+    stop_below: float | None
+    continue_from: float | None
+
+
+def value_of_the_rest(gains: Array) -> float:
+    """E[max(0, gain)] of equally likely gains (u,): the rest pays for itself if it costs less."""
+    return float(np.maximum(gains, 0.0).mean())
+
+
+def best_wait(
+    waits: Sequence[int], levels: Array, end: Array, ahead: Array, level: float, worth: float, persistence: float
+) -> WaitPlan:
+    """The wait of most value.
+
+    Args:
+        waits: (w,) numbers of evaluations, ascending; all end before the budget does.
+        levels: (w, u) equally likely levels after each wait, ascending.
+        end: (u,) equally likely levels at the end, ascending.
+        ahead: (w,) share of the rest that each wait spends.
+        level: the level now.
+        worth: the gain that would pay for the whole rest.
+        persistence: as in `Stack`.
+    """
+    noise = float(np.var(levels[0]))
+    found = [
+        _wait(number, after, _true_levels(after, noise), end, float(share), level, worth, persistence)
+        for number, after, share in zip(waits, levels, ahead, strict=True)
+    ]
+    return max(found, key=lambda wait: wait.value)
+
+
+def _true_levels(after: Array, noise: float) -> Array:
+    """The level that each reading (u,) after a wait lets expect; `noise`: variance of the readings about it."""
+    middle = float(np.median(after))
+    share = max(1.0 - noise / max(float(np.var(after)), MIN_READING_VARIANCE), 0.0)
+    return middle + share * (after - middle)
+
+
+def _wait(
+    number: int,
+    after: Array,
+    kept: Array,
+    end: Array,
+    spent: float,
+    level: float,
+    worth: float,
+    persistence: float,
+) -> WaitPlan:
+    """`after` (u,) equally likely readings after the wait, in the order of `SCORES`; `kept` (u,) the level of each."""
+    correlation = spent**persistence
+    # (u, u) normal scores of the end, for each score after the wait.
+    scores = correlation * SCORES[:, None] + np.sqrt(1.0 - correlation**2) * SCORES
+    ends = np.interp(ndtr(scores), EVEN_LEVELS, end)
+    going_on = np.maximum(ends - level, 0.0).mean(axis=1) - worth * (1.0 - spent)
+    stopping = np.maximum(kept - level, 0.0)
+    value = float(np.maximum(going_on, stopping).mean()) - worth * spent
+    goes = going_on > stopping
+    continue_from = float(after[goes].min()) if goes.any() else None
+    stop_below = float(after[~goes].max()) if not goes.all() else None
+    if stop_below is not None and continue_from is not None and stop_below >= continue_from:
+        # The choice does not follow from the level alone, so no single limit separates the two.
+        return WaitPlan(number, value, None, None)
+    return WaitPlan(number, value, stop_below, continue_from)
+
+
+def waits_until(now: float, end: float, spacing: float) -> list[int]:
+    """Numbers of evaluations that can be waited for before the budget ends."""
+    return [number for number in WAIT_EVALUATIONS if now + number * spacing < end]

@@ -1,0 +1,142 @@
+"""The law across splits of a step, for choosing `rollouts_per_prompt` and `prompts_per_step` before the run.
+
+At a fixed compute C, in the way of IsoCompute (arXiv 2603.12151), which fits a sigmoid to every setting and compares
+the sigmoids at C:
+
+    R(n, P | C) = b_0 + b_1 u + b_2 u^2 + b_3 v + b_4 v^2 + e,   u = ln(n / n_0),   v = ln(P / P_0)
+
+n is the number of rollouts of a prompt, P that of prompts in a step; the number of steps follows from C. n_0 and P_0
+are the geometric means of the splits that were trained. e is the spread between runs of one split, and the error of the
+law.
+
+The paper gives no equation for R over n and P. It reports that the best n grows with C up to a limit, as a sigmoid of
+ln n over ln C, and that P hardly matters in a moderate range. The parabola is ours: it is the smallest law with a best
+n inside, and close to any smooth one over the few doublings that runs cover. As b depends on C, the best n may grow
+with C without that growth being assumed. Before the runs are seen, splits may differ as much as the curves are steep at
+C: a split shifts the bend in compute, which matters during the climb and little on a plateau. Given the size of e the
+posterior of b is normal, in closed form; the sizes are summed over a grid.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rollcast.scaling.law.curve import Array
+from rollcast.scaling.law.settings import (
+    CLIMB_SPLIT_SPREAD,
+    FLAT_SPLIT_SPREAD,
+    MAX_SPLIT_SPREAD,
+    MIN_SPLIT_SPREAD,
+    NUM_SPLIT_LAW_DRAWS,
+    NUM_SPREAD_NODES,
+    PRIOR_LOG_SPREAD_STD,
+    SPLIT_LAW_CLIMB_STD,
+    SPLIT_LAW_FLAT_STD,
+    SPLIT_LAW_PRIOR_MEAN,
+)
+
+
+@dataclass(frozen=True, order=True)
+class BatchSplit:
+    """The rollouts of one step: `rollouts` of each of `prompts` prompts."""
+
+    rollouts: int
+    prompts: int
+
+    @property
+    def rollouts_per_step(self) -> int:
+        return self.rollouts * self.prompts
+
+    @property
+    def name(self) -> str:
+        """The name that commands write."""
+        return f"{self.rollouts}x{self.prompts}"
+
+
+@dataclass(frozen=True, eq=False)
+class SplitLaw:
+    """Equally likely settings of the law at one compute.
+
+    Attributes:
+        centre: ln n_0 and ln P_0.
+        coefficients: (d, 5) b_0 to b_4.
+        spread: (d,) standard deviation of e, in pass rate.
+    """
+
+    centre: Array
+    coefficients: Array
+    spread: Array
+
+    def level(self, splits: Sequence[BatchSplit]) -> Array:
+        """The mean over runs of each split (k,) -> (k, d)."""
+        return np.asarray(_design(splits, self.centre) @ self.coefficients.T)
+
+    def pass_rate(self, splits: Sequence[BatchSplit], quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Array:
+        """What one new run of each split (k,) reaches, without the noise of its evaluations -> (q, k)."""
+        strays = self.spread * np.random.default_rng(1).standard_normal(self.spread.size)
+        return np.asarray(np.quantile(np.clip(self.level(splits) + strays, 0.0, 1.0), quantiles, axis=1))
+
+
+def fit_split_law(
+    splits: Sequence[BatchSplit], level: Sequence[float], error: Sequence[float], slope: float
+) -> SplitLaw:
+    """The posterior from runs (r,): the split of each, its pass rate at the compute, and the standard error of that.
+
+    `slope`: dR / d ln C of the runs at the compute, on average.
+
+    Raises:
+        ValueError: no run, lengths differ, an error is not positive, or the slope is negative.
+    """
+    if not splits or not len(splits) == len(level) == len(error):
+        raise ValueError(
+            f"runs: {len(splits)} splits, {len(level)} pass rates and {len(error)} errors; give one of each per run."
+        )
+    variance = np.square(np.asarray(error, dtype=float))
+    if not np.all(variance > 0):
+        raise ValueError("runs: the standard error of every pass rate must be positive.")
+    if not slope >= 0:
+        raise ValueError(f"slope: {slope:g} is negative; the law only rises.")
+    centre = _logs(splits).mean(axis=0)
+    design = _design(splits, centre)
+    residual = np.asarray(level, dtype=float) - design @ np.array(SPLIT_LAW_PRIOR_MEAN)
+    prior_std = np.array(SPLIT_LAW_FLAT_STD) + slope * np.array(SPLIT_LAW_CLIMB_STD)
+    prior_covariance = np.diag(prior_std**2)
+    usual_spread = FLAT_SPLIT_SPREAD + slope * CLIMB_SPLIT_SPREAD
+    gain_of_points = prior_covariance @ design.T
+    nodes = np.geomspace(MIN_SPLIT_SPREAD, MAX_SPLIT_SPREAD, NUM_SPREAD_NODES)
+    log_weight = []
+    means = []
+    factors = []
+    for spread in nodes:
+        covariance = design @ gain_of_points + np.diag(variance + spread**2)
+        gain = np.linalg.solve(covariance, gain_of_points.T).T
+        means.append(np.array(SPLIT_LAW_PRIOR_MEAN) + gain @ residual)
+        posterior = prior_covariance - gain @ gain_of_points.T
+        factors.append(_root(posterior))
+        misfit = float(residual @ np.linalg.solve(covariance, residual)) + np.linalg.slogdet(covariance)[1]
+        surprise = np.log(spread / usual_spread) / PRIOR_LOG_SPREAD_STD
+        log_weight.append(-0.5 * (misfit + surprise**2))
+    weight = np.exp(np.array(log_weight) - max(log_weight))
+    rng = np.random.default_rng(0)
+    node = rng.choice(nodes.size, NUM_SPLIT_LAW_DRAWS, p=weight / weight.sum())
+    normal = rng.standard_normal((NUM_SPLIT_LAW_DRAWS, len(SPLIT_LAW_PRIOR_MEAN)))
+    coefficients = np.array(means)[node] + np.einsum("dij,dj->di", np.array(factors)[node], normal)
+    return SplitLaw(centre, coefficients, nodes[node])
+
+
+def _logs(splits: Sequence[BatchSplit]) -> Array:
+    """(k, 2) ln n and ln P."""
+    return np.asarray(np.log(np.array([(split.rollouts, split.prompts) for split in splits], dtype=float)))
+
+
+def _design(splits: Sequence[BatchSplit], centre: Array) -> Array:
+    """(k, 5) what b_0 to b_4 are multiplied with."""
+    u, v = (_logs(splits) - centre).T
+    return np.stack([np.ones_like(u), u, u**2, v, v**2], axis=1)
+
+
+def _root(covariance: Array) -> Array:
+    """A square root of a covariance that rounding may have made slightly indefinite."""
+    values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))

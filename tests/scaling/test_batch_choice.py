@@ -1,0 +1,180 @@
+"""The best split of a step, against worlds with a known truth, brute force, and repeated trials."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rollcast.scaling.decisions.batch_choice import between, choose, further_run, law_at
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.batch_split import BatchSplit, SplitLaw, fit_split_law
+from rollcast.scaling.law.settings import (
+    FLAT_SPLIT_SPREAD,
+    PRIOR_LOG_SPREAD_STD,
+    SPLIT_LAW_FLAT_STD,
+    SPLIT_LAW_PRIOR_MEAN,
+)
+from testkit.forecast.batch_worlds import BatchWorld
+
+RUN_SPREAD = 0.01
+DESIGNS = (
+    ((8, 64), (32, 64)),
+    ((16, 32), (16, 128)),
+    ((8, 128), (32, 32)),
+    ((8, 64), (32, 64), (128, 64)),
+    ((8, 128), (32, 32), (64, 16)),
+    ((8, 64), (32, 64), (128, 64), (8, 256), (32, 256), (128, 16)),
+)
+
+
+def splits_of(*pairs: tuple[int, int]) -> list[BatchSplit]:
+    return [BatchSplit(*pair) for pair in pairs]
+
+
+def test_the_posterior_is_that_of_weighted_draws_from_the_prior() -> None:
+    splits = splits_of((8, 64), (32, 64), (32, 256))
+    level = np.array([0.55, 0.60, 0.58])
+    error = np.array([0.03, 0.04, 0.03])
+    law = fit_split_law(splits, level.tolist(), error.tolist(), 0.0)
+    rng = np.random.default_rng(5)
+    count = 1_500_000
+    # b_0 of the prior is so wide that hardly a draw would count: it is drawn near the readings, and weighted as flat.
+    b = np.array(SPLIT_LAW_PRIOR_MEAN) + np.array(SPLIT_LAW_FLAT_STD) * rng.standard_normal((count, 5))
+    b[:, 0] = 0.58 + 0.4 * (rng.random(count) - 0.5)
+    spread = FLAT_SPLIT_SPREAD * np.exp(PRIOR_LOG_SPREAD_STD * rng.standard_normal(count))
+    rollouts = np.log([split.rollouts for split in splits])
+    prompts = np.log([split.prompts for split in splits])
+    u = rollouts - rollouts.mean()
+    v = prompts - prompts.mean()
+    design = np.stack([u**0, u, u**2, v, v**2])
+    deviation = np.sqrt(error[None, :] ** 2 + spread[:, None] ** 2)
+    miss = (level - b @ design) / deviation
+    weight = np.exp(-0.5 * np.sum(miss**2, axis=1)) / np.prod(deviation, axis=1)
+    weight /= weight.sum()
+    means = weight @ b
+    expected = np.sqrt(weight @ (b - means) ** 2)
+    assert law.coefficients.mean(axis=0) == pytest.approx(means, abs=2e-3)
+    assert law.coefficients.std(axis=0) == pytest.approx(expected, rel=0.06)
+    assert np.mean(law.spread) == pytest.approx(weight @ spread, rel=0.06)
+
+
+@pytest.mark.parametrize(("least", "most"), [(0.5, 4.0), (4.0, 60.0)], ids=["climb", "plateau"])
+def test_intervals_chances_and_losses_are_what_they_say_in_worlds_that_are_no_parabolas(
+    least: float, most: float
+) -> None:
+    rng = np.random.default_rng(0)
+    is_held = []
+    hits = []
+    chances = []
+    lost = []
+    said = []
+    for _ in range(200):
+        world = BatchWorld.drawn(rng)
+        trained = splits_of(*DESIGNS[rng.integers(len(DESIGNS))])
+        compute = float(np.exp(rng.uniform(np.log(least), np.log(most))))
+        error = rng.choice([0.003, 0.01, 0.04], len(trained))
+        noise = np.sqrt(RUN_SPREAD**2 + error**2) * rng.standard_normal(len(trained))
+        level = [float(world.pass_rate(split, compute)) for split in trained]
+        law = fit_split_law(trained, (level + noise).tolist(), error.tolist(), world.slope(trained, compute))
+        splits = between(trained)
+        truth = np.array([float(world.pass_rate(split, compute)) for split in splits])
+        low, _, high = law.pass_rate(splits)
+        run = truth + RUN_SPREAD * rng.standard_normal(truth.size)
+        is_held.append(np.mean((low <= run) & (run <= high)))
+        choice = choose(law, splits)
+        hits.append(truth[choice.best] == truth.max())
+        chances.append(choice.best_probability[choice.best])
+        lost.append(truth.max() - truth[choice.best])
+        said.append(choice.expected_loss[choice.best])
+    assert 0.92 <= np.mean(is_held) <= 0.995
+    assert np.mean(chances) == pytest.approx(np.mean(hits), abs=0.12)
+    assert 0.3 * np.mean(said) <= np.mean(lost) <= 1.2 * np.mean(said)
+
+
+def test_from_curves_the_intervals_hold_the_truth_and_the_choice_beats_the_smallest_and_the_largest_split() -> None:
+    rng = np.random.default_rng(1)
+    trained = splits_of((8, 64), (32, 64), (128, 64))
+    is_held = []
+    lost: dict[str, list[float]] = {"law": [], "smallest": [], "largest": []}
+    for _ in range(10):
+        world = BatchWorld.drawn(rng)
+        last = float(np.exp(rng.uniform(np.log(4), np.log(20))))
+        runs = [
+            (split, fit(world.curve(split, last, rng, shift=RUN_SPREAD * rng.standard_normal()))) for split in trained
+        ]
+        runs = [(split, forecast) for split, forecast in runs if forecast.verdict.kind.is_described]
+        budgets = [last / 2, 2 * last]
+        splits = between(trained)
+        for law, budget in zip(law_at(runs, budgets), budgets, strict=True):
+            truth = np.array([float(world.pass_rate(split, budget)) for split in splits])
+            low, _, high = law.pass_rate(splits)
+            is_held.append(np.mean((low <= truth) & (truth <= high)))
+            lost["law"].append(truth.max() - truth[choose(law, splits).best])
+            lost["smallest"].append(truth.max() - truth[0])
+            lost["largest"].append(truth.max() - truth[-1])
+    mean = {name: float(np.mean(values)) for name, values in lost.items()}
+    assert np.mean(is_held) >= 0.9
+    assert mean["law"] < 0.5 * min(mean["smallest"], mean["largest"])
+
+
+def test_the_best_number_of_rollouts_grows_with_the_budget() -> None:
+    world = BatchWorld(0.2, 0.8, 1.3, 0.12, 0.5, 0.0, 512.0, 0.7, 0.0, 0.0)
+    rng = np.random.default_rng(2)
+    trained = splits_of((8, 64), (32, 64), (128, 64))
+    runs = [(split, fit(world.curve(split, 60.0, rng))) for split in trained]
+    splits = between(trained)
+    budgets = [2.0, 15.0, 60.0]
+    best = [splits[choose(law, splits).best].rollouts for law in law_at(runs, budgets)]
+    truth = [max(splits, key=lambda split: float(world.pass_rate(split, budget))).rollouts for budget in budgets]
+    assert truth == sorted(set(truth))
+    assert best == sorted(set(best))
+    assert np.log2(best) == pytest.approx(np.log2(truth), abs=1.0)
+
+
+def test_a_further_run_is_worth_what_choices_gain_when_it_is_made() -> None:
+    trained = splits_of((8, 64), (32, 64))
+    level = [0.55, 0.58]
+    error = [0.02, 0.02]
+    law = fit_split_law(trained, level, error, 0.05)
+    splits = between(trained)
+    found = further_run(law, splits, trained)
+    before = float(law.level(splits).mean(axis=1).max())
+    [of_trial] = law.level([found.split])
+    rng = np.random.default_rng(3)
+    best_after = []
+    for draw in range(0, of_trial.size, 10):
+        reading = float(of_trial[draw] + law.spread[draw] * rng.standard_normal())
+        after = fit_split_law([*trained, found.split], [*level, reading], [*error, 1e-4], 0.05)
+        # The centre of the law moves with the third split; its level at a split means the same.
+        best_after.append(float(after.level([*splits, found.split]).mean(axis=1).max()))
+    assert found.value == pytest.approx(np.mean(best_after) - before, rel=0.25)
+
+
+def test_the_missing_run_varies_what_was_not_varied() -> None:
+    [only] = splits_of((8, 64))
+    law = fit_split_law([only, only], [0.5, 0.51], [0.01, 0.01], 0.0)
+    found = further_run(law, [only], [only])
+    assert found.split == BatchSplit(32, 64)
+    assert found.value > 0.005
+    pair = splits_of((8, 64), (32, 64))
+    rising = fit_split_law(pair, [0.5, 0.6], [0.005, 0.005], 0.0)
+    assert further_run(rising, between(pair), pair).split == BatchSplit(64, 64)
+    falling = fit_split_law(pair, [0.6, 0.5], [0.005, 0.005], 0.0)
+    assert further_run(falling, between(pair), pair).split == BatchSplit(4, 64)
+
+
+def test_between_neighbors_no_setting_more_than_doubles() -> None:
+    assert between(splits_of((8, 64), (64, 64))) == splits_of((8, 64), (16, 64), (32, 64), (64, 64))
+    assert between(splits_of((8, 128), (32, 32))) == splits_of((8, 128), (16, 64), (32, 32))
+    assert between(splits_of((8, 64), (12, 64), (8, 64))) == splits_of((8, 64), (12, 64))
+
+
+def test_runs_that_make_no_law_are_refused() -> None:
+    [split] = splits_of((8, 64))
+    with pytest.raises(ValueError, match="1 splits, 2 pass rates"):
+        fit_split_law([split], [0.5, 0.5], [0.1], 0.0)
+    with pytest.raises(ValueError, match="must be positive"):
+        fit_split_law([split], [0.5], [0.0], 0.0)
+    with pytest.raises(ValueError, match="slope: -1 is negative"):
+        fit_split_law([split], [0.5], [0.1], -1.0)
+    assert isinstance(fit_split_law([split], [0.5], [0.1], 0.0), SplitLaw)
