@@ -13,8 +13,11 @@ from transformers import (
     MistralConfig,
     MixtralConfig,
     Qwen2Config,
+    Qwen3_5MoeTextConfig,
+    Qwen3_5TextConfig,
     Qwen3Config,
     Qwen3MoeConfig,
+    Qwen3NextConfig,
 )
 
 SMALL: dict[str, Any] = {
@@ -28,6 +31,13 @@ SMALL: dict[str, Any] = {
 }
 HEAD = {"head_dim": 16}
 EXPERTS = {"num_experts_per_tok": 2}
+RECURRENT = {
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 24,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+}
+SHARED = {"num_experts": 7, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 32}
 CONFIGS: dict[str, Any] = {
     "llama": LlamaConfig(**SMALL, attention_bias=True, mlp_bias=True),
     "llama, tied": LlamaConfig(**SMALL, **HEAD, tie_word_embeddings=True),
@@ -58,4 +68,7 @@ CONFIGS: dict[str, Any] = {
         interleave_moe_layer_step=2,
         pad_token_id=0,
     ),
+    "qwen3_next": Qwen3NextConfig(**SMALL, **HEAD, **EXPERTS, **RECURRENT, **SHARED),
+    "qwen3_5_text": Qwen3_5TextConfig(**SMALL, **HEAD, **RECURRENT),
+    "qwen3_5_moe_text": Qwen3_5MoeTextConfig(**SMALL, **HEAD, **EXPERTS, **RECURRENT, **SHARED),
 }

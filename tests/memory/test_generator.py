@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rollcast.memory.verdict import warnings
-from testkit.published_models import LLAMA4_SCOUT, QWEN3_8B, QWEN3_30B_A3B
+from testkit.published_models import LLAMA4_SCOUT, QWEN3_8B, QWEN3_30B_A3B, QWEN3_NEXT_80B
 from tests.memory.plans import plan_of
 
 SHORTEST = {"max_prompt_tokens": 128, "max_completion_tokens": 256, "length_control": {"kind": "none"}}
@@ -41,6 +41,16 @@ def test_a_window_holds_no_more_than_it_looks_back_at_and_a_batch() -> None:
     assert worker.kv_of_slot(8192) == 13 * token * (8192 + blocks)
     chunked = plan_of(LLAMA4_SCOUT, model={"max_length": 32_768}).worker
     assert chunked.kv_of_slot(32_768) == 2 * 8 * 128 * 2 * (12 * 32_768 + 36 * (8192 + 2048))
+
+
+def test_a_layer_with_a_state_takes_two_blocks_that_hold_one_whatever_the_length() -> None:
+    worker = plan_of(QWEN3_NEXT_80B).worker
+    state = 8192 * 3 * 2 + 32 * 128 * 128 * 4
+    entry = 2 * 2 * 256 * 2
+    block = 1056
+    assert block * entry >= state > (block - 16) * entry
+    assert worker.kv_of_slot(16_384) == block * entry * (12 * 16 + 36 * 2)
+    assert worker.kv_of_slot(16_384) - worker.kv_of_slot(8192) == block * entry * 12 * 8
 
 
 def test_slots_get_what_weights_and_activations_leave() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rollcast.memory.staging import staged_by_generator, staged_by_trainer, staging_place
@@ -26,6 +28,14 @@ def test_a_single_rank_holds_the_whole_in_float32_and_both_moments() -> None:
     assert held["optimizer"] == 8 * PARAMETERS
     assert held["staging"] == 2 * PIECE_BYTES, "two versions wait in host memory"
     assert parts(rank, "head, backward")["gradients"] > 4 * PARAMETERS
+
+
+def test_a_teacher_that_the_ranks_hold_is_counted_by_its_own_shape() -> None:
+    plan = plan_of(QWEN3_8B, ranks=4)
+    teacher = plan_of(QWEN3_30B_A3B, ranks=4).model
+    without, held = (replace(plan, teacher=one).trainer[0] for one in (None, teacher))
+    assert parts(held)["teacher"] == 2 * sharded(teacher.weights(), 0, 4)
+    assert held.fullest.total == without.fullest.total + parts(held)["teacher"]
 
 
 def test_moments_of_all_ranks_are_those_of_the_model() -> None:

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 from torch.distributed._tools.mem_tracker import MemTracker
 from torch.distributed.device_mesh import init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils.hooks import RemovableHandle
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3MoeConfig
 
 from rollcast.config.run import RunConfig, parse_run_config
@@ -44,21 +48,26 @@ MODELS = {
         **SIZES, num_hidden_layers=3, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=96
     ),
 }
-CASES = (
-    (1, "untied", "bfloat16", True),
-    (4, "tied", "float32", True),
-    (4, "experts", "bfloat16", False),
-    (1, "untied", "bfloat16", "selective"),
-    (4, "tied", "float32", "selective"),
+Case = tuple[int, str, str, bool | str, int | None]
+CASES: tuple[Case, ...] = (
+    (1, "untied", "bfloat16", True, None),
+    (4, "tied", "float32", True, None),
+    (4, "experts", "bfloat16", False, None),
+    (1, "untied", "bfloat16", "selective", None),
+    (4, "tied", "float32", "selective", None),
+    (1, "untied", "bfloat16", True, 8),
+    (4, "tied", "float32", False, 8),
 )
-"""Ranks, model, dtype of the forward pass, and whether activations are computed again."""
+"""Ranks, model, dtype of the forward pass, whether activations are computed again, and the rank of adapters."""
 
 
-def run_config(model: Path, dtype: str, *, recompute: bool | str) -> RunConfig:
+def run_config(model: Path, case: Case) -> RunConfig:
+    _, _, dtype, recompute, rank = case
+    lora = None if rank is None else {"rank": rank, "alpha": rank}
     settings = {
         "run": "tracked",
         "folder": str(model),
-        "model": {"path": str(model), "dtype": dtype, "max_length": LENGTH},
+        "model": {"path": str(model), "dtype": dtype, "max_length": LENGTH, "lora": lora},
         "recipe": {"max_prompt_tokens": 8, "max_completion_tokens": LENGTH - 8, "length_control": {"kind": "none"}},
         "trainer": {
             "tokens_per_micro_batch": TOKENS,
@@ -98,14 +107,26 @@ def peak(config: RunConfig, ranks: Ranks) -> int:
     return int(device["Total"])
 
 
+def let_frozen_weights_be_tracked() -> None:
+    """MemTracker asks every parameter for its gradient, and torch refuses that of a frozen one."""
+    for name in ("register_hook", "register_post_accumulate_grad_hook"):
+        setattr(torch.Tensor, name, partialmethod(tolerant, getattr(torch.Tensor, name)))
+
+
+def tolerant(tensor: torch.Tensor, register: Callable[..., Any], hook: Any) -> Any:
+    return register(tensor, hook) if tensor.requires_grad else RemovableHandle(OrderedDict())
+
+
 def main(folder: Path) -> None:
+    let_frozen_weights_be_tracked()
     for name, config in MODELS.items():
         AutoModelForCausalLM.from_config(config).save_pretrained(folder / name)
     found = []
-    for world, model, dtype, recompute in CASES:
+    for case in CASES:
+        world, model = case[:2]
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
         ranks = Ranks(0, world, torch.device("cpu"), init_device_mesh("cpu", (world,)), HashStore(), HashStore())
-        found.append(peak(run_config(folder / model, dtype, recompute=recompute), ranks))
+        found.append(peak(run_config(folder / model, case), ranks))
         dist.destroy_process_group()
     print(json.dumps(found))
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rollcast.recipe.advantages import advantages
 from rollcast.recipe.aggregation import rollout_weights
 from rollcast.recipe.effective_batch import EffectiveBatch, effective_batch, varied
+from rollcast.recipe.own_parts import GroupRecord
 
 rollout = st.tuples(
     st.integers(0, 5),  # prompt
@@ -150,3 +151,18 @@ def test_long_batches_keep_exact_prompt_weights() -> None:
     tokens = np.full(768, 14_336, dtype=np.int64)
     weights = rollout_weights("prompt", np.repeat(np.arange(48), 16), tokens)
     assert weights == pytest.approx(1 / (16 * 14_336))
+
+
+def test_a_filter_of_your_own_sees_graded_rollouts_alone() -> None:
+    """Three groups: of one, all of another and none of the last have a verdict."""
+    rows = [(prompt, reward, 1 + index, False) for prompt in range(3) for index, reward in enumerate((1.0, 0.0))]
+    seen: list[tuple[list[float], list[int]]] = []
+
+    def keeps(_: int, group: GroupRecord) -> bool:
+        seen.append((group.rewards.tolist(), group.loss_tokens.tolist()))
+        return len(group.rewards) == 2
+
+    graded = np.array([True, False, True, True, False, False])
+    batch = plan(rows, keeps_group=keeps, graded=graded, zero_variance_filter=False)
+    assert seen == [([1.0], [1]), ([1.0, 0.0], [1, 2])]
+    assert batch.kept.tolist() == [False, False, True, True, True, True]

@@ -113,6 +113,7 @@ def test_after_a_dozen_groups_it_is_said_why_none_is_used_and_what_to_change() -
         "wrong": "easier prompts",
         "right": "harder prompts",
         "equal": "correct the verifier",
+        "filtered": "correct the function of recipe.filter",
         "no_verdict": "tasks.grading.deadline_seconds",
     }
     for reason, remedy in remedies.items():

@@ -12,9 +12,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollcast.config import recipe as config
+from rollcast.config.losses.cispo import CispoLoss
+from rollcast.config.losses.clipped_surrogate import BaseLoss, DapoLoss, GrpoLoss
+from rollcast.config.losses.gspo import GspoLoss
+from rollcast.config.losses.reinforce import ReinforceLoss
+from rollcast.config.losses.settings import LossSettings
 from rollcast.recipe.effective_batch import EffectiveBatch, effective_batch
-from rollcast.recipe.losses import Cispo, ClippedSurrogate, Gspo, Loss, LossInputs, Reinforce, make_loss, objective
+from rollcast.recipe.losses.cispo import Cispo
+from rollcast.recipe.losses.clipped_surrogate import ClippedSurrogate
+from rollcast.recipe.losses.gspo import Gspo
+from rollcast.recipe.losses.loss import Loss, LossInputs, objective
+from rollcast.recipe.losses.make import make_loss
+from rollcast.recipe.losses.reinforce import Reinforce
 
 LOSSES: dict[str, Loss] = {
     "cispo": Cispo(ratio_max=1.2),  # low enough that the truncation is exercised
@@ -279,18 +288,18 @@ def test_cispo_truncates_the_weight_and_keeps_the_gradient() -> None:
 @pytest.mark.parametrize(
     ("chosen", "loss"),
     [
-        (config.CispoLoss(), Cispo(5.0)),
-        (config.DapoLoss(), ClippedSurrogate(0.2, 0.26)),
-        (config.DapoLoss(clip_high=0.28), ClippedSurrogate(0.2, 0.28)),
-        (config.BaseLoss(), ClippedSurrogate(0.2, 0.26)),
-        (config.GrpoLoss(), ClippedSurrogate(0.2, 0.2)),
-        (config.GrpoLoss(clip=0.1), ClippedSurrogate(0.1, 0.1)),
-        (config.GspoLoss(), Gspo(3e-3, 4e-3)),
-        (config.GspoLoss(length_normalised=False), Gspo(3e-3, 4e-3, length_normalised=False)),
-        (config.ReinforceLoss(), Reinforce()),
+        (CispoLoss(), Cispo(5.0)),
+        (DapoLoss(), ClippedSurrogate(0.2, 0.26)),
+        (DapoLoss(clip_high=0.28), ClippedSurrogate(0.2, 0.28)),
+        (BaseLoss(), ClippedSurrogate(0.2, 0.26)),
+        (GrpoLoss(), ClippedSurrogate(0.2, 0.2)),
+        (GrpoLoss(clip=0.1), ClippedSurrogate(0.1, 0.1)),
+        (GspoLoss(), Gspo(3e-3, 4e-3)),
+        (GspoLoss(length_normalised=False), Gspo(3e-3, 4e-3, length_normalised=False)),
+        (ReinforceLoss(), Reinforce()),
     ],
 )
-def test_the_recipe_names_its_loss(chosen: config.Loss, loss: Loss) -> None:
+def test_the_recipe_names_its_loss(chosen: LossSettings, loss: Loss) -> None:
     assert make_loss(chosen) == loss
 
 

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rollcast.recipe import regularisation
-from rollcast.recipe.losses import Cispo, ClippedSurrogate, Gspo, Loss, LossInputs, objective
+from rollcast.recipe.losses.cispo import Cispo
+from rollcast.recipe.losses.clipped_surrogate import ClippedSurrogate
+from rollcast.recipe.losses.gspo import Gspo
+from rollcast.recipe.losses.loss import Loss, LossInputs, objective
 
 EXACT = Context(prec=50, Emax=10**6, Emin=-(10**6))
 LARGEST = {dtype: Decimal(torch.finfo(dtype).max) for dtype in (torch.float32, torch.float64)}
@@ -175,11 +178,14 @@ def test_truncated_ratios_need_no_clamp() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_distance_to_a_reference_is_clamped_alike(dtype: torch.dtype) -> None:
-    own = torch.tensor([-1.0, -1000.0, -3.0], dtype=dtype, requires_grad=True)
-    reference, weights = torch.tensor([-2.0, -1.0, 0.0], dtype=dtype), torch.ones(3, dtype=dtype)
-    found = regularisation.weighted_kl(own, reference, weights)
-    (gradient,) = torch.autograd.grad(found, own)
-    assert found.isfinite()
-    assert regularisation.clamped_kl(own, reference, weights).tolist() == [False, True, False]
-    assert gradient.tolist() == pytest.approx([1 - torch.e**-1, 0.0, 1 - torch.e**3])
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+def test_the_distance_to_a_reference_is_clamped_alike(dtype: torch.dtype, estimator: regularisation.Estimator) -> None:
+    """The second token's pi_ref / pi_train overflows, which no gradient needs; the third's pi_train / pi_gen does."""
+    own = torch.tensor([-1.0, -1000.0, -3.0, -3.0], dtype=dtype, requires_grad=True)
+    generator = torch.tensor([-1.0, -1000.0, -1003.0, -3.0], dtype=dtype)
+    reference, weights = torch.tensor([-2.0, -1.0, 0.0, 0.0], dtype=dtype), torch.ones(4, dtype=dtype)
+    found = regularisation.kl_terms(own, generator, reference, weights, estimator=estimator)
+    (gradient,) = torch.autograd.grad(found.sum(), own)
+    assert found.isfinite().all()
+    assert regularisation.clamped_kl(own, generator, reference, weights).tolist() == [False, False, True, False]
+    assert gradient.tolist() == pytest.approx([1.0, -999.0, 0.0, -3.0])

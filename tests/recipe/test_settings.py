@@ -56,7 +56,14 @@ def parsed(**recipe: Any) -> RunConfig:
         ),
         (
             {"loss": {"kind": "reinforce"}, "schedule": {"kind": "ppo-off-policy", "max_staleness": 2}},
-            "recipe.schedule.max_staleness = 2 is wrong: .*ppo-off-policy trains on them; set max_staleness 1 or",
+            "recipe.schedule.max_staleness = 2 is wrong: .*ppo-off-policy trains on them; set max_staleness 1, recipe",
+        ),
+        (
+            {
+                "loss": {"kind": "python", "function": "./mine.py:f"},
+                "corrections": {"truncation": {"ratio_max": 3.0}},
+            },
+            "truncation.ratio_max = 3.0 is wrong: .* whether ./mine.py:f has one is not known; multiply by the ratio",
         ),
         ({"optimizer": {"learning_rate": 1.0}}, "recipe.optimizer.learning_rate = 1.0 is wrong"),
     ],
@@ -81,10 +88,26 @@ def test_reinforce_goes_with_the_schedules_that_train_on_the_newest_weights_alon
     assert make_schedule(recipe.schedule, groups_per_step=1).max_staleness == 0
 
 
+def test_reinforce_with_a_ratio_may_train_on_older_weights() -> None:
+    recipe = parsed(loss={"kind": "reinforce"}, corrections={"truncation": {"over": "sequence"}}).recipe
+    assert recipe.schedule.max_staleness == 8
+
+
+@pytest.mark.parametrize("kind", ["cispo", "gspo", "dapo", "grpo", "base"])
+def test_truncation_on_top_of_a_ratio_is_refused_and_a_mask_is_not(kind: str) -> None:
+    with pytest.raises(UserError, match=f"recipe.loss {kind} contains the ratio already") as caught:
+        parsed(loss={"kind": kind}, corrections={"truncation": {"ratio_max": 3.0}})
+    assert "\n" not in str(caught.value)
+    assert parsed(loss={"kind": kind}, corrections={"mask": {}}).recipe.corrections.mask is not None
+
+
 def test_what_the_study_trains_without_is_off() -> None:
     recipe = parsed().recipe
     assert recipe.kl is None
     assert recipe.entropy_bonus == 0
+    assert not recipe.scale_by_difficulty
+    assert recipe.corrections.truncation is None
+    assert recipe.corrections.mask is None
     assert recipe.unique_prompts is None
     assert not recipe.refill_filtered
     assert not recipe.optimizer.scale_with_batch

@@ -27,6 +27,8 @@ class Load:
     """S."""
     item: int
     """d."""
+    frozen: bool = False
+    """The model's own weights get no gradient (model.lora), so that a norm does not keep its normalised input."""
 
 
 def kept_by_layer(model: ModelShape, layer: LayerShape, load: Load) -> int:
@@ -34,8 +36,10 @@ def kept_by_layer(model: ModelShape, layer: LayerShape, load: Load) -> int:
     family = model.family
     d = load.item
     inputs = min(layer.num_norms, MAX_PROJECTED_NORMS)
-    norms = layer.num_norms * _kept_by_norm(family.norm, d) + inputs * d
+    norms = layer.num_norms * _kept_by_norm(family.norm, load) + inputs * d
     per_token = model.hidden * norms + _kept_by_experts_or_mlp(layer.feed_forward, model.hidden, d)
+    if layer.recurrent is not None:
+        return load.tokens * per_token + layer.recurrent.kept_bytes(load.tokens, load.longest, d)
     return load.tokens * per_token + _kept_by_attention(family.norm, layer.attention, load)
 
 
@@ -50,6 +54,8 @@ def passing_through_layer(model: ModelShape, layer: LayerShape, load: Load) -> i
     attention = layer.attention
     routed = max(1, feed_forward.chosen)
     products = load.tokens * d * (model.hidden + routed * 2 * feed_forward.width + 2 * feed_forward.shared)
+    if layer.recurrent is not None:
+        return max(products, layer.recurrent.passing_bytes(load.tokens))
     if not attention.eager:
         return products
     freed = load.tokens * _kept_by_experts_or_mlp(feed_forward, model.hidden, d)
@@ -67,6 +73,9 @@ def kept_by_selection(model: ModelShape, layer: LayerShape, load: Load) -> int:
     attention = layer.attention
     feed_forward = layer.feed_forward
     results = attention.query_width + 2 * attention.key_width + model.hidden
+    if layer.recurrent is not None:
+        results += layer.recurrent.selected_numbers()
+    results += attention.query_width if attention.gated else 0
     if not attention.eager:
         results += attention.query_width
     if feed_forward.experts:
@@ -81,12 +90,13 @@ def kept_by_selection(model: ModelShape, layer: LayerShape, load: Load) -> int:
 def kept_around_layers(model: ModelShape, load: Load) -> int:
     """Bytes of the last norm, of the head's input, and of the rotary tables that all layers share."""
     tables = 2 * load.longest * model.layers[0].attention.head_size
-    return load.tokens * model.hidden * (_kept_by_norm(model.family.norm, load.item) + load.item) + tables * load.item
+    return load.tokens * model.hidden * (_kept_by_norm(model.family.norm, load) + load.item) + tables * load.item
 
 
-def _kept_by_norm(norm: Norm, d: int) -> int:
+def _kept_by_norm(norm: Norm, load: Load) -> int:
     """Bytes per number, without the output: input and normalised input. Cohere's norm subtracts the mean twice."""
-    return {"llama": FLOAT32_BYTES + d, "gemma": FLOAT32_BYTES + FLOAT32_BYTES, "layer": 3 * FLOAT32_BYTES}[norm]
+    normalised = 0 if load.frozen else {"llama": load.item, "gemma": FLOAT32_BYTES, "layer": FLOAT32_BYTES}[norm]
+    return (2 if norm == "layer" else 1) * FLOAT32_BYTES + normalised
 
 
 def _kept_by_attention(norm: Norm, shape: AttentionShape, load: Load) -> int:
@@ -104,8 +114,10 @@ def _kept_by_attention(norm: Norm, shape: AttentionShape, load: Load) -> int:
     else:
         per_token += shape.heads * FLOAT32_BYTES  # log of the softmax's denominator
         per_token += load.longest * d if masked else 0  # the mask as numbers
+    if shape.gated:
+        per_token += 2 * query * d  # the attention's result before the gate, and the gate
     if shape.head_norm == "weights":
-        per_token += (query + key) * _kept_by_norm(norm, d)
+        per_token += (query + key) * _kept_by_norm(norm, load)
     elif shape.head_norm == "plain":
         per_token += (query + key) * FLOAT32_BYTES
     return load.tokens * per_token

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rollcast.config.errors import UserError
+from rollcast.memory.recurrence import RecurrentShape, recurrent_shape
 from rollcast.weights.plan.manifest import DTYPE_BYTES
 
 Shape = tuple[int, ...]
@@ -22,6 +23,10 @@ Norm = Literal["llama", "gemma", "layer"]
 EMBEDDINGS = "model.embed_tokens.weight"
 LAST_NORM = "model.norm.weight"
 HEAD = "lm_head.weight"
+RECURRENCE = "linear_attn.conv1d.weight"
+"""Weight of a layer that keeps a state, by its name within the layer."""
+GATED = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+"""Families whose query projection makes the gate of the attention's output too."""
 _OF_LAYER = re.compile(r"model\.layers\.(\d{1,5})\.(.+)")
 
 
@@ -55,10 +60,13 @@ FAMILIES: Mapping[str, Family] = {
     "gemma2": Family(norm="gemma", eager=True, tied=True),
     "cohere": Family(norm="layer", tied=True),
     "llama4_text": Family(),
+    "qwen3_next": Family(norm="gemma", stacked=True, experts_per_token=10),
+    "qwen3_5_text": Family(norm="gemma"),
+    "qwen3_5_moe_text": Family(norm="gemma", experts_per_token=8),
 }
 
 
-NEEDED = ("hidden_size", "vocab_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+NEEDED = ("hidden_size", "vocab_size", "num_hidden_layers", "num_attention_heads")
 """Sizes that config.json must give. Every other size has a default."""
 
 
@@ -74,6 +82,8 @@ class AttentionShape:
     """Tokens that a layer looks back at. None = all."""
     chunked: bool = False
     """The window is a chunk of the sequence, and does not slide."""
+    gated: bool = False
+    """A gate, computed next to the queries, multiplies what attention returns."""
 
     @property
     def query_width(self) -> int:
@@ -102,7 +112,10 @@ class LayerShape:
     weights: Mapping[str, Shape]
     """Names within the layer."""
     attention: AttentionShape
+    """Without heads if the layer keeps a state instead."""
     feed_forward: FeedForwardShape
+    recurrent: RecurrentShape | None = None
+    """None = the layer has attention."""
 
     @property
     def num_norms(self) -> int:
@@ -195,18 +208,24 @@ def _model_shape(settings: Mapping[str, Any], weights: Mapping[str, Shape], stor
         hidden=hidden,
         vocabulary=vocabulary,
         tied=tied,
-        layers=tuple(
-            LayerShape(layer, _attention(settings, layer, index), _feed_forward(settings, layer, hidden))
-            for index, layer in enumerate(layers)
-        ),
+        layers=tuple(_layer(settings, layer, index, hidden) for index, layer in enumerate(layers)),
         stored_item=DTYPE_BYTES.get(stored.removeprefix("torch."), DTYPE_BYTES["bfloat16"]),
     )
+
+
+def _layer(settings: Mapping[str, Any], layer: Mapping[str, Shape], index: int, hidden: int) -> LayerShape:
+    feed_forward = _feed_forward(settings, layer, hidden)
+    if RECURRENCE not in layer:
+        return LayerShape(layer, _attention(settings, layer, index), feed_forward)
+    nothing = AttentionShape(0, 0, settings.get("head_dim", 256), head_norm="none", eager=False, window=None)
+    return LayerShape(layer, nothing, feed_forward, recurrent_shape(settings))
 
 
 def _attention(settings: Mapping[str, Any], layer: Mapping[str, Shape], index: int) -> AttentionShape:
     kind = settings["model_type"]
     heads = settings["num_attention_heads"]
-    head_size = layer["self_attn.q_proj.weight"][0] // heads
+    is_gated = kind in GATED
+    head_size = layer["self_attn.q_proj.weight"][0] // heads // (2 if is_gated else 1)
     is_rotary = kind != "llama4_text" or _has_rotary_positions(settings, index)
     head_norm: Literal["none", "weights", "plain"] = "none"
     if "self_attn.q_norm.weight" in layer:
@@ -223,6 +242,7 @@ def _attention(settings: Mapping[str, Any], layer: Mapping[str, Shape], index: i
         eager=FAMILIES[kind].eager,
         window=None if window is None or 0 < length <= window else window,
         chunked=kind == "llama4_text",
+        gated=is_gated,
     )
 
 
@@ -260,8 +280,9 @@ def _feed_forward(settings: Mapping[str, Any], layer: Mapping[str, Shape], hidde
         return FeedForwardShape(named["gate_proj.weight"][0])
     experts = products[0]
     width = math.prod(products[1:]) // hidden
-    if "shared_expert.gate_proj.weight" in named:
-        shared = named["shared_expert.gate_proj.weight"][0]
+    kind = settings["model_type"]
+    shared = named.get("shared_expert.gate_proj.weight", (0,))[0]
+    if kind == "llama4_text":
         return FeedForwardShape(width, experts, chosen=experts, shared=shared, scaled_input=True)
-    family = FAMILIES[settings["model_type"]]
-    return FeedForwardShape(width, experts, settings.get("num_experts_per_tok", family.experts_per_token))
+    chosen = settings.get("num_experts_per_tok", FAMILIES[kind].experts_per_token)
+    return FeedForwardShape(width, experts, chosen, shared)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from rollcast.config.distillation import Distillation, FolderTeacher
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.memory import one_gpu
@@ -26,9 +27,17 @@ def plan_run(
     if model is None:
         return None
     local = config.local
-    plan = MemoryPlan(model, config, device, ranks or local.trainer_ranks, local.generators)
+    teacher = _find_teacher(config.recipe.distillation, ask_hub=ask_hub)
+    plan = MemoryPlan(model, config, device, ranks or local.trainer_ranks, local.generators, teacher=teacher)
     is_shared = device.kind == "gpu" and local.shares_gpu and ranks in (None, 1)
     return one_gpu.shared(plan) if is_shared else plan
+
+
+def _find_teacher(distillation: Distillation | None, *, ask_hub: bool) -> ModelShape | None:
+    """None = the ranks hold no teacher, or its config.json is not here."""
+    if distillation is None or not isinstance(distillation.teacher, FolderTeacher):
+        return None
+    return _find_model(distillation.teacher.path, None, ask_hub=ask_hub)
 
 
 def _find_model(path: str, model_config: Path | None, *, ask_hub: bool) -> ModelShape | None:

@@ -12,8 +12,10 @@ from functools import cached_property
 from rollcast.config.bounds import MOST_DERIVED_SLOTS
 from rollcast.config.run import RunConfig
 from rollcast.memory.activations import FLOAT32_BYTES
+from rollcast.memory.adapters import all_adapters
 from rollcast.memory.architecture import FeedForwardShape, LayerShape, ModelShape, Shape
 from rollcast.memory.device import DeviceKind
+from rollcast.memory.recurrence import VLLM_STATES
 from rollcast.memory.staging import StagingPlace, staged_by_generator, staging_place
 from rollcast.weights.plan.manifest import DTYPE_BYTES
 
@@ -26,7 +28,7 @@ BLOCK_TOKENS = {"gpu": 16, "cpu": 128}
 SAMPLER_BYTES_PER_LOGIT = 7 * FLOAT32_BYTES
 """Bytes in vLLM's trial run of the sampler with every slot: logits, log-probs, probabilities, the sorted ones with
 their positions (8 bytes), and sums."""
-SPLIT_BY_INPUT = ("o_proj.weight", "down_proj.weight")
+SPLIT_BY_INPUT = ("o_proj.weight", "out_proj.weight", "down_proj.weight")
 """Projections that tensor parallelism cuts by columns."""
 
 
@@ -73,7 +75,17 @@ class WorkerMemory:
         )
         rows = -(-self.model.vocabulary // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
         tables = -(-rows // self.workers) * self.model.hidden * (1 if self.model.tied else 2)
-        return layers + self.item * (tables + self.model.hidden)
+        return layers + self.item * (tables + self.model.hidden) + self._adapters
+
+    @property
+    def _adapters(self) -> int:
+        """Bytes of the adapter of model.lora: vLLM's room for it, of which tensor parallelism cuts only a part, and the
+        received one, which vLLM keeps."""
+        lora = self.config.model.lora
+        if lora is None:
+            return 0
+        room = lora.model_copy(update={"rank": lora.engine_rank})
+        return sum(self.item * math.prod(shape) for each in (room, lora) for _, shape in all_adapters(self.model, each))
 
     def _item_of(self, name: str) -> int:
         """Quantisation covers the projections of attention and feed-forward, not embeddings, head and norms."""
@@ -94,11 +106,14 @@ class WorkerMemory:
     def place(self) -> StagingPlace:
         """Where versions are staged. `auto` is decided as the engine will, by the memory that vLLM leaves."""
         free = None if self.kind == "cpu" else self.device_bytes - self.taken_by_engine
-        return staging_place(self.config.weights.stage, [(free, self.weights)] * self.workers)
+        part = self.weights if self.config.model.lora is None else self._adapters
+        return staging_place(self.config.weights.stage, [(free, part)] * self.workers)
 
     @cached_property
     def staging(self) -> int:
-        version = self.model.num_parameters * self.item
+        lora = self.config.model.lora
+        weights = self.model.weights() if lora is None else all_adapters(self.model, lora)
+        version = self.item * sum(math.prod(shape) for _, shape in weights)
         return staged_by_generator(version, self.place, self.kind, self.workers)
 
     @property
@@ -121,18 +136,37 @@ class WorkerMemory:
         """Bytes of KV cache of one rollout with this many tokens.
 
         A sliding window keeps the tokens it looks back at, the tokens a batch adds, and one more block, because it may
-        begin in the middle of one.
+        begin in the middle of one. A layer with a state takes as many bytes whatever the length: vLLM makes blocks so
+        long that the KV entries of one fill at least a state, and holds each state in a block.
         """
-        block = self.config.generator.block_size or BLOCK_TOKENS[self.kind]
+        block = self._block_tokens
         total = 0
         for layer in self.model.layers:
             shape = layer.attention
+            if layer.recurrent is not None:
+                total += VLLM_STATES * block * self._most_entry_bytes
+                continue
             kept = tokens
             if shape.window is not None:
                 kept = min(tokens, shape.window - (not shape.chunked) + self.batched_tokens)
             blocks = -(-kept // block) + (shape.window is not None and not shape.chunked)
-            total += blocks * block * 2 * max(1, shape.key_heads // self.workers) * shape.head_size * self.kv_item
+            total += blocks * block * self._entry_bytes(layer)
         return total
+
+    def _entry_bytes(self, layer: LayerShape) -> int:
+        """Bytes of one token's KV entries."""
+        shape = layer.attention
+        return 2 * max(1, shape.key_heads // self.workers) * shape.head_size * self.kv_item
+
+    @cached_property
+    def _most_entry_bytes(self) -> int:
+        return max(self._entry_bytes(layer) for layer in self.model.layers if layer.recurrent is None)
+
+    @cached_property
+    def _block_tokens(self) -> int:
+        given = self.config.generator.block_size or BLOCK_TOKENS[self.kind]
+        states = [one.recurrent.state_bytes(self.item, self.workers) for one in self.model.layers if one.recurrent]
+        return given * max(1, -(-max(states, default=0) // (given * self._most_entry_bytes)))
 
     @property
     def slots_that_fit(self) -> int:
@@ -168,6 +202,8 @@ def _widest(layer: LayerShape, workers: int) -> int:
     attention = layer.attention
     feed_forward = layer.feed_forward
     heads = 2 * (attention.query_width + 2 * attention.key_width)
+    if layer.recurrent is not None:
+        heads = 2 * (layer.recurrent.channels + layer.recurrent.values)
     return max(heads, _between(feed_forward)) // workers
 
 

@@ -25,12 +25,15 @@ class MemoryPlan:
     ranks: int
     generators: int = 1
     shares_gpu: bool = False
+    teacher: ModelShape | None = None
+    """The teacher's shape, if the ranks hold one; see `RankMemory`."""
 
     @cached_property
     def trainer(self) -> tuple[RankMemory, ...]:
         shards = min(self.config.trainer.shard_ranks or self.ranks, self.ranks)
         return tuple(
-            RankMemory(self.model, self.config, self.device.kind, rank % shards, shards) for rank in range(self.ranks)
+            RankMemory(self.model, self.config, self.device.kind, rank % shards, shards, self.teacher)
+            for rank in range(self.ranks)
         )
 
     @cached_property

@@ -24,8 +24,8 @@ MAX_FILES = 1_000
 CHUNK_BYTES = 1 << 16
 _ONE_EXPERT = re.compile(r"(.+\.)(?:mlp|block_sparse_moe)\.experts\.\d+\.(\w+)\.weight")
 _GATES = ("gate_proj", "w1")
-_TEXT_MODEL = "language_model."
-"""Prefix of the text model's weights in a model of several parts."""
+_TEXT_MODEL = re.compile(r"(?:model\.)?language_model\.(?:model\.)?(?=layers|embed_tokens|norm|lm_head)")
+"""Beginning of the names of the text model's weights in a model of several parts."""
 _BUFFER = "rotary_emb.inv_freq"
 """Old files hold it; it is not a weight."""
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError)
@@ -94,10 +94,15 @@ def _header(pieces: Iterable[bytes]) -> dict[str, Shape]:
     return {name: tuple(map(int, one["shape"])) for name, one in header.items() if name != "__metadata__"}
 
 
+def _is_text(name: str) -> bool:
+    return bool(_TEXT_MODEL.match(name)) or name.startswith("lm_head.")
+
+
 def as_transformers_keeps_them(stored: Mapping[str, Shape]) -> dict[str, Shape]:
     """The text model alone, with a layer's experts stacked: `gate_up_proj` (E, 2 I, H), `down_proj` (E, H, I)."""
-    if any(name.startswith(_TEXT_MODEL) for name in stored):
-        stored = {name.removeprefix(_TEXT_MODEL): shape for name, shape in stored.items() if _TEXT_MODEL in name}
+    if any(_TEXT_MODEL.match(name) for name in stored):
+        text = {_TEXT_MODEL.sub("model.", name): shape for name, shape in stored.items() if _is_text(name)}
+        stored = {name.replace("model.lm_head.", "lm_head."): shape for name, shape in text.items()}
     found: dict[str, Shape] = {}
     experts: Counter[str] = Counter()
     gates: dict[str, Shape] = {}

@@ -6,6 +6,9 @@ FSDP2 cuts every weight by rows into W parts of ceil(rows / W) and stores weight
 is a decoder layer, an untied head, or the root with everything else. For its turn it is gathered whole in the forward
 pass's dtype; the root stays from forward to backward. Backward gathers the unit before it ahead of time, and keeps the
 input of the reduction of the unit after it.
+
+With model.lora the weights are frozen, in the forward pass's dtype and without gradients. Masters, gradients, moments,
+versions and checkpoints are those of the adapters.
 """
 
 import math
@@ -23,7 +26,8 @@ from rollcast.memory.activations import (
     kept_by_selection,
     passing_through_layer,
 )
-from rollcast.memory.architecture import ModelShape, Shape
+from rollcast.memory.adapters import adapters_of, all_adapters, kept_for_adapters, passing_for_adapters
+from rollcast.memory.architecture import LayerShape, ModelShape, Shape
 from rollcast.memory.device import DeviceKind
 from rollcast.memory.staging import staged_by_trainer
 from rollcast.weights.plan.manifest import DTYPE_BYTES, PIECE_BYTES
@@ -66,6 +70,8 @@ class RankMemory:
     """Its shard of the weights."""
     ranks: int
     """Ranks that share one copy of the weights."""
+    teacher: ModelShape | None = None
+    """The teacher that the ranks hold; None = none, or its shape is not known."""
 
     @cached_property
     def load(self) -> Load:
@@ -73,7 +79,30 @@ class RankMemory:
         recipe = self.config.recipe
         longest = min(recipe.max_prompt_tokens + recipe.max_completion_tokens, self.config.model.max_length)
         tokens = max(self.config.trainer.tokens_per_micro_batch, longest)
-        return Load(tokens, longest, DTYPE_BYTES[self.config.model.dtype])
+        model = self.config.model
+        return Load(tokens, longest, DTYPE_BYTES[model.dtype], frozen=model.lora is not None)
+
+    @cached_property
+    def trained(self) -> list[tuple[str, Shape]]:
+        """The weights with masters, moments and gradients: all, or those of the adapters."""
+        lora = self.config.model.lora
+        return list(self.model.weights() if lora is None else all_adapters(self.model, lora))
+
+    def _trained_of(self, weights: Mapping[str, Shape]) -> Mapping[str, Shape]:
+        """Those of a unit with these weights."""
+        lora = self.config.model.lora
+        return weights if lora is None else adapters_of(weights, lora)
+
+    def _unit(self, weights: Mapping[str, Shape]) -> int:
+        """How many numbers a gathered unit with these weights has."""
+        lora = self.config.model.lora
+        more = 0 if lora is None else _gathered(adapters_of(weights, lora), self.ranks)
+        return _gathered(weights, self.ranks) + more
+
+    @property
+    def _read_item(self) -> int:
+        """Bytes of a number of the model's own weights on this rank."""
+        return FLOAT32_BYTES if self.config.model.lora is None else self.load.item
 
     def moments(self) -> Iterator[StepMoment]:
         """The moments of a step with several micro-batches: gradients of the first are there during the others."""
@@ -103,12 +132,13 @@ class RankMemory:
             return in_hand
         weights = list(self.model.weights())
         stacks = [sharded([weight], self.rank, self.ranks) for weight in weights if self._is_stacked(weight[0])]
-        beyond = max(0 if self.model.stored_item == FLOAT32_BYTES else in_hand, FLOAT32_BYTES * max(stacks, default=0))
-        held = FLOAT32_BYTES * sharded(weights, self.rank, self.ranks)
+        item = self._read_item
+        beyond = max(0 if self.model.stored_item == item else in_hand, item * max(stacks, default=0))
+        held = item * sharded(weights, self.rank, self.ranks)
         most = held + beyond
         # In another order of the weights, as files have it, the sum differs by the padding of small ones: kilobytes.
         for weight in weights:
-            rows, padded = (FLOAT32_BYTES * sharded([weight], rank, self.ranks) for rank in (self.rank, 0))
+            rows, padded = (item * sharded([weight], rank, self.ranks) for rank in (self.rank, 0))
             if rows < padded:
                 most = max(most, held + padded)
                 held += padded - rows
@@ -124,20 +154,25 @@ class RankMemory:
     @cached_property
     def version(self) -> int:
         """Bytes of one published version."""
-        return self.model.num_parameters * self.load.item
+        return sum(math.prod(shape) for _, shape in self.trained) * self.load.item
 
     @cached_property
     def _constant_parts(self) -> Parts:
         """Memory that a rank holds at every moment of a step. The first step has no moments of AdamW yet."""
-        weights = list(self.model.weights())
-        padded = sharded(weights, 0, self.ranks)
+        padded = sharded(self.trained, 0, self.ranks)
+        whole = self.load.item * sharded(self.model.weights(), 0, self.ranks)
+        has_adapters = self.config.model.lora is not None
         parts = {
-            "weights": FLOAT32_BYTES * padded,
+            "weights": FLOAT32_BYTES * padded + (whole if has_adapters else 0),
             "gradients": FLOAT32_BYTES * padded,
-            "optimizer": 2 * FLOAT32_BYTES * sharded(weights, self.rank, self.ranks),
+            "optimizer": 2 * FLOAT32_BYTES * sharded(self.trained, self.rank, self.ranks),
         }
-        if self.config.recipe.kl is not None:
-            parts["reference"] = self.load.item * padded
+        kl = self.config.recipe.kl
+        # With adapters the model itself is its own reference.
+        if kl is not None and not (has_adapters and kl.reference in (None, self.config.model.path)):
+            parts["reference"] = whole
+        if self.teacher is not None:
+            parts["teacher"] = self.load.item * sharded(self.teacher.weights(), 0, self.ranks)
         if self.kind == "cpu":
             parts["checkpoint"] = self.checkpoint
         parts["staging"] = staged_by_trainer(self.version_rows, self.kind)
@@ -146,26 +181,25 @@ class RankMemory:
     @cached_property
     def version_rows(self) -> int:
         """Bytes of one published version's rows on this rank."""
-        return self.load.item * sharded(self.model.weights(), self.rank, self.ranks)
+        return self.load.item * sharded(self.trained, self.rank, self.ranks)
 
     @cached_property
     def checkpoint(self) -> int:
         """Bytes of the host copy of weights and moments that a checkpoint is written from. The copy is kept."""
-        weights = list(self.model.weights())
-        moments = 2 * FLOAT32_BYTES * sharded(weights, self.rank, self.ranks)
-        return FLOAT32_BYTES * sharded(weights, 0, self.ranks) + moments
+        moments = 2 * FLOAT32_BYTES * sharded(self.trained, self.rank, self.ranks)
+        return FLOAT32_BYTES * sharded(self.trained, 0, self.ranks) + moments
 
     @property
     def unpadded(self) -> int:
         """Bytes of one more copy of the weights that are padded here: torch writes a checkpoint without padding."""
-        rows = {shape[0] for _, shape in self.model.weights()}
+        rows = {shape[0] for _, shape in self.trained}
         padded = {n for n in rows if rows_of_rank(n, self.rank, self.ranks) < rows_of_rank(n, 0, self.ranks)}
-        return FLOAT32_BYTES * sharded((w for w in self.model.weights() if w[1][0] in padded), self.rank, self.ranks)
+        return FLOAT32_BYTES * sharded((w for w in self.trained if w[1][0] in padded), self.rank, self.ranks)
 
     @property
     def largest_weight(self) -> int:
         """Bytes of the largest whole weight in the published dtype: an export gathers one weight at a time."""
-        return self.load.item * max(math.prod(shape) for _, shape in self.model.weights())
+        return self.load.item * max((math.prod(shape) for _, shape in self.trained), default=0)
 
     def _with_constant_parts(self, name: str, parts: Mapping[str, int], *, gradients: bool = True) -> StepMoment:
         constant = {part: size for part, size in self._constant_parts.items() if gradients or part != "gradients"}
@@ -182,11 +216,23 @@ class RankMemory:
         for layer in self.model.layers:
             match self.config.trainer.activation_checkpointing:
                 case False:
-                    yield kept_by_layer(self.model, layer, self.load)
+                    yield self._kept_by(layer)
                 case "selective":
-                    yield kept_by_selection(self.model, layer, self.load)
+                    yield kept_by_selection(self.model, layer, self.load) + self._kept_by_adapters(layer)
                 case _:
                     yield kept_by_input(self.model, self.load)
+
+    def _kept_by(self, layer: LayerShape) -> int:
+        return kept_by_layer(self.model, layer, self.load) + self._kept_by_adapters(layer)
+
+    def _kept_by_adapters(self, layer: LayerShape) -> int:
+        lora = self.config.model.lora
+        return 0 if lora is None else kept_for_adapters(layer.weights, lora, self.load.tokens, self.load.item)
+
+    def _passing_through(self, layer: LayerShape) -> int:
+        lora = self.config.model.lora
+        adapters = 0 if lora is None else passing_for_adapters(layer.weights, lora, self.load.tokens, self.load.item)
+        return passing_through_layer(self.model, layer, self.load) + adapters
 
     def _head(self, activations: int) -> Iterator[tuple[str, Parts]]:
         """The chunked head (`rollcast.trainer.learner.head`), forward and backward."""
@@ -206,12 +252,12 @@ class RankMemory:
         yield "head, forward", parts
         # Logits of this chunk and of the one before. `sums`: the gradient so far, and the part that this chunk adds.
         backward = 2 * FLOAT32_BYTES * chunk + (narrow * chunk if narrow != FLOAT32_BYTES else 0)
-        sums = head * (FLOAT32_BYTES + (FLOAT32_BYTES if fused else narrow))
+        sums = head * (FLOAT32_BYTES + (FLOAT32_BYTES if fused else narrow)) if self._trained_of(self.model.root) else 0
         ahead = self._gathered_ahead(len(self.model.layers) - 1)
         of_inputs = d * self.load.tokens * self.model.hidden
         parts = {"gathered": gathered + ahead, "activations": activations + of_inputs, "logits": backward + widened}
         yield "head, backward", {**parts, "gradients": sums}
-        if unit:
+        if unit and self._trained_of(self.model.head):
             parts = {"gathered": gathered - d * unit + ahead, "activations": activations}
             yield "head, reduced", {**parts, "gradients": self._reduced(self.model.head)}
 
@@ -221,26 +267,28 @@ class RankMemory:
         d = self.load.item
         layer = self.model.layers[index]
         gathered = d * _gathered(model.root, self.ranks) + (self._gathered_ahead(index - 1) if index else 0)
-        whole = kept_by_layer(model, layer, self.load)
+        whole = self._kept_by(layer)
         if self.config.trainer.activation_checkpointing:
             whole += kept_by_input(model, self.load)
         if self.config.trainer.activation_checkpointing == "selective":
             whole += kept_by_input(model, self.load)  # the result of the last product, which nothing reads again
         above = model.layers[index + 1].weights if index + 1 < len(model.layers) else model.head
         backward = {
-            "gathered": gathered + d * _gathered(layer.weights, self.ranks),
-            "activations": before + whole + passing_through_layer(model, layer, self.load),
-            "gradients": self._held_head() + FLOAT32_BYTES * _gathered(above, self.ranks),
+            "gathered": gathered + d * self._unit(layer.weights),
+            "activations": before + whole + self._passing_through(layer),
+            "gradients": self._held_head() + FLOAT32_BYTES * _gathered(self._trained_of(above), self.ranks),
         }
         yield f"layer {index}, backward", backward
         reduced = {
             "gathered": gathered,
             "activations": before + kept_by_input(model, self.load),
-            "gradients": self._held_head() + self._reduced(layer.weights),
+            "gradients": self._held_head() + self._reduced(self._trained_of(layer.weights)),
         }
         yield f"layer {index}, reduced", reduced
 
     def _embedding(self) -> Iterator[tuple[str, Parts]]:
+        if not self._trained_of(self.model.root):
+            return
         d = self.load.item
         root = self.model.root
         above = FLOAT32_BYTES * _gathered(self.model.layers[0].weights, self.ranks)
@@ -250,7 +298,8 @@ class RankMemory:
 
     def _held_head(self) -> int:
         """Bytes of a tied head's gradient, which is kept until that of the embeddings is computed."""
-        return self.load.item * self.model.vocabulary * self.model.hidden if self.model.tied else 0
+        is_held = self.model.tied and self._trained_of(self.model.root)
+        return self.load.item * self.model.vocabulary * self.model.hidden if is_held else 0
 
     def _reduced(self, weights: Mapping[str, Shape]) -> int:
         """Bytes of a unit's computed gradients, of the input of their reduction, and of its output."""
@@ -258,7 +307,7 @@ class RankMemory:
         return self.load.item * _gathered(weights, 1) + FLOAT32_BYTES * padded + FLOAT32_BYTES * padded // self.ranks
 
     def _gathered_ahead(self, index: int) -> int:
-        return self._in_flight(_gathered(self.model.layers[index].weights, self.ranks))
+        return self._in_flight(self._unit(self.model.layers[index].weights))
 
     def _in_flight(self, numbers: int) -> int:
         """Bytes into which a unit's shards are gathered. A single rank gathers nothing."""
@@ -268,7 +317,7 @@ class RankMemory:
         """Bytes of one piece of a weight's rows in the published dtype, before it is copied to the host."""
         if self.load.item == FLOAT32_BYTES:
             return 0
-        largest_rows = max(sharded([weight], 0, self.ranks) for weight in self.model.weights())
+        largest_rows = max((sharded([weight], 0, self.ranks) for weight in self.trained), default=0)
         return min(PIECE_BYTES, self.load.item * largest_rows)
 
 

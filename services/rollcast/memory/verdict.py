@@ -172,7 +172,7 @@ def _generator_fits(plan: MemoryPlan) -> bool:
 
 def _worker_counts(plan: MemoryPlan) -> Iterator[int]:
     """Tensor-parallel sizes from the given one on that the model's heads can be cut into."""
-    heads = plan.model.layers[0].attention.heads
+    heads = max(layer.attention.heads for layer in plan.model.layers)
     workers = plan.config.generator.tensor_parallel
     while workers <= min(MAX_WORKERS, heads):
         if heads % workers == 0:

@@ -6,9 +6,12 @@ Every aggregation is one weighted mean over the loss tokens of the effective bat
     sample   each rollout equal   w_t = 1 / (loss tokens of the rollout)              sum_t w_t = number of rollouts
     token    each token equal     w_t = 1                                             sum_t w_t = number of loss tokens
 
-Only loss tokens count (sampled ones, without the forced phrase) of rollouts that are kept (neither truncated nor
-filtered). A prompt or rollout without loss tokens does not count at all. The paper does not say whether the phrase
-counts in |y|; here it does not, neither in numerator nor in denominator.
+An episode (a rollout of several turns) counts once: its loss tokens are those of all its training sequences, so that
+neither turns nor branches raise its weight, and sum_t w_t stays the number of prompts or rollouts.
+
+Only loss tokens count (sampled ones, without the forced phrase and what an environment gave) of rollouts that are kept
+(neither truncated nor filtered). A prompt or rollout without loss tokens does not count at all. The paper does not say
+whether the phrase counts in |y|; here it does not, neither in numerator nor in denominator.
 
 The weights need the whole batch: they are computed once when the batch is formed and travel with the rollouts. All
 tokens of a rollout have the same weight, so one number per rollout is enough.

@@ -16,6 +16,7 @@ were lost. So no prompt is lost or repeated.
 """
 
 import hashlib
+import math
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,10 +27,16 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from rollcast.config.errors import UserError
+from rollcast.config.own_part import OwnPart
+from rollcast.recipe.own_parts import PromptRecord, own_weight
 
 REWARD_ROUNDING = 1e-6
 """Reward: tolerance of the comparison with `remove_at`. Rewards travel as float32, so sixteen times 0.9 is a little
 less than 14.4."""
+
+LEAST_DRAWS_PER_PASS = 0.01
+"""Prompts that a pass over all of them is expected to draw, the sum of their weights, at least. With fewer the trainer
+would go over its prompts more than 100 times for one of them."""
 
 
 class CurriculumState(TypedDict):
@@ -62,7 +69,10 @@ class PromptHistory:
 class Curriculum:
     """An endless, resumable sequence of prompt ids."""
 
-    def __init__(self, prompt_ids: Sequence[str], *, seed: int, remove_at: float | None = 0.9) -> None:
+    def __init__(
+        self, prompt_ids: Sequence[str], *, seed: int, remove_at: float | None = 0.9, own: OwnPart | None = None
+    ) -> None:
+        """`own`: gives the probability with which a prompt is drawn when its turn comes. None = 1."""
         if len(set(prompt_ids)) != len(prompt_ids):
             repeated = next(prompt_id for prompt_id, count in Counter(prompt_ids).items() if count > 1)
             raise UserError(f"prompt id {repeated!r} occurs more than once in the training data; make the ids unique")
@@ -72,6 +82,7 @@ class Curriculum:
         self._fingerprint = hashlib.sha256("\0".join(prompt_ids).encode()).hexdigest()
         self._seed = seed
         self._remove_at = remove_at
+        self._own = own
         self._history: dict[str, PromptHistory] = {}
         self._removed: set[str] = set()
         self._start_epoch(0, 0)
@@ -103,7 +114,11 @@ class Curriculum:
         return (history.reward, history.graded) if history else (0.0, 0)
 
     def draw(self) -> str | None:
-        """Return the next prompt id, or None when every prompt is removed."""
+        """Return the next prompt id, or None when every prompt is removed.
+
+        Raises UserError if the weights of a whole pass over the prompts, which drew none, add up to nearly 0.
+        """
+        unwanted: list[float] = []
         while not self.is_exhausted:
             if self._position == len(self._order):
                 self._start_epoch(self._epoch + 1, 0)
@@ -111,8 +126,28 @@ class Curriculum:
             self._position += 1
             if prompt_id in self._removed:
                 continue
-            return prompt_id
+            if self._own is None:
+                return prompt_id
+            weight = self._weight(self._own, prompt_id)
+            if random.Random(f"own/{self._seed}/{self._epoch}/{prompt_id}").random() < weight:
+                return prompt_id
+            unwanted.append(weight)
+            if len(unwanted) >= len(self._prompt_ids) - len(self._removed):
+                self._check_weights(self._own, unwanted)
+                unwanted.clear()
         return None
+
+    def _check_weights(self, own: OwnPart, weights: list[float]) -> None:
+        """Raises UserError if a pass with these weights is not expected to draw a prompt."""
+        if math.fsum(weights) < LEAST_DRAWS_PER_PASS:
+            raise UserError(
+                f"recipe.curriculum {own.function}: gives the last {len(weights)} prompts weights of "
+                f"{max(weights):g} at most, so none is drawn; give them {LEAST_DRAWS_PER_PASS:g} or more together"
+            )
+
+    def _weight(self, own: OwnPart, prompt_id: str) -> float:
+        past = self._history.get(prompt_id, PromptHistory())
+        return own_weight(own, PromptRecord(prompt_id, self._epoch, past.reward, past.graded, past.evaluations))
 
     def observe(self, prompt_id: str, *, reward: float, graded: int, sampled: int) -> None:
         """Record one group: the sum of the rewards of its `graded` among `sampled` rollouts. Filtered groups count too.

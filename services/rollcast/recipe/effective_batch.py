@@ -3,6 +3,7 @@
 Computed once per step when the whole batch is known; its numbers travel with the rollouts to ranks and micro-batches.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from rollcast.recipe.advantages import Normalisation, advantages
 from rollcast.recipe.aggregation import Aggregation, rollout_weights
+from rollcast.recipe.own_parts import BatchRecord, GroupRecord
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +44,29 @@ def varied(rewards: NDArray[np.float64], group: NDArray[np.int64], kept: NDArray
     return kept & (lowest < highest)[position]
 
 
+def kept_rollouts(
+    *,
+    rewards: NDArray[np.float64],
+    group: NDArray[np.int64],
+    loss_tokens: NDArray[np.int64],
+    excluded: NDArray[np.bool_],
+    zero_variance_filter: bool = True,
+    keeps_group: Callable[[int, GroupRecord], bool] | None = None,
+    graded: NDArray[np.bool_] | None = None,
+    compared: NDArray[np.float64] | None = None,
+) -> NDArray[np.bool_]:
+    """Return [R] the rollouts that are trained on. Arguments as for `effective_batch`."""
+    usable = ~excluded & (loss_tokens > 0)
+    kept = varied(rewards if compared is None else compared, group, usable) if zero_variance_filter else usable
+    if keeps_group is not None:
+        for index in np.unique(group[kept]):
+            rows = kept & (group == index)
+            seen = rows if graded is None else rows & graded
+            if seen.any() and not keeps_group(int(index), GroupRecord(rewards[seen], loss_tokens[seen])):
+                kept = kept & ~rows
+    return kept
+
+
 def effective_batch(
     *,
     rewards: NDArray[np.float64],
@@ -52,6 +77,10 @@ def effective_batch(
     normalisation: Normalisation = "batch",
     aggregation: Aggregation = "prompt",
     zero_variance_filter: bool = True,
+    own_advantages: Callable[[BatchRecord], NDArray[np.float64]] | None = None,
+    keeps_group: Callable[[int, GroupRecord], bool] | None = None,
+    graded: NDArray[np.bool_] | None = None,
+    compared: NDArray[np.float64] | None = None,
 ) -> EffectiveBatch:
     """Return the effective batch of R rollouts.
 
@@ -64,11 +93,27 @@ def effective_batch(
         group: [R] index of the prompt.
         loss_tokens: [R] tokens that carry loss.
         excluded: [R] rollouts that must not be trained on: truncated, or without a verdict because the grader failed.
+        own_advantages: takes the place of `normalisation`. None = none does.
+        keeps_group: asked about each group that the other filters keep, by its index and its graded rollouts; a group
+            without one stays. None = all stay.
+        graded: [R] rollouts with a verdict. None = all.
+        compared: [R] what the zero-variance filter compares in place of `rewards`. None = those.
     """
-    usable = ~excluded & (loss_tokens > 0)
-    kept = varied(rewards, group, usable) if zero_variance_filter else usable
+    kept = kept_rollouts(
+        rewards=rewards,
+        group=group,
+        loss_tokens=loss_tokens,
+        excluded=excluded,
+        zero_variance_filter=zero_variance_filter,
+        keeps_group=keeps_group,
+        graded=graded,
+        compared=compared,
+    )
     values = np.zeros(len(rewards))
-    values[kept] = advantages(normalisation, shaped[kept], group[kept])
+    if own_advantages is None:
+        values[kept] = advantages(normalisation, shaped[kept], group[kept])
+    elif kept.any():
+        values[kept] = own_advantages(BatchRecord(shaped[kept], group[kept], loss_tokens[kept]))
     return EffectiveBatch(
         kept=kept,
         advantages=values,

@@ -1,13 +1,15 @@
 """What a group that came back can teach: its rewards differ, or why it is filtered and what to change.
 
-    usable      rewards differ among the rollouts that count, or the recipe does without that filter
+    usable      rewards differ among the rollouts that count, or the recipe does without that filter or without rewards
     truncated   every answer was cut off by the token budget
     wrong       every answer that counts has reward 0
     right       every answer that counts has reward 1
     equal       every answer that counts has the same reward between the two
     no_verdict  no answer was graded
+    filtered    usable, except that `recipe.filter`, a function of the user's own, drops it
 
-A group with at most one rollout that counts is named after the reason for which most of the others do not count.
+`signal_of` decides on all but the last. A group with at most one rollout that counts is named after the reason for
+which most of the others do not count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +28,7 @@ class GroupSignal(StrEnum):
     RIGHT = "right"
     EQUAL = "equal"
     NO_VERDICT = "no_verdict"
+    FILTERED = "filtered"
 
 
 _HOW = {
@@ -34,6 +37,7 @@ _HOW = {
     GroupSignal.RIGHT: "every answer right",
     GroupSignal.EQUAL: "the same reward for every answer",
     GroupSignal.NO_VERDICT: "no verdict on any answer",
+    GroupSignal.FILTERED: "False from recipe.filter",
 }
 """The signal of one group or more in words."""
 _REMEDY = {
@@ -44,6 +48,7 @@ _REMEDY = {
     GroupSignal.RIGHT: "take harder prompts",
     GroupSignal.EQUAL: "correct the verifier, which gives every answer of a prompt the same reward",
     GroupSignal.NO_VERDICT: "correct the verifier, or raise tasks.grading.deadline_seconds",
+    GroupSignal.FILTERED: "correct the function of recipe.filter, which drops them, or remove it",
 }
 
 
@@ -51,6 +56,9 @@ def signal_of(
     rewards: Sequence[float], truncated: Sequence[bool], has_verdict: Sequence[bool], recipe: Recipe
 ) -> GroupSignal:
     """The signal of one group, by its rollouts."""
+    if not recipe.uses_reward:  # a teacher judges every answer that is not left out for its length
+        is_any_whole = not (recipe.exclude_truncated and all(truncated))
+        return GroupSignal.USABLE if is_any_whole else GroupSignal.TRUNCATED
     rollouts = list(zip(rewards, truncated, has_verdict, strict=True))
     kept = [reward for reward, cut, graded in rollouts if graded and not (cut and recipe.exclude_truncated)]
     if kept and (min(kept) < max(kept) or not recipe.zero_variance_filter):

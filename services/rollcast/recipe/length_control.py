@@ -3,14 +3,17 @@
 import random
 
 
-def interruption_position(*, seed: int, sequence: int, rollout: int, low: int, high: int) -> int:
+def interruption_position(*, seed: int, sequence: int, rollout: int, low: int, high: int, turn: int = 0) -> int:
     """Return after how many thinking tokens the phrase is forced, uniform in [low, high] (the paper: 10k to 12k).
 
-    A function of the run's `seed`, the task's dispatch `sequence` and the `rollout` index alone: a rollout that is
-    repeated or continued elsewhere is cut at the same position.
+    A function of the run's `seed`, the task's dispatch `sequence`, the `rollout` index and the episode's `turn` alone:
+    a rollout that is repeated or continued elsewhere is cut at the same position.
     """
     assert 0 <= low <= high, (low, high)
-    return random.Random(f"interruption/{seed}/{sequence}/{rollout}").randint(low, high)
+    drawn_for = f"interruption/{seed}/{sequence}/{rollout}"
+    if turn:
+        drawn_for += f"/{turn}"
+    return random.Random(drawn_for).randint(low, high)
 
 
 def length_penalty(length: int, *, max_tokens: int, cache_tokens: int) -> float:

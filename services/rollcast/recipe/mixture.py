@@ -12,6 +12,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from rollcast.config.errors import UserError
+from rollcast.config.own_part import OwnPart
 from rollcast.recipe.curriculum import Curriculum, CurriculumState
 
 
@@ -37,14 +38,17 @@ class MixtureState(TypedDict):
 class MixtureCurriculum:
     """An endless, resumable sequence of prompt ids; the interface of Curriculum."""
 
-    def __init__(self, shares: Sequence[Share], *, seed: int, remove_at: float | None = 0.9) -> None:
+    def __init__(
+        self, shares: Sequence[Share], *, seed: int, remove_at: float | None = 0.9, own: OwnPart | None = None
+    ) -> None:
+        """`own`: as for Curriculum."""
         for share in shares:
             if not share.prompt_ids:
                 raise UserError(
                     f"data set {share.name!r} of the mixture holds no training prompt; check it, or remove the part"
                 )
         self._weights = {share.name: share.weight for share in shares}
-        self._parts = [Curriculum(share.prompt_ids, seed=seed, remove_at=remove_at) for share in shares]
+        self._parts = [Curriculum(share.prompt_ids, seed=seed, remove_at=remove_at, own=own) for share in shares]
         self._part_of = {
             name: part for share, part in zip(shares, self._parts, strict=True) for name in share.prompt_ids
         }
@@ -104,8 +108,10 @@ class MixtureCurriculum:
         self._drawn = list(state["drawn"])
 
 
-def make_curriculum(shares: Sequence[Share], *, seed: int, remove_at: float | None) -> Curriculum | MixtureCurriculum:
+def make_curriculum(
+    shares: Sequence[Share], *, seed: int, remove_at: float | None, own: OwnPart | None = None
+) -> Curriculum | MixtureCurriculum:
     """The curriculum of one data set, or of several."""
     if len(shares) == 1:
-        return Curriculum(shares[0].prompt_ids, seed=seed, remove_at=remove_at)
-    return MixtureCurriculum(shares, seed=seed, remove_at=remove_at)
+        return Curriculum(shares[0].prompt_ids, seed=seed, remove_at=remove_at, own=own)
+    return MixtureCurriculum(shares, seed=seed, remove_at=remove_at, own=own)

@@ -57,6 +57,8 @@ class WaitReason(StrEnum):
     """Too few groups are ready."""
     STRAGGLER = "straggler"
     """A batch is ready, but using it now would make groups that are still sampled too old to be used."""
+    TEACHER = "teacher"
+    """All that is missing is at the teacher's endpoint."""
     WEIGHTS = "weights"
     """A generator has not yet acknowledged the weights."""
 

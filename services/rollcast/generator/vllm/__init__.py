@@ -19,12 +19,22 @@ release still behaves this way, so that the workaround is needed.
 | Plug-ins run in every process of the engine | plugin | relied on |
 | On CPU linear layers are packed and their weights emptied, so new weights cannot be loaded | plugin | no release yet |
 | On CPU experts are packed, so new weights cannot be loaded | experts_on_cpu | no release yet |
+| On CPU experts are left to Triton, which is not there, if any layer has adapters | experts_on_cpu | no release yet |
+| On CPU routers that choose by sigmoid among all experts fail | experts_on_cpu | no release yet |
 | Experts are loaded one by one, although they are stacks in memory | expert_stacks | no release yet |
 | Weights are loaded by `Tensor.copy_`, and each copy is waited for | worker | relied on |
 | On CPU only the second model runner returns routed experts, and it needs Triton | experts_on_cpu | no release yet |
 | Which layers have a router is known only inside the worker | worker | no release yet |
 | `worker_extension_cls` and `collective_rpc` call our methods in every worker, between two steps | worker | relied on |
+| An adapter is read from a folder, and one under a known number is not read again | adapter | no release yet |
+| Adapter layers read their slot at each step: an adapter can be replaced between two | adapter | relied on |
 | Quantised layers are reloaded one by one in their place | worker | relied on |
 | The scheduler's output names new, resumed, preempted and finished requests and their blocks | steps | relied on |
+| Latent attention computes with matrices derived from a weight at the start | latent_attention | no release yet |
+| On CPU the rotary kernel of latent attention gives wrong numbers | latent_attention | no release yet |
+| On CPU GatedDeltaNet is computed in bfloat16 alone, from packed weights | recurrent_on_cpu | no release yet |
+| On CPU Mamba 2 returns no states in a prompt; long seeded requests fail | recurrent_on_cpu | no release yet |
+| Files of models that take more than text import torchvision | text_only_on_cpu | no release yet |
+| A state of recurrent layers is cached at the last full block of a prompt | kv_blocks | relied on |
 | A resumed request reuses cached blocks of its tokens, whatever weights computed them | kv_blocks | no release yet |
 """

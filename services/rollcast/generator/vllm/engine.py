@@ -3,7 +3,8 @@
     no version --update--> serving <--update (pause, load, label, resume)--> serving --withdraw--> no version
 
 Requests wait outside the engine until it holds a version from the trainer: the weights on disk are never sampled from
-(they are not even read). An update pauses between two steps and keeps the KV caches. Requests that are not decoding at
+(they are not even read, except the base of adapters).
+An update pauses between two steps and keeps the KV caches. Requests that are not decoding at
 that moment (no token yet, or their KV is being rebuilt) are aborted under the pause and submitted again. So the KV of a
 prompt is of one version, and every change of version is visible in the spans.
 """
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
@@ -24,6 +26,7 @@ import psutil
 
 from rollcast.config.run import RunConfig
 from rollcast.generator.vllm import engine_start
+from rollcast.generator.vllm.adapter import adapter_request
 from rollcast.generator.vllm.engine_failure import explained_start, noted_shortage
 from rollcast.generator.vllm.engine_folder import EngineFolder
 from rollcast.generator.vllm.engine_process import EngineFork
@@ -60,6 +63,8 @@ class EngineRequest:
     """Empty until submitted."""
     routed_from: int = 0
     """Number of leading tokens whose expert choices are not returned (MoE models only)."""
+    stop_token_ids: tuple[int, ...] = ()
+    """Tokens that end it besides the model's own end of text; the one that did is the last of its tokens."""
     aborted: bool = False
     rebuilds: list[tuple[int, int]] = field(default_factory=list)
     """(output tokens, kept) of each preemption so far, as of the last `Engine.observe`."""
@@ -104,6 +109,8 @@ class Engine:
         """Shape of the expert choices that requests return; None = they return no choices."""
         self.num_threads = 0
         """CPU threads of one worker."""
+        self._adapter: Any = None
+        """What every request presents if versions are adapters (`model.lora`)."""
         self.full_rollouts = 0
         """Rollouts of model.max_length that fit into the KV cache together."""
 
@@ -121,10 +128,12 @@ class Engine:
         engine: Engine | None = None
         try:
             arguments = engine_start.engine_arguments(config, name)
+            arguments["hf_overrides"] = partial(arguments["hf_overrides"], stored_weights=own_weights)
             taken = nullcontext() if fork is None else fork.taken_by_vllm()
             with explained_start(config.model, config.generator, folder.path):
                 with folder.environment(), taken:
-                    llm = await asyncio.to_thread(engine_start.start_llm, arguments, "auto" if own_weights else "dummy")
+                    reads_model = own_weights or config.model.lora is not None
+                    llm = await asyncio.to_thread(engine_start.start_llm, arguments, "auto" if reads_model else "dummy")
                 engine = cls(llm, config.weights.acknowledge_timeout_seconds, folder)
                 await engine._get_ready(config)
         except BaseException:
@@ -147,6 +156,9 @@ class Engine:
         self.routing = routing if config.recipe.router_replay else None
         self.num_threads = max(await self.call("num_threads"))
         self.full_rollouts = min(await self.call("full_rollouts"))
+        if (lora := config.model.lora) is not None:
+            await self.call("use_adapter", lora.rank, lora.alpha)
+            self._adapter = adapter_request()
         await self._warm_up()
         rooms = await self.call("room_for_staging")
         self.stage = staging_place(config.weights.stage, rooms)
@@ -313,6 +325,7 @@ class Engine:
                 top_k=request.sampling.top_k,
                 seed=request.seed,
                 max_tokens=request.max_tokens,
+                stop_token_ids=list(request.stop_token_ids),
                 # 0: the log-prob of the sampled token alone; flat: one array, not a dictionary for each token.
                 logprobs=0,
                 flat_logprobs=True,
@@ -322,7 +335,7 @@ class Engine:
                 routed_experts_prompt_start=request.routed_from,
             )
             prompt = tokens_input(request.token_ids, cache_salt=request.salt(version))
-            outputs = await self._llm.add_request(str(next(self._ids)), prompt, parameters)
+            outputs = await self._llm.add_request(str(next(self._ids)), prompt, parameters, lora_request=self._adapter)
         except VLLMClientError as error:
             sentence = " ".join(str(error).split())[:MAX_REFUSAL_CHARACTERS]
             raise BadRequestError(f"{len(request.token_ids)} prompt tokens: {sentence}") from error

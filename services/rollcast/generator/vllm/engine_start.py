@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from rollcast.config import engine_arguments as passed
 from rollcast.config.errors import UserError
-from rollcast.config.model import TEXT_MODELS
+from rollcast.config.lora import Lora
+from rollcast.config.model import TEXT_MODELS, text_part
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
@@ -86,6 +87,8 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
         "tensor_parallel_size": generator.tensor_parallel,
         "seed": zlib.crc32(f"{config.seed}/{name}".encode()),
         "enable_prefix_caching": True,
+        # As the trainer's, of layers that have one: rounded to the model's dtype it would drift from token to token.
+        "mamba_ssm_cache_dtype": "float32",
         # After temperature, top-p and top-k: of the distribution that was sampled from.
         "logprobs_mode": "processed_logprobs",
         "worker_extension_cls": WORKER_EXTENSION,
@@ -95,6 +98,8 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
     }
     if generator.block_size is not None:
         arguments["block_size"] = generator.block_size
+    if config.model.lora is not None:
+        arguments |= adapter_arguments(config.model.lora)
     if config.recipe.router_replay:
         arguments["enable_return_routed_experts"] = True
     if current_platform.is_cpu():
@@ -114,16 +119,27 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
     return arguments | passed_arguments(generator.engine)
 
 
-def served_config(config: Any, *, wide_head: bool) -> Any:
+def adapter_arguments(lora: Lora) -> dict[str, Any]:
+    """vLLM's arguments for one adapter, on the layers that the trainer adapts and no others."""
+    return {
+        "enable_lora": True,
+        "max_loras": 1,
+        "max_lora_rank": lora.engine_rank,
+        "lora_target_modules": list(lora.layers),
+    }
+
+
+def served_config(config: Any, *, wide_head: bool, stored_weights: bool = False) -> Any:
     """vLLM's `hf_overrides`; for a model of TEXT_MODELS the config of its text part.
 
-    wide_head: products of the head are float32.
+    wide_head: products of the head are float32. stored_weights: vLLM reads the model's files itself.
     """
+    # The trainer publishes the weights of a quantised file as the numbers that they stand for.
+    if not stored_weights and hasattr(config, "quantization_config"):
+        del config.quantization_config
     # vLLM would serve the whole model, but the trainer has weights of its text part only.
     if config.model_type in TEXT_MODELS:
-        architecture = TEXT_MODELS[config.model_type]
-        config = config.get_text_config()
-        config.architectures = [architecture]
+        config = text_part(config)
     if wide_head:
         config.head_dtype = "float32"
     return config

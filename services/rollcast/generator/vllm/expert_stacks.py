@@ -5,7 +5,7 @@ layers of 128 experts of Qwen3-30B-A3B, all of them in the engine's pause. Its w
 """
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -17,11 +17,41 @@ PARTS = {
     "w2": ("w2_weight", ("w2",)),
 }
 """vLLM's parameter for each name of a stack in its layer, and its names of the projections in it, in order."""
+KNOW_NO_STACKS = ("DeepseekV2Model",)
+"""Classes whose loader looks for the experts one by one under the names of the files."""
+
+
+def load_stacks_whole(model: torch.nn.Module) -> None:
+    """Replace vLLM's loader of experts by one that copies whole stacks, and leaves everything else to it."""
+    _copy_stacks()
+    for module in model.modules():
+        if type(module).__name__ in KNOW_NO_STACKS:
+            owner: Any = module
+            owner.load_weights = functools.partial(_load_stacks_first, owner, owner.load_weights)
+
+
+def _load_stacks_first(
+    model: torch.nn.Module,
+    load_others: Callable[[Iterable[tuple[str, torch.Tensor]]], set[str]],
+    weights: Iterable[tuple[str, torch.Tensor]],
+) -> set[str]:
+    """Give each stack to the layer of its name, and the rest to the model's own loader."""
+    loaded: set[str] = set()
+
+    def others() -> Iterator[tuple[str, torch.Tensor]]:
+        for name, weight in weights:
+            layer, _, part = name.rpartition(".")
+            if part in PARTS:
+                experts: Any = model.get_submodule(layer)
+                loaded.update(f"{layer}.{parameter}" for parameter in experts.load_weights([(part, weight)]))
+            else:
+                yield name, weight
+
+    return load_others(others()) | loaded
 
 
 @functools.cache
-def load_stacks_whole() -> None:
-    """Replace vLLM's loader of experts by one that copies whole stacks, and leaves everything else to it."""
+def _copy_stacks() -> None:
     from vllm.model_executor.layers.fused_moe.routed_experts import RoutedExperts
 
     load_one_by_one = RoutedExperts.load_weights

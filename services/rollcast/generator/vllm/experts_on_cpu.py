@@ -2,7 +2,8 @@
 
 vLLM replaces the weights of experts by a packed form for its CPU kernel, into which a new version cannot be loaded. So
 the packed copy exists next to the plain weights, and is packed again. The kernels chosen for GPUs (`engine_start`) read
-the weights as they are loaded.
+the weights as they are loaded. With adapters anywhere in the model vLLM leaves experts to Triton, although `model.lora`
+gives experts none.
 
 vLLM records the choices at its routers, keeps them by KV block, so that a prefix hit has them too, and returns them
 with a request's tokens (`CompletionOutput.routed_experts`). Only its second model runner does this. That runner
@@ -52,6 +53,40 @@ def pack_again(model: torch.nn.Module) -> None:
         experts = getattr(layer, EXPERTS, None)
         if experts is not None:
             experts.process_weights_after_loading(layer)
+
+
+@functools.cache
+def compute_without_adapters() -> None:
+    """Let the experts of a model with adapters elsewhere compute as those of a model without any."""
+    from vllm.model_executor.layers.fused_moe.config import FusedMoEConfig
+
+    complete = FusedMoEConfig.__post_init__
+
+    def without_adapters(config: Any) -> None:
+        config.is_lora_enabled = False
+        complete(config)
+
+    FusedMoEConfig.__post_init__ = without_adapters
+
+
+@functools.cache
+def choose_by_sigmoid() -> None:
+    """Let vLLM's CPU router choose by sigmoid and bias among all experts (MiniMax-M2).
+
+    It knows that formula for groups of experts only, and all experts together are one group.
+    """
+    from vllm.model_executor.layers.fused_moe.router.cpu_router import CPURouter
+
+    make = CPURouter.__init__
+
+    def initialize(router: Any, *arguments: Any, **keywords: Any) -> None:
+        make(router, *arguments, **keywords)
+        if router.scoring_func == "sigmoid" and not router.use_grouped_topk and router.custom_routing_function is None:
+            router.use_grouped_topk = True
+            router.num_expert_group = 1
+            router.topk_group = 1
+
+    CPURouter.__init__ = initialize
 
 
 class _StepBatch(NamedTuple):

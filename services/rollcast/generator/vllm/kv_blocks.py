@@ -7,11 +7,16 @@ weights: if a prompt ends at the end of a block, each rollout computes its last 
 
     begin -> grow* -> preempt -> begin -> grow* -> end
 
-So every block has a mark. Two full blocks of the same tokens hold the same KV if their marks are equal.
+So every block has a mark, which stands for all tokens up to its end. Two full blocks of the same tokens hold the same
+KV if their marks are equal. A layer with a recurrent state (GatedDeltaNet, Mamba) has one state for all tokens, and
+vLLM keeps it in the block in which they end. Earlier blocks of such a layer are null blocks: their marks are those
+before the mark of a later one, and they count, because the state has seen their tokens. Blocks that a sliding window
+has left are null blocks too, and do not count.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 NULL_BLOCK = 0
 """vLLM's null block, which is never read."""
@@ -19,32 +24,51 @@ Blocks = Sequence[Sequence[int]]
 """The block numbers of a request: by the cache's groups of layers, in the order of its tokens."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockMark:
+    """What computed a block, and all before it."""
+
+    number: int
+    """A hash of the mark before and of the weights it was computed with; a unique number below 0 if it was computed
+    with several weights, or is not known."""
+    before: "BlockMark | None"
+    """None: it is the first block, or the blocks before it are not known."""
+
+
+UNKNOWN = BlockMark(-1, None)
+"""Filled before the observer was installed."""
+
+
 class KvBlocks:
     """The blocks of all unfinished requests."""
 
-    def __init__(self, block_sizes: Sequence[int]) -> None:
-        """`block_sizes`: tokens of a block, by group."""
+    def __init__(self, block_sizes: Sequence[int], recurrent: Collection[int] = ()) -> None:
+        """`block_sizes`: tokens of a block, by group. `recurrent`: indices of groups that keep a state."""
         self._sizes = tuple(block_sizes)
+        self._recurrent = frozenset(recurrent)
         self._weights = 0
-        self._marks: dict[int, int] = {}
-        """By block: a hash of the mark of the block before and of the weights it was computed with; a unique number
-        below 0 if it was computed with several weights."""
-        self._several = itertools.count(-3, -1)  # Python hashes -1 and -2 alike
+        self._marks: dict[int, BlockMark] = {}
+        """By block: of its present content."""
+        self._unique = itertools.count(-3, -1)  # Python hashes -1 and -2 alike
         self._held: dict[str, list[list[int]]] = {}
-        self._before: dict[str, list[list[int]]] = {}
-        """Marks of the blocks that a request had when it was preempted."""
+        self._seen: dict[str, list[list[BlockMark]]] = {}
+        """Marks of the blocks of a request, by group, as they were when it got or filled them. Blocks that it has left
+        may hold something else by now."""
 
     def weights_changed(self, computed: Mapping[str, int]) -> None:
         """New weights compute from now on. `computed`: tokens of each running request computed so far."""
         self._weights += 1
         for request_id, num_tokens in computed.items():
-            for size, held in zip(self._sizes, self._held[request_id], strict=True):
+            groups = zip(self._sizes, self._held[request_id], self._seen[request_id], strict=True)
+            for size, held, seen in groups:
                 if num_tokens % size:
-                    self._marks[held[num_tokens // size]] = next(self._several)
+                    index = num_tokens // size
+                    seen[index] = BlockMark(next(self._unique), seen[index].before)
+                    self._marks[held[index]] = seen[index]
 
     def preempt(self, request_id: str) -> None:
         """A request has lost its blocks. Call it before others get them, possibly in the same step."""
-        self._before[request_id] = [list(map(self._mark, held)) for held in self._held[request_id]]
+        self._held.pop(request_id, None)
 
     def begin(self, request_id: str, blocks: Blocks, computed: int) -> int:
         """A request runs, for the first time or again, on `blocks` that already hold its first `computed` tokens.
@@ -52,36 +76,53 @@ class KvBlocks:
         Requests that begin in the same step must come in the order of `computed`, because one may get a block that
         another fills. Returns how many of these tokens have the KV that the request has seen: all at its first run.
         """
-        before = self._before.pop(request_id, None)
+        before = self._seen.get(request_id)
+        self._held[request_id] = [list(held) for held in blocks]
+        self._seen[request_id] = []
         kept = computed
         for group, (size, held) in enumerate(zip(self._sizes, blocks, strict=True)):
-            found = computed // size
+            num_found = computed // size
+            found = self._marks_of(held[:num_found])
             if before is not None:
-                pairs = zip(held[:found], before[group], strict=False)
+                rows = zip(held, found, before[group], strict=False)
                 other = (
-                    i for i, (block, mark) in enumerate(pairs) if block != NULL_BLOCK and self._mark(block) != mark
+                    index
+                    for index, (block, now, then) in enumerate(rows)
+                    if now.number != then.number and (block != NULL_BLOCK or group in self._recurrent)
                 )
-                kept = min(kept, size * next(other, found))
-            self._fill(held, found)
-        self._held[request_id] = [list(held) for held in blocks]
+                kept = min(kept, size * next(other, num_found))
+            self._seen[request_id].append(found)
+            self._fill(request_id, group)
         return kept
 
     def grow(self, request_id: str, blocks: Blocks) -> None:
         """A request got more blocks to fill. Call it before `begin` of the same step."""
-        for held, more in zip(self._held[request_id], blocks, strict=True):
+        for group, (held, more) in enumerate(zip(self._held[request_id], blocks, strict=True)):
             held.extend(more)
-            self._fill(held, len(held) - len(more))
+            self._fill(request_id, group)
 
     def end(self, request_id: str) -> None:
         self._held.pop(request_id, None)
-        self._before.pop(request_id, None)
+        self._seen.pop(request_id, None)
 
-    def _fill(self, held: Sequence[int], start: int) -> None:
-        """Mark the blocks from `start` on, which the current weights compute."""
-        for index in range(start, len(held)):
-            before = self._mark(held[index - 1]) if index else 0
-            # Never negative, so that it differs from every number of `_several`.
-            self._marks[held[index]] = hash((before, self._weights)) & (1 << 62) - 1
+    def _fill(self, request_id: str, group: int) -> None:
+        """Mark the blocks that have no mark yet, which the current weights compute."""
+        held = self._held[request_id][group]
+        seen = self._seen[request_id][group]
+        for block in held[len(seen) :]:
+            before = seen[-1] if seen else None
+            # Never negative, so that it differs from every unique number.
+            number = hash((before.number if before is not None else 0, self._weights)) & (1 << 62) - 1
+            seen.append(BlockMark(number, before))
+            if block != NULL_BLOCK:
+                self._marks[block] = seen[-1]
 
-    def _mark(self, block: int) -> int:
-        return self._marks.get(block, -1)  # unknown: filled before the observer was installed
+    def _marks_of(self, blocks: Sequence[int]) -> list[BlockMark]:
+        """The marks of blocks with content; of null blocks those before the next block that has content."""
+        marks: list[BlockMark] = []
+        before: BlockMark | None = None
+        for block in reversed(blocks):
+            mark = before if block == NULL_BLOCK else self._marks.get(block)
+            marks.append(mark or UNKNOWN)
+            before = marks[-1].before
+        return marks[::-1]

@@ -9,7 +9,19 @@ import uuid
 import torch
 
 from rollcast.generator.vllm.engine_failure import take_notes
-from rollcast.generator.vllm.experts_on_cpu import keep_experts_plain, return_from_first_runner
+from rollcast.generator.vllm.experts_on_cpu import (
+    choose_by_sigmoid,
+    compute_without_adapters,
+    keep_experts_plain,
+    return_from_first_runner,
+)
+from rollcast.generator.vllm.latent_attention import use_plain_kernels_on_cpu
+from rollcast.generator.vllm.recurrent_on_cpu import (
+    compute_recurrence_plainly,
+    keep_what_was_drawn,
+    split_prompts_at_states,
+)
+from rollcast.generator.vllm.text_only_on_cpu import leave_out_torchvision
 from rollcast.telemetry.heavy_imports import collect_from_now
 
 
@@ -32,7 +44,14 @@ def register() -> None:
         # new version could not be loaded in place. Plain `F.linear` is as fast for small models.
         utils.dispatch_cpu_unquantized_gemm = _keep_plain_linear
         keep_experts_plain()
+        compute_without_adapters()
+        choose_by_sigmoid()
+        use_plain_kernels_on_cpu()
         return_from_first_runner()
+        compute_recurrence_plainly()
+        split_prompts_at_states()
+        keep_what_was_drawn()
+        leave_out_torchvision()
 
 
 def _keep_plain_linear(layer: torch.nn.Module, remove_weight: bool) -> None:

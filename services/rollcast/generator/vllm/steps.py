@@ -1,6 +1,6 @@
 """Counts and KV rebuilds of the engine's steps, read from the scheduler's output inside the worker."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from rollcast.generator.vllm.kv_blocks import KvBlocks
@@ -34,8 +34,8 @@ class StepObserver:
                     ^------- preempted <---------'
     """
 
-    def __init__(self, block_sizes: Sequence[int]) -> None:
-        """`block_sizes`: see KvBlocks."""
+    def __init__(self, block_sizes: Sequence[int], recurrent: Collection[int] = ()) -> None:
+        """`block_sizes` and `recurrent`: see KvBlocks."""
         self.num_steps = 0
         self.num_preemptions = 0
         self.num_decode_steps = 0
@@ -51,7 +51,7 @@ class StepObserver:
         self._decoding: set[str] = set()
         self._sampled: dict[str, int] = {}
         self._rebuilds: list[KvRebuild] = []
-        self._blocks = KvBlocks(block_sizes)
+        self._blocks = KvBlocks(block_sizes, recurrent)
 
     def observe(self, scheduled: Any) -> None:
         """Take in one vLLM SchedulerOutput."""

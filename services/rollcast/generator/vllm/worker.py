@@ -16,10 +16,12 @@ from typing import Any
 import torch
 
 from rollcast.generator.vllm import plugin
+from rollcast.generator.vllm.adapter import PolicyAdapter
 from rollcast.generator.vllm.engine_folder import end_with_generator
 from rollcast.generator.vllm.engine_start import RoutingShape, has_gpus
 from rollcast.generator.vllm.expert_stacks import load_stacks_whole
 from rollcast.generator.vllm.experts_on_cpu import pack_again
+from rollcast.generator.vllm.latent_attention import derive_again
 from rollcast.generator.vllm.steps import EngineCounts, KvRebuild, StepObserver
 from rollcast.weights.receiver.host_memory import SharedVersion, in_host_memory
 from rollcast.weights.receiver.queued_copies import QueuedCopies
@@ -39,10 +41,19 @@ class GeneratorWorker:
     model_runner: Any
     device: torch.device
     rank: int
+    adapter: PolicyAdapter | None = None
+    """Versions are adapters (`model.lora`); None = they are whole weights."""
+
+    def use_adapter(self, rank: int, alpha: int) -> None:
+        """Versions will be adapters. Called before the first request."""
+        self.adapter = PolicyAdapter(self.model_runner, self.device, rank, alpha)
 
     def room_for_staging(self) -> tuple[int | None, int]:
-        """Free bytes on this worker's device, None if the device is the host; bytes of the worker's weights."""
-        held = sum(parameter.nbytes for parameter in self.model_runner.model.parameters())
+        """Free bytes on this worker's device, None if the device is the host; bytes of its part of a version."""
+        if self.adapter is not None:
+            held = self.adapter.num_bytes
+        else:
+            held = sum(parameter.nbytes for parameter in self.model_runner.model.parameters())
         return (torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else None), held
 
     def full_rollouts(self) -> int:
@@ -71,6 +82,8 @@ class GeneratorWorker:
 
     def prepare_for_rollcast(self, cpu: int | None, stage: str) -> None:
         """Start to count steps, pin the engine to a core, make the receiver."""
+        from vllm.v1.kv_cache_interface import MambaSpec
+
         # Ctrl-C goes to the front end, which drains, then ends us. If it and its warden are killed, we end ourselves.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         end_with_generator()
@@ -82,9 +95,10 @@ class GeneratorWorker:
         elif self.rank == 0:
             self.receiver = Receiver(device=self.device, make_memory=in_host_memory)
         self.shared = SharedVersion()
-        load_stacks_whole()
-        groups = self.model_runner.kv_cache_config.kv_cache_groups
-        self.step_observer = StepObserver([group.kv_cache_spec.block_size for group in groups])
+        load_stacks_whole(self.model_runner.model)
+        layers = [group.kv_cache_spec for group in self.model_runner.kv_cache_config.kv_cache_groups]
+        recurrent = [index for index, spec in enumerate(layers) if isinstance(spec, MambaSpec)]
+        self.step_observer = StepObserver([spec.block_size for spec in layers], recurrent)
         run = self.model_runner.execute_model
 
         # Before the step the scheduler's output is complete, and the requests' blocks are not filled yet.
@@ -139,13 +153,18 @@ class GeneratorWorker:
         return self.step_observer.decoding(), self.step_observer.last_step_at, time.monotonic() - started
 
     def _load_complete(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
+        if self.adapter is not None:
+            self.adapter.load(tensors)
+            self.step_observer.weights_changed()
+            return
         model = self.model_runner.model
         loaded = self._load_quantised(tensors) if self._is_quantised else self._load_plain(tensors)
         # On CPU experts compute with packed copies of their weights.
         pack_again(model)
+        derived = derive_again(model, self.model_runner.vllm_config.model_config.dtype)
         self.step_observer.weights_changed()
         # vLLM loads what it gets and does not notice what is missing: such a layer would keep its former weights.
-        missing = {name for name, _ in model.named_parameters()} - set(loaded)
+        missing = {name for name, _ in model.named_parameters()} - set(loaded) - derived
         if missing:
             raise RuntimeError(f"the trainer's version lacks weights of this model: {', '.join(sorted(missing)[:5])}")
 

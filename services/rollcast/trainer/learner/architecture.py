@@ -22,8 +22,10 @@ from transformers.core_model_loading import (
 )
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
-from rollcast.config.model import TEXT_MODELS, Model
+from rollcast.config.model import TEXT_MODELS, Model, text_part
 from rollcast.trainer.learner.head import LogitShape
+from rollcast.trainer.learner.quantised_files import is_known
+from rollcast.trainer.learner.unsupported import Unsupported
 
 NUM_PROBE_TOKENS = 4
 """Positions at which the model's own logits are compared with the head's."""
@@ -40,13 +42,6 @@ STACKS = {
 """What each expert's weights are stored as (of two that are fused the first), and what vLLM calls their stack."""
 
 
-class Unsupported(ValueError):  # noqa: N818  (an answer, which the caller makes a sentence of)
-    """A feature of a model that this trainer does not support, as the rest of a sentence about it, with the remedy."""
-
-    def __init__(self, reason: str, remedy: str = "choose another model") -> None:
-        super().__init__(f"{reason}; {remedy}")
-
-
 def read_config(settings: Model) -> Any:
     """Read the config, with everything random switched off: else the ratio to the generators' log-probs was noise."""
     config = stored_config(settings)
@@ -61,12 +56,17 @@ def stored_config(settings: Model) -> Any:
     config = AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
     if config.model_type not in TEXT_MODELS:
         return config
-    text = config.get_text_config()
-    text.architectures = [TEXT_MODELS[config.model_type]]
+    text = text_part(config)
     text.name_or_path = config.name_or_path
     if (quantised := getattr(config, "quantization_config", None)) is not None:
         text.quantization_config = quantised
     return text
+
+
+def has_other_parts(settings: Model) -> bool:
+    """Whether the files hold more than the text model that is trained."""
+    config = AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
+    return config.model_type in TEXT_MODELS
 
 
 def skeleton(settings: Model) -> Any:
@@ -113,8 +113,14 @@ def _check_kind(config: Any) -> None:
             f"is a {config.model_type} that takes more than text, and the generators would serve all of it",
             "give its text model alone, which AutoModelForCausalLM.from_pretrained(..).save_pretrained(FOLDER) writes",
         )
-    if getattr(config, "quantization_config", None) is not None:
-        raise Unsupported("is quantised, and masters are float32", "give its weights as they were before that")
+    quantization = getattr(config, "quantization_config", None)
+    if quantization is not None and not is_known(quantization):
+        raise Unsupported(
+            f"is quantised by {quantization.get('quant_method')!r}, and of quantised files only FP8 in blocks and "
+            "MXFP4 are read",
+            "give its weights as they were before that, or those that AutoModelForCausalLM.from_pretrained(..)"
+            ".dequantize().save_pretrained(FOLDER) writes",
+        )
     if config.model_type in RANDOM_ROUTERS:
         raise Unsupported(f"is a {config.model_type}, whose routers draw experts at random while they train")
 
@@ -166,6 +172,8 @@ def _bare(causal_lm: Any, hidden: torch.Tensor, weight: torch.Tensor) -> Iterato
 def published_names(causal_lm: Any) -> dict[str, str | None]:
     """Return the name under which each weight of a Transformers model travels to the generators, by its name there.
 
+    Buffers that belong to a model's files are included, such as the bias of a router's choice.
+
     Transformers renames some weights when it reads them, and says how to undo that; vLLM reads the names of the files.
     The experts of a layer are one 3-D weight here and one for each expert in the files; vLLM takes the stack too, under
     a name of its own. None: it is stored in a form that neither is renamed only nor a stack that vLLM knows.
@@ -175,7 +183,10 @@ def published_names(causal_lm: Any) -> dict[str, str | None]:
     undo = [one.reverse_transform() for one in reversed(conversions) if not isinstance(one, PrefixChange)]
     renamings = [one for one in undo if isinstance(one, WeightRenaming)]
     converters = [one for one in undo if isinstance(one, WeightConverter)]
-    return {name: _published_name(name, renamings, converters) for name, _ in causal_lm.named_parameters()}
+    stored = causal_lm.state_dict().keys()
+    names = [name for name, _ in causal_lm.named_parameters()]
+    names += [name for name, _ in causal_lm.named_buffers() if name in stored]
+    return {name: _published_name(name, renamings, converters) for name in names}
 
 
 def _published_name(name: str, renamings: list[Any], converters: list[Any]) -> str | None:

@@ -5,9 +5,10 @@ same number of micro-batches (empty ones at the end) and the i-th ones of all ra
 Their bytes are those of safetensors: no pickle.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,16 +16,23 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from rollcast.recipe.difficulty import CoefficientFactors
 from rollcast.recipe.effective_batch import EffectiveBatch
-from rollcast.rollouts.records import Logprobs, Rollout, RolloutGroup, RoutedExperts, TokenIds
+from rollcast.rollouts.records import Branch, Logprobs, Rollout, RolloutGroup, RoutedExperts, TokenIds
 
-ARRAYS = ("prompt_token_ids", "token_ids", "generator_logprobs", "loss_mask", "routed_experts")
-"""Fields of a training sequence that are arrays."""
+NUMBERS = ("advantage", "weight", "kl_factor", "entropy_factor")
+"""Fields of a training sequence that are one number for all of its loss tokens."""
+TokenAdvantages = NDArray[np.float32]
+ARRAYS = ("prompt_token_ids", "token_ids", "generator_logprobs", "loss_mask", "routed_experts", "token_advantages")
+"""Fields of a training sequence that are arrays, or None and then take no byte."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingSequence:
-    """One kept rollout: a prompt of P tokens and a completion of L tokens."""
+    """One token sequence of a kept rollout: a prompt of P tokens and a completion of L tokens.
+
+    A rollout of one answer is one sequence. An episode has one more for each of its branches, all with its weight.
+    """
 
     prompt_token_ids: TokenIds
     """[P] int32, P >= 1."""
@@ -37,8 +45,14 @@ class TrainingSequence:
     advantage: float
     weight: float
     """Weight of each loss token in the batch's objective."""
+    kl_factor: float = 1.0
+    """What the coefficient of the KL penalty is multiplied by (`rollcast.recipe.difficulty`)."""
+    entropy_factor: float = 1.0
+    """What the coefficient of the entropy bonus is multiplied by."""
     routed_experts: RoutedExperts | None = None
     """[P + L - 1, layers, choices] uint8: what the generator's routers chose. None = not recorded."""
+    token_advantages: TokenAdvantages | None = None
+    """[L] float32 advantage of each token, used in place of `advantage`. None = all tokens have that."""
 
     @property
     def num_tokens(self) -> int:
@@ -59,31 +73,71 @@ class Routing(NamedTuple):
 MicroBatch = tuple[TrainingSequence, ...]
 
 
-def loss_mask(rollout: Rollout) -> NDArray[np.bool_]:
-    """Return [L], False on the forced tokens."""
-    mask = np.ones(rollout.num_tokens, dtype=np.bool_)
-    for start, end in rollout.loss_masked:
+def loss_mask(sequence: Rollout | Branch) -> NDArray[np.bool_]:
+    """Return [L] of one token sequence, False on the forced and on the given tokens."""
+    mask = np.ones(len(sequence.token_ids), dtype=np.bool_)
+    for start, end in sequence.loss_masked:
         mask[start:end] = False
     return mask
 
 
-def training_sequences(groups: Sequence[RolloutGroup], effective: EffectiveBatch) -> list[TrainingSequence]:
-    """Return the kept rollouts. `effective` has one entry per rollout: groups in order, rollouts in order."""
+def num_loss_tokens(rollout: Rollout) -> int:
+    """Tokens of all its sequences that carry loss."""
+    return sum(int(loss_mask(sequence).sum()) for sequence in rollout.sequences)
+
+
+def training_sequences(
+    groups: Sequence[RolloutGroup],
+    effective: EffectiveBatch,
+    factors: CoefficientFactors | None = None,
+    token_advantages: Mapping[int, Sequence[TokenAdvantages]] = MappingProxyType({}),
+) -> list[TrainingSequence]:
+    """Return the sequences of the kept rollouts. `effective` and `factors` have one entry per rollout: groups and
+    rollouts in order.
+
+    Without factors the coefficients of KL penalty and entropy bonus are the recipe's. `token_advantages`: by index, of
+    the rollouts whose tokens do not share one advantage, [L] for each of their sequences.
+    """
     rollouts = [(group, rollout) for group in groups for rollout in group.rollouts]
     assert len(rollouts) == len(effective.kept)
-    return [
-        TrainingSequence(
-            prompt_token_ids=group.prompt_token_ids,
-            token_ids=rollout.token_ids,
-            generator_logprobs=rollout.logprobs,
-            loss_mask=loss_mask(rollout),
-            advantage=float(effective.advantages[index]),
-            weight=float(effective.weights[index]),
-            routed_experts=rollout.routed_experts,
-        )
-        for index, (group, rollout) in enumerate(rollouts)
-        if effective.kept[index]
-    ]
+    found = []
+    for index in np.flatnonzero(effective.kept):
+        group, rollout = rollouts[index]
+        of_tokens = token_advantages.get(int(index))
+        for number, sequence in enumerate(rollout.sequences):
+            whole = TrainingSequence(
+                prompt_token_ids=rollout.prompt_of(sequence, group.prompt_token_ids),
+                token_ids=sequence.token_ids,
+                generator_logprobs=sequence.logprobs,
+                loss_mask=loss_mask(sequence),
+                advantage=float(effective.advantages[index]),
+                weight=float(effective.weights[index]),
+                kl_factor=1.0 if factors is None else float(factors.kl[index]),
+                entropy_factor=1.0 if factors is None else float(factors.entropy[index]),
+                routed_experts=sequence.routed_experts,
+                token_advantages=None if of_tokens is None else of_tokens[number],
+            )
+            if rollout.episode is None:
+                found.append(whole)
+            elif whole.loss_mask.any():
+                found.append(_until_last_loss(whole))
+    return found
+
+
+def _until_last_loss(sequence: TrainingSequence) -> TrainingSequence:
+    """The sequence without the tokens after its last one with loss: what an environment gave there changes nothing."""
+    length = int(np.flatnonzero(sequence.loss_mask)[-1]) + 1
+    inputs = len(sequence.prompt_token_ids) + length - 1
+    experts = sequence.routed_experts
+    advantages = sequence.token_advantages
+    return replace(
+        sequence,
+        token_ids=sequence.token_ids[:length],
+        generator_logprobs=sequence.generator_logprobs[:length],
+        loss_mask=sequence.loss_mask[:length],
+        routed_experts=None if experts is None else experts[:inputs],
+        token_advantages=None if advantages is None else advantages[:length],
+    )
 
 
 def denominator(sequences: Iterable[TrainingSequence]) -> float:
@@ -138,10 +192,10 @@ def encode_micro_batches(micro_batches: Sequence[MicroBatch], denominator: float
     sequences = [sequence for micro_batch in micro_batches for sequence in micro_batch]
     arrays = {
         "counts": np.array([len(micro_batch) for micro_batch in micro_batches], np.int64),
-        "advantages": np.array([sequence.advantage for sequence in sequences]),
-        "weights": np.array([sequence.weight for sequence in sequences]),
         "denominator": np.array([denominator]),
     }
+    for name in NUMBERS:
+        arrays[name] = np.array([getattr(sequence, name) for sequence in sequences])
     for index, sequence in enumerate(sequences):
         for name in ARRAYS:
             if (array := getattr(sequence, name)) is not None:
@@ -153,13 +207,15 @@ def decode_micro_batches(data: bytes) -> tuple[list[MicroBatch], float]:
     """Inverse of `encode_micro_batches`. Raises ValueError for other bytes."""
     try:
         arrays = load(data)
-        numbers = zip(arrays["advantages"].tolist(), arrays["weights"].tolist(), strict=True)
+        counts = arrays["counts"].tolist()
+        numbers = {name: arrays[name].tolist() for name in NUMBERS}
         sequences = []
-        for index, (advantage, weight) in enumerate(numbers):
-            fields: dict[str, Any] = {name: arrays.get(f"{index}.{name}") for name in ARRAYS}
-            sequences.append(TrainingSequence(advantage=advantage, weight=weight, **fields))
+        for index in range(sum(counts)):
+            fields: dict[str, Any] = {name: values[index] for name, values in numbers.items()}
+            fields |= {name: arrays.get(f"{index}.{name}") for name in ARRAYS}
+            sequences.append(TrainingSequence(**fields))
         remaining = iter(sequences)
-        micro_batches = [tuple(islice(remaining, count)) for count in arrays["counts"].tolist()]
+        micro_batches = [tuple(islice(remaining, count)) for count in counts]
         return micro_batches, float(arrays["denominator"][0])
-    except (SafetensorError, KeyError) as error:
+    except (SafetensorError, KeyError, IndexError) as error:
         raise ValueError("not the bytes of micro-batches") from error

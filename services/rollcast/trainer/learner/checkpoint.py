@@ -55,7 +55,7 @@ class DamagedCheckpoint(UserError):  # noqa: N818  (a finding: an older one may 
 class ControllerFile:
     """The controller's state, and how the checkpoint's other files are to be read.
 
-    {"crc32": checksum of what follows, "format": 2, "updates": .., "world_size": .., "controller": ..}
+    {"crc32": checksum of what follows, "format": 2, "updates": .., "world_size": .., "controller": .., "lora": ..}
     """
 
     updates: int
@@ -63,6 +63,8 @@ class ControllerFile:
     world_size: int
     """Ranks that wrote the checkpoint."""
     controller: dict[str, Any] | None
+    lora: dict[str, Any] | None = None
+    """model.lora of the run; None = the weights are those of the whole model."""
 
 
 def storage_at(location: Place) -> CheckpointStorage:
@@ -115,7 +117,10 @@ def load_checkpoint(checkpoint: Place, learner: Learner) -> dict[str, Any]:
 
 def load_weights(checkpoint: Place, learner: Learner) -> dict[str, Any]:
     """Give the learner a checkpoint's weights and nothing else; return its controller's state. Otherwise the same."""
-    tensors = {f"{WEIGHTS}{name}": weight.detach() for name, weight in learner.policy.named_weights()}
+    tensors: dict[str, Tensor] = {
+        f"{WEIGHTS}{name}": weight.detach() for name, weight in learner.policy.trained_weights()
+    }
+    tensors |= _buffers(learner)
     return _read(checkpoint, learner, tensors, weights_only=True).controller or {}
 
 
@@ -128,6 +133,15 @@ def _read(checkpoint: Place, learner: Learner, tensors: dict[str, Tensor], *, we
     remedy = (
         "give the model that it was trained from" if weights_only else "resume with the model the run was started with"
     )
+    if saved.lora != (own := _lora(learner)):
+        export = (
+            "that run's export" if saved.lora is None else "the folder that `rollcast model merge` makes of its export"
+        )
+        instead = f", or train from {export}" if weights_only else ""
+        raise UserError(
+            f"checkpoint {checkpoint} is of a run with model.lora = {json.dumps(saved.lora)}, and here it is "
+            f"{json.dumps(own)}; give both runs the same{instead}"
+        )
     for key, tensor in tensors.items():
         found = shapes.get(key)
         needed = tuple(tensor.shape)
@@ -173,6 +187,11 @@ def _split(checkpoint: Place) -> tuple[Place, str]:
     return folder, name
 
 
+def _lora(learner: Learner) -> dict[str, Any] | None:
+    lora = learner.policy.lora
+    return None if lora is None else lora.model_dump(mode="json")
+
+
 def _agreed(checkpoint: Place, learner: Learner, read: Callable[[], Read]) -> Read:
     """What `read` returns, on every rank or on none."""
     try:
@@ -206,10 +225,14 @@ def damaged(checkpoint: Place, reason: object) -> str:
     return f"checkpoint {checkpoint} cannot be read ({reason}); remove it to resume from an older one"
 
 
+def _buffers(learner: Learner) -> dict[str, Tensor]:
+    return {f"{WEIGHTS}{name}": buffer for name, buffer in learner.policy.stored_buffers()}
+
+
 def state(learner: Learner) -> dict[str, Tensor]:
     """Return the tensors of a checkpoint, to be written or to be read into in place."""
-    tensors: dict[str, Tensor] = {}
-    for name, weight in learner.policy.named_weights():
+    tensors = _buffers(learner)
+    for name, weight in learner.policy.trained_weights():
         moments = learner.optimizer.state[weight]
         if not moments:  # before the first step
             moments["step"] = torch.zeros((), dtype=torch.float32, device=weight.device)
@@ -232,10 +255,15 @@ def disk_failure(error: CheckpointException) -> OSError | None:
 
 def controller_text(learner: Learner, controller: dict[str, Any] | None) -> str:
     """The file that `read_controller` reads."""
-    world_size = learner.ranks.world_size
-    text = json.dumps(
-        {"format": FORMAT, "updates": learner.updates, "world_size": world_size, "controller": controller}
-    )
+    fields: dict[str, Any] = {
+        "format": FORMAT,
+        "updates": learner.updates,
+        "world_size": learner.ranks.world_size,
+        "controller": controller,
+    }
+    if (lora := _lora(learner)) is not None:
+        fields["lora"] = lora
+    text = json.dumps(fields)
     return f'{{"crc32": {zlib.crc32(text.encode())}, {text[1:]}'
 
 
@@ -258,7 +286,10 @@ def read_controller(text: str) -> ControllerFile:
     updates, world_size, controller = (found.get(name, "") for name in ("updates", "world_size", "controller"))
     if not _is_count(updates, 0) or not _is_count(world_size, 1) or not isinstance(controller, dict | None):
         raise ValueError("controller.json lacks updates, world_size or controller")
-    return ControllerFile(updates, world_size, controller)
+    lora = found.get("lora")
+    if not isinstance(lora, dict | None):
+        raise ValueError("controller.json holds no object as lora")
+    return ControllerFile(updates, world_size, controller, lora)
 
 
 def _is_count(value: Any, least: int) -> bool:

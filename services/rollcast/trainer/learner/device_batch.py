@@ -32,6 +32,10 @@ class DeviceBatch:
     """[T]"""
     weights: Tensor
     """[T]"""
+    kl_factors: Tensor
+    """[T] what the coefficient of the KL penalty is multiplied by."""
+    entropy_factors: Tensor
+    """[T] what the coefficient of the entropy bonus is multiplied by."""
     rollout: Tensor
     """[T] index of the sequence."""
     routed_experts: Tensor | None
@@ -87,12 +91,25 @@ def _fill(
         generator_logprobs=torch.from_numpy(np.concatenate(logprobs) if logprobs else np.zeros(0, dtype=np.float32)).to(
             device
         ),
-        advantages=per_token([s.advantage for s in micro_batch], np.float64),
+        advantages=_advantages(micro_batch, counts, device),
         weights=per_token([s.weight for s in micro_batch], np.float64),
+        kl_factors=per_token([s.kl_factor for s in micro_batch], np.float64),
+        entropy_factors=per_token([s.entropy_factor for s in micro_batch], np.float64),
         rollout=per_token(list(range(len(micro_batch))), np.int64),
         routed_experts=_experts(micro_batch, grid.shape, starts, device),
         packing=packing,
     )
+
+
+def _advantages(micro_batch: MicroBatch, counts: list[int], device: torch.device) -> Tensor:
+    """[T] float64: each token's own where its sequence has them, else that of its rollout."""
+    values = np.repeat(np.asarray([sequence.advantage for sequence in micro_batch], dtype=np.float64), counts)
+    start = 0
+    for sequence, count in zip(micro_batch, counts, strict=True):
+        if sequence.token_advantages is not None:
+            values[start : start + count] = sequence.token_advantages[sequence.loss_mask]
+        start += count
+    return torch.from_numpy(values).to(device)
 
 
 def _experts(micro_batch: MicroBatch, shape: tuple[int, ...], starts: list[int], device: torch.device) -> Tensor | None:

@@ -1,16 +1,19 @@
 """Export: a folder that `from_pretrained` reads and servers serve.
 
-Weights in the model's dtype under the names of its own files, in files of a bounded size, and every other file of the
-source: config, generation config, tokenizer, chat templates, code. All ranks walk through the weights together. One at
-a time is gathered, and rank 0 writes a file as soon as it is full.
+Weights in the model's dtype and buffers in their own, under the names of the model's files, in files of a bounded size.
+What of a model is not trained (see `stored_model`) is copied: as it is, or in the model's dtype if the source has it in
+fewer bits. So is every other file: config, generation config, tokenizer, chat templates, code. All ranks walk through
+the weights together. One at a time is gathered, and rank 0 writes a file as soon as it is full.
 """
 
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 import torch
@@ -19,30 +22,47 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor
+from transformers import AutoConfig
 from transformers.core_model_loading import revert_weight_conversion
+from transformers.modeling_utils import str_to_torch_dtype
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.model import Model
+from rollcast.config.own_part import OwnPart
 from rollcast.memory.host import EXPORT_FILE_BYTES
-from rollcast.trainer.learner.architecture import stored_config
 from rollcast.trainer.learner.model import Policy
+from rollcast.trainer.learner.quantised_files import dequantised
+from rollcast.trainer.learner.stored_model import StoredModel, read_whole, stored_model
+from rollcast.trainer.learner.stored_tensors import Slices, StoredTensor
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf", "*.h5", "*.msgpack", "*.onnx", "*.index.json")
 """Files of the source that are not copied: other weights than those exported."""
 FOLDERS = ("additional_chat_templates",)
 """Folders of the source that belong to the model; others are checkpoints of other programs."""
+OWN_PARTS = "rollcast_own_parts.json"
+"""Function and digest of each part of the recipe that was the user's own, by its setting."""
 OS_ERROR = re.compile(r"os error (\d+)")
 
 
 class Export:
     """Writes at rank 0; every rank takes part. An export is there whole or not at all, and replaces an earlier one."""
 
-    def __init__(self, policy: Policy, settings: Model, folder: Path, *, file_bytes: int = EXPORT_FILE_BYTES) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        settings: Model,
+        folder: Path,
+        *,
+        own_parts: Mapping[str, OwnPart] = MappingProxyType({}),
+        file_bytes: int = EXPORT_FILE_BYTES,
+    ) -> None:
+        """`own_parts`: of the recipe, by their settings; `OWN_PARTS` names them. Empty = no such file."""
         self._policy = policy
         self._settings = settings
         self._folder = folder
         self._partial = folder.with_name(f".partial-{folder.name}")
+        self._own_parts = own_parts
         self._file_bytes = file_bytes
         self._dtype = getattr(torch, settings.dtype)
 
@@ -59,6 +79,7 @@ class Export:
             self._partial.mkdir(parents=True)
             self._write_weights(gathered)
             self._write_others()
+            self._write_own_parts()
             _let_the_umask_decide(self._partial)
             shutil.rmtree(self._folder, ignore_errors=True)
             self._partial.rename(self._folder)
@@ -74,21 +95,30 @@ class Export:
             error, f"export folder {self._folder} cannot be written ({reason}); free space or choose another"
         )
 
-    def _gathered(self) -> Iterator[dict[str, Tensor]]:
-        """The stored form of each weight, in the model's dtype on the host; one weight at a time."""
-        for name, weight in self._policy.named_weights():
+    def _gathered(self) -> Iterator[tuple[str, Tensor]]:
+        """Each weight under Transformers' name, in the model's dtype on the host; one weight at a time."""
+        for name, weight in self._policy.trained_weights():
             narrow = cast(DTensor, weight.detach().to(self._dtype))
-            yield self._stored(name, narrow.full_tensor().cpu())
+            yield name, narrow.full_tensor().cpu()
+        for name, buffer in self._policy.stored_buffers():
+            yield name, buffer.cpu()
 
-    def _stored(self, name: str, whole: Tensor) -> dict[str, Tensor]:
-        stored = revert_weight_conversion(self._policy.causal_lm, {name: whole})
-        return {key: part.contiguous() for key, part in stored.items()}
+    def _stored(self, name: str, whole: Tensor, source: StoredModel) -> dict[str, Tensor]:
+        """The form in which the source's files have a weight, such as experts in a stack or one by one."""
+        if name in source.text:
+            stored = {name: whole}
+        else:
+            stored = revert_weight_conversion(self._policy.causal_lm, {name: whole})
+        return {source.published(key): part.contiguous() for key, part in stored.items()}
 
-    def _write_weights(self, gathered: Iterator[dict[str, Tensor]]) -> None:
-        plan = split_torch_state_dict_into_shards(self._shapes(), max_shard_size=self._file_bytes)
+    def _write_weights(self, gathered: Iterator[tuple[str, Tensor]]) -> None:
+        source = stored_model(self._settings.path, self._policy.causal_lm)
+        plan = split_torch_state_dict_into_shards(self._shapes(source), max_shard_size=self._file_bytes)
         waiting = {file: set(names) for file, names in plan.filename_to_tensors.items()}
         held: dict[str, Tensor] = {}
-        for stored in gathered:
+        trained = (self._stored(name, whole, source) for name, whole in gathered)
+        rest = ({name: read_whole(tensor).to(self._rest_dtype(tensor))} for name, tensor in self._rest(source).items())
+        for stored in chain(trained, rest):
             held |= stored
             for file in [file for file, names in waiting.items() if names <= held.keys()]:
                 save_file({name: held.pop(name) for name in waiting.pop(file)}, self._partial / file, {"format": "pt"})
@@ -98,13 +128,25 @@ class Export:
             index = {"metadata": plan.metadata, "weight_map": plan.tensor_to_filename}
             (self._partial / SAFE_WEIGHTS_INDEX_NAME).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
 
-    def _shapes(self) -> dict[str, Tensor]:
+    def _shapes(self, source: StoredModel) -> dict[str, Tensor]:
         """Every stored tensor on the meta device; a view would count with the size of its base."""
+        held = {name: (weight.shape, self._dtype) for name, weight in self._policy.trained_weights()}
+        held |= {name: (buffer.shape, buffer.dtype) for name, buffer in self._policy.stored_buffers()}
         shapes: dict[str, Tensor] = {}
-        for name, weight in self._policy.named_weights():
-            stored = self._stored(name, torch.empty(weight.shape, dtype=self._dtype, device="meta"))
-            shapes |= {key: torch.empty(part.shape, dtype=self._dtype, device="meta") for key, part in stored.items()}
+        for name, (shape, dtype) in held.items():
+            stored = self._stored(name, torch.empty(shape, dtype=dtype, device="meta"), source)
+            shapes |= {key: torch.empty(part.shape, dtype=dtype, device="meta") for key, part in stored.items()}
+        for name, tensor in self._rest(source).items():
+            shapes[name] = torch.empty(tensor.get_shape(), dtype=self._rest_dtype(tensor), device="meta")
         return shapes
+
+    def _rest(self, source: StoredModel) -> dict[str, Slices]:
+        return dequantised(source.rest, getattr(self._policy.causal_lm.config, "quantization_config", None))
+
+    def _rest_dtype(self, tensor: Slices) -> torch.dtype:
+        if not isinstance(tensor, StoredTensor):
+            return cast(torch.dtype, self._dtype)
+        return cast(torch.dtype, str_to_torch_dtype[tensor.dtype])
 
     def _write_others(self) -> None:
         """End tokens and sampling defaults are in the generation config alone, so the source's own is copied."""
@@ -117,9 +159,17 @@ class Export:
                 target = self._partial / path.relative_to(source)
                 target.parent.mkdir(exist_ok=True)
                 shutil.copyfile(path, target)
-        config = stored_config(settings)
-        config.dtype = settings.dtype
+        config = AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
+        for part in (config, config.get_text_config()):
+            part.dtype = settings.dtype
+            if hasattr(part, "quantization_config"):  # the exported weights are not
+                del part.quantization_config
         config.save_pretrained(self._partial)
+
+    def _write_own_parts(self) -> None:
+        if self._own_parts:
+            parts = {setting: part.model_dump(mode="json") for setting, part in self._own_parts.items()}
+            (self._partial / OWN_PARTS).write_text(json.dumps(parts, indent=1) + "\n")
 
 
 def _let_the_umask_decide(folder: Path) -> None:

@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import DistNetworkError
 
+from rollcast.config.distillation import FolderTeacher
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.out_of_memory import OutOfMemory, told_what_did_not_fit
@@ -29,10 +30,11 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Trainer
 from rollcast.recipe.learning_rate import scaled_to_batch
-from rollcast.recipe.losses import make_loss
+from rollcast.recipe.losses.make import make_loss
 from rollcast.runfolder.files import Place, checkpoint_place, place_of
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.ending import TrainerEnding
+from rollcast.trainer.learner.adapter_export import AdapterExport
 from rollcast.trainer.learner.batch import (
     MicroBatch,
     Routing,
@@ -45,11 +47,12 @@ from rollcast.trainer.learner.batch import (
 from rollcast.trainer.learner.checkpoint import load_checkpoint, load_weights, storage_at
 from rollcast.trainer.learner.commands import CommandKind, CommandReceiver, CommandSender, RankCommand
 from rollcast.trainer.learner.export import Export
-from rollcast.trainer.learner.learner import Learner, UpdateStats
+from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.model import stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.learner.reading import read_policy, read_reference
+from rollcast.trainer.learner.reading import read_policy, read_reference, read_teacher
 from rollcast.trainer.learner.saving import CheckpointSaver
+from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.weights.plan.manifest import BucketSpec, TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets
 from rollcast.weights.sender.lanes import Lanes, LaneSender
@@ -65,21 +68,34 @@ LANE_END_SECONDS = 5.0
 log = get_logger()
 
 
-def build_learner(model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks) -> Learner:
-    """The model's share of this rank with its optimizer. Raises UserError if it cannot be read, or does not fit."""
+def build_learner(model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, *, seed: int = 0) -> Learner:
+    """The model's share of this rank with its optimizer. `seed` makes the adapters of model.lora.
+
+    Raises UserError if it cannot be read, or does not fit.
+    """
     with told_what_did_not_fit(f"this rank's share of model.path = {model.path!r}", MORE_RANKS):
-        policy = read_policy(model, recipe, trainer, ranks, dtype=torch.float32)
+        policy = read_policy(model, recipe, trainer, ranks, dtype=torch.float32, seed=seed)
     reference = None
     if recipe.kl:
         with told_what_did_not_fit("this rank's share of the reference policy (recipe.kl)", MORE_RANKS):
-            reference = read_reference(recipe.kl, model, recipe, trainer, ranks, vocab_size=policy.vocab_size)
+            reference = read_reference(recipe.kl, model, recipe, trainer, ranks, trained=policy)
+    teacher = None
+    distillation = recipe.distillation
+    if distillation is not None and isinstance(distillation.teacher, FolderTeacher):
+        path = distillation.teacher.path
+        with told_what_did_not_fit(f"this rank's share of the teacher (recipe.distillation) {path!r}", MORE_RANKS):
+            teacher = read_teacher(
+                path, distillation.coefficient, model, recipe, trainer, ranks, vocab_size=policy.vocab_size
+            )
     return Learner(
         policy,
         settings=scaled_to_batch(recipe),
         loss=make_loss(recipe.loss),
         ranks=ranks,
         reference=reference,
+        teacher=teacher,
         entropy_bonus=recipe.entropy_bonus,
+        corrections=recipe.corrections,
         attention=trainer.attention,
         packing=trainer.packing,
     )
@@ -106,7 +122,7 @@ class LearnerGroup:
     @classmethod
     def build(cls, config: RunConfig, ranks: Ranks) -> LearnerGroup:
         """Read, shard and wrap the model on this rank. Raises UserError if it cannot be read, or does not fit."""
-        group = cls(config, build_learner(config.model, config.recipe, config.trainer, ranks))
+        group = cls(config, build_learner(config.model, config.recipe, config.trainer, ranks, seed=config.seed))
         group.reserve()
         return group
 
@@ -182,7 +198,7 @@ class LearnerGroup:
         return controller
 
     def export(self, folder: Path) -> None:
-        """Write the weights as a Hugging Face folder. Raises UserError if that fails."""
+        """Write the weights as a Hugging Face folder, adapters as PEFT's. Raises UserError if that fails."""
         self._order(CommandKind.EXPORT, str(folder))
 
     def _order(self, kind: CommandKind, body: str) -> Any:
@@ -204,6 +220,7 @@ class LearnerGroup:
     def follow(self, stop_requested: Callable[[], bool] = lambda: False) -> TrainerEnding:
         """Ranks above 0: carry out rank 0's commands until it stops; returns how the run ended.
 
+        Raises UserError if this rank cannot do its part of an update, or has not the memory for a command.
         When `stop_requested` turns true, rank 0 is notified and ends all ranks in order.
         """
         receiver = CommandReceiver(self.ranks.store, self.ranks.rank)
@@ -221,11 +238,12 @@ class LearnerGroup:
             while (command := receiver.receive(pass_on)).kind is not CommandKind.STOP:
                 try:
                     self._carry_out(command)
-                except OutOfMemory:
-                    raise  # of this rank alone: the process must end, and the others with it
-                except UserError:
-                    # Every rank raises it together; rank 0 reports it and decides how to go on.
-                    continue
+                except UserError as error:
+                    if command.kind is CommandKind.UPDATE or isinstance(error, OutOfMemory):
+                        # Perhaps of this rank alone: the process must end, and the others with it.
+                        log.error("this rank cannot go on", command=command.kind.name.lower(), error=str(error))
+                        raise
+                    # Otherwise every rank raises it together; rank 0 reports it and decides how to go on.
         except DistNetworkError as error:
             log.error("rank 0 is gone", error=" ".join(str(error).split())[:200])
             return TrainerEnding.FAILED
@@ -285,6 +303,7 @@ class LearnerGroup:
 
     def _export(self, folder: Path) -> None:
         """Rank 0 gathers weight by weight and holds a file of them in host memory."""
-        export = Export(self.learner.policy, self.config.model, folder)
+        kind = Export if self.learner.policy.lora is None else AdapterExport
+        export = kind(self.learner.policy, self.config.model, folder, own_parts=self.config.recipe.own_parts)
         with told_what_did_not_fit("a weight gathered for the export", "give each trainer machine more memory"):
             export.write() if self.ranks.rank == 0 else export.take_part()

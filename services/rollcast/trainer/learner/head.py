@@ -117,7 +117,9 @@ class _ChunkedLogprobs(torch.autograd.Function):
             grad_logprobs = torch.zeros_like(normaliser)
         product = _Product(hidden, weight, settings)
         grad_hidden = torch.empty_like(hidden)
-        grad_weight = torch.zeros(weight.shape, dtype=product.wide, device=weight.device)
+        grad_weight = None
+        if ctx.needs_input_grad[1]:  # a frozen head needs none, and it is as large as the head in float32
+            grad_weight = torch.zeros(weight.shape, dtype=product.wide, device=weight.device)
         differentiate = settings.between_products(_grad_of_products)
         for start in range(0, hidden.shape[0], settings.chunk_tokens):
             rows = slice(start, start + settings.chunk_tokens)
@@ -132,7 +134,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
                 settings.temperature,
             )
             product.backward(rows, grad_products, grad_hidden, grad_weight)
-        return grad_hidden, grad_weight.to(weight.dtype), None, None
+        return grad_hidden, None if grad_weight is None else grad_weight.to(weight.dtype), None, None
 
 
 @cache
@@ -195,9 +197,11 @@ class _Product:
             products = torch.mm(self.hidden[rows], self.weight.t())
         return self.shape.apply_(products).to(self.wide)
 
-    def backward(self, rows: slice, grad_products: Tensor, grad_hidden: Tensor, grad_weight: Tensor) -> None:
+    def backward(self, rows: slice, grad_products: Tensor, grad_hidden: Tensor, grad_weight: Tensor | None) -> None:
         narrow = grad_products.to(self.weight.dtype)
         grad_hidden[rows] = torch.mm(narrow, self.weight).to(grad_hidden.dtype)
+        if grad_weight is None:
+            return
         if self.fused:
             grad_weight += torch.mm(narrow.t(), self.hidden[rows], out_dtype=self.wide)
         else:

@@ -9,7 +9,6 @@ undoes. The gradient therefore depends neither on W nor on the cut into micro-ba
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -18,77 +17,41 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
+from rollcast.config.corrections import NO_CORRECTIONS, Corrections
 from rollcast.config.recipe import Optimizer
 from rollcast.config.services import AttentionKernel
+from rollcast.recipe.corrections import correct
 from rollcast.recipe.learning_rate import learning_rate
-from rollcast.recipe.losses import Loss, LossInputs, objective
-from rollcast.recipe.regularisation import clamped_kl, weighted_entropy, weighted_kl
+from rollcast.recipe.losses.loss import CuttingLoss, Loss, LossInputs, cut_tokens, objective
+from rollcast.recipe.ratios import ratio_sums
+from rollcast.recipe.regularisation import Estimator, clamped_kl, kl_terms, weighted_entropy
+from rollcast.trainer.learner.adapters import adapters_off
 from rollcast.trainer.learner.attention import kernel_in_use, preferring
 from rollcast.trainer.learner.batch import MicroBatch
 from rollcast.trainer.learner.device_batch import DeviceBatch, pack_micro_batch, pad_micro_batch
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateStats:
-    """Results of one update; means are over the loss tokens of the batch."""
-
-    applied: bool
-    """False: the gradient was not finite, so the weights and the optimizer were left as they were."""
-    loss: float
-    """-J, regularisation included."""
-    grad_norm: float
-    """Before clipping."""
-    learning_rate: float
-    logprob_gap_mean: float
-    """|log pi_train - log pi_gen|: numerical mismatch and off-policyness together."""
-    logprob_gap_max: float
-    entropy: float
-    """Nats per token."""
-    loss_tokens: int
-    tokens: int
-    """Prompts and completions, without padding."""
-    micro_batches: int
-    """Per rank."""
-    seconds: float
-    kl: float | None = None
-    """Nats per token to the reference policy (k3), weighted like the loss. None: the recipe has no KL penalty."""
-    clamped_ratios: int = 0
-    """Loss tokens at which a ratio of the objective overflowed and was clamped (`rollcast.recipe.ratios`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class MicroBatchSums:
-    """Sums over the loss tokens of one micro-batch. Tensors are float64 scalars, left on the device: reading one here
-    would make the host wait for the pass."""
-
-    objective: Tensor
-    weight: Tensor
-    kl: Tensor
-    logprob_gap: Tensor
-    entropy: Tensor
-    clamped_ratios: Tensor
-    largest_gap: Tensor
-    """0 without loss tokens."""
-    loss_tokens: int
-    tokens: int
+from rollcast.trainer.learner.step_sums import MicroBatchSums, Sums, UpdateStats, over_all_ranks, ratio_shares
+from rollcast.trainer.learner.teacher import HeldTeacher
 
 
 class Reference:
     """The reference policy of a KL penalty: frozen, in the model's dtype, sharded like the trained policy.
 
-    Nothing of it is saved or published: a resumed run reads it from its folder again.
+    With LoRA it is the trained policy itself with its adapters off. Nothing of it is saved or published: a resumed run
+    reads it from its folder again.
     """
 
-    def __init__(self, policy: Policy, coefficient: float) -> None:
+    def __init__(self, policy: Policy, coefficient: float, estimator: Estimator = "k3") -> None:
         self.policy = policy
         self.coefficient = coefficient
         """Coefficient of the KL penalty in the objective."""
+        self.estimator: Estimator = estimator
+        """Which estimate is reported."""
 
     def logprobs(self, batch: DeviceBatch) -> Tensor:
         """Return [T] log pi_ref of the targets, without gradient. Collective."""
-        with torch.no_grad():
+        with torch.no_grad(), adapters_off(self.policy):
             logprobs, _ = self.policy(batch.input_ids, batch.positions, batch.targets, packing=batch.packing)
         for module in self.policy.modules():  # without a backward pass nothing else frees the gathered weights
             if isinstance(module, FSDPModule):
@@ -107,18 +70,22 @@ class Learner:
         loss: Loss,
         ranks: Ranks,
         reference: Reference | None = None,
+        teacher: HeldTeacher | None = None,
         entropy_bonus: float = 0.0,
+        corrections: Corrections = NO_CORRECTIONS,
         attention: AttentionKernel = "auto",
         packing: bool = False,
     ) -> None:
-        """`reference`: the policy that a KL penalty pulls towards; None and 0.0 cost nothing. `packing`: the policies
-        were read for packed sequences."""
+        """`reference`: the policy that a KL penalty pulls towards. `teacher`: its log-probs are part of the advantages.
+        None and 0.0 cost nothing. `packing`: the policies were read for packed sequences."""
         self.policy = policy
         self.settings = settings
         self.loss = loss
         self.ranks = ranks
         self.reference = reference
+        self.teacher = teacher
         self.entropy_bonus = entropy_bonus
+        self.corrections = corrections
         self.attention = attention
         self.packing = packing
         self.attention_kernel = kernel_in_use(
@@ -127,7 +94,7 @@ class Learner:
         """Name of the kernel that computes attention."""
         self.updates = 0
         """Optimizer steps made: the position in the warm-up."""
-        self.weights = [weight for _, weight in policy.named_weights()]
+        self.weights = [weight for _, weight in policy.trained_weights()]
         self.optimizer = torch.optim.AdamW(
             self.weights,
             lr=settings.learning_rate,
@@ -146,15 +113,15 @@ class Learner:
         is called after each micro-batch, outside any collective.
         """
         started = time.perf_counter()
-        sums = []
+        measured = []
         with preferring(self.attention):
             for index, micro_batch in enumerate(micro_batches):
                 if self.ranks.has_replicas:
                     # Each replica adds its gradients up by itself first: one reduction over machines a step.
                     cast(FSDPModule, self.policy).set_requires_all_reduce(index == len(micro_batches) - 1)
-                sums.append(self._add_gradient(micro_batch, denominator))
+                measured.append(self._add_gradient(micro_batch, denominator))
                 between()
-        totals, largest_gap = self._over_all_ranks(sums)
+        totals, largest_gap = over_all_ranks(measured)
         grad_norm = self._clip()
         rate = learning_rate(self.settings, self.updates)
         applied = math.isfinite(grad_norm)
@@ -164,74 +131,97 @@ class Learner:
             self.optimizer.step()
             self.updates += 1
         self.optimizer.zero_grad()
-        objective, weight, kl, gap, entropy, num_clamped, loss_tokens, tokens = totals.tolist()
-        assert math.isclose(weight, denominator, rel_tol=1e-4), (weight, denominator)
+        assert math.isclose(totals.weight, denominator, rel_tol=1e-4), (totals.weight, denominator)
         return UpdateStats(
             applied=applied,
-            loss=-objective / denominator,
+            loss=-totals.objective / denominator,
             grad_norm=grad_norm,
             learning_rate=rate,
-            logprob_gap_mean=gap / loss_tokens,
-            logprob_gap_max=largest_gap.item(),
-            entropy=entropy / loss_tokens,
-            loss_tokens=int(loss_tokens),
-            tokens=int(tokens),
+            logprob_gap_mean=totals.logprob_gap / totals.loss_tokens,
+            logprob_gap_max=largest_gap,
+            entropy=totals.entropy / totals.loss_tokens,
+            loss_tokens=int(totals.loss_tokens),
+            tokens=int(totals.tokens),
             micro_batches=len(micro_batches),
             seconds=time.perf_counter() - started,
-            kl=kl / denominator if self.reference is not None else None,
-            clamped_ratios=int(num_clamped),
+            kl=totals.kl / denominator if self.reference is not None else None,
+            clamped_ratios=int(totals.clamped_ratios),
+            teacher_kl=self.teacher.take_reverse_kl() if self.teacher is not None else None,
+            **ratio_shares(totals, names_cuts=isinstance(self.loss, CuttingLoss)),
         )
-
-    def _over_all_ranks(self, sums: Sequence[MicroBatchSums]) -> tuple[Tensor, Tensor]:
-        """Return the totals [8], in the order of the fields without `largest_gap`, and the largest gap. Collective."""
-        totals = torch.zeros(8, dtype=torch.float64, device=self.ranks.device)
-        for one in sums:
-            measured = [one.objective, one.weight, one.kl, one.logprob_gap, one.entropy, one.clamped_ratios]
-            totals[:6] += torch.stack(measured)
-        totals[6] = sum(one.loss_tokens for one in sums)
-        totals[7] = sum(one.tokens for one in sums)
-        largest_gap = torch.stack([one.largest_gap for one in sums]).max()
-        dist.all_reduce(totals)
-        dist.all_reduce(largest_gap, dist.ReduceOp.MAX)
-        return totals, largest_gap
 
     def _add_gradient(self, micro_batch: MicroBatch, denominator: float) -> MicroBatchSums:
         make = pack_micro_batch if self.packing else pad_micro_batch
         batch = make(micro_batch, self.ranks.device)
         reference_logprobs = self.reference.logprobs(batch) if self.reference is not None else None
+        advantages = batch.advantages if self.teacher is None else self.teacher.advantages(batch)
         logprobs, entropy = self.policy(
             batch.input_ids, batch.positions, batch.targets, batch.routed_experts, batch.packing
         )
         inputs = LossInputs(
             logprobs=logprobs,
             generator_logprobs=batch.generator_logprobs.to(logprobs.dtype),
-            advantages=batch.advantages.to(logprobs.dtype),
+            advantages=advantages.to(logprobs.dtype),
             weights=batch.weights.to(logprobs.dtype),
             rollout=batch.rollout,
         )
-        total, weight = objective(self.loss, inputs)
-        with torch.no_grad():  # counted, not differentiated
-            is_clamped = self.loss.clamped(inputs)
-        kl = torch.zeros_like(weight)
-        if self.reference is not None and reference_logprobs is not None:
-            kl = weighted_kl(logprobs, reference_logprobs, inputs.weights)
-            total = total - self.reference.coefficient * kl
-            is_clamped = is_clamped | clamped_kl(logprobs, reference_logprobs, inputs.weights)
-        if self.entropy_bonus:
-            total = total + self.entropy_bonus * weighted_entropy(entropy, inputs.weights)
+        corrected = correct(self.corrections, inputs)
+        total, kl = self._objective(corrected.inputs, inputs.weights, batch, entropy, reference_logprobs)
+        # Before the backward pass: a loss that counts rollouts makes the host wait for all queued work.
+        low, high = cut_tokens(self.loss, corrected.inputs)
+        is_clamped = self._clamped(corrected.inputs, inputs.weights, reference_logprobs)
         (total * (-self.ranks.world_size / denominator)).backward()  # type: ignore[no-untyped-call]
-        gaps = (logprobs.detach() - inputs.generator_logprobs).abs().double()
-        return MicroBatchSums(
+        gaps = (logprobs.detach() - inputs.generator_logprobs).double()
+        sums = Sums(
             objective=total.detach().double(),
-            weight=weight.detach().double(),
+            weight=inputs.weights.sum().double(),
             kl=kl.detach().double(),
-            logprob_gap=gaps.sum(),
+            logprob_gap=gaps.abs().sum(),
             entropy=entropy.detach().sum().double(),
+            **ratio_sums(gaps)._asdict(),
             clamped_ratios=is_clamped.sum().double(),
-            largest_gap=gaps.max() if gaps.numel() else gaps.new_zeros(()),
-            loss_tokens=len(batch.targets),
-            tokens=sum(sequence.num_tokens for sequence in micro_batch),
+            cut_low=low.sum().double(),
+            cut_high=(high | corrected.truncated).sum().double(),
+            masked=corrected.masked.sum().double(),
+            loss_tokens=gaps.new_full((), len(batch.targets)),
+            tokens=gaps.new_full((), sum(sequence.num_tokens for sequence in micro_batch)),
         )
+        return MicroBatchSums(sums, gaps.abs().max() if gaps.numel() else gaps.new_zeros(()))
+
+    def _objective(
+        self,
+        inputs: LossInputs,
+        weights: Tensor,
+        batch: DeviceBatch,
+        entropy: Tensor,
+        reference_logprobs: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return sum_t w_t J_t with what regularises it, and the weighted KL. `weights` [T]: before corrections."""
+        total = objective(self.loss, inputs)[0]
+        kl = torch.zeros_like(total)
+        if self.reference is not None and reference_logprobs is not None:
+            terms = kl_terms(
+                inputs.logprobs,
+                inputs.generator_logprobs,
+                reference_logprobs,
+                weights,
+                estimator=self.reference.estimator,
+            )
+            kl = (weights * terms).sum()
+            penalty = (weights * batch.kl_factors.to(weights.dtype) * terms).sum()
+            total = total - self.reference.coefficient * penalty
+        if self.entropy_bonus:
+            bonus = weighted_entropy(entropy, weights * batch.entropy_factors.to(weights.dtype))
+            total = total + self.entropy_bonus * bonus
+        return total, kl
+
+    @torch.no_grad()
+    def _clamped(self, inputs: LossInputs, weights: Tensor, reference_logprobs: Tensor | None) -> Tensor:
+        """Return [T] bool, the tokens at which a ratio of the objective overflows: counted, not differentiated."""
+        clamped = self.loss.clamped(inputs)
+        if reference_logprobs is None:
+            return clamped
+        return clamped | clamped_kl(inputs.logprobs, inputs.generator_logprobs, reference_logprobs, weights)
 
     def _clip(self) -> float:
         """Scale the gradients to the greatest allowed global norm; return the norm before.

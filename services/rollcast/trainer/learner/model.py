@@ -16,10 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate
 
 from rollcast.config.errors import UserError
+from rollcast.config.lora import Lora
 from rollcast.config.services import Recomputation
+from rollcast.trainer.learner.adapters import published_adapters
 from rollcast.trainer.learner.architecture import body, logit_shape, published_names
 from rollcast.trainer.learner.attention import PACKED, Packing, why_not_packed
 from rollcast.trainer.learner.head import Head, Precision
@@ -32,12 +34,21 @@ from rollcast.weights.plan.snapshot import Snapshot
 class Policy(nn.Module):
     """The unit that FSDP shards: body and head under one root."""
 
-    def __init__(self, causal_lm: Any, head: Head, dtype: torch.dtype, replay: RouterReplay | None = None) -> None:
+    def __init__(
+        self,
+        causal_lm: Any,
+        head: Head,
+        dtype: torch.dtype,
+        replay: RouterReplay | None = None,
+        lora: Lora | None = None,
+    ) -> None:
         super().__init__()
         self.causal_lm = causal_lm
         self.dtype = dtype
         """That of the forward pass."""
-        self._published = published_names(causal_lm)
+        self.lora = lora
+        """Settings of the adapters; None = every weight is trained."""
+        self._published = published_names(causal_lm) if lora is None else published_adapters(causal_lm)
         causal_lm.set_output_embeddings(head)
         self.replay = replay
         """Replays recorded expert choices; None = the routers choose themselves."""
@@ -72,17 +83,43 @@ class Policy(nn.Module):
         return self.causal_lm.get_output_embeddings().weight is self.causal_lm.get_input_embeddings().weight
 
     def named_weights(self) -> Iterator[tuple[str, DTensor]]:
-        """Yield (Transformers' name, sharded float32 master weight); tied weights once."""
+        """Yield (name in the module, sharded weight), frozen ones too; tied weights once."""
         for name, parameter in self.named_parameters():
             assert isinstance(parameter, DTensor)
             yield name.removeprefix("causal_lm."), parameter
 
+    def trained_weights(self) -> Iterator[tuple[str, DTensor]]:
+        """The float32 master weights among `named_weights`: all of them, or those of the adapters."""
+        return ((name, weight) for name, weight in self.named_weights() if weight.requires_grad)
+
     def published_weights(self) -> Iterator[tuple[str, DTensor]]:
-        """`named_weights` under the names that the generators know."""
-        for name, weight in self.named_weights():
-            published = self._published[name]
-            assert published is not None, name
-            yield published, weight
+        """`trained_weights` under the names that the generators know."""
+        for name, weight in self.trained_weights():
+            yield self._published_name(name), weight
+
+    def stored_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield (Transformers' name, buffer) of those that a model's files hold, such as the bias of a router's choice.
+
+        Every rank has them whole. Training does not change them, so with adapters they stay in the base's own files.
+        """
+        if self.lora is not None:
+            return
+        for name, buffer in self.causal_lm.named_buffers():
+            if name in self._published:
+                yield name, buffer
+
+    def published_buffers(self) -> Iterator[tuple[str, DTensor]]:
+        """`stored_buffers` under the names that the generators know, in rows over the ranks like the weights."""
+        weight = self.causal_lm.get_output_embeddings().weight
+        everywhere = [Replicate()] * weight.device_mesh.ndim
+        for name, buffer in self.stored_buffers():
+            whole = DTensor.from_local(buffer, weight.device_mesh, everywhere, run_check=False)
+            yield self._published_name(name), whole.redistribute(placements=weight.placements)
+
+    def _published_name(self, name: str) -> str:
+        published = self._published[name]
+        assert published is not None, name
+        return published
 
 
 def shard_policy(
@@ -97,11 +134,13 @@ def shard_policy(
     router_replay: bool = False,
     compiler: str | None = None,
     packing: bool = False,
+    lora: Lora | None = None,
 ) -> Policy:
     """Return the model as a policy sharded over `mesh`: one FSDP unit per decoder layer, one for an untied head.
 
     A model on the meta device stays there: each rank's part has its shape, and no memory. `compiler`: torch.compile's
-    backend for layers and head; None = neither is compiled. `packing`: for packed sequences.
+    backend for layers and head; None = neither is compiled. `packing`: for packed sequences. `lora`: the settings of
+    the adapters that the model has.
     """
     weight = causal_lm.get_output_embeddings().weight
     head = Head(
@@ -112,14 +151,14 @@ def shard_policy(
         chunk_tokens=logits_chunk_tokens,
         compiler=compiler,
     )
-    policy = Policy(causal_lm, head, dtype, RouterReplay(causal_lm) if router_replay else None)
+    policy = Policy(causal_lm, head, dtype, RouterReplay(causal_lm) if router_replay else None, lora)
     if packing:
         if reason := why_not_packed(causal_lm, dtype=dtype, device=torch.device(mesh.device_type)):
             raise UserError(f"trainer.packing = true: {reason}; set it to false")
         causal_lm.config._attn_implementation = PACKED
     layers = _prepared_layers(causal_lm, activation_checkpointing, compiler)
     mixed = MixedPrecisionPolicy()
-    if dtype != weight.dtype:
+    if any(parameter.dtype != dtype for parameter in causal_lm.parameters()):
         mixed = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
     for layer in layers:
         fully_shard(layer, mesh=mesh, mp_policy=mixed)
@@ -155,8 +194,13 @@ def _not_compiled(causal_lm: Any, layers: Sequence[nn.Module]) -> str | None:
 
 
 def weight_specs(policy: Policy, dtype: str) -> tuple[TensorSpec, ...]:
-    """The published weights, each under the name the generators know, as `dtype` ("bfloat16")."""
-    return tuple(TensorSpec(name, dtype, tuple(weight.shape)) for name, weight in policy.published_weights())
+    """The published weights as `dtype` ("bfloat16"), and buffers as they are, under the names the generators know."""
+    weights = [TensorSpec(name, dtype, tuple(weight.shape)) for name, weight in policy.published_weights()]
+    buffers = [
+        TensorSpec(name, str(buffer.dtype).removeprefix("torch."), tuple(buffer.shape))
+        for name, buffer in policy.published_buffers()
+    ]
+    return (*weights, *buffers)
 
 
 def stage_shard(policy: Policy, snapshot: Snapshot) -> None:
@@ -164,7 +208,7 @@ def stage_shard(policy: Policy, snapshot: Snapshot) -> None:
 
     The weights may change as soon as it returns.
     """
-    weights = dict(policy.published_weights())
+    weights = dict(policy.published_weights()) | dict(policy.published_buffers())
     with torch.no_grad():
         for name, rows in snapshot.views():
             # Converted on the device, so that half of the bytes cross the bus; in pieces, so that it takes little.

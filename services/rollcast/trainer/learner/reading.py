@@ -8,19 +8,16 @@ only the experts that this rank holds. Here it reads one parameter after the oth
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError, safe_open
-from torch import Tensor
+from safetensors import SafetensorError
 from torch.distributed.tensor import DTensor
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import convert_and_load_state_dict_in_model
 from transformers.modeling_utils import LoadStateDictConfig
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
-from transformers.utils.hub import get_checkpoint_shard_files
 from transformers.utils.logging import disable_progress_bar
 
 from rollcast.config.errors import UserError, refused_by_the_world
@@ -28,11 +25,17 @@ from rollcast.config.model import Model
 from rollcast.config.out_of_memory import is_out_of_memory
 from rollcast.config.recipe import KlPenalty, Recipe
 from rollcast.config.services import Trainer
-from rollcast.trainer.learner.architecture import Unsupported, skeleton
+from rollcast.trainer.learner.adapters import add_adapters, make_adapters, without_adapters
+from rollcast.trainer.learner.architecture import has_other_parts, skeleton
 from rollcast.trainer.learner.layers import COMPILER
 from rollcast.trainer.learner.learner import Reference
 from rollcast.trainer.learner.model import Policy, shard_policy
+from rollcast.trainer.learner.quantised_files import dequantised
 from rollcast.trainer.learner.ranks import Ranks
+from rollcast.trainer.learner.stored_model import stored_model
+from rollcast.trainer.learner.stored_tensors import Slices
+from rollcast.trainer.learner.teacher import HeldTeacher
+from rollcast.trainer.learner.unsupported import Unsupported
 
 UNREADABLE = (
     OSError,
@@ -47,42 +50,32 @@ UNREADABLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTensor:
-    """A tensor of a safetensors file. Each slice is read on request, and the file is mapped only meanwhile.
-
-    Transformers would keep the files mapped until all is read: pages that count as this process's memory.
-    """
-
-    file: str
-    name: str
-    shape: list[int]
-    dtype: str
-
-    def get_shape(self) -> list[int]:
-        return self.shape
-
-    def get_dtype(self) -> str:
-        return self.dtype
-
-    def __getitem__(self, slices: Any) -> Tensor:
-        with safe_open(self.file, framework="pt") as file:
-            return cast(Tensor, file.get_slice(self.name)[slices].clone())
-
-
 def read_policy(
-    settings: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, *, dtype: torch.dtype, frozen: bool = False
+    settings: Model,
+    recipe: Recipe,
+    trainer: Trainer,
+    ranks: Ranks,
+    *,
+    dtype: torch.dtype,
+    frozen: bool = False,
+    seed: int = 0,
 ) -> Policy:
     """Read and shard a model: parameters in `dtype`, buffers as the model makes them. Collective.
 
-    `frozen`: for forward passes alone. Raises UserError if it cannot be read or cannot be trained here.
+    `frozen`: for forward passes alone. With model.lora the model's own weights are frozen and in the model's dtype, and
+    `seed` makes the adapters. Raises UserError if it cannot be read or cannot be trained here.
     """
     disable_progress_bar()
+    lora = None if frozen else settings.lora
     try:
+        _check_whole(Path(settings.path))
         causal_lm = skeleton(settings)
         for parameter in causal_lm.parameters():  # of no size yet
-            parameter.data = parameter.data.to(dtype)
+            parameter.data = parameter.data.to(dtype if lora is None else getattr(torch, settings.dtype))
         causal_lm.requires_grad_(not frozen)
+        if lora is not None:
+            _check_base(settings, causal_lm)
+            add_adapters(causal_lm, lora)
         policy = shard_policy(
             causal_lm,
             mesh=ranks.mesh,
@@ -94,9 +87,18 @@ def read_policy(
             router_replay=recipe.router_replay and not frozen,
             compiler=COMPILER if trainer.compile else None,
             packing=trainer.packing,
+            lora=lora,
         )
         _check_experts(policy, ranks)
-        _read_weights(policy, _stored_tensors(settings.path), ranks.device)
+        stored = stored_model(settings.path, causal_lm)
+        quantization = getattr(causal_lm.config, "quantization_config", None)
+        dequantised(stored.rest, quantization)  # an export needs it, so it refuses before the run
+        with without_adapters(causal_lm):
+            _read_weights(policy, dequantised(stored.text, quantization), ranks.device)
+        make_adapters(policy, seed, ranks.device)
+        # A rank with fewer rows than others holds them in padded memory. This makes FSDP allocate it now. Otherwise the
+        # first step would, and the buffers that checkpoints reserved for the old memory would be lost.
+        policy.load_state_dict({}, strict=False)
     except Unsupported as error:
         raise UserError(f"model.path = {settings.path!r} {error}") from error
     except UserError:
@@ -104,28 +106,31 @@ def read_policy(
     except UNREADABLE as error:
         if is_out_of_memory(error):
             raise
-        reason = " ".join(str(error).split())[:300]
-        raise refused_by_the_world(
-            error,
-            f"model.path = {settings.path!r} cannot be read as a causal language model ({reason}); "
-            "give a folder with config.json and safetensors, or a name on the hub",
-        ) from error
+        raise _unreadable(settings.path, error) from error
     return policy
 
 
-def _stored_tensors(path: str) -> dict[str, StoredTensor]:
-    """Every tensor of the model's safetensors files, which are fetched from the hub if `path` is a name there."""
-    whole = cached_file(path, SAFE_WEIGHTS_NAME, _raise_exceptions_for_missing_entries=False)
-    index = cached_file(path, SAFE_WEIGHTS_INDEX_NAME, _raise_exceptions_for_missing_entries=False)
-    if whole is None and index is None:
-        raise FileNotFoundError(f"neither {SAFE_WEIGHTS_NAME} nor {SAFE_WEIGHTS_INDEX_NAME} is there")
-    found = {}
-    for name in [whole] if whole is not None else get_checkpoint_shard_files(path, index)[0]:
-        with safe_open(name, framework="pt") as file:
-            for key in file.keys():  # noqa: SIM118  (no mapping)
-                tensor = file.get_slice(key)
-                found[key] = StoredTensor(name, key, tensor.get_shape(), tensor.get_dtype())
-    return found
+def _unreadable(path: str, error: Exception) -> UserError:
+    reason = " ".join(str(error).split())[:300]
+    return refused_by_the_world(
+        error,
+        f"model.path = {path!r} cannot be read as a causal language model ({reason}); "
+        "give a folder with config.json and safetensors, or a name on the hub",
+    )
+
+
+def _check_whole(folder: Path) -> None:
+    """Raises Unsupported for the export of a run with model.lora."""
+    if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
+        raise Unsupported("is an adapter alone", "give the folder that `rollcast model merge` makes of it")
+
+
+def _check_base(settings: Model, causal_lm: Any) -> None:
+    """Raises Unsupported if vLLM would read another base from the files of `model.path` than the trainer does."""
+    if has_other_parts(settings):  # vLLM does not know the text model by the names of the whole one
+        raise Unsupported("has more parts than its text model (model.lora)", "give its text model alone")
+    if hasattr(causal_lm.config, "quantization_config"):
+        raise Unsupported("is quantised, and model.lora is set", "give the model in 16 bits")
 
 
 def _check_experts(policy: Policy, ranks: Ranks) -> None:
@@ -138,7 +143,7 @@ def _check_experts(policy: Policy, ranks: Ranks) -> None:
             )
 
 
-def _read_weights(policy: Policy, stored: Mapping[str, StoredTensor], device: torch.device) -> None:
+def _read_weights(policy: Policy, stored: Mapping[str, Slices], device: torch.device) -> None:
     """Fill parameters and buffers. Raises Unsupported, UserError and what Transformers raises."""
     causal_lm = policy.causal_lm
     dtype = next(policy.parameters()).dtype
@@ -166,28 +171,51 @@ def _read_weights(policy: Policy, stored: Mapping[str, StoredTensor], device: to
             "set tie_word_embeddings to false in config.json",
         )
     assert all(isinstance(weight, DTensor) for _, weight in policy.named_weights())
-    # A rank with fewer rows than others holds them in padded memory. This makes FSDP allocate it now. Otherwise the
-    # first step would, and the buffers that checkpoints reserved for the old memory would be lost.
-    policy.load_state_dict({}, strict=False)
 
 
 def read_reference(
-    settings: KlPenalty, model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, *, vocab_size: int
+    settings: KlPenalty, model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, *, trained: Policy
 ) -> Reference:
     """Read and shard the reference policy. Raises UserError if it cannot be read or has another vocabulary.
 
-    `model`: the trained one, which is its own reference if the settings name no other.
+    `model` and `trained`: the trained one, which is its own reference if the settings name no other. With LoRA it is
+    that without a second copy: its adapters are turned off.
     """
     path = settings.reference or model.path
-    reference = model.model_copy(update={"path": path})
-    try:
-        policy = read_policy(reference, recipe, trainer, ranks, dtype=getattr(torch, model.dtype), frozen=True)
-    except UserError as error:
-        raise type(error)(str(error).replace("model.path", "recipe.kl.reference")) from error
-    policy.eval()
-    if policy.vocab_size != vocab_size:
+    if trained.lora is not None and path == model.path:
+        return Reference(trained, settings.coefficient, settings.estimator)
+    policy = _read_frozen(path, "recipe.kl.reference", model, recipe, trainer, ranks)
+    if policy.vocab_size != trained.vocab_size:
         raise UserError(
-            f"recipe.kl.reference = {path!r} has a vocabulary of {policy.vocab_size}, model.path one of {vocab_size}; "
-            "give a model with the same tokenizer"
+            f"recipe.kl.reference = {path!r} has a vocabulary of {policy.vocab_size}, model.path one of "
+            f"{trained.vocab_size}; give a model with the same tokenizer"
         )
-    return Reference(policy, settings.coefficient)
+    return Reference(policy, settings.coefficient, settings.estimator)
+
+
+def read_teacher(
+    path: str, coefficient: float, model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, *, vocab_size: int
+) -> HeldTeacher:
+    """Read and shard the teacher of a distillation. Raises UserError if it cannot be read or has fewer tokens.
+
+    It may have more: models of one family and tokenizer pad their vocabularies to different sizes.
+    """
+    setting = "recipe.distillation.teacher.path"
+    policy = _read_frozen(path, setting, model, recipe, trainer, ranks)
+    if policy.vocab_size < vocab_size:
+        raise UserError(
+            f"{setting} = {path!r} has a vocabulary of {policy.vocab_size}, model.path one of {vocab_size}; give a "
+            "teacher with the same tokenizer"
+        )
+    return HeldTeacher(Reference(policy, 0.0).logprobs, coefficient)
+
+
+def _read_frozen(path: str, setting: str, model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks) -> Policy:
+    """Read a model for forward passes alone. UserError names `setting`."""
+    frozen = model.model_copy(update={"path": path})
+    try:
+        policy = read_policy(frozen, recipe, trainer, ranks, dtype=getattr(torch, model.dtype), frozen=True)
+    except UserError as error:
+        raise type(error)(str(error).replace("model.path", setting)) from error
+    policy.eval()
+    return policy

@@ -4,9 +4,11 @@ A router decides by small differences: if two scores are nearly equal, rounding 
 token's log-prob jumps. With the choice replayed the scores are still the learner's own, and gradients flow through
 them; only the selection of experts is the generator's (arXiv 2510.11370, "Rollout Routing Replay").
 
-A router's own code runs, except that its `topk` returns the recorded choices.
+A router's own code runs, except that its last `topk` returns the recorded choices. Earlier ones choose groups of
+experts (DeepSeek-V3, GLM-4 MoE). Where the choice is by score and bias, the weights are still of the scores alone.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -15,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from rollcast.trainer.learner.architecture import Unsupported
 from rollcast.trainer.learner.batch import Routing
+from rollcast.trainer.learner.unsupported import Unsupported
 
 UNKNOWN_EXPERT = -1
 """Means that the router chooses itself: for padding, and for the last token, which is never an input."""
@@ -27,14 +29,14 @@ class RouterReplay:
     """The routers of a model on the meta device. `use` sets their choices from then on, recomputation included."""
 
     def __init__(self, causal_lm: nn.Module) -> None:
-        """Raises Unsupported if the routers do not choose by a single `topk`."""
+        """Raises Unsupported if the routers do not choose by `topk`."""
         routers = [module for module in causal_lm.modules() if type(module).__name__.endswith("Router")]
         if not routers:
             raise Unsupported("has no router that recipe.router_replay knows", "set recipe.router_replay to false")
         shapes = {_chosen_by(router) for router in routers}
         if len(shapes) != 1:
             raise Unsupported("has routers of several kinds", "set recipe.router_replay to false")
-        experts, choices = shapes.pop()
+        self._steps, experts, choices = shapes.pop()
         self.routing = Routing(len(routers), experts, choices)
         self._chosen: Tensor | None = None
         for layer, router in enumerate(routers):
@@ -47,17 +49,20 @@ class RouterReplay:
     def _route(self, layer: int, forward: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if self._chosen is None:
             return forward(*arguments, **named)
-        with _Choices(self._chosen[:, :, layer].flatten(0, 1).long()):
+        with _Choices(self._chosen[:, :, layer].flatten(0, 1).long(), step=self._steps):
             return forward(*arguments, **named)
 
 
 class _Choices(TorchFunctionMode):
-    """Records the arguments of `topk`, which returns `experts` [T, choices] with their scores if it has any."""
+    """Records the arguments of each `topk`. That of number `step` returns `experts` [T, choices] with their scores."""
 
-    def __init__(self, experts: Tensor | None = None) -> None:
+    def __init__(self, experts: Tensor | None = None, step: int = 0) -> None:
         super().__init__()
         self._experts = experts
+        self._step = step
         self.asked: list[tuple[int, int]] = []
+        self.values: Tensor | None = None
+        """The result of the last `topk`, if nothing is replayed: a leaf, which shows what depends on it."""
 
     def __torch_function__(
         self,
@@ -71,21 +76,38 @@ class _Choices(TorchFunctionMode):
             return result
         self.asked.append((arguments[0].shape[-1], result.indices.shape[-1]))
         if self._experts is None:
+            self.values = result.values.detach().requires_grad_()
+            return torch.return_types.topk((self.values.clone(), result.indices))
+        if len(self.asked) != self._step:
             return result
         chosen = torch.where(self._experts == UNKNOWN_EXPERT, result.indices, self._experts)
         return torch.return_types.topk((arguments[0].gather(-1, chosen), chosen))
 
 
-def _chosen_by(router: nn.Module) -> tuple[int, int]:
-    """(experts, choices) of a router, tried on one token. Raises Unsupported unless it makes exactly one choice."""
+def _chosen_by(router: nn.Module) -> tuple[int, int, int]:
+    """(number of `topk`, experts, choices) of a router, tried on one token. Raises Unsupported."""
+    name = type(router).__name__
+    remedy = "set recipe.router_replay to false"
     weight = next(router.parameters())
+    experts, hidden = weight.shape
+    token = torch.zeros(1, hidden, dtype=weight.dtype, device=weight.device)
+    # MiniMax's layer holds the bias of the choice and gives it to the router.
+    others = len(inspect.signature(router.forward).parameters) - 1
+    biases = [torch.zeros(experts, device=weight.device)] * others
     choices = _Choices()
-    with torch.no_grad(), choices:
-        router(torch.zeros(1, weight.shape[-1], dtype=weight.dtype, device=weight.device))
-    if len(choices.asked) != 1:
-        raise Unsupported(
-            f"has routers ({type(router).__name__}) that choose in {len(choices.asked)} steps, and "
-            "recipe.router_replay knows those of one",
-            "set recipe.router_replay to false",
-        )
-    return choices.asked[0]
+    with torch.enable_grad(), choices:
+        made = router(token, *biases)
+    if not choices.asked or choices.asked[-1][0] != experts:
+        raise Unsupported(f"has routers ({name}) whose choice of experts recipe.router_replay does not find", remedy)
+    steps = len(choices.asked)
+    # Of several steps the last one sees the scores of the chosen groups alone (DeepSeek-V2).
+    if steps > 1 and _depends_on(choices.values, made):
+        raise Unsupported(f"has routers ({name}) that weigh experts by the scores of its own groups alone", remedy)
+    return steps, *choices.asked[-1]
+
+
+def _depends_on(leaf: Tensor | None, made: Sequence[Tensor]) -> bool:
+    """Whether one of these was computed from the leaf."""
+    assert leaf is not None
+    total = sum(one.sum() for one in made if one.requires_grad)
+    return isinstance(total, Tensor) and torch.autograd.grad(total, leaf, allow_unused=True)[0] is not None

@@ -1,0 +1,31 @@
+"""All kinds of `recipe.loss`: the settings classes of the modules in this folder, in alphabetical order of the modules."""
+
+import functools
+import operator
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+from pydantic import Field
+
+import rollcast.config.losses
+from rollcast.config.losses.settings import LossSettings
+
+
+def loss_classes() -> list[type[LossSettings]]:
+    """Return the settings classes of all losses."""
+    classes: list[type[LossSettings]] = []
+    for found in iter_modules(rollcast.config.losses.__path__, f"{rollcast.config.losses.__name__}."):
+        if found.name == __name__:
+            continue
+        module = import_module(found.name)
+        own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+        classes += [value for value in own if value is not LossSettings and issubclass(value, LossSettings)]
+    return classes
+
+
+if TYPE_CHECKING:
+    Loss: TypeAlias = LossSettings
+else:
+    Loss = Annotated[functools.reduce(operator.or_, loss_classes()), Field(discriminator="kind")]
+"""What a run file may write. Type checkers see the common base class, pydantic the union."""

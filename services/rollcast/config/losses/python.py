@@ -1,0 +1,13 @@
+"""Settings of a loss that is a function of the user's own."""
+
+from typing import Literal
+
+from rollcast.config.losses.settings import LossSettings
+from rollcast.config.own_part import OwnPart
+
+
+class OwnLoss(OwnPart, LossSettings):
+    """The function returns J_t [T] of `rollcast.recipe.losses.loss.LossInputs`."""
+
+    kind: Literal["python"] = "python"
+    """A function of your own."""

@@ -1,0 +1,54 @@
+"""GSPO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from rollcast.config.losses.gspo import GspoLoss
+from rollcast.recipe.losses.clipped_surrogate import clipped_away, clipped_surrogate
+from rollcast.recipe.losses.loss import LossInputs, live, log_ratio
+from rollcast.recipe.ratios import overflows
+
+
+@dataclass(frozen=True, slots=True)
+class Gspo:
+    """GSPO: Eq (3) with one ratio per rollout, rho_i = (pi_train(y_i) / pi_gen(y_i)) ^ (1 / |y_i|), over loss tokens.
+
+    ScaleRL prints rho_i without the exponent, but its clip scale (3e-3 / 4e-3, A.17.3) only makes sense with it, as in
+    the GSPO paper (arXiv 2507.18071); `length_normalised` False is the printed form. An episode has one ratio for each
+    of its training sequences, over the sampled tokens of that sequence.
+    """
+
+    clip_low: float
+    clip_high: float
+    length_normalised: bool = True
+
+    def terms(self, inputs: LossInputs) -> Tensor:
+        return live(
+            clipped_surrogate(self._log_ratio(inputs), inputs.advantages, self.clip_low, self.clip_high), inputs
+        )
+
+    def clamped(self, inputs: LossInputs) -> Tensor:
+        return overflows(self._log_ratio(inputs), inputs.advantages) & (inputs.weights > 0)
+
+    def cut(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
+        """All tokens of a rollout, or none, by the rollout's ratio."""
+        return clipped_away(self._log_ratio(inputs), inputs, self.clip_low, self.clip_high)
+
+    def _log_ratio(self, inputs: LossInputs) -> Tensor:
+        """Return [T] log rho_i of each token's rollout."""
+        token_log_ratio = log_ratio(inputs)
+        is_live = inputs.weights > 0
+        num_rollouts = int(inputs.rollout.max()) + 1 if inputs.rollout.numel() else 0
+        totals = token_log_ratio.new_zeros(num_rollouts).index_add(0, inputs.rollout, token_log_ratio)
+        if self.length_normalised:
+            num_live = is_live.to(token_log_ratio.dtype)
+            lengths = token_log_ratio.new_zeros(num_rollouts).index_add(0, inputs.rollout, num_live)
+            totals = totals / lengths.clamp(min=1)
+        return totals[inputs.rollout]
+
+
+def make(settings: GspoLoss) -> Gspo:
+    return Gspo(settings.clip_low, settings.clip_high, length_normalised=settings.length_normalised)

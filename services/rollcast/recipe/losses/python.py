@@ -1,0 +1,42 @@
+"""A loss that is a function of the user's own: `LossInputs` -> J_t [T], to be maximised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from rollcast.config.losses.python import OwnLoss
+from rollcast.recipe.losses.loss import LossInputs, live, no_token
+from rollcast.recipe.own_parts import LOSS, OwnFunction
+
+
+@dataclass(frozen=True, slots=True)
+class PythonLoss:
+    function: OwnFunction
+
+    def terms(self, inputs: LossInputs) -> Tensor:
+        if inputs.logprobs.numel() == 0:  # of a rank without rollouts: means and maxima have no value there
+            return inputs.logprobs * 0
+        found = self.function.call(_copy(inputs))
+        size = list(inputs.logprobs.shape)
+        if not isinstance(found, Tensor) or list(found.shape) != size:
+            said = f"a tensor {list(found.shape)}" if isinstance(found, Tensor) else found
+            raise self.function.refused(said, f"a tensor {size}, one term for each token")
+        if torch.is_grad_enabled() and inputs.logprobs.requires_grad and not found.requires_grad:
+            raise self.function.refused("terms without gradient", "terms computed from inputs.logprobs")
+        return live(found, inputs)
+
+    def clamped(self, inputs: LossInputs) -> Tensor:
+        """Return no token: what the function does with large ratios is not known here."""
+        return no_token(inputs)
+
+
+def _copy(inputs: LossInputs) -> LossInputs:
+    """Return the same values in memory of their own, which the function may change in place."""
+    return LossInputs(**{field.name: getattr(inputs, field.name).clone() for field in fields(inputs)})
+
+
+def make(settings: OwnLoss) -> PythonLoss:
+    return PythonLoss(OwnFunction(LOSS, settings))

@@ -1,0 +1,181 @@
+"""Parts of a recipe that are functions of the user's own: the records that they receive, and how they are called.
+
+Every function is called in the trainer. A result that cannot be used, or an exception, ends the run with one sentence.
+docs/recipes.md, section "A part of your own", has the table.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollcast.config.errors import UserError
+from rollcast.config.out_of_memory import is_out_of_memory
+from rollcast.config.own_functions import check_file, definition, failure, file_digest, is_function, load_function
+from rollcast.config.own_part import OwnPart
+from rollcast.config.recipe import Recipe
+
+LOSS = "recipe.loss"
+"""The setting of a loss: the one part that computes on the ranks' devices."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchRecord:
+    """What an advantage is computed from: the R kept rollouts of one step."""
+
+    rewards: NDArray[np.float64]
+    """[R] rewards, the length penalty included."""
+    group: NDArray[np.int64]
+    """[R] index of each rollout's prompt in the step."""
+    loss_tokens: NDArray[np.int64]
+    """[R] tokens that carry loss, of an episode those of all its turns."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupRecord:
+    """What a filter decides on: the G rollouts of one prompt that count (neither cut off nor without a verdict)."""
+
+    rewards: NDArray[np.float64]
+    """[G] rewards of the verifier, from 0 to 1, without a length penalty."""
+    loss_tokens: NDArray[np.int64]
+    """[G] tokens that carry loss, of an episode those of all its turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRecord:
+    """What a curriculum decides on: one prompt and its past in training."""
+
+    prompt_id: str
+    epoch: int
+    """Passes over all prompts that were completed before."""
+    reward: float
+    """Sum of the rewards of the graded rollouts so far."""
+    graded: int
+    """Rollouts with a verdict so far."""
+    evaluations: int
+    """Groups that came back so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRecord:
+    """What a length penalty is computed from: one completion."""
+
+    num_tokens: int
+    """Tokens of the completion; of an episode those that were sampled in all its turns."""
+    max_tokens: int
+    """The budget, recipe.max_completion_tokens."""
+    reward: float
+    """The verifier's reward, from 0 to 1."""
+    truncated: bool
+    """Whether the budget cut it off."""
+
+
+@functools.cache
+def _loaded(setting: str, part: OwnPart) -> Callable[..., Any]:
+    """Once a process: a file that is edited during the run changes nothing in it."""
+    if is_function(part.function):
+        check_file(part.function, setting)
+    now = file_digest(part.function)
+    if part.digest is not None and now is not None and now != part.digest:
+        raise UserError(
+            f"{setting} {part.function}: the file's digest is {now[:12]} and {setting}.digest {part.digest[:12]}; "
+            "restore the file, or remove digest to use it as it is"
+        )
+    try:
+        return load_function(part.function)
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{setting} {part.function}: {_said(error, None)}") from error
+
+
+def load_own_parts(recipe: Recipe) -> None:
+    """Load every part now, so that a cluster's trainer, whose run file no command tried, ends before it reads weights.
+
+    Raises UserError for the first that cannot be loaded.
+    """
+    for setting, part in recipe.own_parts.items():
+        _loaded(setting, part)
+
+
+def _said(error: BaseException, function: Callable[..., Any] | None) -> str:
+    """The exception in one line, without the hint for verifiers."""
+    return failure(error, function).partition("; a verifier is called with")[0]
+
+
+class OwnFunction:
+    """A function of the user's own. It is loaded at the first call, in the process that calls it."""
+
+    def __init__(self, setting: str, part: OwnPart) -> None:
+        self.setting = setting
+        self.part = part
+
+    def call(self, record: Any) -> Any:
+        """Raises UserError that names setting, function and line, if it cannot be loaded, raises or calls sys.exit.
+
+        A loss that is refused memory passes that error on.
+        """
+        function = _loaded(self.setting, self.part)
+        try:
+            return function(record)
+        except (Exception, SystemExit) as error:
+            if self.setting == LOSS and is_out_of_memory(error):
+                raise  # not the function's fault: the update names the setting to lower
+            raise UserError(f"{self.setting} {self.part.function}: {_said(error, function)}") from error
+
+    def refused(self, found: object, needed: str) -> UserError:
+        """The error for a result that cannot be used."""
+        said = " ".join(repr(found).split())[:100]
+        place = definition(_loaded(self.setting, self.part))
+        return UserError(f"{self.setting} {self.part.function}: returned {said}, needs {needed}{place}")
+
+    def number(self, record: object, low: float, high: float) -> float:
+        """Call it for a number from `low` to `high`."""
+        found = self.call(record)
+        is_number = isinstance(found, int | float | np.number | np.bool_)
+        if not is_number or not low <= float(found) <= high or not math.isfinite(float(found)):
+            raise self.refused(found, f"a number from {low:g} to {high:g}")
+        return float(found)
+
+
+def own_advantages(part: OwnPart, batch: BatchRecord) -> NDArray[np.float64]:
+    """Return A [R] of the kept rollouts."""
+    function = OwnFunction("recipe.advantage", part)
+    found = function.call(batch)
+    try:
+        values = np.asarray(found, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise function.refused(found, "one number for each rollout") from None
+    if values.shape != batch.rewards.shape:
+        raise function.refused(
+            found, f"shape [{len(batch.rewards)}], one number for each rollout, and not {list(values.shape)}"
+        )
+    if not np.isfinite(values).all():
+        raise function.refused(found, "finite numbers")
+    return values
+
+
+def own_filter(part: OwnPart, group: GroupRecord) -> bool:
+    """Whether the group is trained on."""
+    function = OwnFunction("recipe.filter", part)
+    found = function.call(group)
+    if not isinstance(found, bool | np.bool_):
+        raise function.refused(found, "True (train on the group) or False")
+    return bool(found)
+
+
+def own_weight(part: OwnPart, prompt: PromptRecord) -> float:
+    """Probability with which the prompt is drawn when its turn comes."""
+    return OwnFunction("recipe.curriculum", part).number(prompt, 0.0, 1.0)
+
+
+MAX_PENALTY_REWARD = 10.0
+"""Reward: what a length penalty may add or take off at most. Right and wrong are 1 apart, so more is a mistake."""
+
+
+def own_penalty(part: OwnPart, completion: CompletionRecord) -> float:
+    """Number that is added to the reward."""
+    function = OwnFunction("recipe.length_control", part)
+    return function.number(completion, -MAX_PENALTY_REWARD, MAX_PENALTY_REWARD)

@@ -1,0 +1,151 @@
+"""`python -m rollcast.recipe.trial`: calls each part of a recipe that is the user's own, on small made-up records.
+
+A recipe as JSON on standard input. Standard output has one JSON object a line: {"tries": SETTING} before each part, and
+{"passed": SETTING} after it, or {"failed": SENTENCE} if it gave nothing that can be used. What the functions print goes
+to standard error.
+"""
+
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import numpy as np
+
+from rollcast.config.errors import UserError
+from rollcast.config.losses.python import OwnLoss
+from rollcast.config.own_part import OwnPart
+from rollcast.config.recipe import Recipe
+from rollcast.recipe.own_parts import (
+    BatchRecord,
+    CompletionRecord,
+    GroupRecord,
+    PromptRecord,
+    own_advantages,
+    own_filter,
+    own_penalty,
+    own_weight,
+)
+
+DEADLINE_SECONDS = 20.0
+"""How long one function may take for all its records, its import included. They take milliseconds in a run."""
+
+
+class OutOfTimeError(BaseException):
+    """Not an Exception: the function under trial may catch those."""
+
+
+def failure_of(setting: str, recipe: Recipe, deadline_seconds: float = DEADLINE_SECONDS) -> str | None:
+    """Try one part; return the sentence about its mistake, or None. Call it in the main thread."""
+    part = recipe.own_parts[setting]
+    try:
+        with _deadline(deadline_seconds):
+            _TRIALS[setting](part, recipe)
+    except OutOfTimeError:
+        return (
+            f"{setting} {part.function}: had not returned after {deadline_seconds:g} s on a small made-up record; "
+            "a run calls it often, so make it fast"
+        )
+    except UserError as error:
+        return str(error)
+    return None
+
+
+@contextlib.contextmanager
+def _deadline(seconds: float) -> Iterator[None]:
+    def end(number: int, frame: FrameType | None) -> None:
+        raise OutOfTimeError
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _try_loss(part: OwnPart, recipe: Recipe) -> None:
+    import torch
+
+    from rollcast.recipe.losses.loss import LossInputs, objective
+    from rollcast.recipe.losses.python import make
+
+    assert isinstance(part, OwnLoss)
+    loss = make(part)
+    logprobs = torch.tensor([-0.5, -1.0, -2.0, -0.1, -3.0, -9.0], requires_grad=True)
+    inputs = LossInputs(
+        logprobs=logprobs,
+        generator_logprobs=torch.tensor([-0.6, -1.0, -1.5, -0.2, -2.5, 0.0]),
+        advantages=torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0, -1.0]),
+        weights=torch.tensor([0.5, 0.5, 0.5, 0.5, 0.5, 0.0]),
+        rollout=torch.tensor([0, 0, 0, 1, 1, 1]),
+    )
+    total, _ = objective(loss, inputs)
+    if not torch.isfinite(total):
+        raise loss.function.refused(f"terms that add up to {total.item()}", "finite terms")
+    total.backward()  # type: ignore[no-untyped-call]
+    gradient = logprobs.grad
+    if gradient is None or not torch.isfinite(gradient).all():
+        raise loss.function.refused("terms whose gradient is not finite", "a finite gradient")
+    if not gradient.any():
+        raise loss.function.refused("terms whose gradient is 0", "terms computed from inputs.logprobs")
+
+
+def _try_advantage(part: OwnPart, recipe: Recipe) -> None:
+    rewards = np.array([1.0, 0.0, 1.0, 0.5, 0.0])
+    group = np.array([0, 0, 0, 1, 1])
+    loss_tokens = np.array([3, 5, 2, 4, 1])
+    own_advantages(part, BatchRecord(rewards, group, loss_tokens))
+    if not recipe.zero_variance_filter:  # then equal rewards come too, on which 0 / 0 is near
+        own_advantages(part, BatchRecord(np.ones(5), group, loss_tokens))
+
+
+def _try_filter(part: OwnPart, recipe: Recipe) -> None:
+    own_filter(part, GroupRecord(np.array([1.0, 0.0, 0.5]), np.array([3, 5, 2])))
+    own_filter(part, GroupRecord(np.array([1.0]), np.array([3])))
+
+
+def _try_curriculum(part: OwnPart, recipe: Recipe) -> None:
+    own_weight(part, PromptRecord("new", epoch=0, reward=0.0, graded=0, evaluations=0))
+    own_weight(part, PromptRecord("old", epoch=2, reward=5.5, graded=16, evaluations=2))
+
+
+def _try_length_control(part: OwnPart, recipe: Recipe) -> None:
+    most = recipe.max_completion_tokens
+    own_penalty(part, CompletionRecord(num_tokens=1, max_tokens=most, reward=1.0, truncated=False))
+    own_penalty(part, CompletionRecord(num_tokens=most, max_tokens=most, reward=0.0, truncated=True))
+
+
+_TRIALS: dict[str, Callable[[OwnPart, Recipe], None]] = {
+    "recipe.loss": _try_loss,
+    "recipe.advantage": _try_advantage,
+    "recipe.filter": _try_filter,
+    "recipe.curriculum": _try_curriculum,
+    "recipe.length_control": _try_length_control,
+}
+
+
+def main() -> int:
+    recipe = Recipe.model_validate_json(sys.stdin.read())
+    answers = sys.stdout
+
+    def answer(**content: str) -> None:
+        answers.write(json.dumps(content) + "\n")
+        answers.flush()
+
+    with contextlib.redirect_stdout(sys.stderr):
+        for setting in recipe.own_parts:
+            answer(tries=setting)
+            sentence = failure_of(setting, recipe)
+            if sentence is None:
+                answer(passed=setting)
+            else:
+                answer(failed=sentence)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""Export of a run with LoRA: the adapter alone, as a folder that PEFT and vLLM read.
+
+    adapter_model.safetensors     the adapter's weights, in the model's dtype
+    adapter_config.json           rank, alpha, layers, the base model (a folder's whole path) and its revision
+
+`rollcast model merge` makes a whole model of it.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from rollcast.trainer.learner.adapters import adapted_layers, adapter_config, published_adapters
+from rollcast.trainer.learner.architecture import stored_config
+from rollcast.trainer.learner.export import Export
+
+WEIGHTS_FILE = "adapter_model.safetensors"
+
+
+class AdapterExport(Export):
+    """The adapter of a policy, in one file. Otherwise written as a whole model is."""
+
+    def _write_weights(self, gathered: Iterator[tuple[str, Tensor]]) -> None:
+        published = published_adapters(self._policy.causal_lm)
+        adapter: dict[str, Tensor] = {}
+        for name, whole in gathered:
+            stored = published[name]
+            assert stored is not None, name
+            adapter[stored] = whole.contiguous()
+        save_file(adapter, self._partial / WEIGHTS_FILE, {"format": "pt"})
+
+    def _write_others(self) -> None:
+        lora = self._policy.lora
+        assert lora is not None
+        layers = sorted({name.rpartition(".")[2] for name in adapted_layers(self._policy.causal_lm)})
+        revision = getattr(stored_config(self._settings), "_commit_hash", None)
+        folder = Path(self._settings.path)
+        base = str(folder.absolute()) if folder.is_dir() else self._settings.path
+        config = adapter_config(lora, layers, base_model_name_or_path=base, revision=revision)
+        config.inference_mode = True
+        config.save_pretrained(self._partial)

@@ -1,0 +1,113 @@
+"""What an update measures: sums over loss tokens of each micro-batch, added up over all ranks, and the results.
+
+Sums stay on the device until the step's last micro-batch: reading one earlier would make the host wait for the pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+Number = TypeVar("Number")
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStats:
+    """Results of one update; means are over the loss tokens of the batch."""
+
+    applied: bool
+    """False: the gradient was not finite, so the weights and the optimizer were left as they were."""
+    loss: float
+    """-J, regularisation included."""
+    grad_norm: float
+    """Before clipping."""
+    learning_rate: float
+    logprob_gap_mean: float
+    """|log pi_train - log pi_gen|: numerical mismatch and off-policyness together."""
+    logprob_gap_max: float
+    entropy: float
+    """Nats per token."""
+    loss_tokens: int
+    tokens: int
+    """Prompts and completions, without padding."""
+    micro_batches: int
+    """Per rank."""
+    seconds: float
+    kl: float | None = None
+    """Nats per token to the reference policy, weighted like the loss. None: the recipe has no KL penalty."""
+    clamped_ratios: int = 0
+    """Loss tokens at which a ratio of the objective overflowed and was clamped (`rollcast.recipe.ratios`)."""
+    teacher_kl: float | None = None
+    """Nats per loss token: mean of log pi_gen - log pi_teacher. None: no teacher is held by the ranks."""
+    ratios_cut_low: float | None = 0.0
+    """Share of the loss tokens whose gradient the loss's lower clip removed. None, here and below: the loss is a
+    function of the user's own."""
+    ratios_cut_high: float | None = 0.0
+    """Share of the loss tokens whose gradient the upper clip removed, or whose ratio was truncated."""
+    ratios_masked: float = 0.0
+    """Share of the loss tokens that `recipe.corrections.mask` left out."""
+    effective_sample_share: float = 1.0
+    """(sum rho)^2 / (n sum rho^2) over the n loss tokens, rho = pi_train / pi_gen: 1 if all ratios are equal."""
+    generator_kl: float = 0.0
+    """Nats per token, KL(pi_gen || pi_train): the mean of rho - 1 - log rho (`rollcast.recipe.ratios`)."""
+
+
+class Sums(NamedTuple, Generic[Number]):
+    """Sums over loss tokens. `Number`: float64 scalars on the device of one micro-batch, or floats of the batch."""
+
+    objective: Number
+    """sum_t w_t J_t, regularisation included."""
+    weight: Number
+    """sum_t w_t."""
+    kl: Number
+    """sum_t w_t KL_t; 0 without a KL penalty."""
+    logprob_gap: Number
+    entropy: Number
+    ratio: Number
+    squared_ratio: Number
+    divergence: Number
+    clamped_ratios: Number
+    cut_low: Number
+    cut_high: Number
+    masked: Number
+    loss_tokens: Number
+    tokens: Number
+
+
+def ratio_shares(totals: Sums[float], *, names_cuts: bool) -> dict[str, Any]:
+    """Return the fields of `UpdateStats` about the batch's ratios. No token is effective if all ratios underflow.
+
+    `names_cuts`: whether the loss names the tokens that it cuts.
+    """
+    num_tokens = totals.loss_tokens
+    squares = num_tokens * totals.squared_ratio
+    return {
+        "ratios_cut_low": totals.cut_low / num_tokens if names_cuts else None,
+        "ratios_cut_high": totals.cut_high / num_tokens if names_cuts else None,
+        "ratios_masked": totals.masked / num_tokens,
+        "effective_sample_share": totals.ratio**2 / squares if squares else 0.0,
+        "generator_kl": totals.divergence / num_tokens,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatchSums:
+    """What one micro-batch measured."""
+
+    sums: Sums[Tensor]
+    largest_gap: Tensor
+    """0 without loss tokens."""
+
+
+def over_all_ranks(measured: Sequence[MicroBatchSums]) -> tuple[Sums[float], float]:
+    """Return the sums over all micro-batches of all ranks, and the largest gap. Collective; the host waits here."""
+    totals = torch.stack([torch.stack(list(one.sums)) for one in measured]).sum(0)
+    largest_gap = torch.stack([one.largest_gap for one in measured]).max()
+    dist.all_reduce(totals)
+    dist.all_reduce(largest_gap, dist.ReduceOp.MAX)
+    return Sums(*totals.tolist()), largest_gap.item()
