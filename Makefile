@@ -10,21 +10,24 @@ export PYTHONDONTWRITEBYTECODE :=
 # tests/conftest.py says what runs in one process and what starts first.
 PYTEST := $(VENV)/bin/python -m pytest
 
-.PHONY: demo test quick check proofs images-proof cluster-proof wire chart manifests docs setup debian clean
+.PHONY: demo test quick style check proofs images-proof cluster-proof wire chart manifests docs setup debian clean
 
 demo: $(INSTALLED)
 	@$(VENV)/bin/rollcast demo
 
-test: $(INSTALLED) check debian
+test: $(INSTALLED) style debian
 	@$(PYTEST) -n 3 --durations=10 $(PYTEST_ARGUMENTS)
 
 quick: $(INSTALLED)
 	@$(PYTEST) -n 2 --quick -q -p no:schemathesis $(PYTEST_ARGUMENTS)
 
-# Each keeps a cache: a second run looks only at what has changed.
-check: $(INSTALLED)
+style: $(INSTALLED)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
+
+# Each keeps a cache: a second run looks only at what has changed. `make test` leaves these two to tests/test_types.py,
+# because each takes one core.
+check: $(INSTALLED) style
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 

@@ -10,6 +10,7 @@ from documents.tables import table
 from rollcast.forecaster.api import build_application
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
+from rollcast.forecaster.folder_tail import FolderTail
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.push_api import push_router
@@ -41,7 +42,7 @@ def openapi() -> Node:
         board, metrics, history = Board(), ForecastMetrics("none"), History(Path(folder) / "history.sqlite")
         try:
             engine = ForecastEngine(board, history, metrics)
-            application = build_application(board, history, metrics, engine)
+            application = build_application(board, history, metrics, engine, FolderTail("none", Path(folder)))
             application.include_router(push_router(engine, board, None))
             return application.openapi()
         finally:

@@ -10,6 +10,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from monitoring.alerts import rules_file
 from monitoring.compare_dashboard import compare_dashboard
+from monitoring.episodes_dashboard import episodes_dashboard
 from monitoring.fleet_dashboard import fleet_dashboard
 from monitoring.page import page
 from monitoring.pipeline_dashboard import pipeline_dashboard
@@ -27,6 +28,7 @@ def dashboards() -> dict[str, Dashboard]:
         "pipeline": pipeline_dashboard(),
         "compare": compare_dashboard(),
         "fleet": fleet_dashboard(),
+        "episodes": episodes_dashboard(),
     }
 
 

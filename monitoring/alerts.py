@@ -9,6 +9,7 @@ import yaml
 
 from monitoring.promql import series
 from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
+from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
 
@@ -22,7 +23,16 @@ MOST_TRUNCATION = 0.10
 """Above this truncation typically destabilises a run (paper A.15)."""
 MOST_GAP = 0.05
 """Nats. Rounding and k steps of learning make less; a head in lower precision or a wrong version makes more."""
+MIN_EFFECTIVE_SHARE = 0.5
+"""Of a batch's tokens. Below it a gradient weighted by the ratios is as noisy as that of a batch half as large. Ratios
+whose logarithms spread by 0.1 nats leave 0.99; rare tokens that the generators hold for impossible take the rest."""
 MISSED_READINGS = 3
+MAX_FAILURE_SHARE = 0.05
+"""Failures of an environment for each of its episodes. Above it the environment is broken; chosen, not measured."""
+MAX_WAITING_SHARE = 0.25
+"""Share of the episodes in flight that wait for an environment, above which there are too few environments."""
+MIN_SLOTS_IN_USE = 0.5
+"""Share of the engines' slots. Environments that are awaited while fewer slots sample limit the run."""
 COUNT = '{{ $value | printf "%.0f" }}'
 NUMBER = '{{ $value | printf "%.3g" }}'
 SHARE = "{{ $value | humanizePercentage }}"
@@ -81,12 +91,23 @@ def _came(metric: Metric, *matchers: str) -> str:
     return f"round(sum by ({_EACH}) (increase({_of(metric, *matchers)}[15m]))) > 0"
 
 
-def _verdict(kind: str) -> str:
-    matcher = f'verdict="{kind}"'
+def _verdict(*kinds: VerdictKind) -> str:
+    matcher = f'verdict=~"{"|".join(kinds)}"'
     return f"max by ({_EACH}) ({_of(names.FORECAST_VERDICT, matcher)}) == 1"
 
 
 _DEFECTIVE = 'outcome="defective"'
+_FAILED = 'end="failed"'
+_FAILURES = (
+    f"(sum by ({_EACH}, environment) (rate({_of(names.EPISODES, _FAILED)}[15m]))"
+    f" + sum by ({_EACH}, environment) (rate({_of(names.EPISODE_RESTARTS)}[15m])))"
+)
+_WAITING = f"sum by ({_EACH}) (avg_over_time({_of(names.EPISODES_WAITING)}[15m]))"
+_IN_FLIGHT = f"sum by ({_EACH}) (avg_over_time({_of(names.EPISODES_IN_FLIGHT)}[15m]))"
+_SLOTS_IN_USE = (
+    f"sum by ({_EACH}) (avg_over_time({_of(names.RUNNING_ROLLOUTS)}[15m]))"
+    f" / on ({_EACH}) sum by ({_EACH}) (avg_over_time({_of(names.GENERATOR_SLOTS)}[15m]))"
+)
 _AT_THE_END = f"{_STEP} >= on ({_EACH}) max by ({_EACH}) ({_of(names.BUDGET_STEPS)})"
 _PAUSED = f"avg by ({_EACH}) (rate({_of(names.WEIGHT_PAUSE_SECONDS, suffix='_sum')}[15m]))"
 
@@ -149,6 +170,15 @@ ALERTS = (
         f"trainer and generators differ by {NUMBER} nats a token",
     ),
     Alert(
+        "RollcastFewEffectiveSamples",
+        _while_training(
+            f"min by ({_EACH}) (avg_over_time({_of(names.EFFECTIVE_SAMPLE_SHARE)}[15m])) < {MIN_EFFECTIVE_SHARE:g}"
+        ),
+        "10m",
+        "warning",
+        f"the ratios of trainer to generators leave {SHARE} of the batch as effective sample size",
+    ),
+    Alert(
         "RollcastTruncation",
         _while_training(f"max by ({_EACH}) (avg_over_time({_of(names.TRUNCATION_RATIO)}[15m])) > {MOST_TRUNCATION:g}"),
         "10m",
@@ -180,8 +210,28 @@ ALERTS = (
         f"new weights cost {SHARE} of the time of the trainer or of the generators",
     ),
     Alert(
+        "RollcastEnvironmentFails",
+        f"max by ({_EACH}) ({_FAILURES}\n"
+        f"/ on ({_EACH}, environment) sum by ({_EACH}, environment) (rate({_of(names.EPISODES)}[15m])))"
+        f" > {MAX_FAILURE_SHARE:g}\n"
+        f"and on ({_EACH}) {_STEP}",
+        "10m",
+        "warning",
+        f"an environment fails: {SHARE} of its episodes began again or were given up",
+    ),
+    Alert(
+        "RollcastEnvironmentsStarveEngines",
+        _while_training(
+            f"({_WAITING} / on ({_EACH}) {_IN_FLIGHT} > {MAX_WAITING_SHARE:g}\n"
+            f"and on ({_EACH}) {_SLOTS_IN_USE} < {MIN_SLOTS_IN_USE:g})"
+        ),
+        "15m",
+        "warning",
+        f"{SHARE} of the episodes wait for an environment while slots of the engines are free",
+    ),
+    Alert(
         "RollcastSaturated",
-        _while_training(_verdict("saturated")),
+        _while_training(_verdict(VerdictKind.SATURATED)),
         "30m",
         "info",
         "the forecast says that the run is saturated; what the rest of the budget gains is on the dashboard",
@@ -195,10 +245,11 @@ ALERTS = (
     ),
     Alert(
         "RollcastCurveBroken",
-        _while_training(_verdict("not_sigmoid")),
+        _while_training(_verdict(VerdictKind.BROKEN, VerdictKind.NOT_SIGMOID)),
         "10m",
         "warning",
-        "the curve of pass rates has collapsed or declines; no forecast holds for it",
+        "the curve of pass rates has collapsed or declines; no forecast holds for it: go back to a checkpoint before "
+        "its peak",
     ),
     Alert(
         "RollcastForecasterBlind",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
 
 EVALUATION = "run, dataset, incarnation, step"
 """Labels that make an evaluation."""
-OWN_CURVE = f'dataset!~"({names.PART_PREFIX}|{names.DOWNSTREAM_PREFIX}).*"'
+OWN_CURVE = f'dataset!~"({names.PART_PREFIX}|{names.ENVIRONMENT_PREFIX}|{names.DOWNSTREAM_PREFIX}).*"'
 
 
 def series(metric: Metric, run: str, *matchers: str, suffix: str = "") -> str:
@@ -67,8 +68,24 @@ def last(metric: Metric, run: str, *matchers: str, window: str = "$__range", by:
 
 def last_of_law(metric: Metric, run: str, *matchers: str, by: str = "run") -> str:
     """As `last`, of a metric that is absent if no law describes the curve: the range may hold its earlier values."""
-    no_law = last(names.FORECAST_VERDICT, run, 'verdict=~"not_sigmoid|regime_change"')
-    return f"{last(metric, run, *matchers, by=by)} unless on (run) ({no_law} == 1)"
+    return _last_unless([kind for kind in VerdictKind if not kind.is_described], metric, run, *matchers, by=by)
+
+
+def last_of_forecast(metric: Metric, run: str, *matchers: str, by: str = "run") -> str:
+    """As `last`, of a metric that is absent while readings to come are not forecast."""
+    return _last_unless([VerdictKind.TOO_FEW, VerdictKind.BROKEN], metric, run, *matchers, by=by)
+
+
+def last_chance(run: str) -> str:
+    """The last chance that the rest pays; a run that has learned nothing has one without a law."""
+    kinds = [kind for kind in VerdictKind if not kind.is_described and kind is not VerdictKind.NO_LEARNING]
+    return _last_unless(kinds, names.ADVICE_CHANCE, run)
+
+
+def _last_unless(kinds: Iterable[VerdictKind], metric: Metric, run: str, *matchers: str, by: str = "run") -> str:
+    """As `last`, but nothing while the verdict is one of `kinds`."""
+    in_force = last(names.FORECAST_VERDICT, run, f'verdict=~"{"|".join(kinds)}"')
+    return f"{last(metric, run, *matchers, by=by)} unless on (run) ({in_force} == 1)"
 
 
 def _last(selector: str, window: str, by: str) -> str:

@@ -25,6 +25,8 @@ from monitoring.promql import (
     OWN_CURVE,
     band_by_compute,
     last,
+    last_chance,
+    last_of_forecast,
     last_of_law,
     newest_evaluation,
     readings_by,
@@ -96,9 +98,9 @@ def run_dashboard() -> Dashboard:
         ),
         number(
             "Chance that the rest pays",
-            "Share of the forecast's trajectories on which the rest gains 0.02 or more, less in proportion for a small "
-            "rest; turns to come are not counted. Below 5 % the advice is to stop, from 50 % on to continue.",
-            [Query(last_of_law(names.ADVICE_CHANCE, RUN), once=True)],
+            "Chance that the measured level gains 0.02 or more in the rest, less in proportion for a small rest. Of a "
+            "run that has learned nothing: how often such runs of other groups still took off.",
+            [Query(last_chance(RUN), once=True)],
             width=5,
             unit=SHARE,
             decimals=0,
@@ -142,7 +144,13 @@ def run_dashboard() -> Dashboard:
         number(
             "At the end of the budget",
             "What the last evaluation will read: median and 90 % interval.",
-            _quantiles(names.FORECAST_END),
+            [
+                Query(
+                    f"sort({last_of_forecast(names.FORECAST_END, RUN, _THREE, by='run, quantile')})",
+                    "{{quantile}}",
+                    once=True,
+                )
+            ],
             width=5,
         ),
         number(
@@ -266,6 +274,34 @@ def run_dashboard() -> Dashboard:
             ],
             width=8,
             overrides={"mean": {"custom.lineWidth": 2}, "largest": {"custom.axisPlacement": "right"}},
+        ),
+        lines(
+            "Effective sample size",
+            "As a share of the batch's n tokens: (sum rho)^2 / (n sum rho^2), rho being the probability of the trainer "
+            "over that of the generators. 100 % if all ratios are equal; a few large ones lower it.",
+            [_gauge(names.EFFECTIVE_SAMPLE_SHARE, "effective")],
+            width=8,
+            unit=SHARE,
+            bounds=(0, 1),
+        ),
+        lines(
+            "Ratios cut and masked",
+            "Tokens whose gradient the loss's clip removed, or whose ratio was truncated, by side; and tokens that "
+            "recipe.corrections.mask left out.",
+            [
+                _gauge(names.RATIOS_CUT, "low", 'side="low"'),
+                _gauge(names.RATIOS_CUT, "high", 'side="high"'),
+                _gauge(names.RATIOS_MASKED, "masked"),
+            ],
+            width=8,
+            unit=SHARE,
+            bounds=(0, None),
+        ),
+        lines(
+            "KL",
+            "Nats per token: KL(generators || trainer), and KL(trainer || reference) if the recipe has a KL penalty.",
+            [_gauge(names.GENERATOR_KL, "generators"), _gauge(names.REFERENCE_KL, "reference")],
+            width=8,
         ),
         lines(
             "Gradient and loss",

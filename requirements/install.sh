@@ -15,6 +15,7 @@ if [ "$device" = cpu ]; then
 	$pip install --no-compile --no-deps -r requirements/cpu.txt
 else
 	$pip install --no-compile -r requirements/cuda.txt
+	$pip install --no-compile --no-deps -r requirements/renderers.txt
 fi
 $pip install --no-deps --no-build-isolation --editable .
 "$venv/bin/python" -c 'import torch' || {

@@ -96,6 +96,36 @@ MIXTRAL_8X7B = {
     "vocab_size": 32_000,
     "tie_word_embeddings": False,
 }
+QWEN3_NEXT_80B = {
+    "model_type": "qwen3_next",
+    "vocab_size": 151_936,
+    "hidden_size": 2048,
+    "intermediate_size": 5120,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 2,
+    "head_dim": 256,
+    "num_experts": 512,
+    "num_experts_per_tok": 10,
+    "moe_intermediate_size": 512,
+    "shared_expert_intermediate_size": 512,
+    "max_position_embeddings": 262_144,
+}
+QWEN3_5_9B = {
+    "model_type": "qwen3_5",
+    "vision_config": {"depth": 27},
+    "text_config": {
+        "model_type": "qwen3_5_text",
+        "vocab_size": 248_320,
+        "hidden_size": 4096,
+        "intermediate_size": 12_288,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 262_144,
+    },
+}
 BILLIONS = {
     "Qwen3-1.7B": (QWEN3_1_7B, 1.7),
     "Qwen3-4B": (QWEN3_4B, 4.02),
@@ -104,5 +134,7 @@ BILLIONS = {
     "Qwen3-30B-A3B": (QWEN3_30B_A3B, 30.5),
     "Llama-4-Scout, text": (LLAMA4_SCOUT, 107.8),
     "Mixtral-8x7B": (MIXTRAL_8X7B, 46.7),
+    "Qwen3-Next-80B-A3B": (QWEN3_NEXT_80B, 80),
+    "Qwen3.5-9B, text": (QWEN3_5_9B, 9),
 }
 """Name -> config.json and billions of parameters."""

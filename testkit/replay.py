@@ -1,7 +1,8 @@
 """The oracle of token-exactness: plain Hugging Face code that repeats what the generator says it did.
 
 Every version span is run with that version's weights on the KV cache that the earlier spans left behind; at every KV
-mark the cache is cut back to the kept entries and the rest is computed again.
+mark the cache is cut back to the kept entries and the rest is computed again. The state of a recurrent layer cannot be
+cut back: it is computed again from the first token on, each part with the weights that computed it before.
 """
 
 from __future__ import annotations
@@ -12,22 +13,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rollcast.rollouts.records import Rollout
+from rollcast.rollouts.records import Branch, Rollout
 from rollcast.wire.version import PolicyVersion
 
 
 def replay_logprobs(
-    rollout: Rollout,
+    rollout: Rollout | Branch,
     prompt: Sequence[int],
     weights: Mapping[PolicyVersion, Mapping[str, Any]],
     model: Any,
     temperature: float = 1.0,
 ) -> NDArray[np.float64]:
-    """Log-prob of every token [L], 0 if it was forced. `model`: a float32 causal LM; its weights are overwritten."""
-    import torch
-    from transformers import DynamicCache
+    """Log-prob of every token [L], 0 if it was forced or given; of an episode's rollout those of its first sequence.
 
-    num_prompt, num_tokens = len(prompt), rollout.num_tokens
+    `model`: a float32 causal LM; its weights are overwritten.
+    """
+    import torch
+
+    num_prompt, num_tokens = len(prompt), len(rollout.token_ids)
     token_ids = torch.tensor([[*prompt, *rollout.token_ids.tolist()]])
     version_of = {at: span.version for span in rollout.version_spans for at in range(span.start, span.end)}
     assert sorted(version_of) == list(range(num_tokens)), "version spans do not cover the rollout"
@@ -36,44 +39,74 @@ def replay_logprobs(
     for mark in rollout.kv_marks:
         marks_at.setdefault(mark.position, []).append(mark)
     logprobs = np.zeros(num_tokens)
-    cache = DynamicCache()
-    loaded: PolicyVersion | None = None
-
-    def run(version: PolicyVersion, until: int) -> Any:
-        """Feed what the cache does not hold yet of the first `until` inputs; logits of those."""
-        nonlocal loaded
-        if version != loaded:
-            model.load_state_dict(weights[version], strict=False)
-            loaded = version
-        start = cache.get_seq_length()
-        with torch.no_grad():
-            return model(input_ids=token_ids[:, start:until], past_key_values=cache, use_cache=True).logits[0].double()
-
-    def keep(num_entries: int) -> None:
-        nonlocal cache
-        assert num_entries <= cache.get_seq_length()
-        if num_entries:
-            cache.crop(num_entries)
-        else:
-            cache = DynamicCache()
-
+    replayed = _Replayed(model, weights, token_ids)
     at = 0
     while at < num_tokens:
         if at in forced:
             at += 1
             continue
         for mark in marks_at.get(at, [])[:-1]:
-            keep(mark.kept)
-            run(mark.version, num_prompt + at)
+            replayed.keep(mark.kept)
+            replayed.run(mark.version, num_prompt + at)
         if at in marks_at:
             assert marks_at[at][-1].version == version_of[at]
-            keep(marks_at[at][-1].kept)
+            replayed.keep(marks_at[at][-1].kept)
         end = at + 1
         while end < num_tokens and end not in forced and end not in marks_at and version_of[end] == version_of[at]:
             end += 1
-        logits = run(version_of[at], num_prompt + end - 1)[-(end - at) :]
+        logits = replayed.run(version_of[at], num_prompt + end - 1)[-(end - at) :]
         chosen = token_ids[0, num_prompt + at : num_prompt + end]
         rows = torch.log_softmax(logits / temperature, dim=-1)
         logprobs[at:end] = rows[torch.arange(end - at), chosen].numpy()
         at = end
     return logprobs
+
+
+class _Replayed:
+    """A model and its cache so far, with the version that computed each part of it."""
+
+    def __init__(self, model: Any, weights: Mapping[PolicyVersion, Mapping[str, Any]], token_ids: Any) -> None:
+        self._model = model
+        self._weights = weights
+        self._token_ids = token_ids
+        self._loaded: PolicyVersion | None = None
+        self._cache: Any = None
+        self._parts: list[tuple[PolicyVersion, int]] = []
+        self._is_recurrent = "linear_attention" in (getattr(model.config, "layer_types", None) or ())
+        self._begin()
+
+    def run(self, version: PolicyVersion, until: int) -> Any:
+        """Feed what the cache does not hold yet of the first `until` inputs; logits of those."""
+        import torch
+
+        if version != self._loaded:
+            self._model.load_state_dict(self._weights[version], strict=False)
+            self._loaded = version
+        inputs = self._token_ids[:, self._num_entries : until]
+        self._parts.append((version, until))
+        with torch.no_grad():
+            logits = self._model(input_ids=inputs, past_key_values=self._cache, use_cache=True).logits
+        return logits[0].double()
+
+    def keep(self, num_entries: int) -> None:
+        """Forget all entries except the first `num_entries`."""
+        assert num_entries <= self._num_entries
+        if num_entries and not self._is_recurrent:
+            self._cache.crop(num_entries)
+            self._parts = [(version, min(end, num_entries)) for version, end in self._parts]
+            return
+        parts = self._parts
+        self._begin()
+        for version, end in parts:
+            if self._num_entries < num_entries:
+                self.run(version, min(end, num_entries))
+
+    @property
+    def _num_entries(self) -> int:
+        return self._parts[-1][1] if self._parts else 0
+
+    def _begin(self) -> None:
+        from transformers import DynamicCache
+
+        self._cache = DynamicCache(config=self._model.config)
+        self._parts = []

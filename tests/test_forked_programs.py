@@ -9,14 +9,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from testkit.forked_programs import TRAINER, ForkedPrograms
+from testkit.forked_programs import ForkedPrograms
 from testkit.system.harness import wait_for
 
 PROGRAMS = 24
 
 
 def test_many_that_end_at_once_all_have_an_exit_code_and_the_rest_ends_with_what_forked_it(tmp_path: Path) -> None:
-    with ForkedPrograms(tmp_path, TRAINER) as programs:
+    with ForkedPrograms(tmp_path, ()) as programs:
         servers = [programs.start("http.server", ["0"], tmp_path / "log") for _ in range(PROGRAMS)]
         helpers = [programs.start("http.server", ["--help"], tmp_path / "help") for _ in range(PROGRAMS)]
         for server in servers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 from lab.plainness.density import Module, modules, nested_conditionals, tuple_assignments
@@ -12,6 +13,12 @@ from lab.plainness.literals import user_visible_hits
 ROOT = Path(__file__).parents[1]
 MAX_PROSE_HITS = 130
 """Odd phrases in docstrings, comments and documents. Some are right as they are, so the whole has a budget."""
+
+
+@cache
+def services() -> list[Module]:
+    """Parsed once for all tests."""
+    return modules(ROOT)
 
 
 def module(text: str) -> Module:
@@ -29,12 +36,12 @@ def test_what_a_user_reads_is_plain() -> None:
 
 
 def test_values_are_assigned_one_by_one() -> None:
-    found = [f"{item.name}:{node.lineno}" for item in modules(ROOT) for node in tuple_assignments(item)]
+    found = [f"{item.name}:{node.lineno}" for item in services() for node in tuple_assignments(item)]
     assert not found, "\n".join(found)
 
 
 def test_conditional_expressions_are_not_nested() -> None:
-    found = [f"{item.name}:{node.lineno}" for item in modules(ROOT) for node in nested_conditionals(item)]
+    found = [f"{item.name}:{node.lineno}" for item in services() for node in nested_conditionals(item)]
     assert not found, "\n".join(found)
 
 

@@ -22,6 +22,8 @@ GLIBC = "x86_64-manylinux_2_36"
 WITH_DEPENDENCIES = ("cuda.txt", "trainer-cuda.txt", "generator-cuda.txt", "docs.txt", "loggers.txt")
 COMPLETE = ("cpu.txt", "control.txt", "trainer-cpu.txt", "generator-cpu.txt", "build.txt")
 """Installed with --no-deps."""
+ADDED = ("renderers.txt",)
+"""Installed with --no-deps on top of another list, which has the rest."""
 
 
 def holds(requirement: Requirement, python: str, extra: str = "") -> bool:
@@ -67,7 +69,7 @@ def broken(pins: dict[str, Requirement], python: str) -> list[str]:
 
 
 def test_every_list_is_looked_at() -> None:
-    assert {path.name for path in FOLDER.glob("*.txt")} == {*WITH_DEPENDENCIES, *COMPLETE}
+    assert {path.name for path in FOLDER.glob("*.txt")} == {*WITH_DEPENDENCIES, *COMPLETE, *ADDED}
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -109,9 +111,9 @@ def resolve(cache: Path, name: str, *flags: str, python: str, given: str = "") -
 
 @pytest.mark.index
 @pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("name", [*COMPLETE, *WITH_DEPENDENCIES])
+@pytest.mark.parametrize("name", [*COMPLETE, *ADDED, *WITH_DEPENDENCIES])
 def test_a_list_can_be_installed(name: str, python: str, cache: Path) -> None:
     """With the flags of install.sh and the Dockerfiles; wheels only, as no compiler is asked for."""
-    flags = ["--no-deps"] if name in COMPLETE else []
+    flags = ["--no-deps"] if name in (*COMPLETE, *ADDED) else []
     done = resolve(cache, name, *flags, python=python)
     assert done.returncode == 0, done.stderr

@@ -56,6 +56,22 @@ def test_every_target_was_met(name: str) -> None:
     assert [target for target, met in targets.items() if met is not True] == []
 
 
+def test_the_page_says_how_adapters_compare_with_every_weight() -> None:
+    figures = _figures("lora")
+    page = " ".join((ROOT / "docs" / "models.md").read_text().split())
+    lora, full = (figures["summary"][kind] for kind in ("lora", "full"))
+    assert len(figures["seeds"]) == 5
+    for sentence in (
+        f"(five seeds, {figures['steps']} steps, rank {figures['rank']})",
+        f"a pass rate of {lora['last_pass_rate']:.2f}, every weight {full['last_pass_rate']:.2f} (deviations "
+        f"{lora['last_pass_rate_deviation']:.2f} and {full['last_pass_rate_deviation']:.2f})",
+        f"{lora['bytes_of_a_version'] / 1e6:.2f} MB instead of {full['bytes_of_a_version'] / 1e6:.2f}",
+        f"{lora['update_seconds']:.2f} s instead of {full['update_seconds']:.2f}, "
+        f"a step {lora['seconds_a_step']:.2f} s instead of {full['seconds_a_step']:.2f}",
+    ):
+        assert sentence in page
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
@@ -93,9 +109,9 @@ def test_the_page_says_what_the_autoscaler_saved() -> None:
     assert [sentence for sentence in sentences if sentence not in page] == []
 
 
-def test_the_page_says_how_near_the_count_of_memory_is() -> None:
+def test_the_notes_say_how_near_the_count_of_memory_is() -> None:
     figures = _figures("memory")
-    page = " ".join((ROOT / "docs" / "memory.md").read_text().split())
+    page = " ".join((ROOT / "lab" / "notes.md").read_text().split())
     step, publish, checkpoint, start = (
         _percent(figures["largest_error"][name]) for name in ("step", "publish", "checkpoint", "start")
     )

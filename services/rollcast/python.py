@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
-from rollcast.curves.amounts import DIFFERENCE, amount, interval
-from rollcast.curves.answer import answer_as_json
+from rollcast.curves.amounts import DIFFERENCE, amount, counted_evaluations
+from rollcast.curves.answer import answer_as_json, readings_at
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import fit_options, forecast_source, histories_of_sheet
-from rollcast.curves.run_forecast import QUANTILES, RunForecast, forecast_history
+from rollcast.curves.run_forecast import RunForecast, forecast_history
 from rollcast.curves.sheet import Sheet
 from rollcast.plots.figure import check_plot
 
@@ -50,7 +50,7 @@ class CurveForecast:
 
     @property
     def verdict(self) -> str:
-        """too_early, forecastable, saturated, not_sigmoid or regime_change."""
+        """too_few, too_early, forecastable, saturated, no_learning, broken, not_sigmoid or regime_change."""
         return str(self._run.forecast.verdict.kind)
 
     @property
@@ -66,21 +66,20 @@ class CurveForecast:
     def at(self, compute: float) -> dict[str, float | None]:
         """What an evaluation at `compute`, in `unit`, will read: its 5, 25, 50, 75 and 95 % quantiles, q05 to q95.
 
-        Raises InputError: it is not an amount of compute.
+        All of them are None if the evaluations are too few. Raises InputError: it is not an amount of compute.
         """
         if not 0 < compute <= MOST_COMPUTE:
             raise InputError(f"compute {compute:g}: {self.unit} must be in {COMPUTES}")
-        return interval(self._run.reading([compute], QUANTILES)[:, 0], QUANTILES)
+        return readings_at(self._run, [compute])[0]
 
     def to_dict(self, at: Sequence[float] = (), target: Sequence[float] = ()) -> dict[str, Any]:
         """The same as `rollcast fit --json` prints.
 
-        `at`: compute to predict, by default twice and four times the newest. `target`: pass rates to reach. Raises
-        InputError.
+        `at`: compute to predict, by default twice and four times the newest if readings are forecast. `target`: pass
+        rates to reach. Raises InputError.
         """
-        last = self._run.newest.compute
         told = {"advice": self.advice()}
-        return told | _asked(lambda: answer_as_json(self._run, list(at) or [2 * last, 4 * last], list(target)))
+        return told | _asked(lambda: answer_as_json(self._run, list(at) or self._run.usual_computes, list(target)))
 
     def advice(
         self, budget: float | None = None, worth: float | None = None, price: float | None = None
@@ -99,7 +98,7 @@ class CurveForecast:
         return _asked(lambda: self._run.advice(budget, worth, price).to_dict())
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, until: float | None = None) -> Figure:
-        """Points, law and bands up to `until`, by default the end of the budget or four times the newest compute.
+        """Points, level now, bands up to `until` (by default the end of the budget) and earlier forecasts of that end.
 
         Written to `path` (.png, .svg) if one is given. Raises InputError: it cannot be written, or matplotlib is not
         installed.
@@ -111,8 +110,7 @@ class CurveForecast:
         from rollcast.plots.figure import save
         from rollcast.plots.forecast import forecast_figure
 
-        last = self._run.newest.compute
-        figure = forecast_figure(self._run, until or max(self._run.end or 4 * last, last))
+        figure = forecast_figure(self._run, self._run.advice(), until=until)
         if path is not None:
             save(figure, path)
         return figure
@@ -122,8 +120,8 @@ class CurveForecast:
         answer = self.to_dict()
         rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom", answer["headroom"], DIFFERENCE)]
         told = ""
-        if self._run.end is not None:
-            advice = answer["advice"]
+        advice = answer["advice"]
+        if self._run.end is not None and advice["headline"] is not None:
             told = f"<p><strong>{advice['headline']}.</strong> {html.escape(advice['reason'])}</p>"
             rows += [(self._spent(name, advice[part]), advice[part]["gain"], DIFFERENCE) for name, part in _PARTS]
         rows += [(f"reading at {amount(of['compute'])} {self.unit}", of, ".3f") for of in answer["predictions"]]
@@ -132,7 +130,7 @@ class CurveForecast:
             + "".join(f"<td>{amount(of[level], form)}</td>" for level in ("q05", "q50", "q95"))
             + "</tr>"
             for name, of, form in rows
-            if of is not None
+            if of is not None and of["q50"] is not None
         ]
         said = html.escape(f"{answer['curve']}: {self.verdict.replace('_', ' ')}. {self.reason}")
         head = "<tr><th></th><th>5 %</th><th>median</th><th>95 %</th></tr>"
@@ -144,7 +142,8 @@ class CurveForecast:
 
     def __repr__(self) -> str:
         curve = self._run.forecast.curve
-        return f"<forecast of {curve.name!r}: {self.verdict.replace('_', ' ')}, {len(curve)} evaluations, {self.unit}>"
+        made = counted_evaluations(len(self._run.evaluations), self._run.num_at_start)
+        return f"<forecast of {curve.name!r}: {self.verdict.replace('_', ' ')}, {made}, {self.unit}>"
 
 
 def forecast(
@@ -154,6 +153,7 @@ def forecast(
     pass_rate: str | None = None,
     standard_error: str | None = None,
     scale: float = 1.0,
+    offset: float = 0.0,
     seconds: str | None = None,
     devices: float | None = None,
     run: str | None = None,
@@ -169,29 +169,28 @@ def forecast(
     """Forecast one run.
 
     Args:
-        data: a path or address as `rollcast fit` takes it; a pandas DataFrame; a mapping of columns; or the two arrays
-            (compute, pass rate) (n,) each.
+        data: a path or address as for `rollcast fit`; a DataFrame; a mapping of columns; or arrays (compute, pass rate)
         compute, pass_rate, standard_error: names of columns; recognised by default.
-        scale: factor of the pass rates; 0.01 if they are per cent.
+        scale, offset: (value + offset) x scale is the pass rate; 0.01, 0 for per cent; 0.5, 1 for rewards in [-1, 1].
         seconds, devices: the column of the elapsed time and the number of devices, for device-hours.
-        run: name of the run, if there are several.
-        initial: pass rate at compute 0, if it is known.
+        run, initial: name of the run, if there are several; pass rate at compute 0, if it is known.
         exclude_before: compute to leave out; found by default.
         unit: of compute, which is taken as it is. By default the column's name gives it, and two arrays are counted in
             `units`. A file has its own.
         law_alone: the paper's law and its own prior, and no other shape.
         prior: a JSON file with the prior: what to expect of a run before its first evaluation; instead of `law_alone`.
-        budget, worth, price: the terms of `advice`, unless it is called with others.
+        budget, worth, price: the terms of `advice` unless it is called with others; budget by default TRL's max_steps.
 
     Raises:
         InputError: a ValueError with the mistake and its remedy.
     """
-    columns = Columns(compute, pass_rate, standard_error, None, (), scale, seconds, devices)
+    columns = Columns(compute, pass_rate, standard_error, scale=scale, offset=offset, seconds=seconds, devices=devices)
 
     def made() -> RunForecast:
         if law_alone and prior is not None:
             raise ValueError("law_alone, prior: each is a prior; give one of the two")
-        found = replace(fitted(None if prior is None else Path(prior)), end=budget, worth=worth, price=price)
+        found = fitted(None if prior is None else Path(prior))
+        found = replace(found, end=found.end if budget is None else budget, worth=worth, price=price)
         found.advice()  # refuses impossible terms now, before they are asked for
         return found
 

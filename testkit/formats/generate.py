@@ -130,7 +130,7 @@ def _module_of(package: str, path: str) -> Any:
 
 
 def transformers(folder: Path) -> None:
-    from transformers.trainer_callback import TrainerState
+    from transformers.trainer_callback import PrinterCallback, TrainerControl, TrainerState
 
     state = TrainerState(global_step=STEPS[-1], max_steps=STEPS[-1], num_train_epochs=1)
     for step, held_out, training in zip(STEPS, HELD_OUT, TRAINING, strict=True):
@@ -141,6 +141,14 @@ def transformers(folder: Path) -> None:
         state.log_history.append({"eval_loss": 0.02, "eval_runtime": 3.0, **held, **at})
     state.save_to_json(str(folder / "trainer_state.json"))
     (folder / "log_history.json").write_text(json.dumps(state.log_history))
+    printed = io.StringIO()
+    printer: Any = PrinterCallback()  # which looks at no argument of the training
+    with contextlib.redirect_stdout(printed):
+        for entry in state.log_history:
+            # As `Trainer.log` does: the step is in the state alone, and numbers are printed with four digits.
+            logs = {name: value for name, value in entry.items() if name != "step"}
+            printer.on_log(None, state, TrainerControl(), logs=logs)
+    (folder / "trl.log").write_text(printed.getvalue())
 
 
 ARTIFACTS = "file:///artifacts"

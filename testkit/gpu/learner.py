@@ -22,7 +22,7 @@ import torch
 
 from rollcast.config.recipe import Recipe
 from rollcast.config.services import AttentionKernel, Recomputation, Trainer
-from rollcast.recipe.losses import make_loss
+from rollcast.recipe.losses.make import make_loss
 from rollcast.trainer.learner import attention
 from rollcast.trainer.learner.batch import (
     TrainingSequence,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from testkit.monitoring.grafana import FILES, load, panels
+
 _RUN = 'namespace="$namespace",run="$run"'
 _DCGM = (
     'max by (namespace, pod, gpu) (label_replace(label_replace(%s, "namespace", "$1", "exported_namespace", "(.+)"), '
@@ -16,9 +18,30 @@ _EXCUSED = {
     'sum by (run) (rollcast_hand_overs_total{run="$run"})': "no generator here is slow enough to hand a task over",
     'sum by (run) (rollcast_hand_backs_total{run="$run"})': "killed ones hand nothing back, drained ones perhaps",
     'rollcast_generator_parked{run="$run"}': "every generator here has the memory that it needs",
+    'max by (quantile) (rollcast_forecast_earlier_pass_rate{run="$run"})': "readings as noisy may look broken half-way",
+    'rollcast_forecast_missed_readings{run="$run"}': "nothing is forecast, and so missed, while a run looks broken",
+    'max by (run) (rollcast_reference_kl{run="$run"})': "the recorded recipe has no KL penalty",
     _DCGM % "DCGM_FI_DEV_GPU_UTIL": "dcgm-exporter runs on GPU nodes",
     _DCGM % "DCGM_FI_DEV_FB_USED": "dcgm-exporter runs on GPU nodes",
     _DCGM % "DCGM_FI_DEV_POWER_USAGE": "dcgm-exporter runs on GPU nodes",
 }
-NOT_IN_A_LOCAL_RUN = {asked.replace('run="$run"', _RUN): why for asked, why in _EXCUSED.items()}
+_NO_EPISODES = "no prompt of the watched run names an environment"
+_OF_EPISODES = ("rollcast_episode", 'dataset=~"environment:')
+_EXCUSED |= {
+    f'rollcast_{name}{{run="$run"{label}}}': _NO_EPISODES
+    for name, label in (
+        ("episodes_total", ""),
+        ("episodes_total", ',end="failed"'),
+        ("episode_restarts_total", ""),
+        ("episodes_waiting", ""),
+        ("episodes_in_flight", ""),
+    )
+}
+_SILENT_PANELS = {
+    target["expr"]: _NO_EPISODES
+    for panel in panels(load(FILES / "dashboards" / "episodes.json"))
+    for target in panel["targets"]
+    if any(words in target["expr"] for words in _OF_EPISODES)
+}
+NOT_IN_A_LOCAL_RUN = _SILENT_PANELS | {asked.replace('run="$run"', _RUN): why for asked, why in _EXCUSED.items()}
 """Whole expressions that may have no data, and why: a cluster's, or an event that need not happen."""

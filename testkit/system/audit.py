@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 SETTLED = ("used", "filtered", "dead", "stale")
+EPISODE_ENDS = {"answered", "done", "tokens", "turns", "seconds", "failed"}
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -74,3 +75,18 @@ def check_every_task_once(lines: list[dict[str, Any]]) -> dict[str, int]:
     assert not twice, f"settled more than once: {twice}"
     outcomes["open"] = len(dispatched) - len(settled)
     return dict(outcomes)
+
+
+def check_every_episode_ended(lines: list[dict[str, Any]], rollouts: int) -> dict[str, int]:
+    """Every group that was used or filtered came back with all of its episodes, each ended for one known reason.
+
+    Returns how many ended for which reason in the surviving history. `rollouts`: asked for each prompt.
+    """
+    ends: Counter[str] = Counter()
+    for line in surviving_lines(lines):
+        if line["what"] in ("used", "filtered"):
+            episodes = line.get("episodes", {})
+            assert sum(episodes.values()) == rollouts, f"task {line['tasks']}: {episodes}, asked were {rollouts}"
+            assert set(episodes) <= EPISODE_ENDS, f"task {line['tasks']}: {episodes}"
+            ends.update(episodes)
+    return dict(ends)

@@ -12,12 +12,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.rollouts.base import GeneratorQueue, TrainerQueue
 from rollcast.rollouts.errors import QueueAway
-from rollcast.rollouts.records import Purpose, RolloutGroup
+from rollcast.rollouts.records import EpisodeEnd, Purpose, Rollout, RolloutGroup
 from rollcast.runfolder.folder import mark_format
 from rollcast.tasks.prompts import Prompt
 from rollcast.telemetry import names
@@ -28,11 +29,12 @@ from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.ending import TrainerEnding
-from rollcast.trainer.learner.learner import UpdateStats
+from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.sender.lanes import ONE_LANE
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
+from testkit.rollouts.episodes import make_episode
 from testkit.rollouts.examples import graded, group_of
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from testkit.system.audit import read_lines
@@ -104,11 +106,33 @@ async def answer_everything(
         task = one.task
         rollouts = []
         for index in range(task.num_rollouts):
+            if task.episode is not None:
+                rollouts.append(_random_episode(task.episode.environment, index, answers))
+                continue
             solved = held_out_solved and task.purpose is Purpose.EVAL
             right = solved or answers.rng.random() < answers.pass_rate
             rollouts.append(graded(index, float(right), version))
         group = group_of(task, rollouts, first_version=version, generator=generator.owner)
         await generator.publish(one, spoil(group))
+
+
+def _random_episode(environment: str, index: int, answers: Answers) -> Rollout:
+    """Right or wrong, with a branch or without, and now and then given up because its environment failed."""
+    rng = np.random.default_rng(answers.rng.randrange(1 << 30))
+    end = answers.rng.choice([EpisodeEnd.ANSWERED, EpisodeEnd.ANSWERED, EpisodeEnd.DONE, EpisodeEnd.FAILED])
+    rollout = make_episode(
+        rng,
+        index,
+        turns=answers.rng.choice([(1,), (3,), (2, 1)]),
+        reward=float(answers.rng.random() < answers.pass_rate),
+        vocab=QuickLearners.vocab_size,
+        version=answers.version,
+        later=answers.version,
+        end=end,
+    )
+    assert rollout.episode is not None
+    rollout.episode.environment = environment
+    return rollout
 
 
 class AnsweringQueue(MemoryTrainerQueue):
@@ -124,10 +148,16 @@ class AnsweringQueue(MemoryTrainerQueue):
         """The generator answers nothing more."""
         self.lost_evaluation: int | None = None
         """Evaluation tasks of this step are lost once, as by a Redis that dies right after it took them."""
+        self.spoil: Callable[[RolloutGroup], RolloutGroup] = lambda group: group
+        """What the generator makes of an answer before it hands it in."""
 
     def read(self, max_groups: int, block_seconds: float) -> Any:
         if not self.silent:
-            asyncio.run(answer_everything(self._generator, self._answers, held_out_solved=self.held_out_solved))
+            asyncio.run(
+                answer_everything(
+                    self._generator, self._answers, held_out_solved=self.held_out_solved, spoil=self.spoil
+                )
+            )
         self._maybe_away()
         return super().read(max_groups, 0.0)
 
@@ -178,9 +208,15 @@ def make_controller(
     *,
     progress: Progress | None = None,
     stop: Any = lambda: False,
+    environment: str = "",
 ) -> Controller:
+    """`environment`: of every prompt. Empty = they are answered once."""
+
     def book(start: int, count: int) -> PromptBook:
-        prompts = [Prompt(f"p{i}", "d", f"q{i}", '""', "exact") for i in range(start, start + count)]
+        verifier = "" if environment else "exact"
+        prompts = [
+            Prompt(f"p{i}", "d", f"q{i}", '""', verifier, environment=environment) for i in range(start, start + count)
+        ]
         return PromptBook(prompts, CharTokenizer(), max_prompt_tokens=8)
 
     config.run_folder.mkdir(parents=True, exist_ok=True)

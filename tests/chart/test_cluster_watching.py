@@ -15,7 +15,9 @@ import pytest
 from testkit.cluster import tools, watching
 from testkit.cluster.stand_in import Clock, StandIn, pod, seen
 from testkit.monitoring.excused import NOT_IN_A_LOCAL_RUN
-from testkit.monitoring.grafana import DASHBOARDS, load
+from testkit.monitoring.grafana import DASHBOARDS, FILES, load
+
+FLEET = FILES / "dashboards" / "fleet.json"
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +45,7 @@ def test_a_query_without_data_fails_unless_it_is_excused(monkeypatch: pytest.Mon
     cluster = StandIn()
     _prometheus(cluster, set(NOT_IN_A_LOCAL_RUN), monkeypatch)
     assert seen("the dashboards' queries", cluster)["verdict"] == "seen"
-    target = next(panel for panel in load(DASHBOARDS[1])["panels"] if panel.get("targets"))["targets"][0]
+    target = next(panel for panel in load(FLEET)["panels"] if panel.get("targets"))["targets"][0]
     _prometheus(cluster, {target["expr"]}, monkeypatch)
     row = seen("the dashboards' queries", cluster)
     assert row["verdict"] == "FAILED"
@@ -51,7 +53,7 @@ def test_a_query_without_data_fails_unless_it_is_excused(monkeypatch: pytest.Mon
 
 
 class Grafana:
-    """A server that has the four dashboards of the release, its data sources, and data but for some queries."""
+    """A server that has the dashboards of the release, its data sources, and data but for some queries."""
 
     def __init__(self, silent: set[str] | None = None, lacks: str = "") -> None:
         missing = silent or set()
@@ -107,8 +109,8 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], 
 @pytest.mark.parametrize(
     ("lacks", "is_silent", "verdict", "sentence"),
     [
-        ("", False, "seen", "four dashboards, both data sources"),
-        ("fleet", False, "FAILED", "Grafana has the four dashboards: not within"),
+        ("", False, "seen", "5 dashboards, both data sources"),
+        ("fleet", False, "FAILED", "Grafana has the dashboards: not within"),
         ("", True, "FAILED", "no data for "),
     ],
 )
@@ -122,7 +124,7 @@ def test_grafana_must_have_the_dashboards_and_show_something_on_every_panel(
 ) -> None:
     monkeypatch.setenv("GRAFANA", "monitoring/grafana:80")
     monkeypatch.setattr(watching, "substituted", lambda text, *_: text)
-    target = next(panel for panel in load(DASHBOARDS[1])["panels"] if panel.get("targets"))["targets"][0]
+    target = next(panel for panel in load(FLEET)["panels"] if panel.get("targets"))["targets"][0]
     server = Grafana({target["expr"]} if is_silent else set(NOT_IN_A_LOCAL_RUN), lacks)
     kubectl(server.server.server_address[1])
     cluster = StandIn()

@@ -80,6 +80,33 @@ def test_generators_reach_the_services_that_grade_and_the_trainer_its_object_sto
     assert token in pod_of(after, "generator").spec["containers"][0]["env"]
 
 
+def test_the_trainer_reaches_its_teacher() -> None:
+    teacher = {"kind": "endpoint", "url": "http://teacher.rl.svc:8000/v1", "model": "m", "devices": 4}
+    change = {"config": {"recipe": {"distillation": {"teacher": teacher}}}}
+    for role, is_open in (("trainer", True), ("generator", False)):
+        rules = one(render(merged(profile("cpu"), change)), "NetworkPolicy", f"-{role}")["spec"]["egress"]
+        assert ({"ports": [{"port": 8000}]} in rules) is is_open
+
+
+def test_the_token_of_a_teacher_comes_from_the_trainers_variables() -> None:
+    teacher = {"kind": "endpoint", "url": "http://a/v1", "model": "m", "devices": 4, "token_variable": "TEACHER"}
+    change = {"config": {"recipe": {"distillation": {"teacher": teacher}}}}
+    from_secret = {"trainer": {"envFrom": [{"secretRef": {"name": "teacher"}}]}}
+    token = {"name": "TEACHER", "valueFrom": {"secretKeyRef": {"name": "teacher", "key": "token"}}}
+    for role in (from_secret, {"trainer": {"extraEnv": [token]}}, {"everyRole": {"extraEnv": [token]}}):
+        assert render(merged(profile("cpu"), merged(change, role)))
+
+
+@pytest.mark.parametrize(("path", "is_open"), [("org/teacher", True), ("/data/teacher", False), ("./teacher", False)])
+def test_the_trainer_reaches_the_hub_for_a_teacher_that_is_named_there(path: str, is_open: bool) -> None:
+    here = {"model": {"source": "folder"}, "config": {"model": {"path": "/data/mine"}}}
+    change = {"config": {"recipe": {"distillation": {"teacher": {"kind": "folder", "path": path}}}}}
+    values = merged(profile("cpu"), merged(here, change))
+    for role in ("trainer", "generator"):
+        rules = one(render(values), "NetworkPolicy", f"-{role}")["spec"]["egress"]
+        assert ({"ports": [{"port": 443}]} in rules) is (is_open and role == "trainer")
+
+
 def test_the_prerequisites_offer_the_runtime_class_that_the_chart_asks_for() -> None:
     offered = yaml.safe_load((ROOT / "k8s" / "prerequisites" / "gvisor.yaml").read_text())
     wanted = yaml.safe_load((CHART / "values.yaml").read_text())["grader"]["runtimeClassName"]

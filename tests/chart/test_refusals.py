@@ -180,6 +180,25 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
             }
         },
     ),
+    (
+        "config.recipe.distillation.teacher.token_variable = TEACHER",
+        {
+            "generator": {"extraEnv": [{"name": "TEACHER", "value": "x"}]},
+            "config": {
+                "recipe": {
+                    "distillation": {
+                        "teacher": {
+                            "kind": "endpoint",
+                            "url": "http://a/v1",
+                            "model": "m",
+                            "devices": 1,
+                            "token_variable": "TEACHER",
+                        }
+                    }
+                }
+            },
+        },
+    ),
     ("grader.external.host = a.b", {"grader": {"enabled": True, "external": {"host": "a.b"}}}),
     ("grader.external.tokenSecret = mine", {"grader": {"external": {"tokenSecret": "mine"}}}),
     (

@@ -52,7 +52,7 @@ def _dashboards(objects: list[Object]) -> set[tuple[str, Any]]:
             elif item["metadata"]["name"].endswith("-datasource"):
                 (source,) = yaml.safe_load(text)["datasources"]
                 found |= {("file", file), ("uid", source["uid"]), ("name", source["name"]), ("url", source["url"])}
-    assert len(found) == 3 * 4 + 4
+    assert len(found) == 3 * 5 + 4, "five dashboards and a data source"
     return found
 
 

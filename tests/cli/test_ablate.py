@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import yaml
 
 from rollcast.cli.ablate import choose_variants
+from rollcast.cli.main import app
+from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import plain
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
-from rollcast.local.ablation import plan
+from rollcast.local.ablation import PlannedRun, plan
 from rollcast.local.ablation_parts import PARTS
 from rollcast.tasks.prompts import load
 from tests.cli.command import rollcast
@@ -32,7 +35,11 @@ def test_the_plan_changes_one_part_at_a_time_and_has_every_recipe_before_it_repe
     base = load_run_config(BASE)
     variants = choose_variants(base, "all,fresh_data", None)
     planned = plan(base, variants, num_seeds=2, folder=tmp_path)
-    names = ["whole", *(f"without-{part.name.replace('_', '-')}" for part in PARTS), "without-fresh-data"]
+    names = [
+        "whole",
+        *(f"without-{part.name.replace('_', '-')}" for part in PARTS if not part.name.startswith("own_")),
+        "without-fresh-data",
+    ]
     assert [(item.variant.name, item.config.seed) for item in planned] == [(n, s) for s in (0, 1) for n in names]
     assert [item.config.run for item in planned][:2] == ["miniature-whole-s0", "miniature-without-cispo-s0"]
     touched = {
@@ -55,6 +62,51 @@ def test_the_plan_changes_one_part_at_a_time_and_has_every_recipe_before_it_repe
     penalty = by_name["without-interruption"].length_control
     assert penalty.kind == "penalty"
     assert (penalty.max_tokens, penalty.cache_tokens) == (round(14_000 * 56 / 14_336), round(2_000 * 56 / 14_336))
+
+
+def test_parts_of_ones_own_are_left_out_as_others_are(tmp_path: Path) -> None:
+    parts = {name: {"kind": "python", "function": "./mine.py:f"} for name in ("loss", "filter", "length_control")}
+    base = parse_run_config(
+        {"run": "own", "model": {"path": "m"}, "recipe": {**parts, "no_positive_resampling": None}}, source="test"
+    )
+    planned = plan(
+        base, choose_variants(base, "own_loss,own_filter,own_length_control", None), num_seeds=1, folder=tmp_path
+    )
+    recipes = {item.variant.name: item.config.recipe for item in planned}
+    assert recipes["without-own-loss"].loss.kind == "cispo"
+    assert recipes["without-own-filter"].filter is None
+    assert recipes["without-own-length-control"].length_control.kind == "none"
+    assert {name: len(recipe.own_parts) for name, recipe in recipes.items()} == {
+        "whole": 3, "without-own-loss": 2, "without-own-filter": 2, "without-own-length-control": 2,
+    }  # fmt: skip
+    every = [variant.name for variant in choose_variants(base, "all", None)]
+    assert "without-own-filter" in every
+    assert "without-cispo" not in every
+    assert "without-interruption" not in every
+
+
+def test_the_runs_of_a_set_name_the_digest_of_what_is_ones_own_and_values_files_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("def keeps(group):\n    return True\n")
+    file = run_file(tmp_path, filter={"kind": "python", "function": f"{mine}:keeps"})
+    recipes: list[Recipe] = []
+
+    def run_planned(planned: list[PlannedRun], folder: Path, **_: Any) -> NoReturn:
+        recipes.extend(item.config.recipe for item in planned)
+        raise SystemExit(0)
+
+    monkeypatch.setattr("rollcast.cli.ablate.run_planned", run_planned)
+    arguments = ["ablate", "--config", str(file), "--without", "cispo", "--folder", str(tmp_path / "set")]
+    with pytest.raises(SystemExit):
+        app(arguments)
+    digest = hashlib.sha256(mine.read_bytes()).hexdigest()
+    assert [recipe.filter and recipe.filter.digest for recipe in recipes] == [digest, digest]
+    values = rollcast("ablate", "--config", file, "--without", "cispo", "--write-values", tmp_path / "values")
+    for path in values.stdout.splitlines():
+        part = yaml.safe_load(Path(path).read_text())["config"]["recipe"]["filter"]
+        assert part.get("digest") is None, "the code is in the cluster's images"
 
 
 def test_a_whole_recipe_brings_its_switches_and_leaves_batch_budget_and_rate(tmp_path: Path) -> None:

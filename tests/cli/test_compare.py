@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +127,10 @@ def test_the_picture_has_both_panels(tmp_path: Path, baseline: tuple[str, ...]) 
     assert drawn.returncode == 0, drawn.stderr
     drawing = picture.read_text()
     assert 'id="axes_2"' in drawing
-    assert "log re-plot of the median laws, " + ("A = " if baseline else "each run's own A") in drawing
-    assert "whole: A = " in drawing
-    assert "slow: B = " in drawing
+    assert "Progress towards " + ("the common A = " if baseline else "each run's own A") in drawing
+    assert "gain made ÷ gain still to make (1 = half-way, at C_mid)" in drawing
+    for name in ("whole", "slow"):
+        assert re.search(rf"{name}: A = 0\.\d+ \(90 %: 0\.\d+ to 0\.\d+\), B = \d\.\d\d", drawing)
 
 
 def test_one_file_of_all_runs_gives_the_table_of_one_file_each(tmp_path: Path) -> None:
@@ -187,7 +189,7 @@ def test_a_run_whose_verdict_is_not_for_decisions_is_named_in_the_table(tmp_path
     early = tmp_path / "early.csv"
     early.write_text("compute,pass_rate\n1,0.2\n2,0.21\n3,0.23\n")
     shown = rollcast("compare", write(tmp_path, "whole"), early, "--baseline", "whole").stdout
-    assert "caution: early: verdict too early; do not decide on its row." in shown
+    assert "caution: early: verdict too few; do not decide on its row." in shown
     assert "caution: whole" not in shown
 
 
@@ -196,11 +198,10 @@ def test_a_run_that_broke_is_not_ranked_without_a_caution(tmp_path: Path) -> Non
     early.write_text("compute,pass_rate\n1,0.2\n2,0.21\n3,0.23\n")
     sources = (write(tmp_path, "whole"), early)
     assert (
-        "caution: early: verdict too early; do not decide on its comparisons yet."
-        in rollcast("compare", *sources).stdout
+        "caution: early: verdict too few; do not decide on its comparisons yet." in rollcast("compare", *sources).stdout
     )
     answer = json.loads(rollcast("compare", *sources, "--json").stdout)
-    assert answer["cautions"] == ["early: verdict too early; do not decide on its comparisons yet."]
+    assert answer["cautions"] == ["early: verdict too few; do not decide on its comparisons yet."]
     assert [run["for_decisions"] for run in answer["runs"]] == [True, False]
 
 
@@ -234,7 +235,7 @@ def test_a_run_that_is_no_sigmoid_has_no_constants_and_is_not_compared(tmp_path:
     rates = [0.2 + 0.02 * n for n in range(20)] + [0.6 - 0.03 * n for n in range(15)]
     fallen.write_text("compute,pass_rate\n" + "".join(f"{n + 1},{rate}\n" for n, rate in enumerate(rates)))
     shown = rollcast("compare", write(tmp_path, "whole"), fallen)
-    assert "not sigmoid" in shown.stdout
+    assert "broken" in shown.stdout
     assert "whole and fallen: not compared: no law describes fallen." in shown.stdout
     answer = json.loads(rollcast("compare", tmp_path / "whole.csv", fallen, "--json").stdout)
     assert [run["asymptote"] is None for run in answer["runs"]] == [False, True]

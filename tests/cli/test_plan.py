@@ -66,21 +66,24 @@ def test_a_budget_gets_what_the_forecast_says(tmp_path: Path) -> None:
     assert wanted["probability_within_budget"] == pytest.approx(np.mean(cost <= budget), abs=1e-3)
     assert answer["verdict"] == str(forecast.verdict.kind)
     assert picture.read_text().lstrip().startswith("<?xml")
-    assert all(f"<!-- {line}" in picture.read_text() for line in ("budget ", "target 0.8"))
+    assert all(f"<!-- {line}" in picture.read_text() for line in ("budget, 3 device-hours", "target 0.8"))
     shown = rollcast("plan", "budget", source, "--budget", budget, "--target", target).stdout
     assert f"on average (90 % {spent['gain']['q05']:.3f} to {spent['gain']['q95']:.3f})" in shown
     assert "within the budget with" in shown
 
 
-def test_a_target_above_the_asymptote_is_never_reached_and_too_early_is_not_for_decisions(tmp_path: Path) -> None:
+def test_a_target_above_the_asymptote_is_never_reached_and_too_few_evaluations_give_no_numbers(tmp_path: Path) -> None:
     source = recorded_curve(tmp_path / "curve.csv")
     answer = json.loads(rollcast("plan", "budget", source, "--target", 0.999, "--json").stdout)
     assert answer["target"]["compute"]["q95"] is None
     assert "never" in rollcast("plan", "budget", source, "--target", 0.999).stdout
     early = write_curve(tmp_path / "early.csv", [1.0, 2.0, 3.0], [0.2, 0.21, 0.22])
     answer = json.loads(rollcast("plan", "budget", early, "--budget", 100, "--json").stdout)
-    assert (answer["verdict"], answer["for_decisions"]) == ("too_early", False)
-    assert "do not decide on these numbers" in rollcast("plan", "budget", early, "--budget", 100).stdout
+    assert (answer["verdict"], answer["for_decisions"]) == ("too_few", False)
+    assert set(answer["budget"]["reading"].values()) == {None}
+    shown = rollcast("plan", "budget", early, "--budget", 100).stdout
+    assert "3 of the 5 evaluations that a forecast needs." in shown
+    assert not [word for word in ("reading at", "never", "None", "do not decide") if word in shown]
 
 
 def test_sizes_get_what_the_law_says_with_their_own_curves_beside_it(tmp_path: Path) -> None:

@@ -156,28 +156,31 @@ def test_runs_that_may_each_turn_out_best_share_the_budget(tmp_path: Path) -> No
     assert answer["recommendation"].count(".000") == 0
 
 
-def test_runs_that_broke_are_set_aside_with_their_reason_and_one_too_early_is_not_judged(tmp_path: Path) -> None:
+def test_runs_that_broke_or_have_too_few_evaluations_are_set_aside_with_their_reason(tmp_path: Path) -> None:
     early = tmp_path / "early.csv"
     early.write_text("compute,pass_rate\n100,0.2\n200,0.21\n300,0.22\n")
     sources = [write(tmp_path, name) for name in ("large", "fell", "jumped")]
     answer = answered(*sources, early, "--budget", 3000)
     fell, jumped, young = answer["runs"][1:]
-    assert [run["verdict"] for run in (fell, jumped, young)] == ["not_sigmoid", "regime_change", "too_early"]
-    assert [run["has_forecast"] for run in answer["runs"]] == [True, False, False, True]
+    assert [run["verdict"] for run in (fell, jumped, young)] == ["broken", "regime_change", "too_few"]
+    assert [run["has_forecast"] for run in answer["runs"]] == [True, False, False, False]
     for run in (fell, jumped):
         assert run["now"]["mean"] == pytest.approx(CHANGES[run["run"]], abs=0.01)
         assert (run["hours"], run["stop_loss"]) == (0, 0)
         (caution,) = (one for one in answer["cautions"] if one.startswith(f"{run['run']}: "))
         assert run["reason"] in caution
         assert "counts with its last readings" in caution
-    assert "set fell and jumped aside" in answer["recommendation"]
-    assert any(one.startswith("early: verdict too early, so the gain depends mostly on") for one in answer["cautions"])
+    assert "set fell, jumped and early aside" in answer["recommendation"]
+    assert any("3 of the 5 evaluations that a forecast needs." in one for one in answer["cautions"])
+    assert any("plan again when it has enough evaluations" in one for one in answer["cautions"])
     assert not any(one.startswith("large: verdict") for one in answer["cautions"])
     shown = rollcast("plan", "runs", *sources, early, "--budget", 3000).stdout
     assert all(f"caution: {caution}" in shown for caution in answer["cautions"])
     alone = answered(sources[1], "--budget", 3000)
-    assert alone["recommendation"] == "Spend nothing yet: fell has no forecast; look first at what broke."
+    assert alone["recommendation"] == "Spend nothing yet: fell has no law to plan with; see why below."
     assert alone["recommended"]["saved"] == 3000
+    early.write_text("compute,pass_rate\n100,0.2\n")
+    assert answered(early, "--budget", 3000)["runs"][0]["now"]["mean"] == pytest.approx(0.2, abs=0.02)
 
 
 def test_a_budget_that_gains_nothing_is_not_spent(tmp_path: Path) -> None:
@@ -265,10 +268,10 @@ def test_the_picture_has_the_runs_the_losses_and_the_cautions(tmp_path: Path) ->
     for text in (
         "Continue large with all 3000 device-hours",
         "base: stopped (forecastable)",
-        "large: 3000 device-hours (forecastable)",
-        "fell: set aside (not sigmoid)",
+        "large: 3000 device-hours more (forecastable)",
+        "fell: set aside (broken)",
         "0.000, recommended",
-        "caution: fell: verdict not sigmoid",
+        "caution: fell: verdict broken",
     ):
         assert f"<!-- {text}" in drawing
 

@@ -18,7 +18,8 @@ from rollcast.local.event_log import RunEvent
 from rollcast.local.forecast_reading import AdviceReading, ForecastReading
 from rollcast.local.progress import Pace, Phase
 from rollcast.local.status import RunStatus
-from rollcast.runfolder.records import EvaluationRecord
+from rollcast.runfolder.episode_words import episodes_in_words
+from rollcast.runfolder.records import EvaluationRecord, StepRecord
 
 CONFIG = load_run_config(Path(__file__).parents[2] / "configs/demo.yaml")
 NOW = 1_800_000_000.0
@@ -109,7 +110,7 @@ def test_fewer_than_five_evaluations_give_no_law_whatever_the_forecaster_says() 
     """The one before the first step does not count: its page has numbers from the second reading on."""
     few = replace(RUNNING, evaluations=POINTS[:5], forecast=replace(FORECAST, num_points=5))
     text = " ".join(" ".join(shown(few, [], 120, 39)).split())
-    assert "too early: 4 of the 5 evaluations that a forecast takes" in text
+    assert "too few: 4 of the 5 evaluations that a forecast needs" in text
     assert not [word for word in ("advice", "worth it", "ceiling", "end 0.8") if word in text]
     assert text.count("░") == BAR_COLUMNS - 8, "of the bar alone"
     enough = replace(RUNNING, evaluations=POINTS[:6], forecast=replace(FORECAST, num_points=6))
@@ -125,7 +126,7 @@ def test_fewer_than_five_evaluations_give_no_law_whatever_the_forecaster_says() 
 def test_the_start_shows_its_phases_with_their_times() -> None:
     text = " ".join(" ".join(shown(STARTING, [], 80, 23)).split())
     assert "✓ trainer reads the model: after 7 s ▸ engine starts: 9 s · first weights: waits" in text
-    assert "too early: 0 of the 5 evaluations" in text
+    assert "too few: 0 of the 5 evaluations" in text
 
 
 def test_points_band_and_axis_stand_where_the_numbers_say() -> None:
@@ -156,7 +157,8 @@ def test_points_band_and_axis_stand_where_the_numbers_say() -> None:
 @pytest.mark.parametrize("last", [1, 5, 9, 10])
 def test_what_was_spent_and_the_end_stand_apart_below_the_axis(width: int, last: int) -> None:
     feet = draw_curve(POINTS[: last + 1], FORECAST, width, 12)[-1].plain
-    assert re.fullmatch(r" +0( +now 0(\.\d+)?)?  +0\.2( device-hours)?(, the end)?", feet), feet
+    unit = "" if width == 24 else " device-hours"
+    assert re.fullmatch(rf" +0( +now 0(\.\d+)?)? +0\.2{unit}(, the end)?", feet), feet
     assert width < 50 or "now" in feet or last < 10, "where there is room"
     assert len(feet) <= width
 
@@ -221,3 +223,19 @@ def test_before_the_first_step_the_picture_says_what_came_back_and_why_it_is_of_
     assert not [line for line in shown(STARTING, [], 100, 30) if "came back" in line]
     usable = replace(STARTING, group_signals={"usable": 1})
     assert "1 group came back, 1 usable" in shown(usable, [], 100, 30)
+
+
+def test_episodes_are_told_if_there_are_any() -> None:
+    step = StepRecord(
+        80,
+        episode_turns_mean=3.25,
+        episode_calls_mean=2.5,
+        malformed_calls_share=0.041,
+        environment_seconds_share=0.63,
+    )
+    told = "3.2 turns and 2.5 calls an episode · 4.1% of the calls malformed · 63% of their time in environments"
+    assert told in shown(replace(RUNNING, episodes=episodes_in_words(step)), EVENTS, 120, 39)
+    assert not any("episode" in line for line in shown(RUNNING, EVENTS, 120, 39))
+    assert episodes_in_words(StepRecord(80, episode_turns_mean=1.0, episode_calls_mean=0.0)) == (
+        "1.0 turns and 0.0 calls an episode",
+    )

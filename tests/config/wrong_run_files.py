@@ -7,11 +7,15 @@ from typing import Any
 
 import yaml
 
+from rollcast.config.losses.found import loss_classes
+
 ROOT = Path(__file__).parents[2]
 RIGHT: dict[str, Any] = yaml.safe_load((ROOT / "helm" / "rollcast" / "values-cpu.yaml").read_text())["config"]
 RIGHT["tasks"]["dataset"] = {"kind": "arithmetic"}
 RIGHT["model"]["path"] = "ours/arithmetic"  # a name on the hub: these tests have no such folder
-WRONG: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("wrong_run_files.yaml").read_text())
+LOSSES = ", ".join(one.model_fields["kind"].default for one in loss_classes())
+TABLE = Path(__file__).with_name("wrong_run_files.yaml").read_text().replace("{losses}", LOSSES)
+WRONG: list[dict[str, Any]] = yaml.safe_load(TABLE)
 NAMES = [f"{number}-{'-'.join(entry['change'])}" for number, entry in enumerate(WRONG)]
 
 

@@ -225,10 +225,10 @@ def test_the_environment_wins_over_the_file_and_an_empty_token_is_refused(monkey
     assert token(parse_run_config(minimal(token="file"), source="test")) == "file"
     with pytest.raises(UserError, match=r"test: http\.token .*is wrong"):
         parse_run_config(minimal(token=""), source="test")
-    monkeypatch.setenv("ROLLCAST_HTTP_TOKEN", "environment")
+    monkeypatch.setenv("ROLLCAST_HTTP_TOKEN", "of-the-variable")
     config = parse_run_config(minimal(token="file", bind="::1"), source="test")
-    assert (token(config), config.http.bind) == ("environment", "::1")
-    assert "environment" not in repr(config)
+    assert (token(config), config.http.bind) == ("of-the-variable", "::1")
+    assert "of-the-variable" not in repr(config)
 
 
 def test_readers_present_the_token_and_verify(tmp_path: Path) -> None:

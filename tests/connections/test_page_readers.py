@@ -37,8 +37,8 @@ def serving(readers: PageReaders, render: Callable[[], bytes]) -> Iterator[str]:
         server.stop()
 
 
-def soon(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 5.0
+def soon(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+    deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.01)
     return condition()
@@ -60,7 +60,7 @@ def test_a_page_is_read_once_everybody_who_reads_it_has_come_again() -> None:
             ours.get(f"{address}{probe}")
         ours.get(page)
         ours.get(page)
-        assert not soon(lambda: readers.have_read_since(ended)), "Prometheus has not"
+        assert not soon(lambda: readers.have_read_since(ended), 1.0), "Prometheus has not"
         httpx.get(page, headers={"user-agent": "Prometheus/3.5.0"})
         assert soon(lambda: readers.have_read_since(ended))
 
@@ -69,7 +69,7 @@ def test_a_page_is_read_once_everybody_who_reads_it_has_come_again() -> None:
         ended = time.monotonic()
         ours.get(page)
         httpx.get(page, headers={"user-agent": "Prometheus/3.5.0"})
-        assert not soon(lambda: readers.have_read_since(ended))
+        assert not soon(lambda: readers.have_read_since(ended), 1.0)
 
 
 def test_a_page_that_was_made_before_is_not_the_last_one() -> None:
@@ -83,7 +83,7 @@ def test_a_page_that_was_made_before_is_not_the_last_one() -> None:
 
     with serving(readers, render) as address, client() as ours:
         ours.get(f"{address}/metrics")
-        assert not soon(lambda: readers.have_read_since(ended[0]))
+        assert not soon(lambda: readers.have_read_since(ended[0]), 1.0)
         last = ended[0]
         ours.get(f"{address}/metrics")
         assert soon(lambda: readers.have_read_since(last))

@@ -13,11 +13,12 @@ import yaml
 from rollcast.runfolder.records import EvaluationRecord, as_json
 from rollcast.runfolder.writing import append_line
 from testkit.forecaster.recorded_run import record
+from testkit.model_shapes import write_model
 from testkit.published_models import QWEN3_8B
 from testkit.tiny_model import make_tiny_model
 from tests.cli.known_run import write_run
 
-RUNS = ("demo", "sums", "sums-2", "NAME", "my-run")
+RUNS = ("demo", "sums", "sums-2", "NAME", "my-run", "small", "large")
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "points.csv": ("suite", "gpu_hours", "reward"),
     "runs.csv": ("run", "gpu_hours", "reward"),
@@ -47,8 +48,9 @@ def make_shared(folder: Path, curves: Iterable[str]) -> Path:
     """`curves`: names of the CSV files that commands ask for."""
     make_tiny_model(folder / "models" / "arithmetic")
     (folder / "model").symlink_to(folder / "models" / "arithmetic")
-    (folder / "large").mkdir()
-    (folder / "large" / "config.json").write_text(json.dumps(SMALL_QWEN))
+    write_model(
+        folder / "large", SMALL_QWEN
+    )  # with shapes: of config.json alone, each plan starts Transformers for them
     (folder / "config.json").write_text(json.dumps(SMALL_QWEN))
     rows = [json.dumps({"prompt": f"{number}+7=", "answer": str(number + 7)}) for number in range(80)]
     (folder / "rows.jsonl").write_text("\n".join(rows) + "\n")
@@ -86,6 +88,8 @@ def _write_run(folder: Path, name: str, seed: int) -> None:
     folder.parent.mkdir(exist_ok=True)
     write_run(folder)  # with steps and tasks, whose rates are known
     settings = json.loads((folder / "run.json").read_text()) | {"run": name.lower()}
+    if name == "large":
+        settings["recipe"]["rollouts_per_prompt"] *= 4
     (folder / "run.json").write_text(json.dumps(settings))
     for point in record(20, seed=seed):
         evaluation = EvaluationRecord(1, point.step, point.pass_rate, point.compute / 10, standard_error=0.01)

@@ -10,8 +10,10 @@ from contextlib import asynccontextmanager
 import numpy as np
 
 from rollcast.config.tasks import Tasks
-from rollcast.generator.claims import ClaimLoop, Slots
+from rollcast.generator.claims import ClaimLoop
+from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.grading import GradingThreads
+from rollcast.generator.slots import Slots
 from rollcast.rollouts.base import Delivery, GeneratorQueue
 from rollcast.rollouts.records import (
     LengthBudget,
@@ -86,6 +88,7 @@ async def generator(
     open_queue: Callable[[str], GeneratorQueue] | None = None,
     grader: GradingThreads | None = None,
     reaches_trainer: Callable[[], bool] = lambda: True,
+    episodes: EpisodeParts | None = None,
 ) -> AsyncIterator[Run]:
     broker = broker or MemoryBroker()
     exporter = Exporter("test")
@@ -100,6 +103,7 @@ async def generator(
         fence_patience_seconds=5.0,
         reaches_trainer=reaches_trainer,
         exporter=exporter,
+        episodes=episodes,
     )
     running = asyncio.create_task(claims.run())
     try:

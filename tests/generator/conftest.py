@@ -48,10 +48,11 @@ class Versions:
     """Weights by version, on disk for the engine and in memory for the replay."""
 
     def __init__(self, engine: Any, model_path: Path, folder: Path) -> None:
+        import torch
         from transformers import AutoModelForCausalLM
 
         self.engine = engine
-        self.model = AutoModelForCausalLM.from_pretrained(model_path).eval()
+        self.model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32).eval()
         self.base = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.weights: dict[PolicyVersion, dict[str, Any]] = {}
         self.folder = folder

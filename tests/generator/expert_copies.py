@@ -78,7 +78,7 @@ def main(folder: Path, device: str) -> None:
     model = vllm_model(folder, device)
     tensors = version(folder, device)
     num_theirs, theirs = count(tensors, model)
-    load_stacks_whole()
+    load_stacks_whole(model)
     num_ours, own = count(tensors, model)
     same = device == "meta" or all(torch.equal(one, other) for one, other in zip(own, theirs, strict=True))
     print(json.dumps({"ours": num_ours, "vllm": num_theirs, "tensors": len(tensors), "same": same}))

@@ -61,6 +61,7 @@ class LivePair:
             exporter=Exporter(config.run),
             on_removed=lambda generator, reason: self.removed.append(reason),
             slots=group.slots,
+            lanes=group.lanes,
             router_replay=config.recipe.router_replay,
         )
         self.publisher.start()

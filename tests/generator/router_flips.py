@@ -20,7 +20,7 @@ class TrainerRouting:
     def __init__(self, model: torch.nn.Module) -> None:
         self._chosen: dict[str, torch.Tensor] = {}
         for name, module in model.named_modules():
-            if type(module).__name__.endswith("TopKRouter"):
+            if type(module).__name__.lower().endswith("topkrouter"):
                 module.register_forward_hook(lambda *call, name=name: self._chosen.update({name: call[-1][2]}))
 
     def chosen(self, num_sequences: int) -> Routing:

@@ -10,7 +10,7 @@ import pytest
 
 from rollcast.config.errors import UserError
 from rollcast.generator import claims as claims_module
-from rollcast.generator.claims import Slots
+from rollcast.generator.slots import Slots
 from rollcast.rollouts.records import (
     GradingStatus,
     Purpose,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib.util
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,3 +168,16 @@ async def test_an_engines_child_collects_garbage_from_when_it_has_imported_vllm(
         assert gc.isenabled()
     finally:
         gc.enable()
+
+
+async def test_other_packages_may_ask_whether_torchvision_is_there() -> None:
+    """Before and after vLLM has imported the file of a model that takes images."""
+    from vllm.model_executor.models.registry import ModelRegistry
+
+    from rollcast.generator.vllm.plugin import register
+
+    before = importlib.util.find_spec("torchvision")
+    register()
+    assert importlib.util.find_spec("torchvision") == before
+    assert ModelRegistry.models["Qwen3_5ForConditionalGeneration"].load_model_cls() is not None
+    assert importlib.util.find_spec("torchvision") == before

@@ -219,6 +219,27 @@ def test_a_group_of_layers_that_looks_back_a_little_has_no_blocks_before() -> No
     assert blocks.begin("a", ([1, 2, 7], [0, 9, 10]), 8) == 4, "the worse of both groups"
 
 
+def test_a_state_stands_for_all_tokens_before_it() -> None:
+    blocks = KvBlocks([4, 4], recurrent=[1])
+    blocks.begin("a", ([1, 2, 3], [4, 5, 6]), 0)
+    blocks.weights_changed({"a": 12})
+    blocks.preempt("a")
+    blocks.begin("b", ([7, 8, 9], [10, 11, 12]), 0)
+    assert blocks.begin("a", ([1, 2, 13], [0, 5, 14]), 8) == 8, "its own state, and no block of its first tokens"
+    blocks.preempt("a")
+    assert blocks.begin("a", ([1, 2, 13], [0, 11, 14]), 8) == 0, "newer weights computed it from the first token on"
+
+
+def test_a_state_goes_on_from_the_block_before_a_gap() -> None:
+    """vLLM keeps a prompt's state where a step ends: block 1 of three is null."""
+    blocks = KvBlocks([4], recurrent=[0])
+    blocks.begin("a", ([1, 0, 2],), 0)
+    blocks.weights_changed({"a": 12})
+    blocks.preempt("a")
+    blocks.begin("b", ([1, 0, 3],), 4)
+    assert blocks.begin("a", ([0, 0, 3],), 12) == 4, "the other one went on from the first state with newer weights"
+
+
 def test_the_decode_rate_knows_nothing_of_idle_time_and_prefill() -> None:
     """20 tokens a second while something decodes; minutes of idle time and a long prefill between."""
     observer, rate, now = StepObserver([BLOCK]), DecodeRate(), 1000.0

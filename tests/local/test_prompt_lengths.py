@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +17,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local import prompt_lengths
 from rollcast.local.preflight import check_files
+from rollcast.tasks import tokens
 from rollcast.tasks.prompts import load
 from rollcast.tasks.tokenizer_file import TokenizerFile
 from rollcast.tasks.tokens import load_tokenizer, tokenize
@@ -75,12 +81,31 @@ def check_refuses(config: RunConfig) -> str:
     return ""
 
 
+def counted_here(command: list[str], *, input: str, **_: object) -> subprocess.CompletedProcess[str]:
+    """What the program says that imports Transformers, which this process has imported: seconds for each look."""
+    assert command[1:] == ["-m", tokens.__name__]
+    output = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(output):
+        patch.setattr(sys, "stdin", io.StringIO(input))
+        tokens.main()
+    return subprocess.CompletedProcess(command, 0, output.getvalue(), "")
+
+
 @pytest.mark.parametrize(
-    ("template", "prompt_format"),
-    [(None, {}), (TEMPLATE, {}), (None, {"layout": "think"})],
+    ("template", "prompt_format", "in_a_program"),
+    [(None, {}, True), (TEMPLATE, {}, False), (None, {"layout": "think"}, False)],
     ids=["no template", "template", "think"],
 )
-def test_at_the_edge_both_agree(template: str | None, prompt_format: dict[str, Any], tmp_path: Path) -> None:
+def test_at_the_edge_both_agree(
+    template: str | None,
+    prompt_format: dict[str, Any],
+    in_a_program: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not in_a_program:
+        instead = SimpleNamespace(run=counted_here, TimeoutExpired=subprocess.TimeoutExpired)
+        monkeypatch.setattr(prompt_lengths, "subprocess", instead)
     config = run(tmp_path, 400, template=template, **prompt_format)
     split, tokenizer = load(config.tasks), load_tokenizer(config.model)
     parts = (split.train, split.held_out)

@@ -74,6 +74,16 @@ def test_the_state_of_a_run_is_read_from_its_folder_alone(tmp_path: Path) -> Non
     assert reader.num_skipped == 3
 
 
+def test_episodes_are_those_of_the_newest_step(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    folder = config.run_folder
+    reader = StatusReader(config)
+    append(folder / "steps.jsonl", step=1, episode_turns_mean=3.0, episode_calls_mean=2.0, malformed_calls_share=0.5)
+    assert reader.read().episodes == ("3.0 turns and 2.0 calls an episode", "50.0% of the calls malformed")
+    append(folder / "steps.jsonl", step=2)
+    assert reader.read().episodes == ()
+
+
 def test_a_long_file_is_read_to_its_end_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_file, "MAX_READ_BYTES", 100)
     path = tmp_path / "lines.jsonl"

@@ -52,7 +52,7 @@ def test_three_starts_that_fail_for_one_reason_are_enough_whatever_the_limit(tmp
     program = UNLIKE + "sys.exit(1)"
     supervisor = run_supervisor(
         tmp_path,
-        f"[spec('generator', {program!r}, essential={essential}), spec('trainer', 'time.sleep(12)')]",
+        f"[spec('generator', {program!r}, essential={essential}), spec('trainer', 'time.sleep(8)')]",
         limit=100,
     )
     output, _ = supervisor.communicate(timeout=120)

@@ -11,11 +11,10 @@ from rollcast.runfolder.folder import mark_format
 from rollcast.runfolder.records import (
     EvaluationRecord,
     ForecastRecord,
-    SampledCompletion,
-    SamplesRecord,
     StepRecord,
     as_json,
 )
+from rollcast.runfolder.samples import SampledCompletion, SamplesRecord
 from rollcast.runfolder.writing import append_line, make_folder
 
 STEPS = range(1, 9)

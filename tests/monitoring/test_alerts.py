@@ -48,6 +48,7 @@ ROLLOUTS = 'rollcast_running_rollouts{run="r",pod="g"}'
 RATIO = 'rollcast_longest_group_ratio{run="r"}'
 PARKED = 'rollcast_generator_parked{run="r",pod="g"}'
 GAP = 'rollcast_logprob_gap{run="r",statistic="mean"}'
+EFFECTIVE = 'rollcast_effective_sample_share{run="r"}'
 TRUNCATED = 'rollcast_truncation_ratio{run="r"}'
 QUEUE, BOUND = 'rollcast_queue_bytes{run="r"}', 'rollcast_queue_max_bytes{run="r"}'
 UNREADABLE = 'rollcast_unreadable_total{run="r"}'
@@ -57,6 +58,12 @@ MISSED = 'rollcast_forecast_missed_readings{run="r"}'
 SOURCE = 'rollcast_forecast_source_up{run="r"}'
 MEASURED = 'rollcast_autoscaler_measured{run="r"}'
 FAILED = 'rollcast_autoscaler_failures_total{run="r",call="scale"}'
+EPISODES = 'rollcast_episodes_total{{run="r",environment="shell",end="{}"}}'
+ANSWERED = {EPISODES.format("answered"): "0+60x120"}
+RESTARTS = 'rollcast_episode_restarts_total{run="r",environment="shell"}'
+IN_FLIGHT = {'rollcast_episodes_in_flight{run="r",pod="g",environment="shell"}': "100x120"}
+WAITING = 'rollcast_episodes_waiting{run="r",pod="g",environment="shell"}'
+SLOTS = {'rollcast_generator_slots{run="r",pod="g"}': "64x120"}
 ENDED = {STEPS: "1+1x30 stale"}
 """A run that ended well after half an hour, its trainer gone."""
 
@@ -112,6 +119,10 @@ CASES = (
         "the largest of a batch is always large",
         LEARNING | {'rollcast_logprob_gap{run="r",statistic="max"}': "3x60"},
     ),
+    fires("RollcastFewEffectiveSamples", "a few tokens outweigh the batch", LEARNING | {EFFECTIVE: "0.3x60"}),
+    silent("RollcastFewEffectiveSamples", "ratios differ as k steps make them", LEARNING | {EFFECTIVE: "0.97x60"}),
+    silent("RollcastFewEffectiveSamples", "one batch had few", LEARNING | {EFFECTIVE: "0.97x50 0.1 0.97x20"}),
+    silent("RollcastFewEffectiveSamples", "the run has ended", ENDED | {EFFECTIVE: "0.3x90"}),
     fires("RollcastTruncation", "an eighth is cut off", LEARNING | {TRUNCATED: "0.125x60"}),
     silent("RollcastTruncation", "a twentieth is", LEARNING | {TRUNCATED: "0.05x60"}),
     silent("RollcastTruncation", "one batch was", LEARNING | {TRUNCATED: "0.02x40 0.4 0.02x40"}, minute=52),
@@ -129,6 +140,49 @@ CASES = (
         "RollcastWeightSyncSlow",
         "both lose little",
         LEARNING | {WAITED.format("weights"): "0+1x60", PAUSED: "0+1x60", WAITED.format("batch"): "0+20x60"},
+    ),
+    fires(
+        "RollcastEnvironmentFails",
+        "a tenth of its episodes is given up",
+        LEARNING | ANSWERED | {EPISODES.format("failed"): "0+6x120", RESTARTS: "0x120"},
+    ),
+    fires(
+        "RollcastEnvironmentFails",
+        "every tenth begins again, another environment is well",
+        LEARNING
+        | ANSWERED
+        | {RESTARTS: "0+6x120", EPISODES.format("failed"): "0x120"}
+        | {'rollcast_episodes_total{run="r",environment="calc",end="answered"}': "0+600x120"},
+    ),
+    fires(
+        "RollcastEnvironmentFails",
+        "every episode is given up, so that no step is ever made",
+        {STEPS: "0x120", EPISODES.format("failed"): "0+60x120", RESTARTS: "0+120x120"},
+    ),
+    silent(
+        "RollcastEnvironmentFails",
+        "one in sixty does",
+        LEARNING | ANSWERED | {EPISODES.format("failed"): "0+1x120", RESTARTS: "0x120"},
+    ),
+    silent(
+        "RollcastEnvironmentFails",
+        "the run has ended",
+        ENDED | {EPISODES.format("failed"): "0+6x30 stale", RESTARTS: "0x30 stale"},
+    ),
+    fires(
+        "RollcastEnvironmentsStarveEngines",
+        "half wait and few slots sample",
+        LEARNING | IN_FLIGHT | SLOTS | {WAITING: "50x120", ROLLOUTS: "10x120"},
+    ),
+    silent(
+        "RollcastEnvironmentsStarveEngines",
+        "as many wait, and the slots are full",
+        LEARNING | IN_FLIGHT | SLOTS | {WAITING: "50x120", ROLLOUTS: "60x120"},
+    ),
+    silent(
+        "RollcastEnvironmentsStarveEngines",
+        "slots are free because tools take long",
+        LEARNING | IN_FLIGHT | SLOTS | {WAITING: "2x120", ROLLOUTS: "10x120"},
     ),
     fires("RollcastSaturated", "the verdict has held", LEARNING | {VERDICT.format("saturated"): "0x20 1x60"}),
     silent("RollcastSaturated", "it has just come", LEARNING | {VERDICT.format("saturated"): "0x40 1x60"}),

@@ -227,13 +227,14 @@ def test_a_trainer_logs_the_forecast_and_stops_on_advice_where_that_is_asked(
 ) -> None:
     """A run that has long levelled off: the advice is to stop."""
     levelled = [0.2 + 0.65 / (1 + (4.0 / n) ** 3) + 0.002 * ((-1) ** n) for n in range(1, 41)]
-    pusher = pusher_of(service, f"advised {stop_on_advice}")
+    pusher = pusher_of(service, f"advised {stop_on_advice}", worth=0.05)
     trainer = LoggingTrainer(levelled)
     follow(trainer, pusher, stop_on_advice=stop_on_advice)
     trainer.train()
     state, seen = trainer.state, trainer.seen
     assert pusher.budget == 400.0
-    assert all("rollcast/ceiling" in logs for logs in seen), "reporters see the forecast"
+    assert ["rollcast/ceiling" in logs for logs in seen[:6]] == [False] * 4 + [True] * 2, "from five evaluations on"
+    assert all("rollcast/stop" in logs for logs in seen), "reporters see the advice"
     assert "rollcast/end" in state.log_history[-1]
     assert (state.global_step < 400) == stop_on_advice
     if stop_on_advice:
@@ -271,7 +272,8 @@ def test_a_real_trainer_of_transformers_logs_and_stops(service: Service, tmp_pat
     follow(trainer, pusher, stop_on_advice=True)
     trainer.train()
     told = [entry for entry in trainer.state.log_history if "eval_reward" in entry]
-    assert all("rollcast/ceiling" in entry for entry in told)
+    assert all("rollcast/stop" in entry for entry in told)
+    assert "rollcast/ceiling" in told[-1]
     assert trainer.state.global_step < 80
     assert pusher.says_stop
 
@@ -291,12 +293,12 @@ def block_with(words: str, service: Service, run: str) -> str:
 def test_the_documents_lines_for_trl_and_transformers_run(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trainer of TRL is one of transformers, whose handler, state and control stand in for both."""
     monkeypatch.setenv("ROLLCAST_PUSH_TOKEN", TOKEN)
-    trainer = LoggingTrainer([0.3, 0.4, 0.5])
+    trainer = LoggingTrainer([0.3, 0.4, 0.5, 0.55, 0.58])
     exec(block_with("follow(trainer, pusher)", service, "of-trl"), {"trainer": trainer})
-    assert ["rollcast/ceiling" in logs for logs in trainer.seen] == [True] * 3
+    assert ["rollcast/ceiling" in logs for logs in trainer.seen] == [False] * 4 + [True]
     said = service.forecast("of-trl")
     assert said is not None
-    assert (said["num_points"], said["end"]["compute"]) == (3, 30.0)
+    assert (said["num_points"], said["end"]["compute"]) == (5, 50.0)
 
 
 def test_the_documents_lines_for_other_loggers_run(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,7 +306,7 @@ def test_the_documents_lines_for_other_loggers_run(service: Service, monkeypatch
     namespace: dict[str, Any] = {}
     exec(block_with("pusher.log", service, "of-verl"), namespace)
     assert namespace["pusher"].failures == 0
-    assert "rollcast/ceiling" in namespace["told"]
+    assert namespace["told"]["rollcast/wait_evaluations"] == 4, "of the five that a forecast needs"
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

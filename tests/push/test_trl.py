@@ -61,7 +61,7 @@ def test_a_grpo_training_of_trl_logs_the_forecast_and_its_files_are_read(
         assert service.wait_points(len(STEPS), "theirs")["step"] == STEPS[-1]
     entries = [entry for entry in trainer.state.log_history if "eval_reward" in entry]
     assert [entry["step"] for entry in entries] == STEPS
-    assert all("rollcast/ceiling" in entry for entry in entries)
+    assert all("rollcast/stop" in entry for entry in entries)
     sources = [tmp_path / "run" / f"checkpoint-{STEPS[-1]}", *[tmp_path / name for name in reporters]]
     for source in sources:
         history = read_history(str(source), Columns(), None)

@@ -39,6 +39,7 @@ token_id = st.integers(0, 2**31 - 1)
 float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 versions = st.builds(PolicyVersion, uint32, uint32)
 texts = st.text(max_size=20)
+sampled_kinds = st.sampled_from([kind for kind in LegKind if kind is not LegKind.GIVEN])
 
 
 @st.composite
@@ -61,7 +62,7 @@ def rollouts(draw: st.DrawFn, index: int, *, prompt: int, partial: bool = False)
         logprobs=np.array(draw(st.lists(float32, min_size=length, max_size=length)), dtype=np.float32),
         version_spans=tuple(VersionSpan(draw(versions), start, end) for start, end in pairwise(edges)),
         loss_masked=tuple(draw(ranges(length))),
-        legs=tuple(Leg(draw(st.sampled_from(LegKind)), start, end) for start, end in draw(ranges(length))),
+        legs=tuple(Leg(draw(sampled_kinds), start, end) for start, end in draw(ranges(length))),
         kv_marks=tuple(draw(st.lists(st.builds(KvMark, st.integers(0, length), uint32, versions), max_size=2))),
         partial=partial,
         stop_reason=StopReason.RUNNING if partial else draw(st.sampled_from([StopReason.END, StopReason.LENGTH])),

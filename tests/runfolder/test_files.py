@@ -16,7 +16,8 @@ def test_no_other_module_spells_a_file_of_the_run_folder() -> None:
     spelt = [
         f"{path.relative_to(SERVICES)}, line {node.lineno}: {node.value!r}"
         for path in sorted(SERVICES.rglob("*.py"))
-        if path != Path(files.__file__) and "_pb2" not in path.name
+        # The files of other programs have names of their own; one of them is the same.
+        if path not in (Path(files.__file__), SERVICES / "curves/formats/known_files.py") and "_pb2" not in path.name
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in NAMES
     ]

@@ -58,7 +58,8 @@ def test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table(
     assert {last[name].partition(".")[2] for name in ("version_min", "version_max")} == {str(STEPS)}
     table = json.loads((folder / "ablation.json").read_text())["leave_one_out"]
     assert [row["curve"] for row in table["rows"]] == ["whole", "without-pipeline"]
-    assert table["rows"][1]["kind"] in ("ceiling mover", "efficiency shaper", "cannot tell")
+    # Runs this short need not have learned anything.
+    assert table["rows"][1]["kind"].startswith(("ceiling mover", "efficiency shaper", "cannot tell", "not compared"))
 
     more = ("--without", "pipeline,cispo", "--run-minutes", "0.1")
     with rollcast(tmp_path, *command, *more, "--continue", programs=programs) as ablate:

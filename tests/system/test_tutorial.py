@@ -37,7 +37,7 @@ def test_the_tutorial_trains_what_its_page_says(tmp_path: Path, model_folder: Pa
     assert "live page: http://127.0.0.1:" in said
     assert (folder / "model" / "model.safetensors").exists()
     assert (folder / "samples.jsonl").exists()
-    assert "the law needs 5 or more" in rollcast(tmp_path, "fit", "runs/sums")
+    assert "of the 5 evaluations that a forecast needs" in rollcast(tmp_path, "fit", "runs/sums")
 
 
 def rollcast(folder: Path, *arguments: str) -> str:

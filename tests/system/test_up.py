@@ -175,7 +175,7 @@ def check_what_its_prometheus_kept(folder: Path, prometheus: str) -> None:
             url, "", (config.run,), began=began, at=read[1][-1][0], namespace="", scrape_seconds=SCRAPE_SECONDS
         )
         boards = sorted((monitor / "dashboards").glob("*.json"))
-        assert len(boards) == 4
+        assert len(boards) == 5
         for board in boards:
             asked = [target for panel in panels(load(board)) for target in panel["targets"]]
             answers = [ask(target, recording, 0.5) for target in asked if target["datasource"]["uid"] != FORECASTER]

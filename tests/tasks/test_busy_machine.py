@@ -18,6 +18,7 @@ import pytest
 from rollcast.config.tasks import Grading
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.clocks import cpu_seconds, open_waits, waited_seconds
+from rollcast.tasks.sandbox.limits import Limits
 from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.verifiers import Grade, Verifiers
 
@@ -28,6 +29,8 @@ pytestmark = [
 RIGHT, WRONG, NO_VERDICT = Grade(1.0, "ok"), Grade(0.0, "wrong"), Grade(0.0, "error")
 ANSWERS = json.dumps({"kind": "calls", "entry_point": "f", "cases": [{"arguments": [], "output": 1}] * 2})
 PRINTS = json.dumps({"kind": "stdin", "cases": [{"input": "", "output": "1"}] * 2})
+HASTY_WAIT_SECONDS = 3.0
+"""For programs that sleep or hardly get a core: what they do until the wall time is over stays the same."""
 COMPUTE = "import time\ndef compute(seconds):\n    while time.process_time() < seconds: pass\n"
 BURN = "while True: pass"
 
@@ -72,6 +75,11 @@ def sandbox() -> Iterator[Sandbox]:
     made.close()
 
 
+def hasty(deadline_seconds: float) -> Limits:
+    """Limits of processor time whose wall time is short as well."""
+    return Limits(deadline_seconds, 1.5, Grading().memory_mib << 20, HASTY_WAIT_SECONDS)
+
+
 def put_on(core: int, sandbox: Sandbox, verifier: str = "code") -> None:
     """Let the sandbox's processes run on that core alone."""
     os.sched_setaffinity(sandbox._servers[verifier].process.pid, {core})
@@ -107,13 +115,13 @@ def test_a_program_that_only_waited_for_a_core_gets_no_verdict(
     """Its processes get a thirteenth of the core."""
     put_on(core, sandbox)
     with hogs(core, 12):
-        grade = sandbox.grade("code", answer, reference)
+        grade = sandbox.grade("code", answer, reference, limits=hasty(4.0))
     assert (grade, grade.reason) == (NO_VERDICT, "busy")
     assert "waited for a processor core" in grade.failure
 
 
 def test_a_verifier_that_only_waited_for_a_core_did_not_hang(core: int, tmp_path: Path) -> None:
-    (tmp_path / "reward.py").write_text(f"{COMPUTE}def grade(completion, row):\n    compute(1.4)\n    return 1.0\n")
+    (tmp_path / "reward.py").write_text(f"{COMPUTE}def grade(completion, row):\n    compute(1.0)\n    return 1.0\n")
     name = f"{tmp_path}/reward.py:grade"
     sandbox = Sandbox(Grading(deadline_seconds=1.5), Verifiers(named=[name]))
     assert sandbox.start(name) == ""
@@ -121,7 +129,7 @@ def test_a_verifier_that_only_waited_for_a_core_did_not_hang(core: int, tmp_path
         assert sandbox.grade(name, "", "{}") == RIGHT
         put_on(core, sandbox, name)
         with hogs(core, 12):
-            grade = sandbox.grade(name, "", "{}")
+            grade = sandbox.grade(name, "", "{}", limits=hasty(1.5))
     finally:
         sandbox.close()
     assert (grade, grade.reason) == (NO_VERDICT, "busy")
@@ -141,7 +149,7 @@ def test_a_program_that_sleeps_or_is_blocked_is_wrong_on_a_busy_core_as_well(
 ) -> None:
     put_on(core, sandbox)
     with hogs(core, 3):
-        grade = sandbox.grade("code", answer, reference)
+        grade = sandbox.grade("code", answer, reference, limits=hasty(4.0))
     assert (grade, grade.reason) == (WRONG, "time")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import functools
 import json
@@ -19,11 +20,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rollcast.config.bounds import LEAST_WAIT_SECONDS
 from rollcast.config.tasks import Grading
 from rollcast.tasks import code_reference
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.code_answer import find_program
 from rollcast.tasks.sandbox.comparison import ResultComparison
+from rollcast.tasks.sandbox.limits import Limits
 from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.sandbox.values import Opaque, decode, encode
 from rollcast.tasks.verifiers import Grade
@@ -33,13 +36,22 @@ calls = functools.partial(code_reference.calls, preamble="")
 stdin = functools.partial(code_reference.stdin, preamble="")
 NEEDS_PROTECTIONS = pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
 RIGHT, WRONG = Grade(1.0, "ok"), Grade(0.0, "wrong")
+MEMORY_MIB = 256
+HASTY_WAIT_SECONDS = 3.0
+"""For programs that sleep until their wall time is over."""
+PATIENT_WAIT_SECONDS = 60.0
+"""For programs that compute until their processor time is over, however busy the machine is."""
 
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    made = Sandbox(Grading(deadline_seconds=60.0, seconds_per_test=1.0, memory_mib=256))
+    made = Sandbox(Grading(deadline_seconds=60.0, seconds_per_test=1.0, memory_mib=MEMORY_MIB))
     yield made
     made.close()
+
+
+def hasty(*, deadline_seconds: float, seconds_per_test: float) -> Limits:
+    return Limits(deadline_seconds, seconds_per_test, MEMORY_MIB << 20, HASTY_WAIT_SECONDS)
 
 
 def fenced(program: str) -> str:
@@ -188,7 +200,6 @@ def test_right_programs_pass_and_wrong_ones_fail(
     [
         ("def f(x):\n    while True: pass", "wrong", "time"),
         ("while True: pass", "wrong", "time"),
-        ("import time\ndef f(x): time.sleep(60)", "wrong", "time"),
         ("def f(x): return 'x' * (1 << 40)", "wrong", "memory"),
         ("import os\ndef f(x): os._exit(0)", "wrong", "exit"),
         ("import ctypes\ndef f(x): ctypes.string_at(0)", "wrong", "crash"),
@@ -202,6 +213,14 @@ def test_what_the_sandbox_stopped_is_named_and_is_a_wrong_answer(
 ) -> None:
     grade = sandbox.grade("code", fenced(program), json.dumps(asserts("assert f(1) == 1", "", None)))
     assert (grade.status, grade.reward, grade.reason) == (status, 0.0, reason)
+
+
+@NEEDS_PROTECTIONS
+def test_a_program_that_sleeps_is_too_slow(sandbox: Sandbox) -> None:
+    program = fenced("import time\ndef f(x): time.sleep(60)")
+    limits = hasty(deadline_seconds=60.0, seconds_per_test=1.0)
+    grade = sandbox.grade("code", program, json.dumps(asserts("assert f(1) == 1", "", None)), limits=limits)
+    assert (grade, grade.reason) == (WRONG, "time")
 
 
 @NEEDS_PROTECTIONS
@@ -229,15 +248,13 @@ def test_scripts_are_stopped_as_well(sandbox: Sandbox, program: str, status: str
         stdin([{"input": "1", "output": ""}] * 500),
     ],
 )
-def test_a_program_at_work_when_the_whole_gradings_time_is_over_is_wrong(reference: Any) -> None:
+def test_a_program_at_work_when_the_whole_gradings_time_is_over_is_wrong(sandbox: Sandbox, reference: Any) -> None:
     """Each test has time left, all of them together have not."""
-    sandbox = Sandbox(Grading(deadline_seconds=1.5, seconds_per_test=600.0, memory_mib=256))
-    program = "import time\ndef f(x):\n    time.sleep(0.4)\n    return x\nf(1)"
-    try:
-        slow = sandbox.grade("code", fenced(program), json.dumps(reference))
-        endless = sandbox.grade("code", fenced("while True: pass"), json.dumps(reference))
-    finally:
-        sandbox.close()
+    limits = hasty(deadline_seconds=1.5, seconds_per_test=600.0)
+    program = fenced("import time\ndef f(x):\n    time.sleep(0.4)\n    return x\nf(1)")
+    slow = sandbox.grade("code", program, json.dumps(reference), limits=limits)
+    patient = dataclasses.replace(limits, least_wait_seconds=PATIENT_WAIT_SECONDS)
+    endless = sandbox.grade("code", fenced("while True: pass"), json.dumps(reference), limits=patient)
     few = reference["kind"] == "tests" and "range" not in reference["tests"]
     assert (slow, slow.reason) == ((RIGHT, "") if few else (WRONG, "time"))
     assert (endless, endless.reason) == (WRONG, "time")
@@ -245,21 +262,26 @@ def test_a_program_at_work_when_the_whole_gradings_time_is_over_is_wrong(referen
 
 @NEEDS_PROTECTIONS
 @pytest.mark.parametrize("hanging", ["while True: pass", "import time\ntime.sleep(600)"])
-def test_a_judge_that_hangs_itself_is_no_wrong_answer(hanging: str) -> None:
+def test_a_judge_that_hangs_itself_is_no_wrong_answer(sandbox: Sandbox, hanging: str) -> None:
     """Here the data set's own tests never end, whatever the program does."""
-    sandbox = Sandbox(Grading(deadline_seconds=1.0, seconds_per_test=600.0, memory_mib=256))
-    try:
-        grade = sandbox.grade("code", fenced("def f(x): return x"), json.dumps(asserts(f"f(1)\n{hanging}", "", None)))
-    finally:
-        sandbox.close()
+    reference = json.dumps(asserts(f"f(1)\n{hanging}", "", None))
+    limits = hasty(deadline_seconds=1.0, seconds_per_test=600.0)
+    grade = sandbox.grade("code", fenced("def f(x): return x"), reference, limits=limits)
     assert (grade, grade.reason) == (Grade(0.0, "timeout"), "time")
+
+
+def test_a_short_limit_is_not_over_because_the_machine_was_busy_for_a_moment() -> None:
+    """What a grading of a run has, where the tests above wait for less."""
+    assert Limits(1.0, 1.0, MEMORY_MIB << 20).backstop_seconds == 1.0 + LEAST_WAIT_SECONDS
+    assert LEAST_WAIT_SECONDS == 10.0
 
 
 @NEEDS_PROTECTIONS
 def test_a_tests_own_except_does_not_hide_what_ended_the_program(sandbox: Sandbox) -> None:
     hiding = "try:\n    f(1)\nexcept Exception:\n    pass"
+    limits = Limits(60.0, 1.0, MEMORY_MIB << 20, PATIENT_WAIT_SECONDS)
     for program, status in (("import os\ndef f(x): os._exit(0)", "wrong"), ("def f(x):\n    while 1: pass", "wrong")):
-        grade = sandbox.grade("code", fenced(program), json.dumps(asserts(hiding, "", None)))
+        grade = sandbox.grade("code", fenced(program), json.dumps(asserts(hiding, "", None)), limits=limits)
         assert grade.status == status
 
 

@@ -15,9 +15,10 @@ from structlog.testing import capture_logs
 
 from rollcast.config.tasks import Grading
 from rollcast.tasks.sandbox.client import Sandbox
+from rollcast.tasks.sandbox.limits import Limits
 from rollcast.tasks.verifiers import Grade, Verifiers
 
-CPU_SECONDS = 2.0
+CPU_SECONDS = 1.0
 BUSY_ATTEMPTS = 5
 HANGING = {
     "a tower": r"\boxed{10^{10^{10}}}",
@@ -108,6 +109,7 @@ def test_a_users_verifier_that_sleeps_is_no_verdict(tmp_path: Path) -> None:
     """Only a parser of what the model wrote has a budget of CPU time; nobody knows what a user's function waits for."""
     (tmp_path / "reward.py").write_text("import time\ndef grade(completion, row):\n    time.sleep(600)\n")
     name = f"{tmp_path}/reward.py:grade"
-    sleeping = Sandbox(Grading(deadline_seconds=1.0, sandbox="unsafe"), Verifiers(named=[name]))
-    with closing(sleeping):
-        assert sleeping.grade(name, "x", "{}") == Grade(0.0, "timeout")
+    settings = Grading(sandbox="unsafe")
+    limits = Limits(1.0, 1.0, settings.memory_mib << 20, least_wait_seconds=2.0)
+    with closing(Sandbox(settings, Verifiers(named=[name]))) as sleeping:
+        assert sleeping.grade(name, "x", "{}", limits=limits) == Grade(0.0, "timeout")

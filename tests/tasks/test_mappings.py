@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import gzip
 import json
 import os
@@ -193,6 +194,21 @@ def test_a_row_of_a_published_set_becomes_prompt_and_reference(
         assert "from typing import *" in found.pop("preamble")
     assert found == reference
     assert str(row[field]).strip() in prompt.text
+
+
+def test_contests_outside_the_window_of_dates_are_left_out_and_counted(tmp_path: Path) -> None:
+    dates = ["2024-12-31T23:59:59", "2025-01-01T00:00:00", "2025-02-28", "2025-03-01T00:00:00", "soon", None]
+    rows: list[dict[str, Any]] = [
+        LIVECODEBENCH | {"question_content": f"Task {n}", "contest_date": day} for n, day in enumerate(dates)
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    window: dict[str, Any] = {"from_date": datetime.date(2025, 1, 1), "to_date": datetime.date(2025, 2, 28)}
+    dataset = JsonlDataset(name="d", path=path, mapping="livecodebench", **window)
+    split = load(Tasks(dataset=dataset, evaluation=Evaluation(num_prompts=1)))
+    asked = {prompt.text.splitlines()[0] for prompt in split.train + split.held_out}
+    assert asked == {"Task 1", "Task 2"}
+    assert (split.skipped["other_date"], split.skipped["no_date"]) == (2, 2)
 
 
 METHOD = "class Solution:\n    def {name}(self, a: List[int], b: int) -> int:"

@@ -165,25 +165,38 @@ def test_trusted_it_has_files_threads_and_the_users_environment(
 
 def test_trusted_gradings_at_once_do_not_hold_one_another_up(folder: Path, sandboxes: list[Sandbox]) -> None:
     """Each judge must have let go of the others' connections: an end that is held open is never seen."""
+    began, may_end = folder / "began", folder / "may-end"
     (folder / "own.py").write_text(
-        "import time\ndef waits(completion, row):\n    time.sleep(float(completion))\n    return 1.0\n"
+        "import pathlib, time\n"
+        "def waits(completion, row):\n"
+        "    if completion == 'long':\n"
+        f"        pathlib.Path({str(began)!r}).touch()\n"
+        f"        while not pathlib.Path({str(may_end)!r}).exists():\n"
+        "            time.sleep(0.05)\n"
+        "    return 1.0\n"
     )
-    told = tasks("mine", FunctionVerifier(name="mine", code="./own.py:waits", trusted=True), deadline=30.0)
+    told = tasks("mine", FunctionVerifier(name="mine", code="./own.py:waits", trusted=True), deadline=120.0)
     verifiers = Verifiers.of(told)
     sandboxes.append(Sandbox(told.grading, verifiers))
     sandboxes[-1].start("mine")
     ended: list[str] = []
 
-    def one(seconds: str) -> None:
-        assert grade("mine", seconds, "{}", sandbox=sandboxes[-1], verifiers=verifiers).status == "ok"
-        ended.append(seconds)
+    def one(completion: str) -> None:
+        assert grade("mine", completion, "{}", sandbox=sandboxes[-1], verifiers=verifiers).status == "ok"
+        ended.append(completion)
 
-    threads = [threading.Thread(target=one, args=[seconds]) for seconds in ("0.3", "2")]
-    for thread in threads:
-        thread.start()
-    threads[0].join(timeout=60)
-    assert ended == ["0.3"]
-    threads[1].join(timeout=60)
+    long, short = (threading.Thread(target=one, args=[completion]) for completion in ("long", "short"))
+    long.start()
+    deadline = time.monotonic() + 60.0
+    while not began.exists():
+        assert time.monotonic() < deadline, "the long grading never began"
+        time.sleep(0.02)
+    short.start()
+    short.join(timeout=60)
+    assert ended == ["short"]
+    may_end.touch()
+    long.join(timeout=60)
+    assert ended == ["short", "long"]
 
 
 def test_a_trial_names_the_verifier_and_what_it_failed_on(folder: Path) -> None:

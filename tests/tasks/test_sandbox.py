@@ -21,12 +21,14 @@ from typing import Any, Literal
 import psutil
 import pytest
 
+from rollcast.config.bounds import LEAST_WAIT_SECONDS
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading, Tasks
 from rollcast.generator.grading import check_grading
 from rollcast.tasks.sandbox import client, protections
 from rollcast.tasks.sandbox.client import Sandbox, _decode
 from rollcast.tasks.sandbox.cores import gradings_at_once, one_core
+from rollcast.tasks.sandbox.limits import Limits
 from rollcast.tasks.verifiers import Grade, Verifiers, grade
 
 ROOT = Path(__file__).parents[2]
@@ -93,7 +95,8 @@ def test_a_hostile_verifier_costs_a_deadline_and_is_told_apart_from_a_wrong_answ
     if not protections.missing():
         statuses |= {"call": "error", "keep": "error"}
     for verifier, status in statuses.items():
-        given = sandbox.grade(verifier, "now", '"x"', deadline_seconds=1.0)
+        limits = Limits(1.0, 1.0, Grading().memory_mib << 20, 2.0 if verifier == "hang" else LEAST_WAIT_SECONDS)
+        given = sandbox.grade(verifier, "now", '"x"', limits=limits)
         assert given == Grade(0.0, status), verifier
         assert grade("math", "\\boxed{4}", '"4"', sandbox=sandbox) == RIGHT, verifier
         assert not (tmp_path / "kept").exists()

@@ -109,5 +109,5 @@ def test_the_unit_stands_last_in_the_name_and_is_a_base_unit(metric: names.Metri
         if re.match(beginning, metric.help):
             assert name.endswith(f"_{unit}"), metric.help
     if metric.kind == "histogram":
-        assert name.endswith(("_seconds", "_steps"))
+        assert name.endswith(("_seconds", "_steps", "_turns", "_calls"))
         assert list(metric.buckets) == sorted(set(metric.buckets)) != []

@@ -102,6 +102,15 @@ def test_the_chosen_experts_alone_are_computed_but_all_are_read() -> None:
     assert 6 * 2.5e9 < per_token < 6 * 6e9, "3 B of 30 B, and attention"
 
 
+def test_a_teacher_of_the_same_shape_takes_a_third_of_the_policys_passes() -> None:
+    plan = plan_of(QWEN3_4B, ranks=1, recipe=RECIPE)
+    alone, taught = (
+        predict(replace(plan, teacher=teacher), H100, 4, Assumptions()).trainer.tokens_per_second
+        for teacher in (None, plan.model)
+    )
+    assert taught == pytest.approx(alone * 3 / 4)
+
+
 def test_a_schedule_that_does_not_run_ahead_takes_the_sum() -> None:
     plan = plan_of(QWEN3_4B, ranks=1, recipe=RECIPE | {"schedule": {"kind": "ppo-off-policy", "max_staleness": 1}})
     balance = predict(plan, H100, 4, Assumptions())

@@ -18,10 +18,11 @@ from tests.trainer.tiny_models import make_config
 
 
 def held(group: LearnerGroup) -> dict[str, Any]:
-    """Whole weights by name, and this rank's buffers."""
+    """Whole weights by name, this rank's buffers, and the rows of those that it publishes."""
     return {
         "weights": {name: weight.full_tensor().detach() for name, weight in group.learner.policy.named_weights()},
         "buffers": dict(group.learner.policy.causal_lm.named_buffers()),
+        "published": {name: rows.to_local() for name, rows in group.learner.policy.published_buffers()},
     }
 
 

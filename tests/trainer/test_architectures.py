@@ -20,6 +20,9 @@ from testkit.tiny_model import ARCHITECTURES, make_architecture, write_tokenizer
 from tests.trainer.slow_model import SMALL, slow_model
 from tests.trainer.tiny_models import make_config, make_sequences
 
+MIXERS = ("self_attn", "linear_attn", "mixer")
+"""What of a layer computes tokens from those before them."""
+
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -61,7 +64,8 @@ def test_gradients_equal_the_models_own_with_and_without_activation_checkpointin
         trainer = {"activation_checkpointing": activation_checkpointing}
         policy = LearnerGroup.build(make_config(folder, tmp_path, trainer=trainer), ranks).learner.policy
         passes: Counter[str] = Counter()
-        policy.causal_lm.model.layers[0].self_attn.register_forward_hook(lambda *_: passes.update(["forward"]))
+        first = next(module for name, module in policy.causal_lm.model.layers[0].named_children() if name in MIXERS)
+        first.register_forward_pre_hook(lambda *_: passes.update(["forward"]))
         policy(batch.input_ids, batch.positions, batch.targets)[0].mul(upstream).sum().backward()
         sharded: dict[str, Any] = {name: weight.grad for name, weight in policy.named_weights()}
         found = {name: gradient.full_tensor() for name, gradient in sharded.items() if gradient is not None}
@@ -86,7 +90,7 @@ def test_every_decoder_layer_is_an_fsdp_unit_of_its_own(ranks: Ranks, folder: Pa
     policy = LearnerGroup.build(make_config(folder, tmp_path), ranks).learner.policy
     units = Counter(type(module).__name__ for module in policy.modules() if type(module).__name__.startswith("FSDP"))
     tied = policy.causal_lm.config.tie_word_embeddings
-    (layer_class,) = policy.causal_lm._no_split_modules
+    (layer_class,) = {type(layer).__name__.removeprefix("FSDP") for layer in policy.causal_lm.model.layers}
     assert units == Counter(
         {f"FSDP{layer_class}": policy.causal_lm.config.num_hidden_layers, "FSDPPolicy": 1}
     ) + Counter({} if tied else {"FSDPHead": 1})

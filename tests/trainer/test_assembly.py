@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from rollcast.cli.shipped_recipes import find_recipe
+from rollcast.config.own_functions import load_function
 from rollcast.config.recipe import LengthPenalty, NoLengthControl, Recipe
+from rollcast.recipe.group_signal import MIN_GROUPS_TO_WARN
 from rollcast.rollouts.records import (
     GradingStatus,
     Rollout,
@@ -20,10 +24,11 @@ from rollcast.rollouts.records import (
     VersionSpan,
 )
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.control.assembly import assemble, shaped_reward
+from rollcast.trainer.control.assembly import assemble, can_be_trained_on, shaped_reward
+from rollcast.trainer.control.group_filter import GroupFilter
 from rollcast.trainer.control.reporting import Reporter
-from rollcast.trainer.control.telemetry import export_batch
-from rollcast.trainer.learner.learner import UpdateStats
+from rollcast.trainer.control.telemetry import GroupSignals, export_batch
+from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import group_of, make_task
 from testkit.trainer.states import make_state
@@ -153,6 +158,119 @@ def test_clamped_ratios_are_exported_and_written_down(tmp_path: Path) -> None:
     assert 'rollcast_clamped_ratios_total{run="r"} 7.0' in exporter.render().decode()
     written = (config.run_folder / "steps.jsonl").read_text().splitlines()
     assert [json.loads(line)["clamped_ratios"] for line in written] == [3, 4]
+
+
+def test_ratios_are_exported_and_written_down(tmp_path: Path) -> None:
+    config, exporter = make_config(tmp_path, tmp_path), Exporter("r")
+    config.run_folder.mkdir()
+    ratios: dict[str, Any] = {
+        "ratios_cut_low": 0.125,
+        "ratios_cut_high": 0.25,
+        "ratios_masked": 0.5,
+        "effective_sample_share": 0.75,
+        "generator_kl": 0.03125,
+    }
+    without = UpdateStats(True, 0.1, 1.0, 0.0, 0.0, 0.0, 1.0, 9, 9, 1, 0.001)
+    stats = dataclasses.replace(without, **ratios)
+    make_reporter(config.run_folder, exporter).step(stats, 0.0)
+    text = exporter.render().decode()
+    for series in (
+        'ratios_cut_share{run="r",side="low"} 0.125',
+        'ratios_cut_share{run="r",side="high"} 0.25',
+        'ratios_masked_share{run="r"} 0.5',
+        'effective_sample_share{run="r"} 0.75',
+        'generator_kl{run="r"} 0.03125',
+    ):
+        assert f"rollcast_{series}" in text
+    (line,) = (config.run_folder / "steps.jsonl").read_text().splitlines()
+    assert ratios.items() <= json.loads(line).items()
+
+
+def test_shares_that_are_not_known_are_no_series(tmp_path: Path) -> None:
+    config, exporter = make_config(tmp_path, tmp_path), Exporter("r")
+    config.run_folder.mkdir()
+    stats = UpdateStats(True, 0.1, 1.0, 0.0, 0.0, 0.0, 1.0, 9, 9, 1, 0.001, ratios_cut_low=None, ratios_cut_high=None)
+    make_reporter(config.run_folder, exporter).step(stats, 0.0)
+    assert "rollcast_ratios_cut_share{" not in exporter.render().decode()
+    (line,) = (config.run_folder / "steps.jsonl").read_text().splitlines()
+    assert json.loads(line).get("ratios_cut_high") is None
+
+
+def test_coefficients_depend_on_the_prompts_pass_rate_if_the_recipe_says_so() -> None:
+    rollouts = [rollout(i, float(i % 4 == 0), length=4) for i in range(8)]
+    groups = [group(0, rollouts), group(1, [rollout(0, 1.0), rollout(1, 0.0)])]
+    recipe = Recipe(zero_variance_filter=False)
+    plain, scaled = (
+        assemble(groups, recipe.model_copy(update={"scale_by_difficulty": switch})).sequences
+        for switch in (False, True)
+    )
+    assert {(one.kl_factor, one.entropy_factor) for one in plain} == {(1.0, 1.0)}
+    assert [(one.kl_factor, one.entropy_factor) for one in scaled] == [(0.5, 1.5)] * 8 + [(1.0, 1.0)] * 2
+
+
+def test_coefficients_stay_where_a_teacher_alone_judges_and_no_rollout_has_a_verdict() -> None:
+    ungraded = [rollout(i, 0.0, status=GradingStatus.ERROR) for i in range(3)]
+    groups = [group(0, ungraded), group(1, [*ungraded, rollout(3, 1.0)])]
+    teacher = {"teacher": {"kind": "folder", "path": "t"}, "with_reward": False}
+    recipe = Recipe.model_validate({"distillation": teacher, "scale_by_difficulty": True, "entropy_bonus": 0.01})
+    found = [(one.kl_factor, one.entropy_factor) for one in assemble(groups, recipe).sequences]
+    assert found == [(1.0, 1.0)] * 3 + [(2.0, 0.0)] * 4
+
+
+OWN = """
+asked = []
+
+
+def keeps(group):
+    asked.append(group.rewards.tolist())
+    return len(asked) % 2 == 1
+
+
+def drops(group):
+    return False
+
+
+def advantage(batch):
+    asked.append("advantage")
+    return batch.rewards - batch.rewards.mean()
+"""
+
+
+def test_a_filter_of_ones_own_is_asked_once_a_group_and_an_advantage_only_about_batches(tmp_path: Path) -> None:
+    (tmp_path / "own_once.py").write_text(OWN)
+    recipe = own_recipe(tmp_path / "own_once.py", filter="keeps", advantage="advantage")
+    asked = load_function(f"{tmp_path}/own_once.py:keeps").__globals__["asked"]
+    groups = [group(number, [rollout(0, 1.0), rollout(1, 0.0)]) for number in range(3)]
+    own_filter = GroupFilter(recipe)
+    for _ in range(2):
+        assert [can_be_trained_on(one, recipe, own_filter) for one in groups] == [True, False, True]
+    assert "advantage" not in asked
+    assert assemble(groups, recipe, own_filter=own_filter).kept_groups == {0, 2}
+    assert [one for one in asked if one != "advantage"] == [[1.0, 0.0]] * 3
+    assert asked[-1] == "advantage"
+
+
+def test_groups_that_a_filter_of_ones_own_drops_are_counted_and_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "own_drops.py").write_text(OWN)
+    recipe = own_recipe(tmp_path / "own_drops.py", filter="drops")
+    exporter = Exporter("r")
+    is_wanted = partial(can_be_trained_on, recipe=recipe, own_filter=GroupFilter(recipe))
+    signals = GroupSignals(recipe, exporter, is_wanted)
+    with capture_logs() as logs:
+        for number in range(MIN_GROUPS_TO_WARN):
+            signals.note(group(number, [rollout(0, 1.0), rollout(1, 0.0)]))
+    assert 'rollcast_group_signals_total{run="r",signal="filtered"} 12.0' in exporter.render().decode()
+    assert [line["event"] for line in logs] == [
+        "none of the first 12 groups can be trained on: 12 with False from recipe.filter; correct the function of "
+        "recipe.filter, which drops them, or remove it"
+    ]
+
+
+def own_recipe(file: Path, **functions: str) -> Recipe:
+    """With these functions of the file, by their settings."""
+    return Recipe.model_validate(
+        {setting: {"kind": "python", "function": f"{file}:{name}"} for setting, name in functions.items()}
+    )
 
 
 @pytest.mark.parametrize(("truncated", "warns"), [(1, False), (2, True)])

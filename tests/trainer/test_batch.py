@@ -71,13 +71,17 @@ def test_plan_is_balanced(world_size: int) -> None:
 def test_codec_round_trip(sizes: list[tuple[int, int]], total: float) -> None:
     sequences = [sequence(prompt, tokens, seed) for seed, (prompt, tokens) in enumerate(sizes)]
     sequences = [with_experts(one) if place % 3 else one for place, one in enumerate(sequences)]
+    sequences = [
+        dataclasses.replace(one, kl_factor=0.1 * place, entropy_factor=2.0) for place, one in enumerate(sequences)
+    ]
     micro_batches = [tuple(sequences[::2]), (), tuple(sequences[1::2])]
     decoded, found = decode_micro_batches(encode_micro_batches(micro_batches, total))
     assert found == total
     assert [len(micro_batch) for micro_batch in decoded] == [len(micro_batch) for micro_batch in micro_batches]
     for left, right in zip(micro_batches, decoded, strict=True):
         for a, b in zip(left, right, strict=True):
-            assert (a.advantage, a.weight) == (b.advantage, b.weight)
+            for name in ("advantage", "weight", "kl_factor", "entropy_factor"):
+                assert getattr(a, name) == getattr(b, name)
             for name in ("prompt_token_ids", "token_ids", "generator_logprobs", "loss_mask", "routed_experts"):
                 np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -311,3 +312,53 @@ def test_a_checkpoint_that_lacks_a_field_is_damaged_and_one_of_a_later_release_i
         Progress.from_json({name: value for name, value in whole.items() if name != "start_up"})
     with pytest.raises(UserError, match="checkpoint: holds tomorrow, which this Rollcast does not know; resume with"):
         Progress.from_json({**whole, "tomorrow": 1})
+
+
+def test_a_teachers_devices_are_part_of_the_compute_and_outlive_a_restart(tmp_path: Path) -> None:
+    clock = Clock()
+    path = tmp_path / "compute.json"
+    ledger = replace(clock.ledger(path), teacher_devices=4)
+    ledger.start(1, None, start_up=0.0)
+    ledger.tick(2)
+    clock.now += 3600
+    ledger.tick(2)
+    assert ledger.state == {"generator": 2.0, "trainer": 1.0, "teacher": 4.0}
+    assert ledger.total_state == 7.0
+    assert ledger.num_devices == 7
+    ledger.save()
+    clock.now += 360  # the trainer is away: generators and the teacher's server are not
+    second = replace(clock.ledger(path), teacher_devices=4)
+    second.start(1, json.loads(json.dumps(ledger.state)), start_up=0.0)
+    assert second.spent == pytest.approx({"generator": 2.2, "trainer": 1.0, "teacher": 4.4})
+    assert second.state == ledger.state
+    second.tick(0)
+    clock.now += 3600
+    second.tick(0)
+    assert second.state["teacher"] == pytest.approx(8.0)
+
+
+def test_a_run_without_a_counted_teacher_has_no_such_role(tmp_path: Path) -> None:
+    """So that its files are read by other releases."""
+    clock = Clock()
+    ledger = clock.ledger(tmp_path / "compute.json")
+    ledger.start(1, None, start_up=0.0)
+    ledger.tick(1)
+    ledger.save()
+    assert (
+        set(ledger.state) == set(json.loads((tmp_path / "compute.json").read_text())["spent"]) == {GENERATOR, TRAINER}
+    )
+
+
+def test_a_teacher_that_comes_with_a_resumed_run_counts_from_there(tmp_path: Path) -> None:
+    clock = Clock()
+    path = tmp_path / "compute.json"
+    first = clock.ledger(path)
+    first.start(1, None, start_up=0.0)
+    first.tick(0)
+    first.save()
+    second = replace(clock.ledger(path), teacher_devices=2)
+    second.start(1, dict(first.state), start_up=0.0)
+    second.tick(0)
+    clock.now += 3600
+    second.tick(0)
+    assert second.state == pytest.approx({"generator": 0.0, "trainer": 1.0, "teacher": 2.0})

@@ -21,7 +21,7 @@ from rollcast.rollouts.records import GradingStatus, Purpose, RolloutGroup, Stop
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.ending import TrainerEnding
-from rollcast.trainer.learner.learner import UpdateStats
+from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import VERSION, graded, make_group, make_task
 from testkit.rollouts.memory import MemoryBroker

@@ -21,6 +21,7 @@ from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.evaluation import (
     EvaluationPlan,
     OpenEvaluations,
+    clustered_standard_error,
     evaluation_plans,
     sampling_standard_error,
 )
@@ -150,6 +151,23 @@ def test_standard_error_is_the_spread_of_repeated_samplings() -> None:
     assert claimed == pytest.approx(np.std(means), rel=0.05)
 
 
+def test_the_error_for_new_prompts_is_the_spread_over_draws_of_prompts() -> None:
+    """Prompts are drawn again as well, so that their own differences count."""
+    rng = np.random.default_rng(0)
+
+    def sample() -> list[np.ndarray]:
+        return [(rng.random(4) < rate).astype(np.float64) for rate in rng.beta(0.5, 0.5, size=40)]
+
+    means = [np.mean([values.mean() for values in sample()]) for _ in range(4_000)]
+    claimed = [clustered_standard_error(sample()) or 0.0 for _ in range(400)]
+    assert np.sqrt(np.mean(np.square(claimed))) == pytest.approx(np.std(means), rel=0.05)
+    assert np.mean([sampling_standard_error(sample()) for _ in range(400)]) < 0.8 * np.std(means)
+
+
+def test_one_prompt_tells_nothing_of_others() -> None:
+    assert clustered_standard_error([np.array([0.0, 1.0])]) is None
+
+
 MIXED = EvaluationPlan("both", 10, 2, {"a": 3.0, "b": 1.0})
 
 
@@ -171,6 +189,8 @@ def test_the_whole_of_a_mixture_is_the_weighted_mean_of_its_parts() -> None:
     assert of_b.standard_error is not None
     expected = np.hypot(0.75 * of_a.standard_error, 0.25 * of_b.standard_error)
     assert whole.standard_error == pytest.approx(expected)
+    assert of_b.standard_error_new_prompts == pytest.approx(np.std([0.25, 0.5, 0.0], ddof=1) / 3**0.5)
+    assert whole.standard_error_new_prompts is None, "part a has one prompt"
     for field in ("samples", "num_prompts", "generated_tokens", "missing_prompts", "asked_prompts", "ungraded"):
         assert getattr(whole, field) == getattr(of_a, field) + getattr(of_b, field)
     assert (of_a.num_prompts, of_b.num_prompts) == (1, 3)

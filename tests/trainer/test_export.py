@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import resource
 import stat
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 import torch
@@ -12,9 +16,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from rollcast.config.errors import PassingError, UserError
 from rollcast.config.model import Model
-from rollcast.trainer.learner.export import Export
+from rollcast.config.own_digests import with_digests
+from rollcast.config.own_part import OwnPart
+from rollcast.config.run import RunConfig
+from rollcast.trainer.learner.export import OWN_PARTS, Export
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
+from rollcast.trainer.service import serve
 from rollcast.wire.version import PolicyVersion
 from testkit.tiny_model import make_architecture
 from tests.trainer.tiny_models import VOCAB, make_config, make_sequences, write_model
@@ -146,3 +154,37 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(ranks: Ranks, untied_mo
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match=r"export folder .* cannot be written"):
         group.export(tmp_path / "file" / "export")
+
+
+def test_an_export_names_the_parts_of_the_recipe_that_were_functions(ranks: Ranks, tmp_path: Path) -> None:
+    source = write_model(tmp_path / "source")
+    (tmp_path / "mine.py").write_text("def keeps(group):\n    return True\n")
+    config = make_config(
+        source, tmp_path, recipe={"filter": {"kind": "python", "function": f"{tmp_path}/mine.py:keeps"}}
+    )
+    config = config.model_copy(update={"recipe": with_digests(config.recipe)})
+    LearnerGroup.build(config, ranks).export(tmp_path / "export")
+    digest = hashlib.sha256((tmp_path / "mine.py").read_bytes()).hexdigest()
+    expected = {"kind": "python", "function": f"{tmp_path}/mine.py:keeps", "digest": digest}
+    assert json.loads((tmp_path / "export" / OWN_PARTS).read_text()) == {"recipe.filter": expected}
+
+
+def test_a_clusters_trainer_fills_in_the_digest_of_what_is_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("def keeps(group):\n    return True\n")
+    config = make_config(tmp_path, tmp_path)
+    recipe = config.recipe.model_copy(update={"filter": OwnPart(function=f"{mine}:keeps")})
+    seen: list[RunConfig] = []
+
+    def build(config: RunConfig, ranks: object) -> NoReturn:
+        seen.append(config)
+        raise UserError("built")
+
+    monkeypatch.setattr("rollcast.trainer.service.join_ranks", lambda **_: SimpleNamespace(leave=lambda: None))
+    monkeypatch.setattr(LearnerGroup, "build", build)
+    with pytest.raises(UserError, match=r"^built$"):
+        serve(config.model_copy(update={"recipe": recipe}), resume=False)
+    (part,) = seen[0].recipe.own_parts.values()
+    assert part.digest == hashlib.sha256(mine.read_bytes()).hexdigest()

@@ -145,7 +145,7 @@ def test_the_folder_is_held_until_the_trainer_before_has_ended(run_file: Path) -
     with (folder / ".trainer.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         process = start(run_file, {})
-        time.sleep(3.0)
+        time.sleep(2.0)
         assert not (run_file.parent / "0.json").exists()
         assert process.poll() is None
         fcntl.flock(lock, fcntl.LOCK_UN)
@@ -191,7 +191,7 @@ def test_a_trainer_leaves_when_its_successor_was_accepted_and_not_before(run_fil
     wait_for(run_file.parent / "older" / "0.json")
     names.says(rendered="b", accepted="a")
     newer = names.start("b", "newer", 0)
-    time.sleep(4.0)
+    time.sleep(2.5)
     assert older.poll() is None, "the upgrade may still fail"
     assert newer.poll() is None, "it waits for the folder: it is the one to come"
     assert not (run_file.parent / "newer" / "0.json").exists()
@@ -211,7 +211,7 @@ def test_after_an_upgrade_that_failed_the_trainer_before_stays_and_a_forgotten_o
     assert not (run_file.parent / "forgotten" / "0.json").exists()
     assert before.poll() is None
     names.says(rendered="c", accepted="a")  # another upgrade, whose Job is refused again
-    time.sleep(3.0)
+    time.sleep(2.0)
     assert before.poll() is None
     before.send_signal(signal.SIGTERM)
     assert before.wait(30) == 143

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from rollcast.recipe.losses import make_loss
+from rollcast.config.losses.found import loss_classes
+from rollcast.config.losses.python import OwnLoss
+from rollcast.recipe.losses.make import make_loss
 from rollcast.rollouts.records import RolloutGroup
 from rollcast.trainer.learner.batch import MicroBatch, TrainingSequence, denominator
 from rollcast.trainer.learner.group import LearnerGroup
@@ -130,7 +132,10 @@ def test_micro_batches_do_not_change_the_gradient(ranks: Ranks, untied_model: Pa
         assert (found - whole).norm() / whole.norm() < ROUNDING
 
 
-@pytest.mark.parametrize("kind", ["cispo", "gspo", "dapo", "grpo", "base", "reinforce"])
+SHIPPED = [one.model_fields["kind"].default for one in loss_classes() if one is not OwnLoss]
+
+
+@pytest.mark.parametrize("kind", SHIPPED)
 def test_every_loss_trains_also_with_empty_micro_batches(
     ranks: Ranks, untied_model: Path, tmp_path: Path, kind: str
 ) -> None:

@@ -7,13 +7,15 @@ import json
 import pytest
 
 from rollcast.config.bounds import backstop_seconds
+from rollcast.config.episodes import Episodes
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.config.tasks import Tasks
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import Claim, Purpose, RolloutGroup
 from rollcast.tasks.verifiers import grading_seconds as deadline
 from rollcast.trainer.control.hand_over import GroupOutlook
-from rollcast.trainer.control.pacing import Pacing, longest_verdict_seconds
+from rollcast.trainer.control.pacing import Pacing, longest_episode_seconds, longest_verdict_seconds
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import make_group, make_task
 
@@ -27,7 +29,7 @@ def verdict_seconds(config: RunConfig) -> float:
 
 def make_pacing(token_budget: int, grading_seconds: float = 0.0) -> Pacing:
     recipe = Recipe(prompts_per_step=4, max_completion_tokens=token_budget)
-    return Pacing(recipe, max_staleness=8, drop_after_budgets=3.0, verdict_seconds=grading_seconds)
+    return Pacing(recipe, max_staleness=8, drop_after_budgets=3.0, other_seconds=grading_seconds)
 
 
 def claim(at: float) -> Claim:
@@ -136,3 +138,10 @@ def test_groups_that_were_filtered_and_replaced_count_among_those_that_keep_the_
     outlook = pacing.outlook(waiting=4)
     assert outlook is not None
     assert outlook.queue_seconds == pytest.approx(1.0), "8 are claimed in 2 s"
+
+
+def test_a_group_whose_environments_start_again_is_not_overdue() -> None:
+    world = {"kind": "tools", "name": "w", "tools": ["calculator"], "reset_seconds": 20.0, "restarts": 2}
+    tasks = Tasks.model_validate({"environments": [world]})
+    assert longest_episode_seconds(tasks, Episodes(max_seconds=100.0)) == 3 * (20.0 + 100.0)
+    assert longest_episode_seconds(Tasks(), Episodes()) == 0.0

@@ -62,7 +62,7 @@ def observed(group: RolloutGroup, tmp_path: Any) -> Curriculum:
     curriculum = Curriculum([group.prompt_id, "another"], seed=0)
     no: Any = None
     state = make_state(curriculum=curriculum)
-    GroupPipeline(state, no, no, no, no, no, no, Recipe(), 1 << 20).observe([group])
+    GroupPipeline(state, no, no, no, no, no, no, Recipe(), 1 << 20, no).observe([group])
     return curriculum
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,48 +14,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM
 
 from rollcast.config.errors import UserError
-from rollcast.recipe.losses import make_loss
-from rollcast.trainer.learner.batch import TrainingSequence, denominator
+from rollcast.recipe.losses.make import make_loss
+from rollcast.trainer.learner.batch import denominator
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.head import Head, LogitShape
 from rollcast.trainer.learner.learner import Learner, Reference
 from rollcast.trainer.learner.model import shard_policy
 from rollcast.trainer.learner.ranks import Ranks
+from tests.trainer.slow_update import slow_loss
 from tests.trainer.tiny_models import make_config, make_sequences, write_model
 
-KL, ENTROPY, RATIO_MAX = 0.3, 0.2, 5.0
+KL, ENTROPY = 0.3, 0.2
 
 
 @pytest.fixture(scope="module")
 def other_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("other"), seed=7)
-
-
-def slow_loss(
-    model: nn.Module, reference: nn.Module, sequences: list[TrainingSequence], *, kl: float, entropy: float
-) -> tuple[Tensor, float]:
-    """-J and the mean k3, token by token, from the whole rows of logits."""
-    objective, distance = torch.zeros((), dtype=torch.float64), 0.0
-    weight_sum = 0.0
-    for s in sequences:
-        prompt, tokens = s.prompt_token_ids.tolist(), s.token_ids.tolist()
-        ids = torch.tensor([prompt + tokens])
-        rows = torch.log_softmax(model(input_ids=ids).logits[0].double(), 1)
-        with torch.no_grad():
-            reference_rows = torch.log_softmax(reference(input_ids=ids).logits[0].double(), 1)
-        for position, token in enumerate(tokens):
-            if not s.loss_mask[position]:
-                continue
-            row = rows[len(prompt) + position - 1]
-            logprob = row[token]
-            ratio = min(math.exp(logprob.item() - float(s.generator_logprobs[position])), RATIO_MAX)
-            quotient = torch.exp(reference_rows[len(prompt) + position - 1, token] - logprob)
-            k3 = quotient - 1 - torch.log(quotient)
-            own_entropy = -(row.exp() * row).sum()
-            objective = objective + s.weight * (ratio * s.advantage * logprob - kl * k3 + entropy * own_entropy)
-            distance += s.weight * k3.item()
-            weight_sum += s.weight
-    return -objective / weight_sum, distance / weight_sum
 
 
 @pytest.mark.parametrize(("kl", "entropy"), [(KL, 0.0), (0.0, ENTROPY), (KL, ENTROPY)])
@@ -80,12 +54,15 @@ def test_update_equals_a_slow_float64_loop(
         settings=config.recipe.optimizer.model_copy(update={"max_grad_norm": 1e9}),
         loss=make_loss(config.recipe.loss),
         ranks=ranks,
-        reference=Reference(shard(other_model), kl) if kl else None,
+        reference=Reference(shard(other_model), kl, "k1") if kl else None,
         entropy_bonus=entropy,
     )
     plain = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
     reference = AutoModelForCausalLM.from_pretrained(other_model, dtype=torch.float64)
-    sequences = make_sequences(5)
+    sequences = [
+        replace(one, kl_factor=0.4 + 0.3 * place, entropy_factor=1.6 - 0.3 * place)
+        for place, one in enumerate(make_sequences(5))
+    ]
     loss, distance = slow_loss(plain, reference, sequences, kl=kl, entropy=entropy)
     loss.backward()
     stats = learner.update([tuple(sequences[:4]), tuple(sequences[4:])], denominator(sequences))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, DeepseekV3Config
+from transformers import AutoModelForCausalLM, DeepseekV2Config
 
 from rollcast.config.errors import UserError
 from rollcast.trainer.learner.batch import TrainingSequence
@@ -24,7 +24,11 @@ from tests.trainer.slow_model import SMALL, slow_model
 from tests.trainer.tiny_models import make_config, make_sequences, write_model
 
 REPLAYED = {"router_replay": True}
-EXPERTS, CHOICES = {"qwen3_moe": 8, "mixtral": 4, "llama4": 4}, {"qwen3_moe": 2, "mixtral": 2, "llama4": 1}
+EXPERTS = {"qwen3_moe": 8, "mixtral": 4, "llama4": 4, "glm4_moe": 8, "deepseek_v3": 8, "minimax_m2": 8}
+CHOICES = {"qwen3_moe": 2, "mixtral": 2, "llama4": 1, "glm4_moe": 2, "deepseek_v3": 2, "minimax_m2": 2}
+GROUPS = {"glm4_moe": 4, "deepseek_v3": 4, "minimax_m2": 1}
+"""Groups of experts, of which the best two are searched, by sigmoid and bias."""
+SCALE = {"glm4_moe": 1.5, "deepseek_v3": 1.5, "minimax_m2": 1.0}
 LAYERS = 2
 """With routers, in each of them."""
 
@@ -49,8 +53,26 @@ def scores_by_hand(architecture: str, router: Any, hidden: Tensor, chosen: Tenso
     if architecture == "llama4":  # sigmoid of the chosen logits, the others take no part
         taken = torch.zeros_like(logits).scatter(1, chosen, 1.0)
         return torch.sigmoid(logits) * taken, logits
+    if architecture in GROUPS:  # the bias has no part in the weights
+        weights = torch.sigmoid(logits).gather(1, chosen)
+        return logits, SCALE[architecture] * weights / weights.sum(dim=-1, keepdim=True), chosen
     weights = torch.softmax(logits, dim=-1).gather(1, chosen)
     return logits, weights / weights.sum(dim=-1, keepdim=True), chosen
+
+
+def own_choice(architecture: str, logits: Tensor, bias: Tensor | None) -> Tensor:
+    """The experts that a router chooses by itself."""
+    num_choices = CHOICES[architecture]
+    if bias is None:
+        return logits.argsort(dim=-1, descending=True)[:, :num_choices]
+    chosen = []
+    for scores in (torch.sigmoid(logits) + bias).tolist():
+        size = len(scores) // GROUPS[architecture]
+        groups = [range(start, start + size) for start in range(0, len(scores), size)]
+        groups.sort(key=lambda group: sum(sorted(scores[expert] for expert in group)[-2:]), reverse=True)
+        searched = [expert for group in groups[:2] for expert in group]
+        chosen.append(sorted(searched, key=scores.__getitem__, reverse=True)[:num_choices])
+    return torch.tensor(chosen)
 
 
 def by_hand(folder: Path, architecture: str, experts: Tensor) -> Any:
@@ -59,10 +81,11 @@ def by_hand(folder: Path, architecture: str, experts: Tensor) -> Any:
     routers = [module for module in plain.modules() if type(module).__name__.endswith("Router")]
     assert len(routers) == LAYERS
 
-    def forward_of(layer: int, router: Any) -> Callable[[Tensor], tuple[Tensor, ...]]:
-        def forward(hidden: Tensor) -> tuple[Tensor, ...]:
+    def forward_of(layer: int, router: Any) -> Callable[..., tuple[Tensor, ...]]:
+        def forward(hidden: Tensor, bias: Tensor | None = None) -> tuple[Tensor, ...]:
             logits = hidden.reshape(-1, hidden.shape[-1]) @ router.weight.T
-            own = logits.argsort(dim=-1, descending=True)[:, : CHOICES[architecture]]
+            bias = getattr(router, "e_score_correction_bias", bias)
+            own = own_choice(architecture, logits, bias)
             told = experts[:, :, layer].flatten(0, 1).long()
             return scores_by_hand(architecture, router, hidden, torch.where(told == UNKNOWN_EXPERT, own, told))
 
@@ -73,7 +96,7 @@ def by_hand(folder: Path, architecture: str, experts: Tensor) -> Any:
     return plain
 
 
-@pytest.mark.parametrize("architecture", ["qwen3_moe", "mixtral", "llama4"])
+@pytest.mark.parametrize("architecture", EXPERTS)
 def test_logprobs_and_gradients_are_those_of_the_told_experts(architecture: str, ranks: Ranks, tmp_path: Path) -> None:
     make_architecture(tmp_path, architecture)
     batch = pad_micro_batch(tuple(routed(architecture)), ranks.device)
@@ -136,16 +159,12 @@ def test_a_model_without_routers_is_refused(ranks: Ranks, tmp_path: Path) -> Non
         LearnerGroup.build(make_config(folder, tmp_path, recipe=REPLAYED), ranks)
 
 
-def test_routers_that_choose_in_several_steps_are_refused(ranks: Ranks, tmp_path: Path) -> None:
-    groups = {
-        "n_group": 2,
-        "topk_group": 1,
-        "n_routed_experts": 4,
-        "num_experts_per_tok": 2,
-        "first_k_dense_replace": 0,
-    }
+def test_routers_that_weigh_by_masked_scores_are_refused(ranks: Ranks, tmp_path: Path) -> None:
+    """They would give no weight to an expert of another group than their own choice."""
+    groups = {"n_group": 2, "topk_group": 1, "topk_method": "group_limited_greedy", "n_routed_experts": 4}
+    experts = {"num_experts_per_tok": 2, "first_k_dense_replace": 0, "moe_intermediate_size": 16}
     heads = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
-    config = DeepseekV3Config(**SMALL | {"num_key_value_heads": 4}, **groups, **heads, moe_intermediate_size=16)
+    config = DeepseekV2Config(**SMALL | {"num_key_value_heads": 4}, **groups, **experts, **heads)
     AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match=r"router.*; set recipe\.router_replay to false"):
+    with pytest.raises(UserError, match=r"scores of its own groups alone; set recipe\.router_replay to false"):
         LearnerGroup.build(make_config(tmp_path, tmp_path, recipe=REPLAYED), ranks)

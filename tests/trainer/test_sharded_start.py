@@ -9,20 +9,27 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, BertConfig, BertLMHeadModel, MllamaConfig, PhimoeConfig
 from transformers.models.mllama.configuration_mllama import MllamaTextConfig
 
 from rollcast.config.errors import UserError
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
+from testkit.quantised_model import write_fp8, write_mxfp4
 from testkit.tiny_model import ARCHITECTURES, make_architecture, make_whole_llama4
 from tests.trainer.gloo_ranks import run_ranks
 from tests.trainer.sharded_start import held
 from tests.trainer.tiny_models import make_config, write_model
 
 WHOLE = "llama4 with vision"
-KINDS = [*ARCHITECTURES, WHOLE, "untied", "tied", "bfloat16", "several files", "stacked"]
+DEQUANTISED = {
+    "fp8": "fp8 as float32",
+    "fp8 in stacks": "fp8 in stacks as float32",
+    "mxfp4": "mxfp4 as float32",
+}
+"""Models stored in 8 or 4 bits, and the same numbers in float32."""
+KINDS = [*ARCHITECTURES, WHOLE, "untied", "tied", "bfloat16", "several files", "stacked", *DEQUANTISED]
 ONE_EXPERT = "one expert"
 
 
@@ -41,6 +48,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     store(folder / "qwen3_moe", folder / "stacked", save_original_format=False)
     shutil.copytree(folder / "mixtral", folder / ONE_EXPERT)
     change_config(folder / ONE_EXPERT, num_local_experts=1, num_experts_per_tok=1)
+    write_fp8(folder / "qwen3_moe", folder / "fp8", folder / DEQUANTISED["fp8"])
+    write_fp8(folder / "stacked", folder / "fp8 in stacks", folder / DEQUANTISED["fp8 in stacks"])
+    write_mxfp4(folder / "mxfp4", folder / DEQUANTISED["mxfp4"])
     return {kind: folder / kind for kind in [*KINDS, ONE_EXPERT]}
 
 
@@ -66,7 +76,8 @@ def of_ranks(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
 def test_what_the_ranks_read_is_the_model_bit_for_bit(
     ranks: Ranks, models: dict[str, Path], of_ranks: list[dict[str, Any]], tmp_path: Path, kind: str
 ) -> None:
-    whole = AutoModelForCausalLM.from_pretrained(models[kind], dtype=torch.float32)
+    reference = models[kind].with_name(DEQUANTISED.get(kind, kind))
+    whole = AutoModelForCausalLM.from_pretrained(reference, dtype=torch.float32)
     alone = held(LearnerGroup.build(make_config(models[kind], tmp_path), ranks))
     for found in (alone, *(rank[str(models[kind])] for rank in of_ranks)):
         for part, expected in (("weights", whole.named_parameters()), ("buffers", whole.named_buffers())):
@@ -75,7 +86,20 @@ def test_what_the_ranks_read_is_the_model_bit_for_bit(
             for name, value in wanted.items():
                 assert found[part][name].dtype == value.dtype, name
                 assert torch.equal(found[part][name], value), name
-    assert any("inv_freq" in name for name in alone["buffers"])
+    assert kind == "nemotron_h" or any("inv_freq" in name for name in alone["buffers"])
+
+
+@pytest.mark.parametrize("kind", ["glm4_moe", "minimax_m2"])
+def test_each_rank_publishes_its_rows_of_a_routers_bias(
+    models: dict[str, Path], of_ranks: list[dict[str, Any]], kind: str
+) -> None:
+    stored = load_file(models[kind] / "model.safetensors")
+    published = [rank[str(models[kind])]["published"] for rank in of_ranks]
+    names = [name for name in stored if name.endswith("e_score_correction_bias")]
+    assert names
+    for name in names:
+        assert [len(rows[name]) for rows in published] == [4, 4]
+        assert torch.equal(torch.cat([rows[name] for rows in published]), stored[name])
 
 
 def test_fewer_experts_than_ranks_are_one_sentence(models: dict[str, Path], of_ranks: list[dict[str, Any]]) -> None:
@@ -104,26 +128,21 @@ def test_what_takes_more_than_text_is_refused_with_the_way_out(ranks: Ranks, tmp
     assert "is a mllama that takes more than text" in refused(ranks, tmp_path, tmp_path)
 
 
-def test_the_text_model_of_a_published_llama_4_is_exported_as_one(
+def test_the_export_of_a_quantised_model_is_not_quantised(
     ranks: Ranks, models: dict[str, Path], tmp_path: Path
 ) -> None:
-    LearnerGroup.build(make_config(models[WHOLE], tmp_path), ranks).export(tmp_path / "export")
-    exported = AutoModelForCausalLM.from_pretrained(tmp_path / "export", dtype=torch.float32)
-    assert json.loads((tmp_path / "export" / "config.json").read_text())["architectures"] == ["Llama4ForCausalLM"]
-    assert exported.config.model_type == "llama4_text"
-    text = AutoModelForCausalLM.from_pretrained(models["llama4"], dtype=torch.float32)
-    for name, weight in text.named_parameters():
-        assert torch.equal(exported.get_parameter(name), weight), name
-    assert (
-        load_file(tmp_path / "export" / "model.safetensors").keys()
-        == load_file(models["llama4"] / "model.safetensors").keys()
-    )
+    LearnerGroup.build(make_config(models["fp8"], tmp_path), ranks).export(tmp_path / "export")
+    exported = load_file(tmp_path / "export" / "model.safetensors")
+    plain = load_file(models["fp8"].with_name(DEQUANTISED["fp8"]) / "model.safetensors")
+    assert exported.keys() == plain.keys()
+    assert all(torch.equal(exported[name], plain[name]) for name in plain)
+    assert "quantization_config" not in json.loads((tmp_path / "export" / "config.json").read_text())
 
 
 def test_quantised_weights_of_a_text_model_are_refused(ranks: Ranks, models: dict[str, Path], tmp_path: Path) -> None:
     folder = shutil.copytree(models[WHOLE], tmp_path / "model")
-    change_config(folder, quantization_config={"quant_method": "fp8"})
-    assert "is quantised" in refused(ranks, folder, tmp_path)
+    change_config(folder, quantization_config={"quant_method": "awq"})
+    assert "is quantised by 'awq'" in refused(ranks, folder, tmp_path)
 
 
 def test_routers_that_draw_lots_are_refused(ranks: Ranks, tmp_path: Path) -> None:
@@ -133,8 +152,8 @@ def test_routers_that_draw_lots_are_refused(ranks: Ranks, tmp_path: Path) -> Non
 
 def test_quantised_weights_are_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(untied_model, tmp_path / "model")
-    change_config(folder, quantization_config={"quant_method": "fp8"})
-    assert "is quantised" in refused(ranks, folder, tmp_path)
+    change_config(folder, quantization_config={"quant_method": "awq"})
+    assert "is quantised by 'awq'" in refused(ranks, folder, tmp_path)
 
 
 def test_pickled_weights_alone_are_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
@@ -149,3 +168,46 @@ def test_tied_matrices_that_differ_are_refused(ranks: Ranks, untied_model: Path,
     folder = shutil.copytree(untied_model, tmp_path / "model")
     change_config(folder, tie_word_embeddings=True)
     assert "two different matrices that its config calls tied" in refused(ranks, folder, tmp_path)
+
+
+@pytest.mark.parametrize("has_settings", [True, False])
+def test_numbers_of_few_bits_without_scales_are_refused(
+    ranks: Ranks, models: dict[str, Path], tmp_path: Path, has_settings: bool
+) -> None:
+    folder = shutil.copytree(models["fp8 in stacks"], tmp_path / "model")
+    stored = load_file(folder / "model.safetensors")
+    weight = next(name for name in stored if name.endswith("experts.down_proj"))
+    del stored[f"{weight}_scale_inv"]
+    if not has_settings:
+        stored = {name: tensor for name, tensor in stored.items() if name == weight or tensor.element_size() > 1}
+        change_config(folder, quantization_config=None)
+    save_file(stored, folder / "model.safetensors", {"format": "pt"})
+    assert f"stores {weight} as F8_E4M3, and no scales" in refused(ranks, folder, tmp_path)
+
+
+def test_factors_of_other_blocks_are_refused(ranks: Ranks, models: dict[str, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(models["fp8"], tmp_path / "model")
+    settings = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [16, 24]}
+    change_config(folder, quantization_config=settings)
+    assert "where weight_block_size = [16, 24] asks for" in refused(ranks, folder, tmp_path)
+
+
+def test_an_export_of_a_quantised_model_has_its_layers_for_further_tokens_in_the_models_type(
+    ranks: Ranks, tmp_path: Path
+) -> None:
+    make_architecture(tmp_path / "source", "deepseek_v3")
+    stored = load_file(tmp_path / "source" / "model.safetensors")
+    further = {
+        name.replace("layers.1.", "layers.61."): weight.clone()
+        for name, weight in stored.items()
+        if ".layers.1." in name and "experts" not in name
+    }
+    save_file(stored | further, tmp_path / "source" / "model.safetensors", {"format": "pt"})
+    write_fp8(tmp_path / "source", tmp_path / "fp8", tmp_path / "plain")
+    LearnerGroup.build(make_config(tmp_path / "fp8", tmp_path), ranks).export(tmp_path / "export")
+    exported = load_file(tmp_path / "export" / "model.safetensors")
+    plain = load_file(tmp_path / "plain" / "model.safetensors")
+    assert exported.keys() == plain.keys()
+    for name in further:
+        assert exported[name].dtype == torch.float32
+        assert torch.equal(exported[name], plain[name])

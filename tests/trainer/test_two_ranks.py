@@ -13,7 +13,7 @@ from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from tests.trainer.gloo_ranks import run_ranks
 from tests.trainer.tiny_models import make_config, make_sequences, write_model
-from tests.trainer.two_ranks import RECIPE, UPDATES, distance, whole_weights
+from tests.trainer.two_ranks import UPDATES, distance, ratio_statistics, taught_by, whole_weights
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +47,16 @@ def test_gathered_weights_are_the_models_bit_for_bit(model: Path, two_ranks: dic
 
 
 def test_two_ranks_train_like_one(ranks: Ranks, model: Path, tmp_path: Path, two_ranks: dict[str, Any]) -> None:
-    group = LearnerGroup.build(make_config(model, tmp_path, recipe=RECIPE), ranks)
+    group = LearnerGroup.build(make_config(model, tmp_path, recipe=taught_by(model)), ranks)
     stats = [group.update(make_sequences(step)) for step in range(UPDATES)]
     # A loss is a sum that nearly cancels.
     assert two_ranks["loss"] == pytest.approx([s.loss for s in stats], rel=1e-5, abs=1e-6)
     assert two_ranks["kl"] == pytest.approx([s.kl for s in stats], rel=1e-4, abs=1e-9)
+    assert two_ranks["teacher_kl"] == pytest.approx([s.teacher_kl for s in stats], rel=1e-5)
     assert two_ranks["grad_norm"] == pytest.approx([s.grad_norm for s in stats], rel=1e-5)
     assert two_ranks["tokens"] == [s.tokens for s in stats]
+    for ratios, expected in zip(two_ranks["ratios"], stats, strict=True):
+        assert ratios == pytest.approx(ratio_statistics(expected), rel=1e-5)
     for found, expected in zip(two_ranks["gap"], stats, strict=True):
         assert found == pytest.approx((expected.logprob_gap_mean, expected.logprob_gap_max, expected.entropy), rel=1e-5)
     assert distance(two_ranks["weights"], whole_weights(group)) < 1e-5
@@ -66,9 +69,9 @@ def test_the_gradient_is_the_same_to_1e5(ranks: Ranks, model: Path, tmp_path: Pa
         moments = group.learner.optimizer.state
         return {name: moments[weight]["exp_avg"].full_tensor() for name, weight in group.learner.policy.named_weights()}
 
-    one = LearnerGroup.build(make_config(model, tmp_path, recipe=RECIPE), ranks)
+    one = LearnerGroup.build(make_config(model, tmp_path, recipe=taught_by(model)), ranks)
     one.update(make_sequences(0))
-    two = LearnerGroup.build(make_config(model, tmp_path, recipe=RECIPE), ranks)
+    two = LearnerGroup.build(make_config(model, tmp_path, recipe=taught_by(model)), ranks)
     two.restore(Path(two_ranks["first_checkpoint"]))
     assert distance(first_moment(two), first_moment(one)) < 1e-5
 
@@ -86,7 +89,7 @@ def test_a_restored_group_repeats_itself_bit_for_bit(two_ranks: dict[str, Any]) 
 def test_one_rank_continues_the_checkpoint_of_two(
     ranks: Ranks, model: Path, tmp_path: Path, two_ranks: dict[str, Any]
 ) -> None:
-    group = LearnerGroup.build(make_config(model, tmp_path, recipe=RECIPE), ranks)
+    group = LearnerGroup.build(make_config(model, tmp_path, recipe=taught_by(model)), ranks)
     assert group.restore(Path(two_ranks["checkpoint"])) == {"step": UPDATES}
     assert distance(whole_weights(group), two_ranks["weights"]) == 0.0
     stats = group.update(make_sequences(7, num_groups=1)[:1])

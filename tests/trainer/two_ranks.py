@@ -21,6 +21,7 @@ from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.object_storage import ObjectStorage
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from rollcast.trainer.learner.saving import CheckpointSaver
+from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import make_config, make_sequences
 
@@ -46,6 +47,11 @@ def distance(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) 
     return float((square / sum(float(value.double().square().sum()) for value in expected.values())) ** 0.5)
 
 
+def ratio_statistics(stats: UpdateStats) -> tuple[float | None, ...]:
+    shares = (stats.ratios_cut_low, stats.ratios_cut_high, stats.ratios_masked)
+    return (*shares, stats.effective_sample_share, stats.generator_kl)
+
+
 def places(group: LearnerGroup) -> dict[str, tuple[int, int, int]]:
     """Of each weight's rows: address and bytes of the memory that holds them, bytes without padding."""
     local = {name: weight.to_local() for name, weight in group.learner.policy.named_weights()}
@@ -53,6 +59,11 @@ def places(group: LearnerGroup) -> dict[str, tuple[int, int, int]]:
         name: (rows.untyped_storage().data_ptr(), rows.untyped_storage().nbytes(), rows.nbytes)
         for name, rows in local.items()
     }
+
+
+def taught_by(model: Path | str) -> dict[str, object]:
+    """RECIPE with a teacher: this model, before it is trained."""
+    return RECIPE | {"distillation": {"teacher": {"kind": "folder", "path": str(model)}, "with_reward": True}}
 
 
 def main(*models_and_folders: str) -> None:
@@ -65,7 +76,7 @@ def main(*models_and_folders: str) -> None:
 
 def train(ranks: Ranks, model: str, run_folder: str) -> None:
     results = Path(run_folder) / "results.pt"
-    group = LearnerGroup.build(make_config(Path(model), Path(run_folder), recipe=RECIPE), ranks)
+    group = LearnerGroup.build(make_config(Path(model), Path(run_folder), recipe=taught_by(model)), ranks)
     objects = f"file://{run_folder}/objects"
     CheckpointSaver(group.learner, ObjectStorage(objects), keep=1).begin(PolicyVersion(1, 0), {}).result()
     dist.barrier()
@@ -94,8 +105,10 @@ def train(ranks: Ranks, model: str, run_folder: str) -> None:
                 "first_checkpoint": str(first_checkpoint),
                 "loss": [s.loss for s in stats],
                 "kl": [s.kl for s in stats],
+                "teacher_kl": [s.teacher_kl for s in stats],
                 "grad_norm": [s.grad_norm for s in stats],
                 "gap": [(s.logprob_gap_mean, s.logprob_gap_max, s.entropy) for s in stats],
+                "ratios": [ratio_statistics(s) for s in stats],
                 "tokens": [s.tokens for s in stats],
                 "weights": weights,
                 "single": (single.loss, single.micro_batches, again.loss),

@@ -142,7 +142,7 @@ async def commanded(trainer: CommandingTrainer) -> list[tuple[str, bool]]:
     return trainer.answers
 
 
-@pytest.mark.parametrize("wire", [0, WIRE_VERSION + 1])
+@pytest.mark.parametrize("wire", [0, WIRE_VERSION - 1, WIRE_VERSION + 1])
 def test_a_trainer_of_another_wire_version_is_left_alone(wire: int) -> None:
     """An old trainer admits whoever comes: then the generator refuses, before it claims anything."""
     trainer = CommandingTrainer([join_of(1, WORKS)], wire)

@@ -44,7 +44,7 @@ def test_a_head_of_other_precision_is_refused(
     assert trainer.publisher.members() == []
 
 
-@pytest.mark.parametrize("theirs", [0, WIRE_VERSION + 1])
+@pytest.mark.parametrize("theirs", [0, WIRE_VERSION - 1, WIRE_VERSION + 1])
 def test_a_generator_of_another_wire_version_is_refused(start_trainer: Callable[..., Trainer], theirs: int) -> None:
     """As a process of another release announces itself, over the real stream."""
     trainer = start_trainer()

@@ -59,7 +59,8 @@ def ablate(
     """Train the recipe, and the recipe without each part, one run after the other; end in the paper's table.
 
     Parts: cispo, fp32_head, prompt_average, batch_normalisation, zero_variance_filter, no_positive_resampling,
-    interruption, pipeline. `all` are those that the recipe has. On demand only: fresh_data (the same budget on a
+    interruption, pipeline, and own_loss, own_advantage, own_filter, own_curriculum, own_length_control for functions of
+    your own. `all` are those that the recipe has. On demand only: fresh_data (the same budget on a
     quarter of the prompts; fresh_data:8 on an eighth).
 
     What a recipe of --recipe sets otherwise and the run file keeps (batch, budgets, optimizer) is named on standard
@@ -73,12 +74,15 @@ def ablate(
     rollcast ablate --config my-run.yaml --without all,fresh_data --seeds 3 --from-folder fetched-runs/
     """
     from rollcast.cli.demo import shipped_config
+    from rollcast.config.own_digests import with_digests
     from rollcast.config.run import load_run_config
     from rollcast.local.ablation import plan, read_set
 
     if from_folder is not None and (go_on or folder is not None or write_values is not None):
         raise UserError("--from-folder: trains nothing; leave --continue, --folder and --write-values out")
     base = load_run_config(config or shipped_config("ablation.yaml"))
+    if write_values is None:  # a cluster's code is in its images; its trainer fills the digests in
+        base = base.model_copy(update={"recipe": with_digests(base.recipe)})
     if steps is not None:
         base = base.model_copy(update={"budget": base.budget.model_copy(update={"steps": steps, "device_hours": None})})
     variants = choose_variants(base, without, recipe)

@@ -1,14 +1,19 @@
-"""`rollcast backtest CURVE`: the forecasts that were possible earlier, compared with the outcome."""
+"""`rollcast backtest CURVE`: the forecasts that were possible earlier, compared with the outcome.
+
+`rollcast backtest --corpus FOLDER` measures them, and the advice, on many real curves.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
+from rollcast.cli.corpus_report import backtest_corpus
 from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts
@@ -22,8 +27,23 @@ DEFAULT_SHARES = tuple(tenth / 10 for tenth in range(1, 10))
 
 @options.with_column_options
 def backtest(
-    source: Annotated[str, typer.Argument(metavar="CURVE", help=options.CURVE_HELP)],
+    source: Annotated[str | None, typer.Argument(metavar="CURVE", help=options.CURVE_HELP, show_default=False)] = None,
     *,
+    corpus: Annotated[
+        Path | None,
+        typer.Option(help="folder of many curves: measure forecasts and advice on all of them", show_default=False),
+    ] = None,
+    forecaster: Annotated[
+        str | None,
+        typer.Option(help="with --corpus: command of a program that is measured instead of Rollcast"),
+    ] = None,
+    priors: Annotated[
+        Path | None,
+        typer.Option(
+            help="with --corpus: folder with REPOSITORY.json (slash as __), the prior for that repository's curves",
+            show_default=False,
+        ),
+    ] = None,
     share: Annotated[
         list[float] | None, typer.Option(help="share of the compute that is shown; repeatable; default every tenth")
     ] = None,
@@ -36,12 +56,30 @@ def backtest(
 ) -> None:
     """Forecast the end of a curve from its beginning, next to the last value and the power law.
 
-    The end is the mean of the last three evaluations.
+    The end is the mean of the last three evaluations. With --corpus the forecasts and the advice are measured on many
+    real curves, next to simple methods, for Rollcast or for any program: docs/forecast-measured.md.
 
     \b
     rollcast backtest curve.csv --plot past.png
     rollcast backtest runs/demo/evaluations.jsonl --share 0.25 --share 0.5 --json
+    rollcast backtest --corpus curves/ --forecaster "python my_forecaster.py"
     """
+    of_one_curve = {
+        "CURVE": source,
+        "--share": share,
+        "--compute and other columns": None if columns == options.ColumnOptions() else columns,
+        "--run": run,
+        "--initial": initial,
+        "--exclude-before": exclude_before,
+        "--plot": plot,
+    }
+    if corpus is not None:
+        _refuse("with --corpus", of_one_curve)
+        backtest_corpus(corpus, forecaster, priors, as_json=as_json)
+        return
+    _refuse("without --corpus", {"--forecaster": forecaster, "--priors": priors})
+    if source is None:
+        raise UserError("CURVE, --corpus: both are absent; give one of them")
     from rollcast.curves.curve_source import fit_options, read_curves
     from rollcast.scaling.decisions.backtest import backtest as forecast_earlier
 
@@ -58,9 +96,16 @@ def backtest(
     answer = {**past_report(curve, shares, cuts), "source": vars(origin)}
     report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
-        from rollcast.plots.forecast import draw_past
+        from rollcast.plots.backtest import draw_backtest
 
-        draw_past(curve, answer, plot)
+        draw_backtest(curve, answer, plot)
+
+
+def _refuse(why: str, given: dict[str, Any]) -> None:
+    """Raises UserError: an option is given that this kind of backtest does not have."""
+    for name, value in given.items():
+        if value is not None:
+            raise UserError(f"{name}: has no meaning {why}; leave it out")
 
 
 def past_report(curve: Curve, shares: Sequence[float], cuts: Sequence[PastForecast]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def compare(
     that is taken half-way up.
 
     With --baseline every other run is one without a part of the recipe: the table says what each part is worth.
-    The picture shows the curves and the log re-plot, in which each run is a line of slope B.
+    The picture shows the curves, and how far each run has come towards its asymptote: a line of slope B.
     A file with several runs, named by its column `run`, and a Prometheus with several give one curve for each.
     So does a file of which --pass-rate names several columns.
 

@@ -52,6 +52,9 @@ def check(
     from rollcast.local.resumed import check_run_folder
     from rollcast.memory.check import check_memory
     from rollcast.memory.device import GB, Device, smallest_gpu
+    from rollcast.memory.model_file import read_file
+    from rollcast.memory.proven_models import is_proven
+    from rollcast.memory.text_model import config_of
 
     filled_in = ""
     changes = list[str]()
@@ -81,11 +84,14 @@ def check(
         plan = check_memory(config, device, ranks=ranks, model_config=machines.model_config, host=host)
     if plan is None:
         left.append("whether the model fits the memory")
+    given = machines.model_config
+    model = config_of(config.model) if given is None else read_file(given, "--model-config")
     shared = ""
     if plan is not None and plan.shares_gpu:
         shared = shared_gpu.in_words(plan.config.weights, plan.config.generator)
     answer = {
         "summary": f"{file}: valid (run {config.run!r}, results in {config.run_folder})",
+        "model": is_proven(model),
         "cautions": said if plan is None else [*said, *expected.cautions(plan)],
         **expected_options.predicted(None if plan is None else expected.balance(plan)),
         "shared_gpu": shared,
@@ -98,6 +104,8 @@ def check(
 
 def _show(answer: dict[str, Any]) -> None:
     typer.echo(answer["summary"])
+    if answer["model"]:
+        say(f"model: {answer['model']}")
     say_cautions(answer["cautions"])
     expected_options.show(answer)
     if answer["shared_gpu"]:

@@ -56,6 +56,10 @@ class ColumnOptions:
     scale: Annotated[
         float, typer.Option(help="times the pass rates of a file; 0.01 for per cent", min=1e-6, max=1e6)
     ] = 1.0
+    offset: Annotated[
+        float,
+        typer.Option(help="added to them before; 1 with --scale 0.5 for rewards in [-1, 1]", min=-1e6, max=1e6),
+    ] = 0.0
 
     def chosen(self) -> Columns:
         """The columns in the form that readers of curves take."""

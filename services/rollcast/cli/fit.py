@@ -16,9 +16,13 @@ from rollcast.plots.figure import save
 
 if TYPE_CHECKING:
     from rollcast.curves.run_forecast import RunForecast
+    from rollcast.scaling.decisions.advice import Advice
 
 Budget = Annotated[
-    float | None, typer.Option(help="total compute at which the run would end; default: twice the compute so far")
+    float | None,
+    typer.Option(
+        help="total compute at which the run would end; default: that of a TRL file, else twice the one so far"
+    ),
 ]
 Worth = Annotated[
     float | None,
@@ -90,11 +94,11 @@ def fit(
         fit_as_paper(source, columns.chosen(), run, initial, exclude_before, at or [], target or [], as_json=as_json)
         return
     forecast = forecast_source(source, columns.chosen(), run, initial, exclude_before, law_alone, prior)
-    last = forecast.newest.compute
-    computes = at or [2 * last, 4 * last]
+    computes = at or forecast.usual_computes
     if any(not 0 < value <= MOST_COMPUTE for value in computes):
         raise UserError(f"--at: {forecast.unit} must be in {COMPUTES}")
-    answer: dict[str, Any] = {"advice": _advice_of(forecast, budget, worth, price)}
+    advice = _advice_of(forecast, budget, worth, price)
+    answer: dict[str, Any] = {"advice": advice.to_dict()}
     try:
         answer |= answer_as_json(forecast, computes, target or [])
     except ValueError as error:
@@ -105,14 +109,16 @@ def fit(
     if as_json:
         typer.echo(json.dumps(answer, indent=1))
     else:
-        _show_advice(answer["advice"], forecast.unit)
+        if answer["advice"]["headline"] is not None:
+            _show_advice(answer["advice"], forecast.unit)
         _show(answer)
         if before is not None:
             say(before.sentence)
     if plot is not None:
         from rollcast.plots.forecast import forecast_figure
 
-        save(forecast_figure(forecast, max(computes)), plot)
+        until = advice.budget if budget is not None else max([advice.budget, *(at or [])])
+        save(forecast_figure(forecast, advice, until=until), plot)
 
 
 def _refuse_with_paper(options_of_ours: dict[str, Any]) -> None:
@@ -131,15 +137,16 @@ def _show(answer: dict[str, Any]) -> None:
         (f"midpoint, {answer['unit']}", answer["midpoint"], ".4g"),
         ("initial R_0", answer["initial"], ".3f"),
     ]
-    rows += [(f"reading at {amounts.amount(at['compute'])}", at, ".3f") for at in answer["predictions"]]
+    known = [at for at in answer["predictions"] if at["q50"] is not None]
+    rows += [(f"reading at {amounts.amount(at['compute'])} {answer['unit']}", at, ".3f") for at in known]
     rows += [(f"{answer['unit']} to {to['pass_rate']:g}", to["compute"], ".4g") for to in answer["targets"]]
-    report.show_table(("", "5 %", "median", "95 %"), [report.quantile_row(*row) for row in rows if row[1]])
+    report.show_quantiles(rows)
 
 
-def _advice_of(run: "RunForecast", budget: float | None, worth: float | None, price: float | None) -> dict[str, Any]:
-    """The advice as JSON. Raises UserError: an option is out of bounds."""
+def _advice_of(run: "RunForecast", budget: float | None, worth: float | None, price: float | None) -> "Advice":
+    """Raises UserError: an option is out of bounds."""
     try:
-        return run.advice(budget, worth, price).to_dict()
+        return run.advice(budget, worth, price)
     except ValueError as error:
         raise UserError(f"--{error}") from None
 

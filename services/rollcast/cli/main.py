@@ -10,7 +10,7 @@ from rollcast import __version__
 from rollcast.cli import ablate, backtest, compare, config, demo, fit, init, model, recipe, show, try_out, up
 from rollcast.cli.once import OnceCommand
 from rollcast.cli.output import OutputError, discard_output, tell_output_apart
-from rollcast.cli.plan import budget, devices, evaluation, memory, runs, sizes
+from rollcast.cli.plan import batch, budget, devices, evaluation, memory, runs, sizes
 from rollcast.config.errors import EXIT_FAILED, UserError
 
 SERVICE_EXAMPLES = {
@@ -26,12 +26,20 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 plan = typer.Typer(
-    help="Plan a run: what a budget buys, which of several runs to stop, which model size, how to split the devices, "
-    "what fits their memory, how well an evaluation measures.",
+    help="Plan a run: what a budget buys, which of several runs to stop, which model size, how many rollouts, "
+    "prompts and steps, how to split the devices, what fits their memory, how well an evaluation measures.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-for command in (budget.budget, runs.runs, sizes.sizes, devices.devices, memory.memory, evaluation.evaluation):
+for command in (
+    budget.budget,
+    runs.runs,
+    sizes.sizes,
+    batch.batch,
+    devices.devices,
+    memory.memory,
+    evaluation.evaluation,
+):
     plan.command(cls=OnceCommand)(command)
 
 

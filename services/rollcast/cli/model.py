@@ -1,4 +1,4 @@
-"""`rollcast model`: put a model's folder at the path from which a cluster's services load it."""
+"""`rollcast model`: put a model's folder at the path from which services load it."""
 
 import contextlib
 import fcntl
@@ -62,6 +62,26 @@ def arithmetic(folder: Folder) -> None:
 
         os.environ["ROLLCAST_CACHE"] = str(folder.parent)
         folder.symlink_to(trained(BaseModel()).name)
+
+
+@app.command()
+def merge(
+    adapter: Annotated[Path, typer.Argument(help="folder of an adapter: the export of a run with model.lora")],
+    folder: Folder,
+    base: Annotated[
+        str | None, typer.Option(help="folder or name of the base model; left out, the one that the adapter names")
+    ] = None,
+) -> None:
+    """Add an adapter to its base model: a whole model for programs that know no adapters.
+
+    \b
+    rollcast model merge runs/my-run/model --folder merged
+    """
+    from rollcast.local.merged_model import merged
+
+    with _alone(folder) as there:
+        if not there:
+            typer.echo(f"{merged(adapter, base, folder)} weights of {folder} have the adapter added")
 
 
 @contextlib.contextmanager

@@ -87,9 +87,17 @@ def diff(first: Name, second: Name, as_json: AsJson = False) -> None:
     rollcast recipe diff scalerl my-run.yaml
     """
     from rollcast.cli.shipped_recipes import find_recipe
+    from rollcast.config.own_digests import unread
 
     one = find_recipe(first)
     two = find_recipe(second)
+    for found in (one, two):
+        for setting, function in unread(found.recipe).items():
+            typer.echo(
+                f"{found.path}: {setting} {function} cannot be compared: its file is neither next to the run file nor "
+                "in this folder",
+                err=True,
+            )
     values = [{setting.name: setting.value for setting in recipe.settings()} for recipe in (one, two)]
     names = list(dict.fromkeys([*values[0], *values[1]]))
     different = [name for name in names if values[0].get(name, _ABSENT) != values[1].get(name, _ABSENT)]

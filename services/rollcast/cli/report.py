@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rollcast.cli.output import say
-from rollcast.curves.amounts import Interval, amount, counted
+from rollcast.curves.amounts import Interval, amount, counted_evaluations
 from rollcast.plots.figure import check_plot
 
 Plot = Annotated[Path | None, typer.Option(callback=check_plot, help="draw to this PNG or SVG file")]
@@ -38,6 +38,13 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: Seque
     Console(highlight=False, markup=False, emoji=False, width=width).print(table)
 
 
+def show_quantiles(rows: Iterable[tuple[str, Interval | None, str]]) -> None:
+    """A table of intervals by name, each with the form of its numbers; those that are not known are left out."""
+    known = [quantile_row(name, of, form) for name, of, form in rows if of is not None]
+    if known:
+        show_table(("", "5 %", "median", "95 %"), known)
+
+
 def print_answer(answer: dict[str, Any], show: Callable[[dict[str, Any]], None], *, as_json: bool) -> None:
     """Print the answer as JSON, or as `show` prints it."""
     if as_json:
@@ -53,13 +60,16 @@ def say_cautions(cautions: Iterable[str]) -> None:
 
 def show_verdict(answer: dict[str, Any]) -> None:
     """Print the newest evaluation and the verdict."""
+    from rollcast.scaling.decisions.verdict import VerdictKind
+
+    made = counted_evaluations(answer["num_points"], answer["num_at_start"])
     dropped = f"{answer['dropped']} without a number dropped, " if answer["dropped"] else ""
     say(
-        f"{answer['curve']}: {counted(answer['num_points'], 'evaluation')}, {answer['excluded']} excluded, {dropped}"
+        f"{answer['curve']}: {made}, {answer['excluded']} excluded, {dropped}"
         f"now {answer['pass_rate']:.3f} at {amount(answer['compute'])} {answer['unit']}"
     )
     say(f"{answer['verdict'].replace('_', ' ')}: {answer['reason']}")
-    if not answer["is_described"]:
+    if not answer["is_described"] and answer["verdict"] != VerdictKind.TOO_FEW:
         say(
             "No asymptote, headroom, exponent or midpoint is given: they would be those of a law that this curve does "
             "not follow."

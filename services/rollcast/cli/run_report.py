@@ -22,7 +22,8 @@ def run_report(forecast: Forecast, held: SigmoidParameters) -> dict[str, Any]:
     law = law_as_json(law_of_curve(forecast, amounts.MEDIAN_AND_90))
     return {
         "curve": curve.name,
-        "num_points": len(curve),
+        "num_points": len(curve) + curve.num_at_start,
+        "num_at_start": curve.num_at_start,
         "dropped": curve.dropped,
         "excluded": forecast.excluded,
         **verdict_as_json(forecast.verdict),

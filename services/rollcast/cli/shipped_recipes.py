@@ -89,9 +89,11 @@ def read_recipe(path: Path) -> RecipeFile:
     """Raises UserError as `load_run_config` does."""
     import yaml
 
+    from rollcast.config.own_digests import with_digests
     from rollcast.config.run import load_run_config
 
     config = load_run_config(path)  # whatever is wrong with the file is said by it
+    recipe = with_digests(config.recipe, beside=path.parent)
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     about = []
@@ -110,7 +112,7 @@ def read_recipe(path: Path) -> RecipeFile:
         if line_number not in told and (note := _NOTE.search(lines[line_number])):
             notes[setting] = note[1]
         told.add(line_number)
-    return RecipeFile(config.run, path, " ".join(about), config.recipe, frozenset(given), notes)
+    return RecipeFile(config.run, path, " ".join(about), recipe, frozenset(given), notes)
 
 
 def _folder() -> Path:

@@ -13,6 +13,6 @@ LEAST_WAIT_SECONDS = 10.0
 """Wall time beyond a limit at least: a short limit is not over because the machine was busy for a moment."""
 
 
-def backstop_seconds(seconds: float) -> float:
+def backstop_seconds(seconds: float, least_wait_seconds: float = LEAST_WAIT_SECONDS) -> float:
     """Wall time after which whoever has `seconds` of processor time is ended, whatever it used of it."""
-    return max(MAX_WALL_TIME_FACTOR * seconds, seconds + LEAST_WAIT_SECONDS)
+    return max(MAX_WALL_TIME_FACTOR * seconds, seconds + least_wait_seconds)

@@ -1,5 +1,6 @@
 """Settings of data sets: where rows come from and how they become prompts."""
 
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -74,6 +75,14 @@ class _Rows(Settings):
     template: str | None = None
     """Text put around the prompt, of a chat around its last message; `{prompt}` marks its place. None = the mapping's;
     nothing around plain rows."""
+    environment: DatasetName | None = None
+    """One of tasks.environments, in which every prompt of this set is answered; a row with a field `environment` names its
+    own. None = one answer for each prompt, without tools."""
+    from_date: date | None = None
+    """First day of the contests whose tasks `livecodebench` asks, such as `2025-02-01`, after which a model has read nothing.
+    None = from the first contest."""
+    to_date: date | None = None
+    """Last day of these contests, which belongs to them as in LiveCodeBench's own `--end_date`. None = to the last."""
 
 
 class JsonlDataset(_Rows):

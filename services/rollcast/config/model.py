@@ -1,14 +1,29 @@
 """Settings of the model that is trained."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from rollcast.config.base import FolderOrName, Settings
+from rollcast.config.lora import Lora
 
-TEXT_MODELS = {"llama4": "Llama4ForCausalLM"}
+TEXT_MODELS = {
+    "llama4": "Llama4ForCausalLM",
+    "qwen3_5": "Qwen3_5ForCausalLM",
+    "qwen3_5_moe": "Qwen3_5MoeForCausalLM",
+    "gemma3": "Gemma3ForCausalLM",
+    "mistral3": "MistralForCausalLM",
+}
 """Kinds that take more than text, of which the text model alone is trained and served: the architecture of that, which
-Transformers and vLLM name alike. It is read from the whole model's files."""
+Transformers and vLLM name alike. It is read from the whole model's files, and an export has all of them."""
+
+
+def text_part(config: Any) -> Any:
+    """The Hugging Face config of the text model in one of TEXT_MODELS, as if that were stored alone."""
+    text = config.get_text_config()
+    text.architectures = [TEXT_MODELS[config.model_type]]
+    text.tie_word_embeddings = text.tie_word_embeddings or config.tie_word_embeddings
+    return text
 
 
 class Model(Settings):
@@ -23,8 +38,13 @@ class Model(Settings):
     part of it. None = not known."""
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
     """Type of the generators' weights and the trainer's forward pass; master weights are float32 always."""
+    lora: Lora | None = None
+    """Train adapters instead of every weight. None = every weight is trained."""
     max_length: Annotated[int, Field(ge=8)] = 16_384
     """Prompt and completion together, in tokens (A.3). Left out, `rollcast up` takes the model's own limit if that is
     less."""
+    renderer: Annotated[str, Field(min_length=1, max_length=100)] = "auto"
+    """What turns chats into tokens and back for episodes: a renderer of the package `renderers` by its name, such as `qwen3`.
+    `auto`: the one that knows the model's chat template, or a bridge of Rollcast's own, proven at the start."""
     trust_remote_code: bool = False
     """Run Python code that comes with the model. Off, because it is code of a third party."""

@@ -5,6 +5,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rollcast.config.base import FolderOrName, Settings
+from rollcast.config.corrections import NO_CORRECTIONS, Corrections
+from rollcast.config.distillation import Distillation
+from rollcast.config.episodes import Episodes
+from rollcast.config.losses.cispo import CispoLoss
+from rollcast.config.losses.found import Loss
+from rollcast.config.own_part import OwnPart
 
 
 class PipelineSchedule(Settings):
@@ -22,61 +28,6 @@ class PPOOffPolicySchedule(Settings):
 
 
 Schedule = Annotated[PipelineSchedule | PPOOffPolicySchedule, Field(discriminator="kind")]
-
-
-class CispoLoss(Settings):
-    kind: Literal["cispo"] = "cispo"
-    """Truncated importance-sampling REINFORCE (Eq 4)."""
-    ratio_max: Annotated[float, Field(gt=0)] = 5.0
-    """Upper bound of the stop-gradient ratio. The paper finds no difference between 4, 5 and 8 and does not state ScaleRL's; 5 is the middle."""
-
-
-class GspoLoss(Settings):
-    kind: Literal["gspo"] = "gspo"
-    """Sequence-level ratio, clipped (paper section 3.2)."""
-    clip_low: Annotated[float, Field(ge=0, lt=1)] = 3e-3
-    """Lower clip distance; 1e-4 is poor, 3e-3 fine (A.17.3). From 1 on it would clip nothing, a ratio being positive."""
-    clip_high: Annotated[float, Field(ge=0)] = 4e-3
-    """Upper clip distance (A.17.3)."""
-    length_normalised: bool = True
-    """The ratio to the power 1 / length, as in the GSPO paper (arXiv 2507.18071); the clip distances above presume it.
-    False is the form that the paper prints."""
-
-
-class DapoLoss(Settings):
-    kind: Literal["dapo"] = "dapo"
-    """Token ratio with asymmetric clip (Eq 8)."""
-    clip_low: Annotated[float, Field(ge=0, lt=1)] = 0.2
-    """Lower clip distance (A.16). From 1 on it would clip nothing, a ratio being positive."""
-    clip_high: Annotated[float, Field(ge=0)] = 0.26
-    """Upper clip distance (A.16; the original DAPO uses 0.28)."""
-
-
-class GrpoLoss(Settings):
-    kind: Literal["grpo"] = "grpo"
-    """Token ratio with symmetric clip (Eq 7)."""
-    clip: Annotated[float, Field(ge=0, lt=1)] = 0.2
-    """Clip distance (A.16). From 1 on it would clip nothing below, a ratio being positive."""
-
-
-class BaseLoss(Settings):
-    kind: Literal["base"] = "base"
-    """What the paper's ablations start from (Eq 3), with aggregation `sample` and normalisation `prompt`. A token's term is
-    DAPO's; Eq 8 differs by its aggregation, which is a switch of its own here."""
-    clip_low: Annotated[float, Field(ge=0, lt=1)] = 0.2
-    """Lower clip distance (A.16). From 1 on it would clip nothing, a ratio being positive."""
-    clip_high: Annotated[float, Field(ge=0)] = 0.26
-    """Upper clip distance (A.16)."""
-
-
-class ReinforceLoss(Settings):
-    kind: Literal["reinforce"] = "reinforce"
-    """A log pi, without a ratio: for reference, with normalisation `leave_one_out` (arXiv 2402.14740). Not in the paper.
-    Nothing corrects for tokens of older weights, so the schedule must be on-policy: pipeline with max_staleness 0, or
-    ppo-off-policy with 1."""
-
-
-Loss = Annotated[CispoLoss | GspoLoss | DapoLoss | GrpoLoss | BaseLoss | ReinforceLoss, Field(discriminator="kind")]
 
 
 class Interruption(Settings):
@@ -110,7 +61,7 @@ class NoLengthControl(Settings):
     """Completions run until they end or the budget does."""
 
 
-LengthControl = Annotated[Interruption | LengthPenalty | NoLengthControl, Field(discriminator="kind")]
+LengthControl = Annotated[Interruption | LengthPenalty | NoLengthControl | OwnPart, Field(discriminator="kind")]
 
 
 class FixedAllocation(Settings):
@@ -133,14 +84,16 @@ RolloutAllocation = Annotated[FixedAllocation | DifficultyAllocation, Field(disc
 
 
 class KlPenalty(Settings):
-    """Pull towards a frozen reference policy: coefficient x k3 is taken off every token's objective.
+    """Pull towards a frozen reference policy: coefficient x KL(pi_train || pi_ref) is taken off every token's objective.
 
-    k3 = r - 1 - log r with r = pi_ref / pi_train (Schulman, "Approximating KL Divergence"): never negative, and unbiased
-    for tokens that pi_train itself sampled; tokens of older weights bias it a little. Weighted and masked like the loss.
+    Tokens of older weights are weighted by their ratio. Masked and averaged like the loss.
     """
 
     coefficient: Annotated[float, Field(gt=0)] = 1e-3
     """Per nat. The paper trains without; 0.001 is what DeepSeek-R1's authors used with GRPO."""
+    estimator: Literal["k1", "k2", "k3"] = "k3"
+    """Which estimate of a token's KL is reported, of x = log pi_train - log pi_ref: k1 = x, k2 = x^2 / 2, k3 = exp(-x) - 1
+    + x, which is unbiased and never negative. The gradient is that of the KL, whichever is chosen."""
     reference: Annotated[FolderOrName, Field(min_length=1)] | None = None
     """Folder or hub name of the reference policy, with the same vocabulary. None = `model.path`, the model the run started
     from. It is held in the model's dtype, sharded like the policy."""
@@ -180,11 +133,26 @@ class Recipe(Settings):
     """What the centred reward is divided by: std over the batch, over the prompt's group, or nothing. `leave_one_out`
     takes the mean of the OTHER rollouts off and divides by nothing: the baseline of REINFORCE; not in the paper. Rewards
     are 0 and 1 here, -1 and 1 in the paper (A.3): where nothing is divided by, advantages are half the paper's."""
+    advantage: OwnPart | None = None
+    """A function of your own in place of `advantage_normalisation`. None = that setting decides."""
+    filter: OwnPart | None = None
+    """A function of your own that decides on the groups which the zero-variance filter keeps: all groups, if that is off.
+    None = every such group is trained on."""
+    curriculum: OwnPart | None = None
+    """A function of your own that gives each prompt, when its turn comes, the probability with which it is drawn. Prompts
+    that `no_positive_resampling` removed are not asked about. None = 1 for each."""
     kl: KlPenalty | None = None
     """Penalty on the distance to a reference policy. None = off, at no cost: the paper trains without (A.3)."""
+    distillation: Distillation | None = None
+    """Learn from a teacher's log-probs, alone or next to the reward. None = off, at no cost. Not in the paper."""
     entropy_bonus: Annotated[float, Field(ge=0)] = 0.0
     """Coefficient of the policy's entropy (nats per token, over the whole vocabulary) in the objective, weighted like the
     loss. 0 = off, at no cost. Not in the paper."""
+    scale_by_difficulty: bool = False
+    """Multiply kl.coefficient by 2 p and entropy_bonus by 2 (1 - p), p being the prompt's pass rate in the batch: easy prompts
+    stay near the reference, hard ones explore. False = the same for all prompts. Not in the paper."""
+    corrections: Corrections = NO_CORRECTIONS
+    """Truncated importance sampling and IcePop's mask, for generators that differ from the trainer. Off, as in the paper."""
     lm_head: Literal["fp32", "model"] = "fp32"
     """Precision of the logits, in the trainer AND the generators; one side alone is refused (A.19)."""
     router_replay: bool = False
@@ -198,7 +166,8 @@ class Recipe(Settings):
     """What the zero-variance filter drops does not count towards `prompts_per_step`: others are generated in its place, as
     in DAPO. Costs generation and favours prompts of middling difficulty. False as in the paper: the batch is smaller."""
     no_positive_resampling: Annotated[float, Field(gt=0, le=1)] | None = 0.9
-    """Prompts whose historical pass rate reaches this leave training for good. None = uniform sampling."""
+    """Prompts whose historical pass rate reaches this leave training for good. None = uniform sampling, and so is every value
+    if a teacher alone decides (`distillation`): right answers too are to become the teacher's."""
     unique_prompts: Annotated[int, Field(ge=1)] | None = None
     """Train on this many prompts only, drawn by the seed, of every part of a mixture in proportion to its size; a
     smaller draw is contained in a larger one. Fewer prompts make more epochs of the same compute: the axis of data
@@ -223,8 +192,32 @@ class Recipe(Settings):
     max_completion_tokens: Annotated[int, Field(ge=1)] = 14_336
     """Whole budget of a completion: 12,288 of thinking and 2,048 of solution (A.3). Left out, `rollcast up` takes no more
     than model.max_length leaves."""
+    episodes: Episodes = Episodes()
+    """Budgets and credit of prompts that are answered in an environment (`tasks.environments`)."""
     optimizer: Optimizer = Optimizer()
     """AdamW with the paper's values."""
+
+    @property
+    def uses_reward(self) -> bool:
+        """Whether rewards decide on the batch: not if a teacher alone does."""
+        return self.distillation is None or self.distillation.with_reward
+
+    @property
+    def removal_pass_rate(self) -> float | None:
+        """Pass rate at which prompts leave training; None = none leave."""
+        return self.no_positive_resampling if self.uses_reward else None
+
+    @property
+    def own_parts(self) -> dict[str, OwnPart]:
+        """The parts that are functions of the user's own, by their settings."""
+        parts = {
+            "recipe.loss": self.loss,
+            "recipe.advantage": self.advantage,
+            "recipe.filter": self.filter,
+            "recipe.curriculum": self.curriculum,
+            "recipe.length_control": self.length_control,
+        }
+        return {setting: part for setting, part in parts.items() if isinstance(part, OwnPart)}
 
     @property
     def most_rollouts_per_prompt(self) -> int:

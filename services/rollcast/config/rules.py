@@ -13,16 +13,19 @@ from typing import Any
 from rollcast.config.autoscaler import Autoscaler
 from rollcast.config.base import Settings
 from rollcast.config.datasets import CountdownDataset, Dataset, HuggingfaceDataset, Mixture, RowsDataset
+from rollcast.config.distillation import EndpointTeacher
 from rollcast.config.engine_arguments import EngineArguments
+from rollcast.config.environment_rules import environments_are_one
+from rollcast.config.episode_rules import episodes_fit
 from rollcast.config.loggers import Log
 from rollcast.config.model import Model
+from rollcast.config.own_part import OwnPart
 from rollcast.config.recipe import (
     DifficultyAllocation,
     Interruption,
     LengthPenalty,
     PipelineSchedule,
     Recipe,
-    ReinforceLoss,
 )
 from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import Wrong, wrong_value
@@ -52,7 +55,9 @@ def _contradictions(config: RunConfig) -> Iterator[Contradiction]:
     yield from _length_control_fits_the_budget(config.recipe)
     yield from _prompt_format_is_one(config.tasks.prompt_format)
     yield from _names_are_given_once(config.tasks, config.forecaster)
+    yield from environments_are_one(config.tasks)
     yield from _data_sets_are_one(config.tasks)
+    yield from episodes_fit(config.tasks, config.recipe, list(_datasets(config.tasks)))
     yield from _services_fit(config.tasks.grading, config.grader, config.redis)
     yield from _autoscaler_knows_its_fleet(config.autoscaler)
 
@@ -90,6 +95,12 @@ def _model_fits(model: Model, recipe: Recipe, engine: EngineArguments) -> Iterat
             f"it quantises bfloat16 weights, and model.dtype is {model.dtype}; set that to bfloat16 or remove quantization",
             "model.dtype",
         )
+    if engine.quantization is not None and model.lora is not None:
+        yield (
+            "generator.engine.quantization",
+            "adapters of a base in 8 bits were never shown; remove it, or train every weight without model.lora",
+            "model.lora",
+        )
 
 
 def _groups_fit_a_generator(generator: Generator, recipe: Recipe, tasks: Tasks) -> Iterator[Contradiction]:
@@ -117,6 +128,14 @@ def _recipe_is_one(recipe: Recipe) -> Iterator[Contradiction]:
             "it refills what recipe.zero_variance_filter drops; set that to true or refill_filtered to false",
             "recipe.zero_variance_filter",
         )
+    if recipe.scale_by_difficulty and recipe.kl is None and recipe.entropy_bonus == 0:
+        yield (
+            "recipe.scale_by_difficulty",
+            "it scales recipe.kl and recipe.entropy_bonus, and both are off; set one of these, or scale_by_difficulty to "
+            "false",
+            "recipe.kl",
+            "recipe.entropy_bonus",
+        )
     if recipe.unique_prompts is not None and recipe.unique_prompts < recipe.prompts_per_step:
         yield (
             "recipe.unique_prompts",
@@ -124,14 +143,69 @@ def _recipe_is_one(recipe: Recipe) -> Iterator[Contradiction]:
             "recipe.unique_prompts or lower prompts_per_step",
             "recipe.prompts_per_step",
         )
+    distillation = recipe.distillation
+    if distillation and isinstance(distillation.teacher, EndpointTeacher) and recipe.temperature != 1:
+        yield (
+            "recipe.temperature",
+            "an endpoint gives the teacher's log-probs at temperature 1, unlike the sampled ones; set it to 1, or give "
+            "recipe.distillation.teacher: {kind: folder, path: ...}",
+            "recipe.distillation",
+        )
+    if not recipe.uses_reward:
+        yield from _nothing_needs_rewards(recipe)
     schedule = recipe.schedule
     on_policy = 0 if isinstance(schedule, PipelineSchedule) else 1
-    if isinstance(recipe.loss, ReinforceLoss) and schedule.max_staleness > on_policy:
+    truncation = recipe.corrections.truncation
+    if not recipe.loss.has_ratio and truncation is None and schedule.max_staleness > on_policy:
         yield (
             "recipe.schedule.max_staleness",
-            "recipe.loss reinforce has no ratio that corrects for older weights, and schedule "
-            f"{schedule.kind} trains on them; set max_staleness {on_policy} or choose another loss",
+            f"recipe.loss {recipe.loss.kind} has no ratio that corrects for older weights, and schedule "
+            f"{schedule.kind} trains on them; set max_staleness {on_policy}, recipe.corrections.truncation or another loss",
             "recipe.loss",
+        )
+    if isinstance(recipe.loss, OwnPart) and truncation is not None:
+        yield (
+            "recipe.corrections.truncation.ratio_max",
+            f"is for a loss without a ratio, and whether {recipe.loss.function} has one is not known; multiply by the ratio "
+            "in that function, or set recipe.loss: {kind: reinforce}",
+            "recipe.loss",
+        )
+    elif recipe.loss.has_ratio and truncation is not None:
+        yield (
+            "recipe.corrections.truncation.ratio_max",
+            f"recipe.loss {recipe.loss.kind} contains the ratio already; remove recipe.corrections.truncation or set "
+            "recipe.loss: {kind: reinforce}",
+            "recipe.loss",
+        )
+
+
+def _nothing_needs_rewards(recipe: Recipe) -> Iterator[Contradiction]:
+    """Parts that have no effect, or cannot work, if a teacher alone decides."""
+    with_reward = "recipe.distillation.with_reward"
+    remedy = f"remove it or set {with_reward} to true"
+    if recipe.advantage is not None:
+        yield (
+            "recipe.advantage.function",
+            f"it turns rewards into advantages, and the teacher alone gives these; {remedy}",
+            with_reward,
+        )
+    if isinstance(recipe.length_control, LengthPenalty | OwnPart):
+        yield (
+            "recipe.length_control.kind",
+            f"it changes rewards, and the teacher alone decides; {remedy}",
+            with_reward,
+        )
+    if recipe.refill_filtered:
+        yield (
+            "recipe.refill_filtered",
+            f"with the teacher alone no group is dropped for its rewards, so there is nothing to refill; {remedy}",
+            with_reward,
+        )
+    if recipe.scale_by_difficulty:
+        yield (
+            "recipe.scale_by_difficulty",
+            f"difficulty is measured by rewards, and the teacher alone decides; {remedy}",
+            with_reward,
         )
 
 
@@ -213,6 +287,7 @@ def _names_are_given_once(tasks: Tasks, forecaster: Forecaster) -> Iterator[Cont
     for names in (
         [(f"{field}.name", dataset.name) for field, dataset in _datasets(tasks)],
         [(f"tasks.verifiers.{index}.name", verifier.name) for index, verifier in enumerate(tasks.verifiers)],
+        [(f"tasks.environments.{index}.name", one.name) for index, one in enumerate(tasks.environments)],
         [(f"forecaster.source.curves.{index}.run", curve.run) for index, curve in enumerate(curves)],
     ):
         num_uses: Counter[str] = Counter()
@@ -229,6 +304,19 @@ def _data_sets_are_one(tasks: Tasks) -> Iterator[Contradiction]:
         if isinstance(dataset, RowsDataset) and dataset.mapping != "plain":
             for name in sorted({"prompt_field", "answer_field"} & dataset.model_fields_set):
                 yield f"{field}.{name}", f"mapping {dataset.mapping} knows its fields itself; remove it"
+        if isinstance(dataset, RowsDataset):
+            yield from _dates_are_a_window(field, dataset)
+
+
+def _dates_are_a_window(field: str, dataset: RowsDataset) -> Iterator[Contradiction]:
+    first = dataset.from_date
+    last = dataset.to_date
+    if dataset.mapping != "livecodebench":
+        for name in ("from_date", "to_date"):
+            if getattr(dataset, name) is not None:
+                yield f"{field}.{name}", f"mapping {dataset.mapping} has no dates, livecodebench has; remove it"
+    elif first is not None and last is not None and first > last:
+        yield f"{field}.to_date", f"is before from_date, {first}; swap them", f"{field}.from_date"
 
 
 def _services_fit(grading: Grading, grader: Grader, redis: Redis) -> Iterator[Contradiction]:

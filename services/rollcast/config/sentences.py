@@ -6,6 +6,7 @@ import json
 import reprlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from itertools import islice
 from typing import Any
 
@@ -38,6 +39,9 @@ _WANTED = {
     "bool_parsing": "needs true or false",
     "string_type": "needs a text",
     "path_type": "needs a path",
+    "date_type": "needs a date, such as 2025-02-01",
+    "date_from_datetime_parsing": "needs a date, such as 2025-02-01",
+    "date_from_datetime_inexact": "needs a date without a time, such as 2025-02-01",
     "tuple_type": "needs a list",
     "list_type": "needs a list",
     "dict_type": "needs a mapping of settings",
@@ -47,6 +51,7 @@ _WANTED = {
     "less_than_equal": "must be at most {le}",
     "literal_error": "choose one of {expected}",
     "string_too_short": "must not be empty",
+    "string_too_long": "takes {max_length} characters at most",
     "too_short": "needs {min_length} entries at least, and has {actual_length}",
     "too_long": "takes {max_length} entries at most, and has {actual_length}",
 }
@@ -117,6 +122,8 @@ def shown(field: str, value: object) -> str:
         return " (not shown)"
     if isinstance(value, bool | None):
         return f" = {json.dumps(value)}"
+    if isinstance(value, date):
+        return f" = {value}"
     return "" if isinstance(value, dict) else f" = {_SHORT.repr(value)}"
 
 
@@ -231,11 +238,15 @@ def written(location: Sequence[int | str], data: Mapping[str, Any]) -> str:
     """The path of a setting as the user wrote it: pydantic adds the `kind` of a group, which users do not write."""
     parts: list[str] = []
     place: Any = data
+    is_kind_told = False
     for part in location:
-        if isinstance(place, Mapping) and part not in place and part == place.get(_KIND):
+        # Once for each group, because a group may have a setting of the same name: `tools` of the kind tools.
+        if isinstance(place, Mapping) and not is_kind_told and part == place.get(_KIND):
+            is_kind_told = True
             continue
         parts.append(str(part))
         place = _inside(place, str(part))
+        is_kind_told = False
     return ".".join(parts) or "the whole file"
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 from rollcast.config.base import Settings
 from rollcast.config.bounds import backstop_seconds
 from rollcast.config.datasets import ArithmeticDataset, Dataset, Mixture, Part
+from rollcast.config.environments.found import EnvironmentOfRun
 from rollcast.config.verifiers import VerifierSettings
 
 MAX_REFERENCE_CHARACTERS = 16 << 20
@@ -114,6 +115,8 @@ class Tasks(Settings):
     """Other sets that are evaluated now and then."""
     verifiers: Annotated[tuple[VerifierSettings, ...], Field(max_length=64)] = ()
     """Verifiers that need settings of their own; data sets name them."""
+    environments: Annotated[tuple[EnvironmentOfRun, ...], Field(max_length=64)] = ()
+    """Environments in which prompts are answered over several turns; data sets, or their rows, name them."""
     prompt_format: PromptFormat = PromptFormat()
     """The text around every prompt."""
     grading: Grading = Grading()

@@ -8,6 +8,9 @@
 Slots are rollouts: the loop never claims more than the engine runs concurrently, so nothing waits inside it. Evaluation
 tasks are claimed first, but take at most their share of the slots while training prompts wait.
 
+An episode occupies a slot only while it samples or waits to. In a run that has episodes a task is claimed as soon as
+one slot is free, so that as many are in flight as keep the slots full, until the KV cache cannot hold more of them.
+
 Nothing is claimed while the trainer is not reachable, because its restart may lose the result. Running groups go on.
 """
 
@@ -16,12 +19,14 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeVar
 
 from rollcast.config.errors import UserError
+from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.grading import GradingThreads
 from rollcast.generator.groups import ActiveGroup
+from rollcast.generator.samplers import Samplers
+from rollcast.generator.slots import Slots
 from rollcast.generator.vllm.engine import BadRequestError, Engine
 from rollcast.rollouts.base import Claimed, GeneratorQueue
 from rollcast.rollouts.errors import OwnerFenced, QueueAway
@@ -47,39 +52,6 @@ log = get_logger()
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Slots:
-    """How many tasks a generator may claim."""
-
-    total: int
-    """Concurrent rollouts."""
-    train_rollouts: int
-    """G of a training task."""
-    eval_rollouts: int
-    """G of an evaluation task."""
-    max_eval_share: float
-    """Largest share of the slots for evaluation while training prompts wait."""
-
-    def __post_init__(self) -> None:
-        largest = max(self.train_rollouts, self.eval_rollouts)
-        if self.total < largest:
-            raise UserError(
-                f"generator.slots = {self.total}: fewer than the {largest} rollouts of one prompt; "
-                "raise it to at least that"
-            )
-
-    def eval_tasks(self, running: int, running_eval: int, *, training_waits: bool) -> int:
-        """How many evaluation tasks fit now. The share always allows one, else a small share would stop evaluation."""
-        room = self.total - running
-        if training_waits:
-            share = max(self.total * self.max_eval_share, self.eval_rollouts)
-            room = min(room, int(share) - running_eval)
-        return max(room // self.eval_rollouts, 0)
-
-    def train_tasks(self, running: int) -> int:
-        return max((self.total - running) // self.train_rollouts, 0)
-
-
 class ClaimLoop:
     """run() until `stop_claiming`; then `drain`. After `fenced` it continues under a new owner name."""
 
@@ -95,9 +67,12 @@ class ClaimLoop:
         fence_patience_seconds: float,
         reaches_trainer: Callable[[], bool],
         exporter: Exporter,
+        episodes: EpisodeParts | None = None,
     ) -> None:
+        """`episodes`: None = the run has no environments."""
         self._engine = engine
         self._grader = grader
+        self._samplers = Samplers(engine, episodes)
         self._open_queue = open_queue
         self._queue = open_queue(owner)
         self._slots = slots
@@ -125,7 +100,7 @@ class ClaimLoop:
     @property
     def num_running(self) -> int:
         """Rollouts that occupy a slot."""
-        return sum(group.num_unfinished for group in self._groups.values())
+        return sum(group.num_slots for group in self._groups.values())
 
     async def run(self) -> None:
         """Claim until `stop_claiming`. Raises the engine's errors, and OwnerFenced if it gets no new name in time."""
@@ -143,7 +118,8 @@ class ClaimLoop:
                 self._exporter.add(names.REDIS_AWAY, max(away_seconds - self._away_seconds, 0.0))
                 self._away_seconds = away_seconds
                 self._changed.clear()
-                if not self._may_claim() or not await self._retry_while_redis_is_away(self._queue, self._claim):
+                may_claim = self._may_claim() and self._may_begin()
+                if not may_claim or not await self._retry_while_redis_is_away(self._queue, self._claim):
                     await self._wait_for_change(CLAIM_BLOCK_SECONDS)
         finally:
             renewal.cancel()
@@ -234,7 +210,7 @@ class ClaimLoop:
 
     async def _claim_evals(self, queue: GeneratorQueue, *, training_waits: bool) -> bool:
         running_eval = sum(
-            group.num_unfinished for group in self._groups.values() if group.claimed.task.purpose is Purpose.EVAL
+            group.num_slots for group in self._groups.values() if group.claimed.task.purpose is Purpose.EVAL
         )
         evals = self._slots.eval_tasks(self.num_running, running_eval, training_waits=training_waits)
         if not evals:
@@ -245,6 +221,10 @@ class ClaimLoop:
 
     def _may_claim(self) -> bool:
         return self._engine.version is not None and self._reaches_trainer()
+
+    def _may_begin(self) -> bool:
+        in_flight = sum(group.num_unfinished for group in self._groups.values())
+        return self._slots.may_begin(in_flight, sum(group.num_kv_tokens for group in self._groups.values()))
 
     def _first_version(self) -> PolicyVersion:
         # A claim under a lost version would mislead the staleness gate.
@@ -258,7 +238,7 @@ class ClaimLoop:
             return  # fenced in the meantime: the trainer gave the tasks to others
         self._book_idle_time()
         for one in claimed:
-            group = ActiveGroup(one, self._engine, self._grader)
+            group = ActiveGroup(one, self._engine, self._grader, self._samplers)
             self._restart_lost_rollouts(group)
             self._groups[one.task.sequence] = group
             task = asyncio.create_task(self._run_group(group, queue))

@@ -5,9 +5,13 @@
         `----(the model ends its text)-------------------------------> END
 
 Everything is a function of the task and the tokens so far, so that a partial rollout continues at its last token.
+
+In an episode this is one turn: `give` puts tokens of the environment between two turns, `begin_turn` begins the next,
+whose thinking may be cut again. Given tokens become a part of the completion together with the first token that is
+sampled after them, because the same weights computed them; those that no sampled token follows never do.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -47,7 +51,12 @@ class Completion:
         self.interrupted = start.interrupted
         self.preemptions = start.preemptions
         self.routed_experts = start.routed_experts
-        self._cut = self._cut_position()
+        self._turn_start = 0
+        self._turn_tokens = task.length.max_tokens
+        self._turn_is_cut = start.interrupted
+        self._given: list[int] = []
+        """Tokens of the environment that no sampled token follows yet."""
+        self._cut = self._cut_position(0)
 
     @property
     def text_token_ids(self) -> list[int]:
@@ -55,9 +64,18 @@ class Completion:
         return self.token_ids[: len(self.token_ids) - (self.stop_reason is StopReason.END)]
 
     @property
+    def input_token_ids(self) -> list[int]:
+        """The tokens after the prompt that the next request begins with."""
+        return self.token_ids + self._given
+
+    @property
+    def num_input_tokens(self) -> int:
+        return len(self.token_ids) + len(self._given)
+
+    @property
     def can_have_two_legs(self) -> bool:
-        """Whether it may be cut, so that a second leg hits its own KV blocks."""
-        return self._cut is not None
+        """Whether it may be cut or is one of an episode, so that a later leg hits its own KV blocks."""
+        return self._cut is not None or self.task.episode is not None
 
     @property
     def num_routed(self) -> int:
@@ -71,29 +89,40 @@ class Completion:
     def next_leg(self) -> NextLeg | None:
         """The next request; None = the budget is used up."""
         length = self.task.length
-        total = len(self.token_ids)
-        if self.interrupted:
-            answer_start = self.legs[-1].start if self.legs[-1].kind is LegKind.ANSWER else total
-            remaining = min(answer_start + length.answer_tokens, length.max_tokens) - total
+        total = max(len(self.token_ids) - self._turn_start, 0)
+        if self._turn_is_cut:
+            answered = len(self.token_ids) - self.legs[-1].start if self.legs[-1].kind is LegKind.ANSWER else 0
+            remaining = min(length.answer_tokens - answered, self._turn_tokens - total)
             return NextLeg(remaining, force_phrase=False) if remaining > 0 else None
         if self._cut is None or (total >= self._cut and self._ended_thinking()):
-            remaining = length.max_tokens - total
+            remaining = self._turn_tokens - total
             return NextLeg(remaining, force_phrase=False) if remaining > 0 else None
         if total < self._cut:
-            return NextLeg(self._cut - total, force_phrase=False)
-        answer_tokens = min(length.answer_tokens, length.max_tokens - total - len(length.phrase))
+            remaining = min(self._cut, self._turn_tokens) - total
+            return NextLeg(remaining, force_phrase=False) if remaining > 0 else None
+        answer_tokens = min(length.answer_tokens, self._turn_tokens - total - len(length.phrase))
         return NextLeg(answer_tokens, force_phrase=True) if answer_tokens > 0 else None
+
+    def begin_turn(self, turn: int, max_tokens: int) -> None:
+        """Begin a further turn of the model, after the given tokens. `turn`: from 0 in the episode."""
+        self._turn_start = self.num_input_tokens
+        self._turn_tokens = max_tokens
+        self._turn_is_cut = False
+        self._cut = self._cut_position(turn)
+
+    def limit_turn(self, max_tokens: int) -> None:
+        """Set the budget of the present turn, its tokens so far included."""
+        self._turn_tokens = max_tokens
+
+    def give(self, token_ids: Sequence[int]) -> None:
+        """Add tokens that are not sampled: the environment's text between two turns of the model."""
+        self._given += token_ids
 
     def force_phrase(self, version: PolicyVersion) -> None:
         """Append the phrase that ends thinking. It is not sampled, so it has no loss and log-prob 0."""
-        start = len(self.token_ids)
-        end = start + len(self.task.length.phrase)
-        self.token_ids += self.task.length.phrase
-        self.logprobs += [0.0] * (end - start)
-        self._extend_span(version, start, end)
-        self.legs.append(Leg(LegKind.PHRASE, start, end))
-        self.loss_masked.append((start, end))
+        self._append_unsampled(LegKind.PHRASE, self.task.length.phrase, version)
         self.interrupted = True
+        self._turn_is_cut = True
 
     def append(self, token_ids: list[int], logprobs: list[float], spans: list[VersionSpan]) -> None:
         """Add sampled tokens; `spans` count from the first of them."""
@@ -101,12 +130,15 @@ class Completion:
         assert (spans[-1].end if spans else 0) == len(token_ids), (spans, len(token_ids))
         if not token_ids:
             return
+        if self._given:
+            self._append_unsampled(LegKind.GIVEN, self._given, spans[0].version)
+            self._given = []
         start = len(self.token_ids)
         self.token_ids += token_ids
         self.logprobs += logprobs
         for span in spans:
             self._extend_span(span.version, start + span.start, start + span.end)
-        kind = LegKind.ANSWER if self.interrupted else LegKind.THINKING
+        kind = LegKind.ANSWER if self._turn_is_cut else LegKind.THINKING
         if self.legs and self.legs[-1].kind is kind:
             self.legs[-1] = Leg(kind, self.legs[-1].start, len(self.token_ids))
         else:
@@ -145,7 +177,16 @@ class Completion:
             routed_experts=self.routed_experts,
         )
 
-    def _cut_position(self) -> int | None:
+    def _append_unsampled(self, kind: LegKind, token_ids: Sequence[int], version: PolicyVersion) -> None:
+        start = len(self.token_ids)
+        end = start + len(token_ids)
+        self.token_ids += token_ids
+        self.logprobs += [0.0] * len(token_ids)
+        self._extend_span(version, start, end)
+        self.legs.append(Leg(kind, start, end))
+        self.loss_masked.append((start, end))
+
+    def _cut_position(self, turn: int) -> int | None:
         length = self.task.length
         if not length.interrupt_from:
             return None
@@ -155,13 +196,18 @@ class Completion:
             rollout=self.index,
             low=length.interrupt_from,
             high=length.interrupt_to,
+            turn=turn,
         )
 
     def _ended_thinking(self) -> bool:
-        """Whether the model wrote the end-of-thinking marker before the cut."""
+        """Whether the model wrote the end-of-thinking marker in this turn before the cut."""
         # Compares text, because the marker may be tokenised in several ways: `>` and a line break may be one token.
         marker = self.task.length.end_of_thinking
-        return bool(marker) and self._decode(list(marker)) in self._decode(self.token_ids[: self._cut])
+        if not marker:
+            return False
+        assert self._cut is not None
+        thinking = self.token_ids[self._turn_start : self._turn_start + self._cut]
+        return self._decode(list(marker)) in self._decode(thinking)
 
     def _extend_span(self, version: PolicyVersion, start: int, end: int) -> None:
         if self.version_spans and self.version_spans[-1].version == version:

@@ -154,7 +154,7 @@ class GradingThreads:
         started = time.perf_counter()
         completion = self._completion(task, token_ids)
         sandbox = self._here if self._verifiers.find(task.verifier).place == "process" else self._sandbox
-        found = grade(task.verifier, completion, task.reference, sandbox=sandbox, verifiers=self._verifiers)
+        found = grade(task.verifier, completion, task.verifier_reference, sandbox=sandbox, verifiers=self._verifiers)
         return _graded(found, started)
 
     async def _ask(self, task: PromptTask, token_ids: list[int]) -> Graded:
@@ -162,7 +162,7 @@ class GradingThreads:
         completion = self._completion(task, token_ids)
         if len(completion) > MAX_COMPLETION_CHARACTERS:
             return _graded(Grade(0.0, "wrong"), started)
-        return _graded(await self._services.grade(task.verifier, completion, task.reference), started)
+        return _graded(await self._services.grade(task.verifier, completion, task.verifier_reference), started)
 
     def _completion(self, task: PromptTask, token_ids: list[int]) -> str:
         prompt_end = self._decode(task.prompt_token_ids[-PROMPT_END_TOKENS:].tolist())

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from rollcast.config.errors import UserError
 from rollcast.generator.grading import Graded, GradingThreads
-from rollcast.generator.sampling import RolloutSampler
+from rollcast.generator.samplers import Sampler, Samplers
 from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import GradingStatus, PromptTask, Rollout, RolloutGroup
@@ -17,7 +18,7 @@ from rollcast.wire.version import PolicyVersion
 class ActiveGroup:
     """run() -> finished (group()) or stopped (unfinished_task()). Continues rollouts of a former owner."""
 
-    def __init__(self, claimed: Claimed, engine: Engine, grader: GradingThreads) -> None:
+    def __init__(self, claimed: Claimed, engine: Engine, grader: GradingThreads, samplers: Samplers) -> None:
         self.claimed = claimed
         self.stopped = False
         self._engine = engine
@@ -26,7 +27,9 @@ class ActiveGroup:
         task = claimed.task
         former = {rollout.index: rollout for rollout in task.rollouts}
         self._gradings: set[asyncio.Task[Any]] = set()
-        self._samplers = [RolloutSampler(engine, task, index, former.get(index)) for index in range(task.num_rollouts)]
+        self._refusal = samplers.refusal(task)
+        indices = range(0 if self._refusal else task.num_rollouts)
+        self._samplers = [samplers.sampler(task, index, former.get(index)) for index in indices]
         self._graded: dict[int, Graded] = {
             index: Graded(rollout.reward, rollout.grading_status, rollout.grading_seconds)
             for index, rollout in former.items()
@@ -34,16 +37,28 @@ class ActiveGroup:
         }
 
     @property
-    def num_unfinished(self) -> int:
+    def num_slots(self) -> int:
         """Slots that it occupies."""
+        return sum(sampler.occupies_slot for sampler in self._samplers)
+
+    @property
+    def num_unfinished(self) -> int:
+        """Rollouts in flight, in a slot or not."""
         return sum(not sampler.finished for sampler in self._samplers)
+
+    @property
+    def num_kv_tokens(self) -> int:
+        """Tokens whose KV its episodes want kept."""
+        return sum(sampler.num_kv_tokens for sampler in self._samplers)
 
     @property
     def finished(self) -> bool:
         return len(self._graded) == len(self._samplers)
 
     async def run(self) -> None:
-        """Run until every rollout is graded, or `stop`. Raises the errors of engine and grader."""
+        """Run until every rollout is graded, or `stop`. Raises the errors of engine and grader, and UserError."""
+        if self._refusal:
+            raise UserError(self._refusal)
         while not self.stopped and not self.finished:
             async with asyncio.TaskGroup() as rollouts:
                 for index in range(len(self._samplers)):
@@ -100,16 +115,20 @@ class ActiveGroup:
         await sampler.run()
         if self.stopped or not sampler.finished:
             return
-        completion = sampler.completion
-        grading = asyncio.create_task(self._grader.grade(self.claimed.task, completion.text_token_ids))
+        graded = sampler.verdict
+        if graded is None:
+            graded = await self._grade(sampler)
+        # Not finished any more: the rollout was restarted while it was graded.
+        if sampler.finished:
+            self._graded[index] = graded
+
+    async def _grade(self, sampler: Sampler) -> Graded:
+        grading = asyncio.create_task(self._grader.grade(self.claimed.task, sampler.answer_token_ids))
         self._gradings.add(grading)
         try:
-            graded = await grading
+            return await grading
         finally:
             self._gradings.discard(grading)
-        # Another completion: the rollout was restarted while this one was graded.
-        if sampler.finished and sampler.completion is completion:
-            self._graded[index] = graded
 
     async def _records(self) -> list[Rollout]:
         await self._engine.observe()

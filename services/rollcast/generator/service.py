@@ -16,7 +16,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from socket import socket
 from typing import Any, TypeVar
@@ -30,9 +30,12 @@ from rollcast.config.services import Generator, Rpc
 from rollcast.config.tasks import Tasks
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
-from rollcast.generator.claims import ClaimLoop, Slots
+from rollcast.generator.claims import ClaimLoop
+from rollcast.generator.episodes.make import episode_parts
+from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.grading import GradingThreads, check_grading
 from rollcast.generator.remote_sandbox import RemoteSandbox
+from rollcast.generator.slots import Slots
 from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.engine_failure import no_room_at_work
 from rollcast.generator.vllm.engine_process import EngineFork
@@ -116,10 +119,16 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
         starting.cancel()
         try:
             publish_port(config.run_folder, name, http.port)
+            kv_tokens = engine.full_rollouts * config.model.max_length
             slots = claimable(config.generator, config.recipe, config.tasks, engine.full_rollouts)
+            if config.tasks.environments:
+                slots = replace(slots, episode_kv_tokens=kv_tokens)
+            episodes = episode_parts(
+                config.model, config.tasks, num_slots=slots.total, kv_tokens=kv_tokens, exporter=exporter
+            )
             log.info("engine", threads=engine.num_threads, slots=slots.total, full_rollouts=engine.full_rollouts)
             exporter.set(names.GENERATOR_SLOTS, slots.total)
-            standing.service = GeneratorService(config, name, engine, slots, exporter, remote, key)
+            standing.service = GeneratorService(config, name, engine, slots, exporter, remote, key, episodes)
             return await standing.service.run(stopping)
         finally:
             engine.shutdown()
@@ -196,8 +205,11 @@ class GeneratorService:
         exporter: Exporter,
         remote: RemoteSandbox | None,
         key: bytes,
+        episodes: EpisodeParts | None,
     ) -> None:
-        """key: the one that this process has reported to the trainer while its engine started."""
+        """key: the one that this process has reported to the trainer while its engine started. episodes: None = the run
+        has no environments."""
+        self._episodes = episodes
         self._config = config
         self._engine = engine
         self._kills = kills()
@@ -214,6 +226,7 @@ class GeneratorService:
             fence_patience_seconds=2 * config.weights.heartbeat_timeout_seconds,
             reaches_trainer=lambda: self._member.joined,
             exporter=exporter,
+            episodes=episodes,
         )
         self._member = WeightMember(
             engine=GeneratorWeights(name, engine, self._claims, exporter),
@@ -259,6 +272,8 @@ class GeneratorService:
                 task.cancel()
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._claims.close(), 5.0)
+            if self._episodes is not None:
+                await self._episodes.close()
             await self._grader.close()
 
     def _broken(self, task: asyncio.Task[None]) -> int:

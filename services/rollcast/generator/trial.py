@@ -62,7 +62,13 @@ async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> Tria
 
 def _prompts(model: Model, tasks: Tasks, limit: int, num_prompts: int) -> list[TokenizedPrompt]:
     tokenizer = load_tokenizer(model)
-    few = load(tasks).train[: 4 * num_prompts]  # some may be too long
+    single = [prompt for prompt in load(tasks).train if not prompt.environment]
+    if not single:
+        raise UserError(
+            "tasks.environments: every prompt is answered in an environment, and only single answers can be tried; "
+            "start the run with a small budget.steps"
+        )
+    few = single[: 4 * num_prompts]  # some may be too long
     kept, _ = tokenize_prompts(tokenizer, few, limit, tasks.prompt_format)
     if not kept:
         raise UserError(f"recipe.max_prompt_tokens = {limit}: each of the first {len(few)} prompts is longer; raise it")

@@ -22,6 +22,7 @@ from rollcast.config.resolved import differences
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation_parts import Change, changed, is_same_in_effect
 from rollcast.local.frozen_forecast import END_EVALUATIONS, conclude
+from rollcast.local.own_copies import is_move
 from rollcast.local.status import StatusReader
 from rollcast.local.supervisor import Doing, ServiceLostError
 from rollcast.local.up import RunDeadlineError, View, run_locally
@@ -141,7 +142,10 @@ def _check_recipe(run_folder: Path, recipe: Recipe, seed: int) -> None:
     """Checks a run trained elsewhere whose folder holds its run file; paths and addresses may differ."""
     file = next((run_folder / name for name in (UP_FILE, RUN_FILE) if (run_folder / name).exists()), None)
     made = None if file is None else load_run_config(file)
-    if made is not None and (made.recipe, made.seed) != (recipe, seed):
+    if made is None:
+        return
+    found = [one for one in differences(made.recipe, recipe) if not is_move(one)]
+    if found or made.seed != seed:
         raise UserError(
             f"run folder {run_folder}: was made with another recipe or seed than the set's; give the "
             "--config, --without, --recipe and --seeds it was made with"
@@ -154,7 +158,7 @@ def _check_folder(folder: Path, settings: Settings, *, resume: bool) -> None:
     if not resume:
         raise UserError(f"run folder {folder}: holds a run already; go on with --continue, or choose another --folder")
     if (folder / UP_FILE).exists():
-        found = differences(load_run_config(folder / UP_FILE), settings)
+        found = [one for one in differences(load_run_config(folder / UP_FILE), settings) if not is_move(one)]
         if different := ", ".join(sorted({one.field.partition(".")[0] for one in found})):
             raise UserError(f"run folder {folder}: was made with other settings ({different}); choose another --folder")
 

@@ -10,7 +10,9 @@ from typing import Any
 
 from rollcast.config.base import Settings
 from rollcast.config.errors import UserError
-from rollcast.config.recipe import Interruption, LengthPenalty, Recipe
+from rollcast.config.losses.cispo import CispoLoss
+from rollcast.config.own_part import OwnPart
+from rollcast.config.recipe import Interruption, LengthPenalty, NoLengthControl, Recipe
 from rollcast.config.resolved import differences, plain
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.tasks import Tasks
@@ -57,6 +59,18 @@ def _part(name: str, instead: str, **change: Any) -> RecipePart:
     return RecipePart(name, instead, is_in, without)
 
 
+def _own_part(name: str, instead: str, setting: str, replacement: Settings | None) -> RecipePart:
+    """A function of the user's own, with what takes its place."""
+
+    def is_in(recipe: Recipe) -> bool:
+        return isinstance(getattr(recipe, setting), OwnPart)
+
+    def without(base: Recipe, tasks: Tasks) -> Change:
+        return {"recipe": {setting: None if replacement is None else plain(replacement)}}
+
+    return RecipePart(name, instead, is_in, without)
+
+
 def _papers_penalty(base: Recipe) -> Change:
     return _penalty(LengthPenalty(), base.max_completion_tokens / PAPERS_BUDGET)
 
@@ -80,8 +94,14 @@ PARTS: tuple[RecipePart, ...] = (
     _part("no_positive_resampling", "uniform sampling", no_positive_resampling=None),
     _part("interruption", "the length penalty", length_control=_papers_penalty),
     _part("pipeline", "PPO-off-policy of the same k", schedule=_off_policy),
+    # Parts of the user's own.
+    _own_part("own_loss", "the CISPO loss", "loss", CispoLoss()),
+    _own_part("own_advantage", "recipe.advantage_normalisation", "advantage", None),
+    _own_part("own_filter", "no filter of your own", "filter", None),
+    _own_part("own_curriculum", "no curriculum of your own", "curriculum", None),
+    _own_part("own_length_control", "no length control", "length_control", NoLengthControl()),
 )
-"""The eight of the paper's leave-one-out table."""
+"""The eight of the paper's leave-one-out table, and those that a user may add."""
 
 FRESH_DATA = "fresh_data"
 

@@ -30,6 +30,8 @@ _LEFT_OUT = {
     "duplicate": "ask what an earlier row asks",
     "downstream": "ask what a downstream set asks",
     "empty": "are empty lines",
+    "other_date": "are not between from_date and to_date",
+    "no_date": "have no date that can be read (contest_date)",
 }
 """Sentences about the rows left out, by PromptSplit's reason."""
 

@@ -93,12 +93,14 @@ def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
     advice = run.advice(end)
     grid = metric_grid(run)
     computes = [*grid, end] if end is not None and end > run.newest.compute else list(grid)
-    readings = run.reading(computes, _WANTED)
-    band = [(compute, *map(float, readings[:, place])) for place, compute in enumerate(computes)]
+    band = []
+    if run.has_forecast:
+        readings = run.reading(computes, _WANTED)
+        band = [(compute, *map(float, readings[:, place])) for place, compute in enumerate(computes)]
     return ForecastReading(
         verdict=str(run.forecast.verdict.kind),
         asymptote=None if law is None else _three(bare(law.asymptote)),
-        end=_three(band[-1][1:]) if len(computes) > len(grid) else None,
+        end=_three(band[-1][1:]) if len(band) > len(grid) else None,
         end_device_hours=end,
         num_points=len(run.evaluations),
         band=tuple(sorted((at, low, middle, high) for at, low, middle, high in band)),

@@ -20,7 +20,7 @@ FREEZE_WITHOUT = 0.56
 FREEZE_UNTIL = 0.6
 """A forecaster that was away at half of the budget is waited for until this share; later it would be too easy."""
 LEAST_EVALUATIONS = 5
-"""After the first step, that `fit` asks for as well: below that every curve is too early for a forecast."""
+"""After the first step, that `fit` asks for as well: below that there is no forecast (verdict too_few)."""
 END_EVALUATIONS = 3
 """The measured end is the mean of that many last evaluations."""
 

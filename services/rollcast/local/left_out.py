@@ -13,6 +13,7 @@ from rollcast.config.base import Settings
 from rollcast.config.datasets import RowsDataset
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
+from rollcast.config.own_digests import with_digests
 from rollcast.config.recipe import Interruption, LengthControl, NoLengthControl, Recipe
 from rollcast.config.rules import broken_rules
 from rollcast.config.run import RunConfig
@@ -56,6 +57,7 @@ def filled_in(config: RunConfig) -> RunConfig:
     if not _fit(recipe, model):
         recipe = _with_lengths(recipe, model.max_length, tasks.prompt_format, prompts)
     recipe = _filled(recipe, length_control=_length_control(recipe, Path(model.path)))
+    recipe = with_digests(recipe)
     return config.model_copy(update={"model": model, "tasks": tasks, "recipe": recipe})
 
 

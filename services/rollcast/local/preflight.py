@@ -11,6 +11,7 @@ from typing import TypeVar
 from rollcast.config.base import Settings
 from rollcast.config.errors import PassingError, UserError
 from rollcast.config.model import Model
+from rollcast.config.own_functions import check_file, is_function
 from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import Difference, differences
 from rollcast.config.rules import broken_rules
@@ -20,11 +21,14 @@ from rollcast.config.services import Generator, Local, Redis, Trainer, Weights
 from rollcast.config.tasks import PromptFormat, Tasks
 from rollcast.connections.certificates import check_certificates
 from rollcast.local import cautions
+from rollcast.local.class_environments import check_classes
 from rollcast.local.devices import check_gpus, check_transport, usable_gpus, with_gpus
 from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
+from rollcast.local.environment_files import check_environment_files
 from rollcast.local.left_out import filled_in
 from rollcast.local.model_name import check_hub_name, files_of, is_on_the_hub, similar_folder
 from rollcast.local.monitor import HOST as PROMETHEUS_HOST
+from rollcast.local.parts_trial import try_own_parts
 from rollcast.local.ports import check_free_ports, check_named_ports, free_port, keep_port, named_ports
 from rollcast.local.prompt_lengths import check_lengths
 from rollcast.memory.check import check_memory
@@ -33,7 +37,6 @@ from rollcast.memory.host import HostLimits
 from rollcast.memory.text_model import check_causal, check_max_length
 from rollcast.runfolder.files import CONTROLLER, checkpoint_place, earlier_run_place
 from rollcast.tasks.mappings import verifier_names
-from rollcast.tasks.own_functions import check_file, is_function
 from rollcast.tasks.prompts import PromptSplit, check_prompts, load
 from rollcast.tasks.tokenizer_file import TokenizerFile
 from rollcast.tasks.trial import try_verifiers
@@ -149,6 +152,7 @@ def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
             ("generator.tensor_parallel", "local", "weights.transport"),
             lambda: _check_devices(config.local, config.generator, config.weights),
         ),
+        (tuple(config.recipe.own_parts), lambda: try_own_parts(config.recipe)),
         (("tasks", "recipe.prompts_per_step"), lambda: _check_tasks(config.tasks, config.recipe, config.model)),
     ]
     wrong = {name for mistake in mistakes for name in (mistake.field, *mistake.others)}
@@ -164,7 +168,8 @@ def _check_tasks(tasks: Tasks, recipe: Recipe, model: Model) -> list[str]:
         check_prompts(loaded[0], recipe.prompts_per_step)
         return cautions.of_data(loaded[0])
 
-    found = _raise_all([*_verifier_checks(tasks), read_prompts])
+    of_environments = [lambda: check_classes(tasks), lambda: check_environment_files(tasks)]
+    found = _raise_all([*_verifier_checks(tasks), *of_environments, read_prompts])
     split = loaded[0]
     downstream = [prompt for prompts in split.downstream.values() for prompt in prompts]
     graded = partial(try_verifiers, tasks, [*split.train, *downstream])

@@ -6,6 +6,7 @@ from rollcast.config.base import Settings
 from rollcast.config.errors import UserError
 from rollcast.config.resolved import differences
 from rollcast.config.run import RunConfig, load_run_config
+from rollcast.local.own_copies import is_move
 from rollcast.runfolder import folder as run_folder
 from rollcast.runfolder.files import UP_FILE
 
@@ -49,7 +50,7 @@ def changed_settings(started_with: Path, settings: Settings) -> list[str]:
         before = load_run_config(started_with)
     except UserError as error:
         return [f"settings of the last start are not compared: {str(error).splitlines()[0]}"]
-    found = [one for one in differences(before, settings) if one.field not in CHOSEN_ANEW]
+    found = [one for one in differences(before, settings) if one.field not in CHOSEN_ANEW and not is_move(one)]
     if fixed := [one for one in found if one.field in FIXED]:
         sentences = "; ".join(one.sentence for one in fixed)
         raise UserError(

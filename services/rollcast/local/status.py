@@ -14,6 +14,7 @@ from rollcast.local.devices import num_devices
 from rollcast.local.forecast_reading import ForecastReading, Page, first, forecast_on_page
 from rollcast.local.progress import RECENT_STEPS, Pace, Phase, StartUp, pace_of
 from rollcast.runfolder import files
+from rollcast.runfolder.episode_words import episodes_in_words
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, IncarnationRecord, StepRecord
 from rollcast.runfolder.survival import is_complete, surviving
@@ -36,6 +37,8 @@ class RunStatus:
     evaluated_share: float | None = None
     """Share of the budget used at the newest evaluation."""
     reward_mean: float | None = None
+    episodes: tuple[str, ...] = ()
+    """The episodes of the newest batch in words; empty without any."""
     compute_device_hours: float = 0.0
     evaluations: tuple[EvaluationRecord, ...] = ()
     """Evaluations of the surviving history by step, without the incomplete ones, as the forecast uses them."""
@@ -108,6 +111,7 @@ class StatusReader:
             budget_share=self._budget_share(step, compute),
             evaluated_share=self._budget_share(last.step, last.compute_device_hours) if last else None,
             reward_mean=newest.reward_mean if newest else None,
+            episodes=episodes_in_words(newest) if newest else (),
             compute_device_hours=compute,
             evaluations=tuple(evaluations),
             num_incomplete=len(self._evaluations) - len(evaluations),

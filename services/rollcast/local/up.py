@@ -10,6 +10,7 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
+from rollcast.config.own_digests import with_digests
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Grader, Redis, Rpc
@@ -17,6 +18,7 @@ from rollcast.local import preflight, shared_gpu
 from rollcast.local.devices import usable_gpus, with_gpus
 from rollcast.local.embedded_redis import listening, wait_for_embedded
 from rollcast.local.monitor import Targets, how_to_watch, prometheus_spec, write_monitor
+from rollcast.local.own_copies import with_copies
 from rollcast.local.process import Service, ServiceSpec
 from rollcast.local.resumed import changed_settings
 from rollcast.local.services import service_specs
@@ -65,7 +67,7 @@ def run_locally(
     user can fix, and RunDeadlineError after `most_seconds`; no process is left running then.
     """
     started = time.monotonic()
-    config = config.model_copy(update={"folder": config.folder.absolute()})
+    config = config.model_copy(update={"folder": config.folder.absolute(), "recipe": with_digests(config.recipe)})
     cautions = [f"caution: {line}" for line in preflight.check(config, monitor=monitor)]
     given = config
     gpus = usable_gpus()[: config.local.gpus]
@@ -80,7 +82,9 @@ def run_locally(
         changes = changed_settings(up_file, given) if resume else []
         run_folder.prepare(config.run_folder, resume=resume)
         # Without this machine's GPUs: the run may go on on another.
-        write_resolved(given, up_file)
+        own = {"recipe": with_copies(config.recipe, config.run_folder)}
+        write_resolved(given.model_copy(update=own), up_file)
+        config = config.model_copy(update=own)
         config = preflight.resolve_ports(config, monitor=monitor)
         config = with_secrets(config, embed_redis=embed_redis, embed_grader=embed_grader)
         run_file = config.run_folder / RUN_FILE

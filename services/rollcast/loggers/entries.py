@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Protocol
 
-from rollcast.runfolder.records import EvaluationRecord, ForecastRecord, SampledCompletion, SamplesRecord, StepRecord
+from rollcast.runfolder.records import EvaluationRecord, ForecastRecord, StepRecord
+from rollcast.runfolder.samples import SampledCompletion, SamplesRecord
 from rollcast.telemetry.names import is_own_curve
 
 QUANTILES = ("low", "median", "high")
@@ -43,8 +44,8 @@ def of_step(record: StepRecord, newest: int) -> Entry:
 def of_evaluation(record: EvaluationRecord) -> Entry:
     place = "eval" if is_own_curve(record.dataset) else f"eval/{record.dataset}"
     names = (
-        "pass_rate", "standard_error", "compute_device_hours", "samples", "num_prompts", "generated_tokens", "ungraded",
-        "missing_prompts", "devices", "incarnation",
+        "pass_rate", "standard_error", "standard_error_new_prompts", "compute_device_hours", "samples", "num_prompts",
+        "generated_tokens", "ungraded", "missing_prompts", "devices", "incarnation",
     )  # fmt: skip
     return _entry(place, record.step, record.at, {name: getattr(record, name) for name in names})
 
@@ -57,7 +58,8 @@ def of_forecast(record: ForecastRecord) -> Entry:
     values = {name: getattr(record, name) for name in ("chance", "num_evaluations", "end_compute")}
     for name, interval in (("asymptote", record.asymptote), ("headroom", record.headroom), ("end", record.end)):
         values |= {f"{name}_{quantile}": value for quantile, value in zip(QUANTILES, interval or [], strict=False)}
-    texts = {"forecast/verdict": record.verdict, "forecast/advice": f"{record.headline}. {record.reason}"}
+    advice = record.reason if record.headline is None else f"{record.headline}. {record.reason}"
+    texts = {"forecast/verdict": record.verdict, "forecast/advice": advice}
     return replace(_entry("forecast", record.step, record.at, values), texts=texts)
 
 

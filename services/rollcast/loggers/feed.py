@@ -12,7 +12,8 @@ from rollcast.loggers.entries import Entry, of_evaluation, of_forecast, of_sampl
 from rollcast.runfolder import files
 from rollcast.runfolder.folder import check_format
 from rollcast.runfolder.record_file import RecordFile
-from rollcast.runfolder.records import EvaluationRecord, ForecastRecord, SamplesRecord, StepRecord
+from rollcast.runfolder.records import EvaluationRecord, ForecastRecord, StepRecord
+from rollcast.runfolder.samples import SamplesRecord
 
 
 class Feed:

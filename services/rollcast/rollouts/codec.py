@@ -1,34 +1,16 @@
-"""Records of wire 1 as protobuf, and back. Input is hostile: sizes are bounded and lengths have to agree.
+"""Tasks and groups of wire 1 as protobuf, and back. Input is hostile: sizes are bounded and lengths have to agree."""
 
-Token arrays travel as raw little-endian bytes, 4 for an id and 4 for a log-probability; a router's choice takes one.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-import numpy as np
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
-from numpy.typing import NDArray
 
 from rollcast.rollouts.errors import CodecError
-from rollcast.rollouts.records import (
-    GradingStatus,
-    KvMark,
-    Leg,
-    LegKind,
-    LengthBudget,
-    PromptTask,
-    Purpose,
-    Rollout,
-    RolloutGroup,
-    RoutedExperts,
-    Sampling,
-    StopReason,
-    VersionSpan,
-)
-from rollcast.rollouts.validation import MAX_CHOICES, check_group, check_task
+from rollcast.rollouts.records import EpisodeTask, LengthBudget, PromptTask, Purpose, RolloutGroup, Sampling
+from rollcast.rollouts.rollout_codec import int_bytes, ints, rollout_of, rollout_to_proto, word
+from rollcast.rollouts.validation import check_group, check_task
 from rollcast.wire import rollout_pb2 as pb
 from rollcast.wire.version import PolicyVersion
 
@@ -36,26 +18,8 @@ MAX_MESSAGE_BYTES = 256 << 20
 """A group of 64 rollouts of 256k tokens; anything larger is damage or malice."""
 
 _PURPOSES = {Purpose.TRAIN: pb.PURPOSE_TRAIN, Purpose.EVAL: pb.PURPOSE_EVAL}
-_STATUSES = {
-    GradingStatus.UNGRADED: pb.GRADING_STATUS_UNSPECIFIED,
-    GradingStatus.OK: pb.GRADING_STATUS_OK,
-    GradingStatus.WRONG: pb.GRADING_STATUS_WRONG,
-    GradingStatus.TIMEOUT: pb.GRADING_STATUS_TIMEOUT,
-    GradingStatus.ERROR: pb.GRADING_STATUS_ERROR,
-}
-_STOP_REASONS = {
-    StopReason.RUNNING: pb.STOP_REASON_UNSPECIFIED,
-    StopReason.END: pb.STOP_REASON_END,
-    StopReason.LENGTH: pb.STOP_REASON_LENGTH,
-}
-_LEG_KINDS = {
-    LegKind.THINKING: pb.LEG_KIND_THINKING,
-    LegKind.PHRASE: pb.LEG_KIND_PHRASE,
-    LegKind.ANSWER: pb.LEG_KIND_ANSWER,
-}
 _SAME = ("sequence", "attempt", "incarnation", "dataset", "prompt_id", "eval_step", "hand_backs")
 """Fields that tasks and groups have in common and that travel as they are."""
-_Word = TypeVar("_Word", Purpose, GradingStatus, StopReason, LegKind)
 _Proto = TypeVar("_Proto", bound=Message)
 OnUnknown = Callable[[int], None]
 """Called with the number of unknown fields of a message that has some: a newer program wrote it."""
@@ -70,6 +34,7 @@ def encode_task(task: PromptTask) -> bytes:
         verifier=task.verifier,
         reference=task.reference.encode(),
         first_version=task.first_version.to_proto() if task.first_version else None,
+        episode=None if task.episode is None else _episode_to_proto(task.episode),
     )
     return message.SerializeToString()
 
@@ -81,8 +46,9 @@ def decode_task(payload: bytes, on_unknown: OnUnknown = lambda _: None) -> Promp
         **_shared(message),
         num_rollouts=message.num_rollouts,
         verifier=message.verifier,
-        reference=_text(message.reference),
+        reference=_text(message.reference, "reference"),
         first_version=PolicyVersion.from_proto(message.first_version) if message.HasField("first_version") else None,
+        episode=_episode(message.episode) if message.HasField("episode") else None,
     )
     check_task(task)
     return task
@@ -122,21 +88,21 @@ def _shared_to_proto(item: PromptTask | RolloutGroup) -> dict[str, Any]:
     """Fields that a task and its group have in common."""
     return {name: getattr(item, name) for name in _SAME} | {
         "purpose": _PURPOSES[item.purpose],
-        "prompt_token_ids": _int_bytes(item.prompt_token_ids),
+        "prompt_token_ids": int_bytes(item.prompt_token_ids),
         "sampling": pb.SamplingParameters(**asdict(item.sampling)),
         "length_control": _length_to_proto(item.length),
-        "rollouts": map(_rollout_to_proto, item.rollouts),
+        "rollouts": map(rollout_to_proto, item.rollouts),
     }
 
 
 def _shared(message: pb.PromptTask | pb.RolloutGroup) -> dict[str, Any]:
     sampling = message.sampling
     return {name: getattr(message, name) for name in _SAME} | {
-        "purpose": _word(_PURPOSES, message.purpose, "purpose"),
-        "prompt_token_ids": _ints(message.prompt_token_ids),
+        "purpose": word(_PURPOSES, message.purpose, "purpose"),
+        "prompt_token_ids": ints(message.prompt_token_ids),
         "sampling": Sampling(sampling.temperature, sampling.top_p, sampling.top_k, sampling.seed),
         "length": _length(message.length_control),
-        "rollouts": [_rollout(item) for item in message.rollouts],
+        "rollouts": [rollout_of(item) for item in message.rollouts],
     }
 
 
@@ -160,32 +126,11 @@ def _count_unknown(message: Message) -> int:
     return count
 
 
-def _word(words: dict[_Word, Any], value: int, name: str) -> _Word:
-    for word, number in words.items():
-        if number == value:
-            return word
-    raise CodecError(f"{name} = {value} has no meaning here")
-
-
-def _text(raw: bytes) -> str:
+def _text(raw: bytes, name: str) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise CodecError("the reference is not UTF-8 text") from error
-
-
-def _int_bytes(values: NDArray[np.int32] | Sequence[int]) -> bytes:
-    return np.asarray(values, dtype="<i4").tobytes()
-
-
-def _array(raw: bytes, dtype: str) -> NDArray[Any]:
-    if len(raw) % 4:
-        raise CodecError(f"an array of {len(raw)} bytes does not hold whole 4-byte values")
-    return np.frombuffer(raw, dtype=dtype)
-
-
-def _ints(raw: bytes) -> NDArray[np.int32]:
-    return _array(raw, "<i4").astype(np.int32, copy=False)
+        raise CodecError(f"the {name} is not UTF-8 text") from error
 
 
 def _length_to_proto(length: LengthBudget) -> pb.LengthControl:
@@ -194,8 +139,8 @@ def _length_to_proto(length: LengthBudget) -> pb.LengthControl:
         interrupt_from=length.interrupt_from,
         interrupt_to=length.interrupt_to,
         answer_tokens=length.answer_tokens,
-        phrase_token_ids=_int_bytes(length.phrase),
-        end_of_thinking_token_ids=_int_bytes(length.end_of_thinking),
+        phrase_token_ids=int_bytes(length.phrase),
+        end_of_thinking_token_ids=int_bytes(length.end_of_thinking),
         seed=length.seed,
     )
 
@@ -206,72 +151,27 @@ def _length(message: pb.LengthControl) -> LengthBudget:
         interrupt_from=message.interrupt_from,
         interrupt_to=message.interrupt_to,
         answer_tokens=message.answer_tokens,
-        phrase=tuple(_ints(message.phrase_token_ids).tolist()),
-        end_of_thinking=tuple(_ints(message.end_of_thinking_token_ids).tolist()),
+        phrase=tuple(ints(message.phrase_token_ids).tolist()),
+        end_of_thinking=tuple(ints(message.end_of_thinking_token_ids).tolist()),
         seed=message.seed,
     )
 
 
-def _rollout_to_proto(rollout: Rollout) -> pb.Rollout:
-    return pb.Rollout(
-        index=rollout.index,
-        token_ids=_int_bytes(rollout.token_ids),
-        logprobs=np.asarray(rollout.logprobs, dtype="<f4").tobytes(),
-        version_spans=[
-            pb.VersionSpan(version=span.version.to_proto(), start=span.start, end=span.end)
-            for span in rollout.version_spans
-        ],
-        loss_mask_spans=[pb.TokenSpan(start=start, end=end) for start, end in rollout.loss_masked],
-        legs=[pb.Leg(kind=_LEG_KINDS[leg.kind], start=leg.start, end=leg.end) for leg in rollout.legs],
-        kv_marks=[
-            pb.KvMark(position=mark.position, kept=mark.kept, version=mark.version.to_proto())
-            for mark in rollout.kv_marks
-        ],
-        partial=rollout.partial,
-        stop_reason=_STOP_REASONS[rollout.stop_reason],
-        reward=rollout.reward,
-        grading_status=_STATUSES[rollout.grading_status],
-        grading_seconds=rollout.grading_seconds,
-        interrupted=rollout.interrupted,
-        preemptions=rollout.preemptions,
-        routed_experts=_experts_to_proto(rollout.routed_experts),
+def _episode_to_proto(episode: EpisodeTask) -> pb.EpisodeTask:
+    return pb.EpisodeTask(
+        environment=episode.environment,
+        messages=episode.messages.encode(),
+        max_turns=episode.max_turns,
+        max_seconds=episode.max_seconds,
+        answer=episode.answer.encode(),
     )
 
 
-def _experts_to_proto(experts: RoutedExperts | None) -> pb.RoutedExperts | None:
-    if experts is None:
-        return None
-    _, layers, choices = experts.shape
-    return pb.RoutedExperts(experts=experts.tobytes(), layers=layers, choices=choices)
-
-
-def _experts(message: pb.RoutedExperts) -> RoutedExperts:
-    layers = message.layers
-    choices = message.choices
-    if not 0 < layers * choices <= MAX_CHOICES or len(message.experts) % (layers * choices):
-        raise CodecError(f"{len(message.experts)} experts are not {layers} layers x {choices} choices of whole tokens")
-    return np.frombuffer(message.experts, np.uint8).reshape(-1, layers, choices)
-
-
-def _rollout(message: pb.Rollout) -> Rollout:
-    return Rollout(
-        index=message.index,
-        token_ids=_ints(message.token_ids),
-        logprobs=_array(message.logprobs, "<f4").astype(np.float32, copy=False),
-        version_spans=tuple(
-            VersionSpan(PolicyVersion.from_proto(span.version), span.start, span.end) for span in message.version_spans
-        ),
-        loss_masked=tuple((span.start, span.end) for span in message.loss_mask_spans),
-        legs=tuple(Leg(_word(_LEG_KINDS, leg.kind, "leg.kind"), leg.start, leg.end) for leg in message.legs),
-        kv_marks=tuple(
-            KvMark(mark.position, mark.kept, PolicyVersion.from_proto(mark.version)) for mark in message.kv_marks
-        ),
-        partial=message.partial,
-        stop_reason=_word(_STOP_REASONS, message.stop_reason, "stop_reason"),
-        reward=message.reward,
-        grading_status=_word(_STATUSES, message.grading_status, "grading_status"),
-        grading_seconds=message.grading_seconds,
-        interrupted=message.interrupted,
-        preemptions=message.preemptions,
-        routed_experts=_experts(message.routed_experts) if message.HasField("routed_experts") else None,
+def _episode(message: pb.EpisodeTask) -> EpisodeTask:
+    return EpisodeTask(
+        environment=message.environment,
+        messages=_text(message.messages, "chat"),
+        max_turns=message.max_turns,
+        max_seconds=message.max_seconds,
+        answer=_text(message.answer, "answer"),
     )

@@ -9,6 +9,13 @@ Example: a completion of 6 tokens whose thinking was cut after 3, with a phrase 
     version_spans  1.7 [0,4)  1.8 [4,6)     the phrase counts to the version that was held when it was forced
     kv_marks       position 4, kept 32, 1.8: before token 4 was sampled, KV entries from the 33rd token on (prompt
                    included) were rebuilt
+
+An episode of two turns, the second of which begins again with the tool's result in a prompt of its own (a branch):
+
+    token_ids      [t0 t1 g2 g3 t4 t5]                  branches[0].token_ids  [t0 t1]
+    legs           answer [0,2)  given [2,4)  answer [4,6)                     answer [0,2)
+    loss_masked    [2,4)
+    turns          sequence 0 [0,2)   sequence 0 [4,6)   sequence 1 [0,2)
 """
 
 from dataclasses import dataclass, field
@@ -43,6 +50,24 @@ class GradingStatus(StrEnum):
     """No verdict: the grader died, or was never reached."""
 
 
+class EpisodeEnd(StrEnum):
+    """Why an episode ended."""
+
+    RUNNING = "running"
+    ANSWERED = "answered"
+    """The model's last turn called no tool."""
+    DONE = "done"
+    """The environment ended it."""
+    TOKENS = "tokens"
+    """The budget of tokens ran out: truncated."""
+    TURNS = "turns"
+    """The budget of turns ran out: truncated."""
+    SECONDS = "seconds"
+    """The budget of seconds ran out: truncated."""
+    FAILED = "failed"
+    """The environment failed and was given up: the rollout has no verdict."""
+
+
 class StopReason(StrEnum):
     RUNNING = "running"
     END = "end"
@@ -54,6 +79,8 @@ class LegKind(StrEnum):
     THINKING = "thinking"
     PHRASE = "phrase"
     ANSWER = "answer"
+    GIVEN = "given"
+    """Not sampled: the result of a tool or a turn of the user, in the template's text. No loss, log-prob 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +133,73 @@ class LengthBudget:
     """Seeds the draw of the cut's position, together with task sequence and rollout index."""
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of the model in an episode, and what the environment answered."""
+
+    sequence: int
+    """0 = the rollout's own tokens, n = `Episode.branches[n - 1]`."""
+    start: int
+    """Position of its first sampled token in that sequence."""
+    end: int
+    reward: float = 0.0
+    """The environment's reward for this turn alone."""
+    tool_calls: int = 0
+    malformed_calls: int = 0
+    """Calls that could not be read, of tools that do not exist, or with wrong arguments."""
+    environment_seconds: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Branch:
+    """A further token sequence of an episode, whose tokens do not extend those of the sequence before."""
+
+    prompt_token_ids: TokenIds
+    """[P] int32: everything that was given before its first sampled token."""
+    token_ids: TokenIds
+    """[L] int32."""
+    logprobs: Logprobs
+    """[L] float32; 0 where given or forced."""
+    version_spans: tuple[VersionSpan, ...] = ()
+    loss_masked: tuple[tuple[int, int], ...] = ()
+    legs: tuple[Leg, ...] = ()
+    kv_marks: tuple[KvMark, ...] = ()
+    routed_experts: RoutedExperts | None = None
+    """[P + L - 1, routing layers, choices] uint8. None = not recorded."""
+
+
+@dataclass(slots=True, eq=False)
+class Episode:
+    """What a rollout in an environment has besides its tokens."""
+
+    environment: str
+    prompt_token_ids: TokenIds | None = None
+    """[P] int32 of the first sequence. None = the task's prompt: the environment's reset added nothing to it."""
+    turns: tuple[Turn, ...] = ()
+    branches: tuple[Branch, ...] = ()
+    end: EpisodeEnd = EpisodeEnd.RUNNING
+    reason: str = ""
+    """Why the environment failed; empty = it has not."""
+    environment_seconds: float = 0.0
+    """Set-up, tool calls and reward."""
+    sampling_seconds: float = 0.0
+    restarts: int = 0
+    """How often it began again because its environment failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeTask:
+    """What a task in an environment has besides its prompt. `PromptTask.reference` is the whole row."""
+
+    environment: str
+    messages: str
+    """JSON text: the chat before the environment's reset, a list of {role, content}."""
+    max_turns: int
+    max_seconds: float
+    answer: str = ""
+    """JSON text that a built-in verifier compares with. Empty = a verifier gets the whole row, or none rewards."""
+
+
 @dataclass(slots=True, eq=False)
 class Rollout:
     """One completion. Not graded and `partial` until it has ended."""
@@ -134,10 +228,20 @@ class Rollout:
 
     An answer's leg computes part of its thinking again: its second choices count, because the answer saw them. For a
     rollout that went on at another generator the choices of each token's first computation count."""
+    episode: Episode | None = None
+    """Turns, and sequences after the first, of a rollout in an environment. None = one answer, without tools."""
+
+    @property
+    def sequences(self) -> "tuple[Rollout | Branch, ...]":
+        """Its token sequences: its own tokens, then the branches of its episode."""
+        return (self, *self.episode.branches) if self.episode else (self,)
 
     @property
     def num_tokens(self) -> int:
-        return len(self.token_ids)
+        """Tokens of all sequences that the generator sampled or forced: not what an environment gave."""
+        if self.episode is None:
+            return len(self.token_ids)
+        return sum(len(sequence.token_ids) - _num_given(sequence.legs) for sequence in self.sequences)
 
     @property
     def has_verdict(self) -> bool:
@@ -148,8 +252,24 @@ class Rollout:
         return self.stop_reason is StopReason.LENGTH
 
     @property
+    def versions(self) -> frozenset[PolicyVersion]:
+        """Versions of the tokens of all sequences."""
+        return frozenset(span.version for sequence in self.sequences for span in sequence.version_spans)
+
+    @property
     def oldest_version(self) -> PolicyVersion | None:
-        return min((span.version for span in self.version_spans), default=None)
+        return min((span.version for sequence in self.sequences for span in sequence.version_spans), default=None)
+
+    def prompt_of(self, sequence: "Rollout | Branch", task_prompt: TokenIds) -> TokenIds:
+        """[P] what one of its sequences was sampled after; `task_prompt` is the prompt of its task."""
+        if isinstance(sequence, Branch):
+            return sequence.prompt_token_ids
+        own = self.episode.prompt_token_ids if self.episode else None
+        return task_prompt if own is None else own
+
+
+def _num_given(legs: tuple[Leg, ...]) -> int:
+    return sum(leg.end - leg.start for leg in legs if leg.kind is LegKind.GIVEN)
 
 
 @dataclass(slots=True, eq=False)
@@ -167,8 +287,9 @@ class PromptTask:
     sampling: Sampling
     length: LengthBudget
     verifier: str
+    """Empty = the environment rewards."""
     reference: str
-    """JSON text that the verifier compares with."""
+    """JSON text that the verifier compares with; of a task in an environment the whole row."""
     eval_step: int = 0
     """Purpose eval: the trainer's step when it was asked for."""
     attempt: int = 0
@@ -178,9 +299,16 @@ class PromptTask:
     """First version of the rollouts handed back; None = no token yet."""
     rollouts: list[Rollout] = field(default_factory=list)
     """Handed back by a former owner, finished or to be continued."""
+    episode: EpisodeTask | None = None
+    """Environment and budgets. None = one answer, without tools."""
+
+    @property
+    def verifier_reference(self) -> str:
+        """JSON text that its verifier gets."""
+        return (self.episode.answer if self.episode else "") or self.reference
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class RolloutGroup:
     """The finished rollouts of one task: the unit on the queue, of filtering and of advantage."""
 
@@ -204,10 +332,11 @@ class RolloutGroup:
 
     @property
     def versions(self) -> frozenset[PolicyVersion]:
-        return frozenset(span.version for rollout in self.rollouts for span in rollout.version_spans)
+        return frozenset(version for rollout in self.rollouts for version in rollout.versions)
 
     @property
     def num_tokens(self) -> int:
+        """Sampled and forced tokens."""
         return sum(rollout.num_tokens for rollout in self.rollouts)
 
 

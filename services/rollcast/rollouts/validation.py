@@ -8,17 +8,30 @@ from numpy.typing import NDArray
 
 from rollcast.config.tasks import MAX_REFERENCE_CHARACTERS
 from rollcast.rollouts.errors import CodecError
-from rollcast.rollouts.records import PromptTask, Rollout, RolloutGroup, StopReason
+from rollcast.rollouts.records import (
+    Branch,
+    Episode,
+    EpisodeEnd,
+    EpisodeTask,
+    LegKind,
+    PromptTask,
+    Rollout,
+    RolloutGroup,
+    StopReason,
+    TokenIds,
+)
 
 MAX_ROLLOUTS = 4096
 MAX_TOKENS = 4 << 20
 """Tokens of one prompt or completion."""
 MAX_SPANS = 65_536
 """Version spans, legs, masks or marks of one rollout."""
+MAX_TURNS = 65_536
+"""Turns of one episode, and its branches: each turn may begin one. `recipe.episodes.max_turns` is at most 10,000."""
 MAX_CHOICES = 4_096
 """Experts that one token is sent to, over all layers."""
 MAX_TEXT_CHARACTERS = 1 << 20
-"""Characters of a prompt's id, or of the name of a data set or verifier."""
+"""Characters of a prompt's id, of the name of a data set, verifier or environment, or of why an environment failed."""
 MAX_OWNER_CHARACTERS = 512
 """Characters of a generator's name; the scripts and the records of :inflight take no longer one."""
 
@@ -36,8 +49,14 @@ def check_task(task: PromptTask) -> None:
     indices = {rollout.index for rollout in task.rollouts}
     _require(len(indices) == len(task.rollouts), "two rollouts have one index")
     _require(not indices or max(indices) < task.num_rollouts, "a rollout's index is beyond num_rollouts")
+    if task.episode is not None:
+        _check_episode_task(task.episode)
     for rollout in task.rollouts:
-        _check_rollout(rollout, len(task.prompt_token_ids))
+        _check_rollout(rollout, task.prompt_token_ids)
+        is_episode = rollout.episode is not None
+        _require(
+            is_episode is (task.episode is not None), f"rollout {rollout.index} is no episode where its task is one"
+        )
     _require(
         task.first_version is not None or not any(rollout.num_tokens for rollout in task.rollouts),
         "rollouts were handed back without their first version",
@@ -54,10 +73,14 @@ def check_group(group: RolloutGroup) -> None:
     indices = sorted(rollout.index for rollout in group.rollouts)
     _require(indices == list(range(len(indices))), "the rollouts' indices are not 0..G-1")
     _require(math.isfinite(group.started_at) and math.isfinite(group.finished_at), "a time is not finite")
+    environments = {rollout.episode.environment if rollout.episode else None for rollout in group.rollouts}
+    _require(len(environments) == 1, "its rollouts are not of one environment")
     for rollout in group.rollouts:
-        _check_rollout(rollout, len(group.prompt_token_ids))
+        _check_rollout(rollout, group.prompt_token_ids)
         _require(not rollout.partial, f"rollout {rollout.index} is partial")
-        _require(rollout.stop_reason is not StopReason.RUNNING, f"rollout {rollout.index} has not ended")
+        is_running = rollout.episode is not None and rollout.episode.end is EpisodeEnd.RUNNING
+        has_ended = rollout.stop_reason is not StopReason.RUNNING and not is_running
+        _require(has_ended, f"rollout {rollout.index} has not ended")
         oldest = rollout.oldest_version
         _require(
             oldest is None or group.first_version <= oldest,
@@ -65,29 +88,102 @@ def check_group(group: RolloutGroup) -> None:
         )
 
 
-def _check_rollout(rollout: Rollout, num_prompt_tokens: int) -> None:
+def _check_rollout(rollout: Rollout, prompt: TokenIds) -> None:
+    """`prompt`: of the task."""
     name = f"rollout {rollout.index}"
-    length = rollout.num_tokens
-    _check_token_ids(name, rollout.token_ids)
-    _require(len(rollout.logprobs) == length, f"{name}: {length} tokens, {len(rollout.logprobs)} log-probabilities")
-    _require(bool(np.isfinite(rollout.logprobs).all()), f"{name}: a log-probability is not finite")
     _require(math.isfinite(rollout.reward), f"{name}: the reward is not finite")
     _require(math.isfinite(rollout.grading_seconds), f"{name}: the grading time is not finite")
-    counts = map(len, (rollout.version_spans, rollout.loss_masked, rollout.legs, rollout.kv_marks))
+    if rollout.episode is not None:
+        _check_episode(name, rollout, rollout.episode)
+    for number, sequence in enumerate(rollout.sequences):
+        name_of_it = f"{name}, branch {number}" if number else name
+        num_prompt_tokens = len(rollout.prompt_of(sequence, prompt))
+        _check_sequence(name_of_it, sequence, num_prompt_tokens, is_partial=rollout.partial)
+
+
+def _check_sequence(name: str, sequence: Rollout | Branch, num_prompt_tokens: int, *, is_partial: bool) -> None:
+    """One token sequence: a rollout's own tokens, or a branch of its episode."""
+    length = len(sequence.token_ids)
+    logprobs = sequence.logprobs
+    _check_token_ids(name, sequence.token_ids)
+    _require(len(logprobs) == length, f"{name}: {length} tokens, {len(logprobs)} log-probabilities")
+    _require(bool(np.isfinite(logprobs).all()), f"{name}: a log-probability is not finite")
+    counts = map(len, (sequence.version_spans, sequence.loss_masked, sequence.legs, sequence.kv_marks))
     _require(max(counts) <= MAX_SPANS, f"{name}: more than {MAX_SPANS} spans")
     end = 0
-    for span in rollout.version_spans:
+    for span in sequence.version_spans:
         _require(span.start == end < span.end, f"{name}: version spans do not follow one another")
         end = span.end
     _require(end == length, f"{name}: version spans cover {end} of {length} tokens")
-    _check_ranges(f"{name}: loss mask", rollout.loss_masked, length)
-    _check_ranges(f"{name}: legs", ((leg.start, leg.end) for leg in rollout.legs), length)
-    _require(all(mark.position <= length for mark in rollout.kv_marks), f"{name}: a KV mark lies beyond its end")
-    if rollout.routed_experts is not None:
+    _check_ranges(f"{name}: loss mask", sequence.loss_masked, length)
+    _check_ranges(f"{name}: legs", ((leg.start, leg.end) for leg in sequence.legs), length)
+    _check_given(name, sequence)
+    _require(all(mark.position <= length for mark in sequence.kv_marks), f"{name}: a KV mark lies beyond its end")
+    if sequence.routed_experts is not None:
         inputs = num_prompt_tokens + length - 1
-        rows = len(rollout.routed_experts)
-        fits = rows <= inputs if rollout.partial else rows == inputs  # a forced phrase at the end has no choices yet
+        rows = len(sequence.routed_experts)
+        fits = rows <= inputs if is_partial else rows == inputs  # a forced phrase at the end has no choices yet
         _require(fits, f"{name}: experts of {rows} tokens, and {inputs} went through the model")
+
+
+def _check_given(name: str, sequence: Rollout | Branch) -> None:
+    """Given tokens have no log-probability and no loss."""
+    given = [(leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN]
+    if not given:
+        return
+    has_loss = np.ones(len(sequence.token_ids), dtype=np.bool_)
+    for start, end in sequence.loss_masked:
+        has_loss[start:end] = False
+    for start, end in given:
+        _require(not has_loss[start:end].any(), f"{name}: given tokens [{start}, {end}) carry loss")
+        _require(
+            not sequence.logprobs[start:end].any(), f"{name}: given tokens [{start}, {end}) have log-probabilities"
+        )
+
+
+def _check_episode(name: str, rollout: Rollout, episode: Episode) -> None:
+    _check_texts(environment=episode.environment, reason=episode.reason)
+    _require(len(episode.turns) <= MAX_TURNS, f"{name}: {len(episode.turns)} turns, more than {MAX_TURNS}")
+    _require(len(episode.branches) <= MAX_TURNS, f"{name}: {len(episode.branches)} branches, more than {MAX_TURNS}")
+    is_running = episode.end is EpisodeEnd.RUNNING
+    _require(is_running or not rollout.partial, f"{name}: partial, and its episode has ended")
+    is_failed = episode.end is EpisodeEnd.FAILED
+    _require(not (is_failed and rollout.has_verdict), f"{name}: its environment failed, and it has a verdict")
+    for what, seconds in (("environment", episode.environment_seconds), ("sampling", episode.sampling_seconds)):
+        _require(0 <= seconds < math.inf, f"{name}: the {what}'s time is {seconds:g} s")
+    if episode.prompt_token_ids is not None:
+        _check_token_ids(f"{name}: prompt", episode.prompt_token_ids)
+    for branch in episode.branches:
+        _check_token_ids(f"{name}: a branch's prompt", branch.prompt_token_ids)
+        _require(len(branch.prompt_token_ids) > 0, f"{name}: a branch has no prompt")
+    _check_turns(name, rollout, episode)
+
+
+def _check_turns(name: str, rollout: Rollout, episode: Episode) -> None:
+    """Turns are inside their sequences, in order, and no token belongs to two."""
+    lengths = [len(sequence.token_ids) for sequence in rollout.sequences]
+    ends = [0] * len(lengths)
+    for number, turn in enumerate(episode.turns):
+        where = f"{name}: turn {number}"
+        _require(turn.sequence < len(lengths), f"{where} is of sequence {turn.sequence}, of {len(lengths)}")
+        length = lengths[turn.sequence]
+        is_inside = ends[turn.sequence] <= turn.start <= turn.end <= length
+        _require(is_inside, f"{where}, [{turn.start}, {turn.end}), overlaps another or leaves [0, {length})")
+        _require(math.isfinite(turn.reward), f"{where}: the reward is not finite")
+        seconds = turn.environment_seconds
+        _require(0 <= seconds < math.inf, f"{where}: the environment's time is {seconds:g} s")
+        ends[turn.sequence] = turn.end
+
+
+def _check_episode_task(episode: EpisodeTask) -> None:
+    _check_texts(environment=episode.environment)
+    _require(episode.environment != "", "the environment has no name")
+    for name, text in (("messages", episode.messages), ("answer", episode.answer)):
+        most = MAX_REFERENCE_CHARACTERS
+        _require(len(text) <= most, f"{name}: {len(text)} characters, more than {most}")
+    _require(1 <= episode.max_turns <= MAX_TURNS, f"max_turns = {episode.max_turns}, not in 1..{MAX_TURNS}")
+    seconds = episode.max_seconds
+    _require(math.isfinite(seconds) and seconds > 0, f"max_seconds = {seconds} is no duration")
 
 
 def _check_ranges(name: str, ranges: Iterable[tuple[int, int]], length: int) -> None:

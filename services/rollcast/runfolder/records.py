@@ -56,7 +56,11 @@ class EvaluationRecord:
     """Empty: the folder's run."""
     dataset: str = ""
     standard_error: Annotated[Amount | None, Unknown] = None
-    """Standard error of the sampling alone: every evaluation has the same prompts."""
+    """Standard error of the sampling alone: every evaluation has the same prompts. The forecast's, which asks how the
+    pass rate on these prompts goes on."""
+    standard_error_new_prompts: Annotated[Amount | None, Unknown] = None
+    """Standard error as an estimate for other prompts of the same kind, clustered by prompt. For comparing models on a
+    benchmark. Unknown with one prompt."""
     trained_tokens: Annotated[Amount | None, Unknown] = None
     samples: Annotated[Amount | None, Unknown] = None
     """Completions with a verdict: one right answer among fifteen endless loops is one of sixteen."""
@@ -115,11 +119,21 @@ class StepRecord:
     entropy: Measured | None = None
     reference_kl: Measured | None = None
     """None without a reference model."""
+    teacher_kl: Measured | None = None
+    """None without a teacher."""
     unique_prompts: Count | None = None
     prompt_uses_mean: Amount | None = None
     logprob_gap_mean: Measured | None = None
     logprob_gap_max: Measured | None = None
     clamped_ratios: Count | None = None
+    ratios_cut_low: Measured | None = None
+    """Share of the loss tokens, as the next two. Sides: the loss's lower and upper clip, or its truncation;
+    None if the loss is a function of the user's own."""
+    ratios_cut_high: Measured | None = None
+    ratios_masked: Measured | None = None
+    effective_sample_share: Measured | None = None
+    generator_kl: Measured | None = None
+    """Nats per token, KL(generators || trainer)."""
     trained_tokens: Count | None = None
     """Tokens of this step alone."""
     update_seconds: Amount | None = None
@@ -130,6 +144,13 @@ class StepRecord:
     interrupted_ratio: Share | None = None
     completion_tokens_mean: Amount | None = None
     ungraded_ratio: Share | None = None
+    episode_turns_mean: Amount | None = None
+    """Turns of the model in an episode. None without episodes, as the next three."""
+    episode_calls_mean: Amount | None = None
+    malformed_calls_share: Share | None = None
+    """Share of the tool calls."""
+    environment_seconds_share: Share | None = None
+    """Time in environments, as a share of that and the time in sampling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,38 +163,6 @@ class IncarnationRecord:
     started_from: Count
     """The step from which it continued; 0 for the first."""
     at: float | None = None
-    """Unix seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class SampledCompletion:
-    """A completion, as text."""
-
-    __pydantic_config__ = STRICT
-
-    prompt: str
-    """What the model read, special tokens included; a long one is cut in the middle."""
-    completion: str
-    """The answer, cut in the same way."""
-    reward: Measured
-    status: str
-    """`ok` and `wrong` are verdicts; otherwise the grading failed, and the reward says nothing."""
-    num_tokens: Count
-    truncated: bool
-    """The token budget ended it."""
-
-
-@dataclass(frozen=True, slots=True)
-class SamplesRecord:
-    """A line of samples.jsonl: one completion of each of a few prompts, the same prompts at every evaluation."""
-
-    __pydantic_config__ = STRICT
-
-    incarnation: Count
-    step: Count
-    dataset: str
-    samples: list[SampledCompletion]
-    at: float
     """Unix seconds."""
 
 
@@ -192,11 +181,12 @@ class ForecastRecord:
     """None if no law describes the curve."""
     headroom: list[float] | None
     end: list[float] | None
-    """What an evaluation at the end of the budget will read; None without a budget."""
+    """What an evaluation at the end of the budget will read; None without a budget, or if nothing is forecast."""
     end_compute: float | None
     advice: str
     """stop, continue or wait."""
-    headline: str
+    headline: str | None
+    """None before there are enough evaluations for a forecast."""
     reason: str
     chance: float | None
     """Probability that the rest of the budget gains what is required of it."""
@@ -256,6 +246,8 @@ class TaskMark:
     """Sequences."""
     longest: Count | None = None
     """Tokens of the longest rollout of a group that was used or filtered."""
+    episodes: dict[str, Count] = field(default_factory=dict)
+    """How many episodes of such a group ended for which reason (`EpisodeEnd`). Empty = no episodes."""
     step: Count | None = None
     version: str | None = None
     """Version of a checkpoint, or of the one that was resumed; None when resumed: nothing survived."""
@@ -331,7 +323,7 @@ def as_json(record: DataclassInstance) -> dict[str, Any]:
     """Plain JSON values; empty fields of a mark are left out."""
     values = asdict(record)
     if isinstance(record, TaskMark):
-        return {name: value for name, value in values.items() if value not in (None, [])}
+        return {name: value for name, value in values.items() if value not in (None, [], {})}
     if isinstance(record, StepRecord):
         values["staleness_tokens"] = {str(steps): tokens for steps, tokens in record.staleness_tokens.items()}
     return values

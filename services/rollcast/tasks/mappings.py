@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rollcast.config.datasets import MappingName, RowsDataset
+from rollcast.config.rewarding import environment_rewards
 from rollcast.config.tasks import Tasks
 from rollcast.tasks import code_tests
 from rollcast.tasks.chats import Chat, chat, of_text
@@ -160,4 +161,12 @@ def mapping_of(dataset: RowsDataset) -> Mapping:
 def verifier_names(tasks: Tasks) -> set[str]:
     """What grades the rows of its data sets; generated sets need no verifier of others."""
     datasets = [*(part.dataset for part in tasks.parts), *(item.dataset for item in tasks.downstream)]
-    return {mapping_of(dataset).verifier for dataset in datasets if isinstance(dataset, RowsDataset)}
+    rows = [dataset for dataset in datasets if isinstance(dataset, RowsDataset)]
+    return {mapping_of(dataset).verifier for dataset in rows if _may_be_graded(dataset, tasks)}
+
+
+def _may_be_graded(dataset: RowsDataset, tasks: Tasks) -> bool:
+    """Whether a verifier may grade rows of it: not if each is answered in an environment that rewards by itself."""
+    if dataset.environment is None:
+        return True
+    return not all(environment_rewards(environment, dataset) for environment in tasks.environments)

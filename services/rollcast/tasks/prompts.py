@@ -11,12 +11,16 @@ from fractions import Fraction
 from typing import Any
 
 from rollcast.config.datasets import ArithmeticDataset, CountdownDataset, Dataset, Part, RowsDataset
+from rollcast.config.environments.settings import EnvironmentSettings
 from rollcast.config.errors import UserError
+from rollcast.config.rewarding import environment_rewards, undecided
 from rollcast.config.tasks import MAX_REFERENCE_CHARACTERS, Downstream, Tasks
 from rollcast.tasks import arithmetic, countdown
 from rollcast.tasks.chats import Chat, flat, of_text, with_last
+from rollcast.tasks.contest_dates import why_outside_the_window
+from rollcast.tasks.environment_names import environment_of
 from rollcast.tasks.fields import Row, RowError, plain_values, value
-from rollcast.tasks.mappings import mapping_of
+from rollcast.tasks.mappings import Mapping, mapping_of
 from rollcast.tasks.rows import read_rows
 from rollcast.tasks.verifiers import CODE, is_built_in
 from rollcast.telemetry.logging import get_logger
@@ -38,14 +42,24 @@ class Prompt:
     text: str
     """The texts of a chat's messages, one after the other."""
     reference: str
-    """JSON text, given to the verifier."""
+    """JSON text, given to the verifier, or to the environment."""
     verifier: str
+    """Empty = the environment rewards."""
     chat: Chat = ()
     """Its messages, unless it is a single one by the user."""
+    environment: str = ""
+    """The environment in which it is answered; `reference` is then the whole row. Empty = one answer, without tools."""
+    answer: str = ""
+    """JSON text for a built-in verifier of an episode. Empty = the reference is for the verifier."""
 
     @property
     def messages(self) -> Chat:
         return self.chat or of_text(self.text)
+
+    @property
+    def verifier_reference(self) -> str:
+        """JSON text that its verifier gets."""
+        return self.answer or self.reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +67,7 @@ class PromptSplit:
     train: list[Prompt]
     held_out: list[Prompt]
     skipped: dict[str, int] = field(default_factory=dict)
-    """Rows left out, by reason (duplicate, empty, oversized, downstream)."""
+    """Rows left out, by reason (duplicate, empty, oversized, downstream, other_date, no_date)."""
     downstream: dict[str, list[Prompt]] = field(default_factory=dict)
     """By name of the downstream set."""
 
@@ -84,7 +98,7 @@ def load(tasks: Tasks) -> PromptSplit:
     """
     skipped: Counter[str] = Counter()
     seed = tasks.evaluation.seed
-    downstream = {item.dataset.name: _downstream(item, seed, skipped) for item in tasks.downstream}
+    downstream = {item.dataset.name: _downstream(item, tasks, seed, skipped) for item in tasks.downstream}
     asked = {key for prompts in downstream.values() for key in prompts}
     train: list[Prompt] = []
     held_out: list[Prompt] = []
@@ -92,7 +106,7 @@ def load(tasks: Tasks) -> PromptSplit:
     for number, part in enumerate(tasks.parts):
         wanted = tasks.held_out_prompts(part)
         by_key: dict[str, Prompt] = {}
-        for found in _read(part.dataset, wanted, skipped):
+        for found in _read(part.dataset, tasks, wanted, skipped):
             if found.key in asked:
                 skipped["downstream"] += 1
             elif found.key in seen:
@@ -133,16 +147,23 @@ def _chosen(by_key: dict[str, Prompt], wanted: int, field: str, part: Part, seed
 
 def _drawn(by_key: dict[str, Prompt], count: int, seed: int) -> set[str]:
     """`count` keys by the seed and their prompts' own texts."""
-    return set(sorted(by_key, key=lambda key: _digest(f"{seed}/{spelling(by_key[key].text)}"))[:count])
+
+    def order(key: str) -> tuple[str, str]:
+        """Rows of environments may share a text; their ids differ."""
+        prompt = by_key[key]
+        return _digest(f"{seed}/{spelling(prompt.text)}"), prompt.id
+
+    return set(sorted(by_key, key=order)[:count])
 
 
-def _downstream(item: Downstream, seed: int, skipped: Counter[str]) -> dict[str, Prompt]:
+def _downstream(item: Downstream, tasks: Tasks, seed: int, skipped: Counter[str]) -> dict[str, Prompt]:
     rows: dict[str, _Found] = {}
-    for row in _read(item.dataset, 0, skipped):
+    for row in _read(item.dataset, tasks, 0, skipped):
         _check_agreement(rows.setdefault(row.key, row), row)
     found = {key: row.prompt for key, row in rows.items()}
     if not found:
-        raise UserError(f"tasks.downstream: data set {item.dataset.name!r} holds no prompt; check its source")
+        source = "check its source, and from_date and to_date if they are given"
+        raise UserError(f"tasks.downstream: data set {item.dataset.name!r} holds no prompt; {source}")
     if item.num_prompts is None or item.num_prompts >= len(found):
         return found
     kept = _drawn(found, item.num_prompts, seed)
@@ -179,7 +200,7 @@ def _identity(dataset: str, text: str) -> str:
     return _digest(f"{dataset}/{text}")[:16]
 
 
-def _read(dataset: Dataset, evaluated: int, skipped: Counter[str]) -> Iterator[_Found]:
+def _read(dataset: Dataset, tasks: Tasks, evaluated: int, skipped: Counter[str]) -> Iterator[_Found]:
     """Every row. `evaluated`: prompts that generated sets make besides `size`."""
     match dataset:
         case ArithmeticDataset():
@@ -193,7 +214,7 @@ def _read(dataset: Dataset, evaluated: int, skipped: Counter[str]) -> Iterator[_
                 puzzle = countdown.prompt_text(tuple(sorted(numbers)), target)  # the same one in any order
                 yield _Found(normalise(puzzle), _prompt(dataset.name, of_text(text), reference, "countdown"))
         case _:
-            yield from _with_own_ids(_rows(dataset, skipped))
+            yield from _with_own_ids(_rows(dataset, tasks, skipped))
 
 
 def _with_own_ids(rows: Iterator[_Found]) -> Iterator[_Found]:
@@ -207,32 +228,29 @@ def _with_own_ids(rows: Iterator[_Found]) -> Iterator[_Found]:
         yield found
 
 
-def _rows(dataset: RowsDataset, skipped: Counter[str]) -> Iterator[_Found]:
+def _rows(dataset: RowsDataset, tasks: Tasks, skipped: Counter[str]) -> Iterator[_Found]:
     mapping = mapping_of(dataset)
     if "{prompt}" not in mapping.template:
         raise UserError(f"tasks.dataset.template = {mapping.template!r}: must contain {{prompt}}; add it")
     oversized = 0
     for where, row in read_rows(dataset, mapping.hub, skipped):
+        if reason := why_outside_the_window(row, dataset.from_date, dataset.to_date):
+            skipped[reason] += 1
+            continue
+        environment = environment_of(row, dataset, tasks.environments, where)
         try:
             bare = mapping.prompt(row)
             messages = with_last(bare, mapping.template)
-            reference = (
-                mapping.reference(row)
-                if is_built_in(mapping.verifier)
-                else {"prompt": flat(messages)} | plain_values(row)
-            )
+            if environment is not None:
+                found = _episode(dataset, mapping, environment, row, messages, where)
+            else:
+                found = _single(dataset, mapping, row, bare, messages, where)
         except RowError as error:
             raise UserError(f"{where}: {error}") from None
-        try:
-            prompt = _prompt(dataset.name, messages, reference, mapping.verifier)
-        except (TypeError, ValueError, RecursionError):
-            raise UserError(
-                f"{where}: the answer is no JSON value but {type(reference).__name__}; convert it"
-            ) from None
-        if len(prompt.reference) > MAX_REFERENCE_CHARACTERS:
+        if max(len(found.prompt.reference), len(found.prompt.answer)) > MAX_REFERENCE_CHARACTERS:
             oversized += 1
         else:
-            yield _Found(normalise(flat(bare)), prompt, _answer(dataset, mapping.verifier, row, reference), where)
+            yield found
     if oversized:
         skipped["oversized"] += oversized
         log.warning(
@@ -241,6 +259,45 @@ def _rows(dataset: RowsDataset, skipped: Counter[str]) -> Iterator[_Found]:
             prompts=oversized,
             longest_mib=MAX_REFERENCE_CHARACTERS >> 20,
         )
+
+
+def _single(dataset: RowsDataset, mapping: Mapping, row: Row, bare: Chat, messages: Chat, where: str) -> _Found:
+    """A row that is answered once."""
+    is_own = not is_built_in(mapping.verifier)
+    reference = {"prompt": flat(messages)} | plain_values(row) if is_own else mapping.reference(row)
+    try:
+        prompt = _prompt(dataset.name, messages, reference, mapping.verifier)
+    except (TypeError, ValueError, RecursionError):
+        raise _no_json(where, reference) from None
+    return _Found(normalise(flat(bare)), prompt, _answer(dataset, mapping.verifier, row, reference), where)
+
+
+def _episode(
+    dataset: RowsDataset, mapping: Mapping, environment: EnvironmentSettings, row: Row, messages: Chat, where: str
+) -> _Found:
+    """A row that is answered in an environment. Rows of one text are different prompts if they differ in anything."""
+    if sentence := undecided(environment, dataset):
+        raise UserError(f"{where}: reward of environment {environment.name!r}: {sentence}")
+    is_rewarded = environment_rewards(environment, dataset)
+    answer: Any = None
+    if not is_rewarded and is_built_in(mapping.verifier):
+        answer = mapping.reference(row)
+    whole = {"prompt": flat(messages)} | plain_values(row)
+    try:
+        prompt = _prompt(dataset.name, messages, whole, "" if is_rewarded else mapping.verifier)
+        prompt = replace(
+            prompt,
+            id=_identity(dataset.name, f"{spelling(prompt.text)}/{prompt.reference}"),
+            environment=environment.name,
+            answer="" if answer is None else json.dumps(answer),
+        )
+    except (TypeError, ValueError, RecursionError):
+        raise _no_json(where, whole if answer is None else answer) from None
+    return _Found(f"{normalise(prompt.text)}\n{prompt.reference}", prompt, where=where)
+
+
+def _no_json(where: str, found: Any) -> UserError:
+    return UserError(f"{where}: the answer is no JSON value but {type(found).__name__}; convert it")
 
 
 def _answer(dataset: RowsDataset, verifier: str, row: Row, reference: Any) -> Any:

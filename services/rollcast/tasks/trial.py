@@ -35,10 +35,10 @@ def grader(tasks: Tasks) -> Iterator[GradeOne]:
             name = prompt.verifier
             place = verifiers.find(name).place
             if place == "remote":
-                return runner.run(services.grade(name, completion, prompt.reference))
+                return runner.run(services.grade(name, completion, prompt.verifier_reference))
             if place != "here" and (why := sandbox.start(name)):
                 raise UserError(f"verifier {name}: {why}")
-            return grade(name, completion, prompt.reference, sandbox=sandbox, verifiers=verifiers)
+            return grade(name, completion, prompt.verifier_reference, sandbox=sandbox, verifiers=verifiers)
 
         try:
             yield grade_one
@@ -54,6 +54,8 @@ def try_verifiers(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
     """
     rows: dict[str, list[Prompt]] = {}
     for prompt in prompts:
+        if not prompt.verifier:  # its environment rewards
+            continue
         if not is_built_in(prompt.verifier) and len(tried := rows.setdefault(prompt.verifier, [])) < TRIED_ROWS:
             tried.append(prompt)
     verifiers = Verifiers.of(tasks)

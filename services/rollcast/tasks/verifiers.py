@@ -14,10 +14,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
+from rollcast.config import own_functions
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading, Tasks
 from rollcast.config.verifiers import FunctionVerifier, VerifierSettings
-from rollcast.tasks import countdown, math_verifier, own_functions
+from rollcast.tasks import countdown, math_verifier
 from rollcast.tasks.code_reference import num_tests
 from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.reward_signatures import adapted
@@ -137,7 +138,7 @@ def find_verifier(name: str) -> Verifier:
         return _BUILT_IN[name]
     if own_functions.is_function(name):
         source = own_functions.absolute(name)
-        return Verifier(lambda: own_functions.load_function(source), "sandbox", source)
+        return Verifier(lambda: adapted(own_functions.load_function(source)), "sandbox", source)
     return _installed(name)
 
 

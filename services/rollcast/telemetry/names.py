@@ -26,10 +26,14 @@ class Metric:
 
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 _EVAL = ("dataset", "incarnation", "step")
+_ENVIRONMENT = ("environment",)
+_COUNTS_PER_EPISODE = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 PART_PREFIX = "part:"
 """Label `dataset` of one part of a mixture: this and its name. A whole mixture and a single data set have no prefix."""
 DOWNSTREAM_PREFIX = "downstream:"
 """Label `dataset` of a downstream set: this and its name."""
+ENVIRONMENT_PREFIX = "environment:"
+"""Label `dataset` of one environment, if the held-out prompts have several: this and its name."""
 
 # Trainer
 TRAINER_STEP = Metric("rollcast_trainer_step", "Optimizer steps in the surviving history")
@@ -44,13 +48,28 @@ BUDGET_DEVICE_HOURS = Metric("rollcast_budget_device_hours", "Compute at which t
 MAX_STALENESS = Metric("rollcast_max_staleness_steps", "k, the bound on staleness")
 STALENESS = Metric("rollcast_staleness_steps", "Staleness of trained tokens", buckets=tuple(range(17)))
 LONGEST_GROUP_RATIO = Metric("rollcast_longest_group_ratio", "Steps the longest group lasted / (k - l); warn at 0.8")
-TRAINER_WAIT = Metric("rollcast_trainer_wait_seconds_total", "Time the trainer waited", ("for",))
+TRAINER_WAIT = Metric(
+    "rollcast_trainer_wait_seconds_total", "Time the trainer waited (batch|straggler|teacher|weights|redis)", ("for",)
+)
 STEP_SECONDS = Metric("rollcast_step_seconds", "Wall time of an optimizer step, waits excluded", buckets=_SECONDS)
 UPDATES_SKIPPED = Metric(
     "rollcast_updates_skipped_total", "Batches that made no update because the gradient was not finite"
 )
 CLAMPED_RATIOS = Metric(
     "rollcast_clamped_ratios_total", "Trained tokens whose probability ratio overflowed and was clamped"
+)
+RATIOS_CUT = Metric(
+    "rollcast_ratios_cut_share",
+    "Loss tokens whose gradient the loss's clip removed, or whose ratio was truncated, by side (low|high)",
+    ("side",),
+)
+RATIOS_MASKED = Metric("rollcast_ratios_masked_share", "Loss tokens that recipe.corrections.mask left out")
+EFFECTIVE_SAMPLE_SHARE = Metric(
+    "rollcast_effective_sample_share",
+    "Share of the batch's loss tokens that count after their ratios of trainer to generator: their effective sample size",
+)
+GENERATOR_KL = Metric(
+    "rollcast_generator_kl", "KL(generators || trainer) over the batch's loss tokens (nats per token)"
 )
 GROUPS = Metric(
     "rollcast_groups_total",
@@ -59,7 +78,7 @@ GROUPS = Metric(
 )
 GROUP_SIGNALS = Metric(
     "rollcast_group_signals_total",
-    "Finished training groups, by their use for training (usable|truncated|wrong|right|equal|no_verdict)",
+    "Finished training groups, by their use for training (usable|truncated|wrong|right|equal|no_verdict|filtered)",
     ("signal",),
 )
 GROUPS_BY_DECILE = Metric(
@@ -96,8 +115,20 @@ LOSS = Metric("rollcast_loss", "Loss of the last update")
 GRAD_NORM = Metric("rollcast_grad_norm", "Gradient norm before clipping")
 ENTROPY = Metric("rollcast_entropy", "Mean entropy of the policy at the batch's loss tokens (nats)")
 REFERENCE_KL = Metric(
-    "rollcast_reference_kl", "KL to the reference policy (nats per token, k3); absent without a KL penalty"
+    "rollcast_reference_kl", "KL to the reference policy (nats per token, by kl.estimator); absent without a KL penalty"
 )
+TEACHER_KL = Metric(
+    "rollcast_teacher_kl",
+    "Mean of log pi_gen - log pi_teacher over trained tokens (nats): reverse KL to the teacher; absent without one",
+)
+TEACHER_ROLLOUTS = Metric(
+    "rollcast_teacher_rollouts_total",
+    "Rollouts that the teacher's endpoint was asked about, by outcome "
+    "(answered|unreachable|refused|unreadable|timeout); only answered ones are trained on",
+    ("outcome",),
+)
+TEACHER_GROUPS = Metric("rollcast_teacher_groups", "Groups that wait for the teacher's endpoint; absent without one")
+TEACHER_TOKENS = Metric("rollcast_teacher_tokens_total", "Tokens, prompts included, that the teacher's endpoint scored")
 ATTENTION_KERNEL = Metric(
     "rollcast_attention_kernel", "1 for the kernel that computes the trainer's attention", ("kernel",)
 )
@@ -118,7 +149,12 @@ CHECKPOINT_STEP = Metric("rollcast_checkpoint_step", "Step of the newest checkpo
 
 # Evaluation: the last 16 stay exposed, each under its own labels, so that nothing must be guessed together.
 EVAL_PASS_RATE = Metric("rollcast_eval_pass_rate", "mean@G on held-out prompts", _EVAL)
-EVAL_STANDARD_ERROR = Metric("rollcast_eval_standard_error", "Standard error of the pass rate", _EVAL)
+EVAL_STANDARD_ERROR = Metric(
+    "rollcast_eval_standard_error", "Standard error of the pass rate on these prompts: of the sampling", _EVAL
+)
+EVAL_STANDARD_ERROR_NEW_PROMPTS = Metric(
+    "rollcast_eval_standard_error_new_prompts", "Standard error of the pass rate on other prompts of the kind", _EVAL
+)
 EVAL_COMPUTE = Metric("rollcast_eval_compute_device_hours", "compute_state when the evaluation was asked for", _EVAL)
 EVAL_TRAINED_TOKENS = Metric(
     "rollcast_eval_trained_tokens", "Tokens trained on when the evaluation was asked for", _EVAL
@@ -142,6 +178,37 @@ EVAL_DEVICES = Metric(
 )
 EVAL_TRUNCATION = Metric(
     "rollcast_eval_truncation_ratio", "Rollouts cut off by the token budget in the newest batch then", _EVAL
+)
+
+# Episodes: the trainer counts those that came back usable, training and evaluation; the generators their own state.
+EPISODES = Metric("rollcast_episodes_total", "Episodes that came back, by their end", ("environment", "end"))
+EPISODE_TURNS = Metric(
+    "rollcast_episode_turns", "Turns of the model in an episode", _ENVIRONMENT, buckets=_COUNTS_PER_EPISODE
+)
+EPISODE_TOOL_CALLS = Metric(
+    "rollcast_episode_tool_calls", "Tool calls in an episode", _ENVIRONMENT, buckets=_COUNTS_PER_EPISODE
+)
+EPISODE_MALFORMED_CALLS = Metric(
+    "rollcast_episode_malformed_calls_total", "Tool calls that were unreadable or wrong", _ENVIRONMENT
+)
+EPISODE_SECONDS = Metric(
+    "rollcast_episode_seconds_total", "Time of episodes, by part (environment|sampling)", ("environment", "part")
+)
+EPISODE_RESTARTS = Metric(
+    "rollcast_episode_restarts_total", "Episodes that began again because their environment failed", _ENVIRONMENT
+)
+EPISODE_BRANCHES = Metric(
+    "rollcast_episode_branches_total", "Splits: a turn could not extend the tokens before it", _ENVIRONMENT
+)
+EPISODES_IN_FLIGHT = Metric("rollcast_episodes_in_flight", "Episodes under way in this generator", _ENVIRONMENT)
+EPISODES_WAITING = Metric(
+    "rollcast_episodes_waiting", "Of the episodes in flight: those that wait for a free environment", _ENVIRONMENT
+)
+EPISODE_ANSWERS_CUT = Metric(
+    "rollcast_episode_answers_cut_total", "Answers of environments that were shortened to their limit", _ENVIRONMENT
+)
+EPISODE_TOKENS_DISCARDED = Metric(
+    "rollcast_episode_tokens_discarded_total", "Sampled tokens of episodes that began again", _ENVIRONMENT
 )
 
 # Queue and weights
@@ -179,6 +246,9 @@ GENERATOR_PARKED = Metric(
 SAMPLED_TOKENS = Metric("rollcast_sampled_tokens_total", "Tokens sampled, counted as the engine steps")
 INFLIGHT_TOKENS = Metric("rollcast_inflight_tokens", "Tokens that the requests in the engine have sampled so far")
 PREEMPTIONS = Metric("rollcast_preemptions_total", "KV preemptions in the engine")
+EPISODE_KV_TOKENS = Metric(
+    "rollcast_episode_kv_tokens_total", "Tokens before later turns, by their KV (kept|rebuilt)", ("state",)
+)
 HAND_BACKS = Metric("rollcast_hand_backs_total", "Tasks handed back unfinished")
 HAND_OVERS = Metric(
     "rollcast_hand_overs_total", "Tasks handed back because the trainer asked: a faster generator continues them"
@@ -282,8 +352,8 @@ FORECAST_SKIPPED = Metric("rollcast_forecast_skipped_total", "Readings that were
 
 
 def is_own_curve(dataset: str) -> bool:
-    """Whether evaluations with this label are the run's own curve, not a part of its mixture or a downstream set."""
-    return not dataset.startswith((PART_PREFIX, DOWNSTREAM_PREFIX))
+    """Whether evaluations with this label are the run's own curve, not of a part of its prompts or a downstream set."""
+    return not dataset.startswith((PART_PREFIX, ENVIRONMENT_PREFIX, DOWNSTREAM_PREFIX))
 
 
 # Loggers

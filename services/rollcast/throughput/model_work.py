@@ -26,21 +26,33 @@ def _active_in_layer(layer: LayerShape) -> int:
 
 
 def attention_flops(model: ModelShape, position: float) -> float:
-    """Operations of one token's scores and weighted sum in a forward pass, at a mean position in its sequence."""
+    """Operations of one token's scores and weighted sum in a forward pass, at a mean position in its sequence.
+
+    A layer with a recurrent state has as many at every position.
+    """
     total = 0.0
     for layer in model.layers:
+        if layer.recurrent is not None:
+            total += layer.recurrent.operations
         window = layer.attention.window
         seen = position if window is None else min(position, window)
         total += 4 * layer.attention.query_width * seen
     return total
 
 
-def training_flops(model: ModelShape, position: float) -> float:
+def training_flops(model: ModelShape, position: float, *, has_adapters: bool = False) -> float:
     """Operations of one token, forward and backward, without recomputation.
 
-    A backward pass takes twice the operations of a forward pass.
+    A backward pass takes twice the operations of a forward pass, but frozen weights get no gradients. The operations of
+    adapters, some hundredths, are not counted.
     """
-    return 3 * (2 * active_weights(model) + attention_flops(model, position))
+    passes_of_weights = 2 if has_adapters else 3
+    return passes_of_weights * 2 * active_weights(model) + 3 * attention_flops(model, position)
+
+
+def forward_flops(model: ModelShape, position: float) -> float:
+    """Operations of one token in a forward pass."""
+    return 2 * active_weights(model) + attention_flops(model, position)
 
 
 def has_experts(model: ModelShape) -> bool:

@@ -1,5 +1,6 @@
 """Seconds of an optimizer step on the trainer's GPUs."""
 
+import math
 from dataclasses import dataclass
 
 from rollcast.memory.activations import FLOAT32_BYTES
@@ -7,7 +8,7 @@ from rollcast.memory.plan import MemoryPlan
 from rollcast.throughput.assumptions import Assumptions, flops_utilization
 from rollcast.throughput.card import Card
 from rollcast.throughput.lengths import CutLengths
-from rollcast.throughput.model_work import active_weights, has_experts, training_flops
+from rollcast.throughput.model_work import active_weights, forward_flops, has_experts, training_flops
 
 OPTIMIZER_BYTES_PER_WEIGHT = 7 * FLOAT32_BYTES
 """AdamW reads weight, gradient and both moments, and writes weight and moments."""
@@ -41,21 +42,25 @@ class TrainerRate:
     def tokens_per_step(self) -> float:
         """Tokens of the trained rollouts of a step, with their prompts."""
         recipe = self.plan.config.recipe
-        filtered = recipe.zero_variance_filter and not recipe.refill_filtered
+        filtered = recipe.zero_variance_filter and recipe.uses_reward and not recipe.refill_filtered
         trained = 1.0 - (self.assumptions.filtered_share if filtered else 0.0)
         rollouts = recipe.prompts_per_step * recipe.rollouts_per_prompt
         return trained * rollouts * (self.lengths.mean + self.prompt_tokens)
 
     @property
     def tokens_per_second(self) -> float:
-        """Rate of all ranks together."""
-        flops = training_flops(self.plan.model, self.lengths.mean_position + self.prompt_tokens)
+        """Rate of all ranks together, with the forward passes of a teacher that they hold."""
+        position = self.lengths.mean_position + self.prompt_tokens
+        has_adapters = self.plan.config.model.lora is not None
+        flops = training_flops(self.plan.model, position, has_adapters=has_adapters)
+        if self.plan.teacher is not None:
+            flops += forward_flops(self.plan.teacher, position)
         return self.plan.ranks * self.card.flops * self.utilization / flops
 
     @property
     def update_seconds(self) -> float:
         """Forward and backward passes, then the optimizer."""
-        rows = self.plan.model.num_parameters / self.shards
+        rows = sum(math.prod(shape) for _, shape in self.plan.trainer[0].trained) / self.shards
         optimizer = rows * OPTIMIZER_BYTES_PER_WEIGHT / (self.card.bandwidth * self.assumptions.bandwidth_share)
         return self.tokens_per_step / self.tokens_per_second + optimizer
 

@@ -10,11 +10,13 @@ from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
+from rollcast.config.own_digests import with_digests
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.tasks import Tasks
 from rollcast.connections.http import HttpServer, PageReaders, listen, service_routes
 from rollcast.connections.port_files import publish_port
+from rollcast.recipe.own_parts import load_own_parts
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
 from rollcast.runfolder.files import BEFORE, Place, checkpoint_place, earlier_run_place
@@ -32,6 +34,7 @@ from rollcast.trainer.control.build import build_controller
 from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.progress import MalformedProgress, Progress
 from rollcast.trainer.control.prompt_book import Books, PromptBook
+from rollcast.trainer.control.teacher_vocabulary import check_teacher
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.checkpoint import DamagedCheckpoint, checkpoint_version, checkpoints, damaged
 from rollcast.trainer.learner.group import LearnerGroup
@@ -48,6 +51,9 @@ log = get_logger()
 def serve(config: RunConfig, *, resume: bool) -> int:
     """Run one rank to its end; returns the exit code."""
     stop = StopSignal()
+    load_own_parts(config.recipe)
+    # A cluster's run file has no digests: no command that started it saw the code.
+    config = config.model_copy(update={"recipe": with_digests(config.recipe)})
     if config.trainer.cpu is not None:
         os.sched_setaffinity(0, {config.trainer.cpu + int(os.environ.get("RANK", "0"))})
     if (sentence := why_not_registered()) is not None:
@@ -77,6 +83,7 @@ def _lead(config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *
     place = checkpoint_place(folder, config.trainer.checkpoints)
     progress = restore(config.run, place, learners, resume=resume) or begin(folder, config.model, learners)
     tokenizer = load_tokenizer(config.model)
+    check_teacher(config.recipe.distillation, config.model, tokenizer)
     exporter = Exporter(config.run)
     kernel = learners.learner.attention_kernel
     exporter.set(names.ATTENTION_KERNEL, 1, kernel=kernel)

@@ -33,6 +33,17 @@ class LegKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LEG_KIND_THINKING: _ClassVar[LegKind]
     LEG_KIND_PHRASE: _ClassVar[LegKind]
     LEG_KIND_ANSWER: _ClassVar[LegKind]
+    LEG_KIND_GIVEN: _ClassVar[LegKind]
+
+class EpisodeEnd(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EPISODE_END_UNSPECIFIED: _ClassVar[EpisodeEnd]
+    EPISODE_END_ANSWERED: _ClassVar[EpisodeEnd]
+    EPISODE_END_DONE: _ClassVar[EpisodeEnd]
+    EPISODE_END_TOKENS: _ClassVar[EpisodeEnd]
+    EPISODE_END_TURNS: _ClassVar[EpisodeEnd]
+    EPISODE_END_SECONDS: _ClassVar[EpisodeEnd]
+    EPISODE_END_FAILED: _ClassVar[EpisodeEnd]
 PURPOSE_UNSPECIFIED: Purpose
 PURPOSE_TRAIN: Purpose
 PURPOSE_EVAL: Purpose
@@ -48,6 +59,14 @@ LEG_KIND_UNSPECIFIED: LegKind
 LEG_KIND_THINKING: LegKind
 LEG_KIND_PHRASE: LegKind
 LEG_KIND_ANSWER: LegKind
+LEG_KIND_GIVEN: LegKind
+EPISODE_END_UNSPECIFIED: EpisodeEnd
+EPISODE_END_ANSWERED: EpisodeEnd
+EPISODE_END_DONE: EpisodeEnd
+EPISODE_END_TOKENS: EpisodeEnd
+EPISODE_END_TURNS: EpisodeEnd
+EPISODE_END_SECONDS: EpisodeEnd
+EPISODE_END_FAILED: EpisodeEnd
 
 class PolicyVersion(_message.Message):
     __slots__ = ("incarnation", "step")
@@ -135,8 +154,82 @@ class RoutedExperts(_message.Message):
     choices: int
     def __init__(self, experts: _Optional[bytes] = ..., layers: _Optional[int] = ..., choices: _Optional[int] = ...) -> None: ...
 
+class Turn(_message.Message):
+    __slots__ = ("sequence", "start", "end", "reward", "tool_calls", "malformed_calls", "environment_seconds")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    REWARD_FIELD_NUMBER: _ClassVar[int]
+    TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
+    MALFORMED_CALLS_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    start: int
+    end: int
+    reward: float
+    tool_calls: int
+    malformed_calls: int
+    environment_seconds: float
+    def __init__(self, sequence: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., reward: _Optional[float] = ..., tool_calls: _Optional[int] = ..., malformed_calls: _Optional[int] = ..., environment_seconds: _Optional[float] = ...) -> None: ...
+
+class Branch(_message.Message):
+    __slots__ = ("prompt_token_ids", "token_ids", "logprobs", "version_spans", "loss_mask_spans", "legs", "kv_marks", "routed_experts")
+    PROMPT_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_SPANS_FIELD_NUMBER: _ClassVar[int]
+    LOSS_MASK_SPANS_FIELD_NUMBER: _ClassVar[int]
+    LEGS_FIELD_NUMBER: _ClassVar[int]
+    KV_MARKS_FIELD_NUMBER: _ClassVar[int]
+    ROUTED_EXPERTS_FIELD_NUMBER: _ClassVar[int]
+    prompt_token_ids: bytes
+    token_ids: bytes
+    logprobs: bytes
+    version_spans: _containers.RepeatedCompositeFieldContainer[VersionSpan]
+    loss_mask_spans: _containers.RepeatedCompositeFieldContainer[TokenSpan]
+    legs: _containers.RepeatedCompositeFieldContainer[Leg]
+    kv_marks: _containers.RepeatedCompositeFieldContainer[KvMark]
+    routed_experts: RoutedExperts
+    def __init__(self, prompt_token_ids: _Optional[bytes] = ..., token_ids: _Optional[bytes] = ..., logprobs: _Optional[bytes] = ..., version_spans: _Optional[_Iterable[_Union[VersionSpan, _Mapping]]] = ..., loss_mask_spans: _Optional[_Iterable[_Union[TokenSpan, _Mapping]]] = ..., legs: _Optional[_Iterable[_Union[Leg, _Mapping]]] = ..., kv_marks: _Optional[_Iterable[_Union[KvMark, _Mapping]]] = ..., routed_experts: _Optional[_Union[RoutedExperts, _Mapping]] = ...) -> None: ...
+
+class Episode(_message.Message):
+    __slots__ = ("environment", "prompt_token_ids", "turns", "branches", "end", "reason", "environment_seconds", "sampling_seconds", "restarts")
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    TURNS_FIELD_NUMBER: _ClassVar[int]
+    BRANCHES_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    environment: str
+    prompt_token_ids: bytes
+    turns: _containers.RepeatedCompositeFieldContainer[Turn]
+    branches: _containers.RepeatedCompositeFieldContainer[Branch]
+    end: EpisodeEnd
+    reason: str
+    environment_seconds: float
+    sampling_seconds: float
+    restarts: int
+    def __init__(self, environment: _Optional[str] = ..., prompt_token_ids: _Optional[bytes] = ..., turns: _Optional[_Iterable[_Union[Turn, _Mapping]]] = ..., branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ..., end: _Optional[_Union[EpisodeEnd, str]] = ..., reason: _Optional[str] = ..., environment_seconds: _Optional[float] = ..., sampling_seconds: _Optional[float] = ..., restarts: _Optional[int] = ...) -> None: ...
+
+class EpisodeTask(_message.Message):
+    __slots__ = ("environment", "messages", "max_turns", "max_seconds", "answer")
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MAX_TURNS_FIELD_NUMBER: _ClassVar[int]
+    MAX_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    environment: str
+    messages: bytes
+    max_turns: int
+    max_seconds: float
+    answer: bytes
+    def __init__(self, environment: _Optional[str] = ..., messages: _Optional[bytes] = ..., max_turns: _Optional[int] = ..., max_seconds: _Optional[float] = ..., answer: _Optional[bytes] = ...) -> None: ...
+
 class Rollout(_message.Message):
-    __slots__ = ("index", "token_ids", "logprobs", "version_spans", "loss_mask_spans", "legs", "kv_marks", "partial", "stop_reason", "reward", "grading_status", "grading_seconds", "interrupted", "preemptions", "routed_experts")
+    __slots__ = ("index", "token_ids", "logprobs", "version_spans", "loss_mask_spans", "legs", "kv_marks", "partial", "stop_reason", "reward", "grading_status", "grading_seconds", "interrupted", "preemptions", "routed_experts", "episode")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +245,7 @@ class Rollout(_message.Message):
     INTERRUPTED_FIELD_NUMBER: _ClassVar[int]
     PREEMPTIONS_FIELD_NUMBER: _ClassVar[int]
     ROUTED_EXPERTS_FIELD_NUMBER: _ClassVar[int]
+    EPISODE_FIELD_NUMBER: _ClassVar[int]
     index: int
     token_ids: bytes
     logprobs: bytes
@@ -167,10 +261,11 @@ class Rollout(_message.Message):
     interrupted: bool
     preemptions: int
     routed_experts: RoutedExperts
-    def __init__(self, index: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., logprobs: _Optional[bytes] = ..., version_spans: _Optional[_Iterable[_Union[VersionSpan, _Mapping]]] = ..., loss_mask_spans: _Optional[_Iterable[_Union[TokenSpan, _Mapping]]] = ..., legs: _Optional[_Iterable[_Union[Leg, _Mapping]]] = ..., kv_marks: _Optional[_Iterable[_Union[KvMark, _Mapping]]] = ..., partial: _Optional[bool] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., reward: _Optional[float] = ..., grading_status: _Optional[_Union[GradingStatus, str]] = ..., grading_seconds: _Optional[float] = ..., interrupted: _Optional[bool] = ..., preemptions: _Optional[int] = ..., routed_experts: _Optional[_Union[RoutedExperts, _Mapping]] = ...) -> None: ...
+    episode: Episode
+    def __init__(self, index: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., logprobs: _Optional[bytes] = ..., version_spans: _Optional[_Iterable[_Union[VersionSpan, _Mapping]]] = ..., loss_mask_spans: _Optional[_Iterable[_Union[TokenSpan, _Mapping]]] = ..., legs: _Optional[_Iterable[_Union[Leg, _Mapping]]] = ..., kv_marks: _Optional[_Iterable[_Union[KvMark, _Mapping]]] = ..., partial: _Optional[bool] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., reward: _Optional[float] = ..., grading_status: _Optional[_Union[GradingStatus, str]] = ..., grading_seconds: _Optional[float] = ..., interrupted: _Optional[bool] = ..., preemptions: _Optional[int] = ..., routed_experts: _Optional[_Union[RoutedExperts, _Mapping]] = ..., episode: _Optional[_Union[Episode, _Mapping]] = ...) -> None: ...
 
 class PromptTask(_message.Message):
-    __slots__ = ("sequence", "attempt", "incarnation", "purpose", "dataset", "prompt_id", "prompt_token_ids", "num_rollouts", "sampling", "length_control", "verifier", "reference", "eval_step", "rollouts", "first_version", "hand_backs")
+    __slots__ = ("sequence", "attempt", "incarnation", "purpose", "dataset", "prompt_id", "prompt_token_ids", "num_rollouts", "sampling", "length_control", "verifier", "reference", "eval_step", "rollouts", "first_version", "hand_backs", "episode")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -187,6 +282,7 @@ class PromptTask(_message.Message):
     ROLLOUTS_FIELD_NUMBER: _ClassVar[int]
     FIRST_VERSION_FIELD_NUMBER: _ClassVar[int]
     HAND_BACKS_FIELD_NUMBER: _ClassVar[int]
+    EPISODE_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     attempt: int
     incarnation: int
@@ -203,7 +299,8 @@ class PromptTask(_message.Message):
     rollouts: _containers.RepeatedCompositeFieldContainer[Rollout]
     first_version: PolicyVersion
     hand_backs: int
-    def __init__(self, sequence: _Optional[int] = ..., attempt: _Optional[int] = ..., incarnation: _Optional[int] = ..., purpose: _Optional[_Union[Purpose, str]] = ..., dataset: _Optional[str] = ..., prompt_id: _Optional[str] = ..., prompt_token_ids: _Optional[bytes] = ..., num_rollouts: _Optional[int] = ..., sampling: _Optional[_Union[SamplingParameters, _Mapping]] = ..., length_control: _Optional[_Union[LengthControl, _Mapping]] = ..., verifier: _Optional[str] = ..., reference: _Optional[bytes] = ..., eval_step: _Optional[int] = ..., rollouts: _Optional[_Iterable[_Union[Rollout, _Mapping]]] = ..., first_version: _Optional[_Union[PolicyVersion, _Mapping]] = ..., hand_backs: _Optional[int] = ...) -> None: ...
+    episode: EpisodeTask
+    def __init__(self, sequence: _Optional[int] = ..., attempt: _Optional[int] = ..., incarnation: _Optional[int] = ..., purpose: _Optional[_Union[Purpose, str]] = ..., dataset: _Optional[str] = ..., prompt_id: _Optional[str] = ..., prompt_token_ids: _Optional[bytes] = ..., num_rollouts: _Optional[int] = ..., sampling: _Optional[_Union[SamplingParameters, _Mapping]] = ..., length_control: _Optional[_Union[LengthControl, _Mapping]] = ..., verifier: _Optional[str] = ..., reference: _Optional[bytes] = ..., eval_step: _Optional[int] = ..., rollouts: _Optional[_Iterable[_Union[Rollout, _Mapping]]] = ..., first_version: _Optional[_Union[PolicyVersion, _Mapping]] = ..., hand_backs: _Optional[int] = ..., episode: _Optional[_Union[EpisodeTask, _Mapping]] = ...) -> None: ...
 
 class RolloutGroup(_message.Message):
     __slots__ = ("sequence", "attempt", "incarnation", "purpose", "dataset", "prompt_id", "prompt_token_ids", "num_rollouts", "sampling", "rollouts", "first_version", "generator", "eval_step", "started_at", "finished_at", "hand_backs", "length_control")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from rollcast.wire import rollout_pb2
 
-WIRE_VERSION = 4
+WIRE_VERSION = 5
 """Version of both wires: the messages in `proto/`, the Redis keys and the scripts. Raised with every change that an
 older process would misread."""
 

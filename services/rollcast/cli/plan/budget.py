@@ -16,6 +16,7 @@ from rollcast.plots.figure import save
 
 if TYPE_CHECKING:
     from rollcast.curves.run_forecast import RunForecast
+    from rollcast.scaling.decisions.advice import Advice
 
 
 @options.with_column_options
@@ -57,15 +58,13 @@ def budget(
     if plot is not None:
         from rollcast.plots.forecast import forecast_figure
 
-        wanted = answer["target"]["compute"] if target is not None else None
-        reached = wanted["q50"] if wanted is not None else None
-        until = max(budget or 2 * now, min(reached or now, MOST_COMPUTE))
-        save(forecast_figure(forecast, until, budget=budget, target=target), plot)
+        advice = forecast.advice(budget)
+        save(forecast_figure(forecast, advice, until=_shown_until(answer, advice), target=target), plot)
 
 
 def expectations(run: RunForecast, budget: float | None, target: float | None) -> dict[str, Any]:
     """The whole answer as JSON. `budget`: compute of the whole run, `target` a pass rate."""
-    from rollcast.curves.answer import law_as_json, law_of_run, state_as_json
+    from rollcast.curves.answer import law_as_json, law_of_run, readings_at, state_as_json
 
     forecast = run.forecast
     draws = forecast.draws
@@ -74,7 +73,6 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
     of_law: dict[str, Any]
     answer: dict[str, Any] = {
         **state_as_json(run),
-        "num_points": len(forecast.curve),
         "for_decisions": forecast.verdict.kind.is_decidable,
         "asymptote": law["asymptote"],
         "headroom": law["headroom"],
@@ -87,7 +85,7 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
         }
         answer["budget"] = {
             "compute": budget,
-            "reading": amounts.interval(run.reading([budget], amounts.MEDIAN_AND_90)[:, 0]),
+            "reading": readings_at(run, [budget], amounts.MEDIAN_AND_90)[0],
             **(of_law if is_described else dict.fromkeys(of_law)),
         }
     if target is not None:
@@ -102,12 +100,19 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
     return answer
 
 
+def _shown_until(answer: dict[str, Any], advice: Advice) -> float:
+    """The end of the picture: the budget, or without one the compute that the target takes if that is further."""
+    wanted = answer["target"]["compute"] if advice.is_assumed and "target" in answer else None
+    reached = None if wanted is None else wanted["q50"]
+    return max(advice.budget, min(reached or 0.0, MOST_COMPUTE))
+
+
 def conclusions(answer: dict[str, Any]) -> list[str]:
     """The answer in words."""
     from rollcast.scaling.decisions.advice import chance_in_words
 
     sentences = []
-    if (spent := answer.get("budget")) is not None:
+    if (spent := answer.get("budget")) is not None and spent["reading"]["q50"] is not None:
         left = spent["compute"] - answer["compute"]
         gain = spent["gain"]
         at_the_end = f"{spent['reading']['q50']:.3f} ({amounts.span(spent['reading'], '.3f')})"
@@ -128,7 +133,7 @@ def conclusions(answer: dict[str, Any]) -> list[str]:
         if "probability_within_budget" in wanted:
             sentence += f", within the budget with {chance_in_words(wanted['probability_within_budget'])}"
         sentences.append(f"{sentence}.")
-    if not answer["for_decisions"]:
+    if not answer["for_decisions"] and sentences:
         sentences.append(f"Verdict {answer['verdict'].replace('_', ' ')}: do not decide on these numbers yet.")
     return sentences
 
@@ -138,9 +143,10 @@ def _show(answer: dict[str, Any]) -> None:
     rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom A - R(now)", answer["headroom"], ".3f")]
     if (spent := answer.get("budget")) is not None:
         at = amounts.amount(spent["compute"])
-        rows += [(f"reading at {at}", spent["reading"], ".3f"), (f"law at {at}", spent["law"], ".3f")]
+        reading = spent["reading"] if spent["reading"]["q50"] is not None else None
+        rows += [(f"reading at {at}", reading, ".3f"), (f"law at {at}", spent["law"], ".3f")]
     if (wanted := answer.get("target")) is not None:
         rows.append((f"{answer['unit']} to {wanted['pass_rate']:g}", wanted["compute"], ".4g"))
-    report.show_table(("", "5 %", "median", "95 %"), [report.quantile_row(*row) for row in rows if row[1]])
+    report.show_quantiles(rows)
     for sentence in conclusions(answer):
         say(sentence)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rollcast.curves.amounts import amount
-from rollcast.plots.figure import COLOURS, GREY, INK, MOST_LABELLED, new_figure, save, write_cautions
+from rollcast.plots.figure import (
+    COLOURS,
+    GREY,
+    INK,
+    MARKERS,
+    MOST_LABELLED,
+    legend_below,
+    look_of_run,
+    new_figure,
+    save,
+    write_heading,
+)
 from rollcast.scaling.decisions.advice import chance_in_words
 
 if TYPE_CHECKING:
@@ -18,8 +28,6 @@ if TYPE_CHECKING:
     from rollcast.scaling.law.model_size import ModelSizeLaw
     from rollcast.simulation.split import SplitSearch
 
-TITLE_CHARACTERS = 140
-"""Characters in a line above a picture of 11 inches."""
 BAR_NAME_CHARACTERS = 34
 """Characters of a name that fit next to a bar."""
 MIN_SHOWN_LOSS = 0.0005
@@ -31,7 +39,7 @@ def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: di
 
     Raises UserError if the file cannot be written.
     """
-    figure = new_figure((8, 4.8))
+    figure = new_figure((9, 4.4))
     axes = figure.add_subplot()
     first = min(float(forecast.curve.compute[0]) for _, forecast in runs)
     last = max(answer["budget"], *(float(forecast.curve.compute[-1]) for _, forecast in runs))
@@ -40,28 +48,36 @@ def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: di
         colour = COLOURS[place % len(COLOURS)]
         low, middle, high = law.pass_rate(row["size"], compute)
         axes.fill_between(compute, low, high, color=colour, alpha=0.12, lw=0)
-        axes.plot(compute, middle, color=colour, ls="-" if row["trained"] else "--", label=row["name"])
+        name = row["name"] if row["trained"] else f"{row['name']}, not trained"
+        axes.plot(compute, middle, color=colour, ls="-" if row["trained"] else "--", label=name)
+        marker = MARKERS[place % len(MARKERS)]
         for curve in (forecast.curve for size, forecast in runs if size == row["size"]):
-            axes.plot(curve.compute, curve.pass_rate, "o", ms=3, color=colour)
-    axes.axvline(answer["budget"], color=INK, lw=1, ls=":")
-    for change in answer["changes"]:
-        low, middle, high = (change["compute"][name] for name in ("q05", "q50", "q95"))
-        if middle is not None and middle <= compute[-1]:
-            end = compute[-1] if high is None else min(high, compute[-1])
-            axes.axvspan(max(low, first), end, color=GREY, alpha=0.1, lw=0)
-            axes.axvline(middle, color=GREY, lw=1, ls="--")
+            axes.plot(curve.compute, curve.pass_rate, marker, ms=3.5, color=colour)
+    _draw_changes(axes, answer["changes"], first, float(compute[-1]))
     at = f"{amount(answer['budget'])} {answer['unit']}"
-    axes.set_title(
-        f"No size is recommended at {at}"
-        if answer["recommended"] is None
-        else f"{answer['recommended']} at {at}, the best with {chance_in_words(answer['probability'])}"
-    )
+    axes.axvline(answer["budget"], color=INK, lw=1.2, ls="-.", label=f"budget, {at}")
     axes.set_xscale("log")
     axes.set_xlabel(f"compute ({answer['unit']})")
-    axes.set_ylabel("pass rate")
-    axes.legend(frameon=False, title="model size")
-    write_cautions(figure, answer["caveats"])
+    axes.set_ylabel("pass rate (law of each size, 90 % band)")
+    found = f"No size is recommended at {at}."
+    if answer["recommended"] is not None:
+        chance = chance_in_words(answer["probability"])
+        found = f"{answer['recommended']} is the best size at {at} with a chance of {chance}."
+    write_heading(figure, [found], answer["caveats"])
+    legend_below(figure, columns=3)
     save(figure, path)
+
+
+def _draw_changes(axes: Any, changes: Sequence[dict[str, Any]], first: float, last: float) -> None:
+    """The computes from which a larger size is the better choice."""
+    for change in changes:
+        low, middle, high = (change["compute"][name] for name in ("q05", "q50", "q95"))
+        if middle is not None and middle <= last:
+            end = last if high is None else min(high, last)
+            axes.axvspan(
+                max(low, first), end, color=GREY, alpha=0.12, lw=0, label="another size becomes the best, 90 %"
+            )
+            axes.axvline(middle, color=GREY, lw=1, ls="--", label="the same, median")
 
 
 def draw_runs(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path) -> None:
@@ -69,23 +85,18 @@ def draw_runs(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path)
 
     `answer`: the command's answer about these runs, in their order. Raises UserError if the file cannot be written.
     """
-    figure = new_figure(
-        (11, 4.8 + 0.2 * max(0, len(answer["choices"]) - 12) + 0.25 * max(0, len(answer["cautions"]) - 3))
-    )
+    figure = new_figure((11, 4.4 + 0.2 * max(0, len(answer["choices"]) - 12)))
     left, right = figure.subplots(1, 2, width_ratios=(4, 3))
     for place, (forecast, run) in enumerate(zip(forecasts, answer["runs"], strict=True)):
-        _draw_run(left, forecast, run, COLOURS[place % len(COLOURS)])
-    left.set_title("the law and, of runs that continue, its 90 % band; cross: stopped", fontsize=10)
+        _draw_run(left, forecast, run, *look_of_run(place))
+    left.set_title("Laws; 90 % bands of runs that continue; cross: stopped", fontsize=10, loc="left")
     left.set_xscale("log")
     left.set_xlabel(f"compute ({answer['unit']})")
     left.set_ylabel("pass rate")
-    if len(forecasts) <= MOST_LABELLED:
-        left.legend(frameon=False, fontsize=8, loc="best")
     _draw_losses(right, answer)
-    figure.suptitle(
-        "\n".join(textwrap.wrap(answer["recommendation"], TITLE_CHARACTERS)), fontsize=10, x=0.01, ha="left"
-    )
-    write_cautions(figure, answer["cautions"])
+    write_heading(figure, [answer["recommendation"]], answer["cautions"])
+    if len(forecasts) <= MOST_LABELLED:
+        legend_below(figure, left, columns=2)
     save(figure, path)
 
 
@@ -120,21 +131,21 @@ def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
         MIN_SHOWN_LOSS, *(choice["loss_upper"] for choice in choices), *(choice["expected_loss"] for choice in choices)
     )
     axes.set_xlim(0, 1.8 * widest)
-    axes.set_title("expected loss by who continues (line: 95 %)", fontsize=10)
+    axes.set_title("Expected loss by which runs continue (line: 95 %)", fontsize=10, loc="left")
     axes.set_xlabel("lower end of the best run (pass rate)")
 
 
-def _draw_run(axes: Any, forecast: Forecast, run: dict[str, Any], colour: str) -> None:
+def _draw_run(axes: Any, forecast: Forecast, run: dict[str, Any], colour: str, marker: str) -> None:
     curve = forecast.curve
     last = float(curve.compute[-1])
     if run["hours"]:
-        gets = f"{amount(run['hours'])} {curve.unit}"
+        gets = f"{amount(run['hours'])} {curve.unit} more"
     elif run["has_forecast"]:
         gets = "stopped"
     else:
         gets = "set aside"
     label = f"{run['run']}: {gets} ({run['verdict'].replace('_', ' ')})"
-    axes.plot(curve.compute, curve.pass_rate, "o", ms=3, color=colour, label=label)
+    axes.plot(curve.compute, curve.pass_rate, marker, ms=3.5, color=colour, label=label)
     if run["has_forecast"]:
         seen = np.geomspace(curve.compute[0], last, 150)
         beyond = np.geomspace(last, last + run["hours"], 100)
@@ -151,10 +162,10 @@ def draw_splits(found: SplitSearch, cautions: Sequence[str], path: Path) -> None
 
     Both by trainer devices. Raises UserError if the file cannot be written.
     """
-    figure = new_figure((8, 6))
+    figure = new_figure((9, 5.4))
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(3, 2))
     devices = [outcome.split.trainer_devices for outcome in found.outcomes]
-    upper.plot(devices, [outcome.bound for outcome in found.outcomes], color=GREY, ls="--", lw=1, label="bound")
+    upper.plot(devices, [outcome.bound for outcome in found.outcomes], color=GREY, ls="--", lw=1, label="upper bound")
     upper.errorbar(
         devices,
         [outcome.steps_per_hour for outcome in found.outcomes],
@@ -166,21 +177,19 @@ def draw_splits(found: SplitSearch, cautions: Sequence[str], path: Path) -> None
         label="simulated (2 standard errors)",
     )
     chosen = found.frugal
-    upper.plot([chosen.split.trainer_devices], [chosen.steps_per_hour], "o", ms=10, mfc="none", color=COLOURS[1])
-    upper.set_title(
-        f"{chosen.split.generators} generators and {chosen.split.trainer_devices} trainer devices: "
-        f"{chosen.steps_per_hour:.4g} steps an hour"
-    )
+    place = ([chosen.split.trainer_devices], [chosen.steps_per_hour])
+    upper.plot(*place, "o", ms=10, mfc="none", color=COLOURS[1], label="recommended split")
     upper.set_ylabel("steps per hour")
     upper.set_ylim(bottom=0)
-    upper.legend(frameon=False)
     waiting = [outcome.trainer_idle for outcome in found.outcomes]
     load = [outcome.generator_load for outcome in found.outcomes]
-    lower.plot(devices, waiting, "o-", ms=3, lw=1, color=COLOURS[0], label="trainer idle")
-    lower.plot(devices, load, "o-", ms=3, lw=1, color=COLOURS[1], label="generators' load")
+    lower.plot(devices, waiting, "s-", ms=3.5, lw=1, color=COLOURS[2], label="trainer idle")
+    lower.plot(devices, load, "^-", ms=3.5, lw=1, color=COLOURS[1], label="generators busy")
     lower.set_ylim(0, 1.02)
-    lower.set_ylabel("share")
-    lower.set_xlabel("trainer devices")
-    lower.legend(frameon=False)
-    write_cautions(figure, cautions)
+    lower.set_ylabel("share of the time")
+    lower.xaxis.get_major_locator().set_params(integer=True)
+    lower.set_xlabel("devices of the trainer")
+    split = f"{chosen.split.generators} generators and {chosen.split.trainer_devices} trainer devices"
+    write_heading(figure, [f"{split}: {chosen.steps_per_hour:.4g} steps an hour."], cautions)
+    legend_below(figure, columns=3)
     save(figure, path)

@@ -25,6 +25,14 @@ FAR_COMPUTE_FACTOR = 3.0
 """Times the compute of a run so far: an end beyond that is called an extrapolation far out."""
 MAX_COMPUTE_RATIO = 100.0
 """Ratio of the computes of two runs from which they may count in different units."""
+REMEDIES = {
+    "too_few": "plan again when it has enough evaluations",
+    "no_learning": "another learning rate or other data would be another run",
+    "broken": "go back to the named checkpoint",
+    "not_sigmoid": "look at truncation, entropy, the data",
+    "regime_change": "before you stop it for good, look at why, or plan again with its points from there on",
+}
+"""What to do with a run that no law describes, by its verdict."""
 MAX_NAMED_RUNS = 6
 """Runs that a sentence names; of more it names five and the number of the others."""
 
@@ -131,7 +139,8 @@ def _run(forecast: Forecast, outlook: Outlook) -> dict[str, Any]:
     law = law_as_json(law_of_curve(forecast, amounts.MEDIAN_AND_90))
     return {
         "run": curve.name,
-        "num_points": len(curve),
+        "num_points": len(curve) + curve.num_at_start,
+        "num_at_start": curve.num_at_start,
         "dropped": curve.dropped,
         "excluded": forecast.excluded,
         "verdict": str(outlook.verdict),
@@ -202,7 +211,7 @@ def recommendation(
     broken = [row["run"] for row in rows if not row["has_forecast"]]
     if not able:
         have = "has" if len(broken) == 1 else "have"
-        return f"Spend nothing yet: {listed(broken)} {have} no forecast; look first at what broke."
+        return f"Spend nothing yet: {listed(broken)} {have} no law to plan with; see why below."
     aside = f", set {listed(broken)} aside" if broken else ""
     if taken is nothing:
         return (
@@ -239,11 +248,7 @@ def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
             found.append(f"{listed(some)}: verdict too early, so the gain depends mostly on the prior; {remedy}.")
     for row in rows:
         if not row["has_forecast"]:
-            remedy = (
-                "look at truncation, entropy, the data"
-                if row["verdict"] == "not_sigmoid"
-                else "before you stop it for good, look at why, or plan again with its points from there on"
-            )
+            remedy = REMEDIES[row["verdict"]]
             found.append(
                 f"{row['run']}: verdict {row['verdict'].replace('_', ' ')}. {row['reason']} It counts with its last "
                 f"readings ({row['now']['mean']:.3f}) and gets nothing; {remedy}."

@@ -99,7 +99,10 @@ def _feet(columns: int, last: float, now: float, *, is_budget: bool) -> list[ric
     axis = "─" * mark + "┴" + "─" * (columns - 1 - mark)
     here = f"now {now:.3g}"
     end = ", the end" if is_budget else ""
-    for right in (f"{last:.3g} device-hours{end}", f"{last:.3g}{end}", f"{last:.3g}"):
+    unit = " device-hours"
+    if len(f"0 {last:.3g}{unit}") > columns:
+        unit = ""
+    for right in (f"{last:.3g}{unit}{end}", f"{last:.3g}{unit}"):
         feet = "0".ljust(columns - len(right)) + right
         free = columns - len(right) - 2
         if mark > 2 and mark + len(here) <= free:

@@ -119,10 +119,10 @@ def law_of(status: RunStatus) -> ForecastReading | None:
 
 
 def forecast_words(status: RunStatus) -> list[str]:
-    """The verdict first. Below five evaluations it is too early for anything else."""
+    """The verdict first. Below five evaluations nothing else is known."""
     made = num_after_first_step(status.evaluations)
     if made < LEAST_EVALUATIONS:
-        return [f"too early: {made} of the {LEAST_EVALUATIONS} evaluations that a forecast takes"]
+        return [f"too few: {made} of the {LEAST_EVALUATIONS} evaluations that a forecast needs"]
     forecast = law_of(status)
     if forecast is None:
         return ["the forecaster has not answered yet"]

@@ -80,6 +80,7 @@ def _body(screen: Screen, width: int) -> list[Text]:
     work = figures.work(status, config.local.generators, max_staleness, is_running=screen.is_running)
     lines += map(Text, flow(work, width))
     lines += [Text(line, "green") for line in flow(figures.measured(status), width)]
+    lines += map(Text, flow(status.episodes, width))
     lines += [Text(line, "yellow") for line in flow(figures.forecast_words(status), width, "forecast  ")]
     if screen.is_running and (advice := figures.advice_words(status)):
         lines += [Text(line, "bold") for line in _wrapped(f"advice    {advice}", width, 10)]

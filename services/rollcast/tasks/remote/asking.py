@@ -4,14 +4,13 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Container
+from typing import Any, Literal, Protocol, TypeVar
 
 import httpx
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from rollcast.config.errors import PASSING_STATUS, SERVER_ERROR
-from rollcast.config.verifiers import Remote
 
 MAX_ANSWER_BYTES = 4 << 20
 LONGEST_PAUSE_SECONDS = 8.0
@@ -21,13 +20,36 @@ Outcome = Literal["answered", "unreachable", "refused", "unreadable", "paused", 
 Answer = TypeVar("Answer")
 
 
+class AskedService(Protocol):
+    """How a service is asked, and when no more (`rollcast.config.verifiers.Remote` describes each)."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def token_variable(self) -> str | None: ...
+    @property
+    def deadline_seconds(self) -> float: ...
+    @property
+    def tries(self) -> int: ...
+    @property
+    def requests(self) -> int: ...
+    @property
+    def failures(self) -> int: ...
+    @property
+    def pause_seconds(self) -> float: ...
+
+
 class NoAnswer(Exception):  # noqa: N818  (a state that is counted, not a fault of ours)
     """Why a service gave none."""
 
-    def __init__(self, outcome: Outcome, sentence: str, *, may_pass: bool = False) -> None:
+    def __init__(
+        self, outcome: Outcome, sentence: str, *, may_pass: bool = False, is_own_mistake: bool = False
+    ) -> None:
+        """`may_pass`: a second try may go well. `is_own_mistake`: the request is called wrong, as with 401 or 404."""
         super().__init__(sentence)
         self.outcome: Outcome = outcome
         self.may_pass = may_pass
+        self.is_own_mistake = is_own_mistake
 
 
 class Circuit:
@@ -63,8 +85,17 @@ class Circuit:
 class Asking:
     """Requests to one service; all from one event loop."""
 
-    def __init__(self, settings: Remote, count: Callable[[Outcome], None]) -> None:
+    def __init__(
+        self,
+        settings: AskedService,
+        count: Callable[[Outcome], None],
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
+        final_statuses: Container[int] | None = None,
+    ) -> None:
+        """`final_statuses`: HTTP answers that no second try would change. None = all below 500 except a few."""
         self._settings = settings
+        self._max_answer_bytes = max_answer_bytes
+        self._final_statuses = final_statuses
         self._count = count
         self._circuit = Circuit(settings.failures, settings.pause_seconds)
         self._last_failure = ""
@@ -75,26 +106,45 @@ class Asking:
             headers={"Accept-Encoding": "identity"},  # a bound on the received bytes is a bound on the decoded ones
         )
 
-    async def ask(self, url: str, body: dict[str, Any], read: Callable[[Any], Answer]) -> Answer:
+    async def ask(
+        self, url: str, body: dict[str, Any], read: Callable[[Any], Answer], deadline: float | None = None
+    ) -> Answer:
         """The result of `read` on the JSON answer; `read` raises ValueError, KeyError, TypeError or IndexError for
         nonsense.
 
-        Raises NoAnswer: after the last try, at the deadline, or immediately if the circuit is open.
+        Raises NoAnswer: after the last try, at the deadline, or immediately if the circuit is open. `deadline`: on the
+        clock of the event loop. None = `deadline_seconds` from now.
         """
+        failures: list[NoAnswer] = []
+
+        def may_pass(error: BaseException) -> bool:
+            if isinstance(error, NoAnswer):
+                failures.append(error)
+            return isinstance(error, NoAnswer) and error.may_pass
+
         tries = AsyncRetrying(
-            retry=retry_if_exception(lambda error: isinstance(error, NoAnswer) and error.may_pass),
+            retry=retry_if_exception(may_pass),
             stop=stop_after_attempt(self._settings.tries),
             wait=wait_random_exponential(multiplier=0.25, max=LONGEST_PAUSE_SECONDS),
             reraise=True,
         )
         seconds = self._settings.deadline_seconds
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout_at(
+                asyncio.get_running_loop().time() + seconds if deadline is None else deadline
+            ):
                 return await tries(self._once, url, json.dumps(body).encode("utf-8", "surrogatepass"), read)
         except TimeoutError:
-            error = NoAnswer("timeout", f"{self._settings.url} gave no answer within {seconds:g} s")
+            error = self._timeout(failures[-1] if failures else None)
             self._note(error)
             raise error from None
+
+    def _timeout(self, last: NoAnswer | None) -> NoAnswer:
+        """`last`: why the last try failed; None = none came to an end."""
+        sentence = f"{self._settings.url} gave no answer within {self._settings.deadline_seconds:g} s"
+        if last is None:
+            return NoAnswer("timeout", sentence)
+        return NoAnswer("timeout", f"{sentence}; the last try: {last}", is_own_mistake=last.is_own_mistake)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -127,19 +177,24 @@ class Asking:
         try:
             async with self._client.stream("POST", url, content=body, headers=headers) as response:
                 if response.status_code != httpx.codes.OK:
-                    passing = response.status_code >= SERVER_ERROR or response.status_code in PASSING_STATUS
-                    said = f"{self._settings.url} answers with status {response.status_code}"
-                    raise NoAnswer("refused", said, may_pass=passing)
+                    raise self._refused(response.status_code)
                 answer = bytearray()
                 async for part in response.aiter_raw():
                     answer += part
-                    if len(answer) > MAX_ANSWER_BYTES:
-                        raise NoAnswer("unreadable", f"{self._settings.url} answers more than {MAX_ANSWER_BYTES} bytes")
+                    if len(answer) > self._max_answer_bytes:
+                        said = f"{self._settings.url} answers more than {self._max_answer_bytes} bytes"
+                        raise NoAnswer("unreadable", said)
                 return bytes(answer)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             said = f"{self._settings.url} cannot be reached ({reason})"
             raise NoAnswer("unreachable", said, may_pass=not isinstance(error, httpx.InvalidURL)) from error
+
+    def _refused(self, status: int) -> NoAnswer:
+        is_passing = status >= SERVER_ERROR or status in PASSING_STATUS
+        may_pass = is_passing if self._final_statuses is None else status not in self._final_statuses
+        said = f"{self._settings.url} answers with status {status}"
+        return NoAnswer("refused", said, may_pass=may_pass, is_own_mistake=not is_passing)
 
     def _authorization(self) -> dict[str, str]:
         variable = self._settings.token_variable

@@ -14,8 +14,8 @@ import time
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, get_args
 
+from rollcast.config.own_functions import MAX_SENTENCE_CHARACTERS, is_function
 from rollcast.config.tasks import Grading
-from rollcast.tasks.own_functions import MAX_SENTENCE_CHARACTERS, is_function
 from rollcast.tasks.sandbox.cores import one_core
 from rollcast.tasks.sandbox.limits import BUSY, TRUSTED, VERDICT_SECONDS, Limits, Reason
 from rollcast.tasks.sandbox.protections import require_gvisor, require_protections

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rollcast.config.bounds import backstop_seconds
+from rollcast.config.bounds import LEAST_WAIT_SECONDS, backstop_seconds
 
 _PROCESS_CLOCK = 2
 """CPUCLOCK_SCHED: of all threads, in nanoseconds (linux/posix-timers.h)."""
@@ -58,11 +58,13 @@ class TimeLimit(NamedTuple):
     seconds: float
     """Of processor time, from `start` on."""
     start: ClockReading
+    least_wait_seconds: float = LEAST_WAIT_SECONDS
+    """Wall time beyond the limit at least."""
 
     def left(self, now: ClockReading) -> float:
         """How soon the limit may be reached at the earliest, in seconds."""
         cpu_left = self.seconds - (now.cpu - self.start.cpu)
-        wall_left = backstop_seconds(self.seconds) - (now.wall - self.start.wall)
+        wall_left = backstop_seconds(self.seconds, self.least_wait_seconds) - (now.wall - self.start.wall)
         return min(cpu_left, wall_left)
 
     def only_waited(self, end: ClockReading) -> bool:

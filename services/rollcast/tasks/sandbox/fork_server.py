@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import NoReturn
 
-from rollcast.tasks.own_functions import failure, is_function
+from rollcast.config.own_functions import failure, is_function
 from rollcast.tasks.sandbox.channel import Channel
 from rollcast.tasks.sandbox.clocks import cpu_seconds, open_waits, waited_seconds
 from rollcast.tasks.sandbox.code_judge import grade_code

@@ -44,11 +44,11 @@ class Launcher:
         """`own_waits`: a descriptor for how long this process waited for a core."""
         self._requests = requests
         self._own_waits = own_waits
-        self._seconds_per_test = limits.seconds_per_test
+        self._limits = limits
         self._running: _Running | None = None
         self._ended = ClockReading(0.0, 0.0, 0.0)
         """What programs took that have ended; their wall time is not counted apart."""
-        self._grading = TimeLimit(limits.deadline_seconds, self._read())
+        self._grading = self._time_limit(limits.deadline_seconds)
 
     @contextlib.contextmanager
     def functions(self, sources: list[str]) -> "Iterator[Functions]":
@@ -95,7 +95,10 @@ class Launcher:
     def patience(self) -> Patience:
         """Deadlines of one question that is asked now: the limits of its test and of the whole grading. The program is
         to blame for either; a grading that ends while the judge itself works is the judge's fault."""
-        return Patience(self._read, TimeLimit(self._seconds_per_test, self._read()), self._grading)
+        return Patience(self._read, self._time_limit(self._limits.seconds_per_test), self._grading)
+
+    def _time_limit(self, seconds: float) -> TimeLimit:
+        return TimeLimit(seconds, self._read(), self._limits.least_wait_seconds)
 
     def _read(self) -> ClockReading:
         """CPU time of this process and its programs together: work that a program causes here counts as its own."""

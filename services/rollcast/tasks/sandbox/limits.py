@@ -6,7 +6,7 @@ import resource
 from dataclasses import dataclass
 from typing import Literal
 
-from rollcast.config.bounds import backstop_seconds
+from rollcast.config.bounds import LEAST_WAIT_SECONDS, backstop_seconds
 
 TRUSTED = "trusted"
 """Argument of a fork server whose verifier may do anything."""
@@ -44,11 +44,13 @@ class Limits:
     """Processor time of one call, or of one run with one input."""
     memory_bytes: int
     """Address space of each process beyond what the fork server already has."""
+    least_wait_seconds: float = LEAST_WAIT_SECONDS
+    """Wall time beyond either limit that a program has at least. Tests of programs that sleep wait for less."""
 
     @property
     def backstop_seconds(self) -> float:
         """The longest wall time of a grading."""
-        return backstop_seconds(self.deadline_seconds)
+        return backstop_seconds(self.deadline_seconds, self.least_wait_seconds)
 
 
 def limit_this_process(limits: Limits, base_bytes: int) -> None:

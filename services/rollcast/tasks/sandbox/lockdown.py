@@ -17,8 +17,10 @@ from rollcast.tasks.sandbox.protections import has_landlock, has_seccomp
 
 MAX_SERVER_FILES = 4096
 """Descriptors that a fork server may have open: a child closes as many."""
+FIRST_KEPT_DESCRIPTOR = 3
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
 _SIGKILL = 9
 
 
@@ -37,7 +39,7 @@ class Lockdown:
         die_with_parent()
         if self.ruleset is not None:
             self.ruleset.restrict()
-        _keep_only(descriptors)
+        keep_only(descriptors)
         limit_this_process(limits, self.base_bytes)
         if self.system_calls is not None:
             self.system_calls.load()
@@ -47,9 +49,14 @@ _libc = ctypes.CDLL(None)
 _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
 
-def die_with_parent() -> None:
+def die_with_parent(signal_number: int = _SIGKILL) -> None:
     """All that a process promises whose verifier is trusted."""
-    _libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    _libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """What a descendant leaves behind becomes a child of this process."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def hide_memory() -> None:
@@ -57,10 +64,11 @@ def hide_memory() -> None:
     _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def _keep_only(descriptors: tuple[int, ...]) -> None:
-    end = 3 + len(descriptors)
+def keep_only(descriptors: tuple[int, ...]) -> None:
+    """Close everything except the standard streams and these, which become FIRST_KEPT_DESCRIPTOR and so on."""
+    end = FIRST_KEPT_DESCRIPTOR + len(descriptors)
     copies = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, end) for descriptor in descriptors]
-    for target, copy in enumerate(copies, start=3):
+    for target, copy in enumerate(copies, start=FIRST_KEPT_DESCRIPTOR):
         os.dup2(copy, target)
     os.closerange(end, MAX_SERVER_FILES)
 

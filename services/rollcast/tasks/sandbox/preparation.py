@@ -36,7 +36,7 @@ def prepare(verifier: str) -> list[Path]:
     if is_built_in(verifier):
         with contextlib.suppress(Exception):
             function(_WARM_UP, _WARM_UP)
-    return _installed_packages(getattr(function, "__module__", None) or __name__)  # a partial has no name
+    return readable_files(getattr(function, "__module__", None) or __name__)  # a partial has no name
 
 
 def _standard_library() -> list[Path]:
@@ -45,7 +45,7 @@ def _standard_library() -> list[Path]:
     return [*own, *_package("numpy"), *map(Path, _SYSTEM)]
 
 
-def _installed_packages(module: str) -> list[Path]:
+def readable_files(module: str) -> list[Path]:
     """The standard library, every installed package, and the package or file that holds `module`, with the Python files
     next to a file, which it may import late."""
     site = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]

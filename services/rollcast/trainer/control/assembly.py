@@ -1,15 +1,24 @@
 """Computes the training sequences of a batch from its groups: rewards, filters, advantages, weights."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rollcast.config.own_part import OwnPart
 from rollcast.config.recipe import LengthPenalty, Recipe
-from rollcast.recipe.effective_batch import effective_batch
+from rollcast.recipe.difficulty import coefficient_factors
+from rollcast.recipe.distillation import distilled, token_reverse_kl
+from rollcast.recipe.effective_batch import EffectiveBatch, effective_batch, kept_rollouts
 from rollcast.recipe.length_control import length_penalty
-from rollcast.rollouts.records import Rollout, RolloutGroup
-from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, training_sequences
+from rollcast.recipe.own_parts import CompletionRecord, own_advantages, own_penalty
+from rollcast.rollouts.records import EpisodeEnd, Rollout, RolloutGroup
+from rollcast.trainer.control.episode_credit import SequenceAdvantages, turn_credited, whole_reward
+from rollcast.trainer.control.group_filter import GroupFilter
+from rollcast.trainer.control.teacher import RolloutLogprobs
+from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, num_loss_tokens, training_sequences
 
 REWARD_GAP_RATIO = 0.5
 """Gap between right and wrong rewards here, 1, over the paper's, 2 (A.3: +1 and -1): it scales the penalty of Eq 9."""
@@ -21,25 +30,142 @@ class AssembledBatch:
     """The effective batch only; empty = no update."""
     kept_groups: frozenset[int]
     """Task sequences of groups with at least one trained rollout."""
+    teacher_kl: float | None = None
+    """Nats per loss token: mean of log pi_gen - log pi_teacher. None = no teacher's log-probs were given."""
 
 
-def assemble(groups: Sequence[RolloutGroup], recipe: Recipe) -> AssembledBatch:
-    """Return the effective batch. Left out: truncated rollouts (by the recipe), and those without a verdict."""
+def assemble(
+    groups: Sequence[RolloutGroup],
+    recipe: Recipe,
+    teacher: Mapping[int, Sequence[RolloutLogprobs | None]] | None = None,
+    own_filter: GroupFilter | None = None,
+) -> AssembledBatch:
+    """Return the effective batch. Left out: truncated rollouts (by the recipe), those without a verdict, and episodes
+    whose environment failed.
+
+    `teacher`: by task sequence, an endpoint's log-probs of each rollout; a rollout without them is left out. None = the
+    recipe has no such teacher. `own_filter`: remembers what the recipe's filter said of these groups. None = ask it.
+    """
+    asked = own_filter or GroupFilter(recipe)
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     owner = np.array([index for index, group in enumerate(groups) for _ in group.rollouts], dtype=np.int64)
+    answers: list[RolloutLogprobs | None] | None = None
+    if teacher is not None:
+        answers = [one for group in groups for one in teacher.get(group.sequence, [None] * len(group.rollouts))]
+    rewards = np.array([rollout.reward for rollout in rollouts])
+    shaped = np.array([shaped_reward(rollout, recipe) for rollout in rollouts])
     effective = effective_batch(
-        rewards=np.array([rollout.reward for rollout in rollouts]),
-        shaped=np.array([shaped_reward(rollout, recipe) for rollout in rollouts]),
+        rewards=rewards,
+        shaped=shaped if recipe.uses_reward else np.zeros(len(rollouts)),
         group=owner,
-        loss_tokens=np.array([int(loss_mask(rollout).sum()) for rollout in rollouts], dtype=np.int64),
-        # A grader that failed says nothing about the answer.
-        excluded=np.array([not one.has_verdict or (recipe.exclude_truncated and one.truncated) for one in rollouts]),
+        loss_tokens=_loss_tokens(rollouts),
+        excluded=_excluded(rollouts, recipe, answers),
         normalisation=recipe.advantage_normalisation,
         aggregation=recipe.aggregation,
-        zero_variance_filter=recipe.zero_variance_filter,
+        zero_variance_filter=recipe.zero_variance_filter and recipe.uses_reward,
+        own_advantages=partial(own_advantages, recipe.advantage) if recipe.advantage else None,
+        keeps_group=lambda index, record: asked.keeps(groups[index], record),
+        graded=_graded(rollouts),
+        compared=_compared(rollouts, recipe),
     )
     kept = {groups[index].sequence for index in np.unique(owner[effective.kept])}
-    return AssembledBatch(training_sequences(groups, effective), frozenset(kept))
+    factors = None
+    if recipe.scale_by_difficulty:
+        factors = coefficient_factors(rewards, owner, effective.kept & _graded(rollouts))
+    of_tokens = turn_credited(rollouts, shaped, owner, effective.kept, recipe)
+    if answers is None or recipe.distillation is None:
+        return AssembledBatch(training_sequences(groups, effective, factors, of_tokens), frozenset(kept))
+    of_tokens = _distilled(rollouts, answers, effective, of_tokens, recipe.distillation.coefficient)
+    sequences = training_sequences(groups, effective, factors, of_tokens)
+    return AssembledBatch(sequences, frozenset(kept), _teacher_kl(rollouts, answers, effective))
+
+
+def can_be_trained_on(group: RolloutGroup, recipe: Recipe, own_filter: GroupFilter) -> bool:
+    """Whether a group that came back has rollouts for a batch. Asks no advantage and no length penalty."""
+    rollouts = group.rollouts
+    kept = kept_rollouts(
+        rewards=np.array([rollout.reward for rollout in rollouts]),
+        group=np.zeros(len(rollouts), dtype=np.int64),
+        loss_tokens=_loss_tokens(rollouts),
+        excluded=_excluded(rollouts, recipe, None),
+        zero_variance_filter=recipe.zero_variance_filter and recipe.uses_reward,
+        keeps_group=lambda _, record: own_filter.keeps(group, record),
+        graded=_graded(rollouts),
+        compared=_compared(rollouts, recipe),
+    )
+    return bool(kept.any())
+
+
+def _loss_tokens(rollouts: Sequence[Rollout]) -> NDArray[np.int64]:
+    """[R] tokens that carry loss, of all sequences of a rollout."""
+    return np.array([num_loss_tokens(rollout) for rollout in rollouts], dtype=np.int64)
+
+
+def _compared(rollouts: Sequence[Rollout], recipe: Recipe) -> NDArray[np.float64]:
+    """[R] what the zero-variance filter compares."""
+    return np.array([whole_reward(rollout, recipe) for rollout in rollouts])
+
+
+def _graded(rollouts: Sequence[Rollout]) -> NDArray[np.bool_]:
+    """[R] rollouts with a verdict."""
+    return np.array([rollout.has_verdict for rollout in rollouts], dtype=np.bool_)
+
+
+def _excluded(
+    rollouts: Sequence[Rollout], recipe: Recipe, answers: Sequence[RolloutLogprobs | None] | None
+) -> NDArray[np.bool_]:
+    """[R] rollouts that must not be trained on."""
+    excluded = np.zeros(len(rollouts), dtype=np.bool_)
+    for index, rollout in enumerate(rollouts):
+        is_cut = recipe.exclude_truncated and rollout.truncated
+        # A grader that failed says nothing about the answer, and neither does a teacher.
+        is_ungraded = recipe.uses_reward and not rollout.has_verdict
+        is_unanswered = answers is not None and answers[index] is None
+        # Nor does an environment that failed say anything about the model's turns.
+        is_failed = rollout.episode is not None and rollout.episode.end is EpisodeEnd.FAILED
+        excluded[index] = is_cut or is_ungraded or is_unanswered or is_failed
+    return excluded
+
+
+def _distilled(
+    rollouts: Sequence[Rollout],
+    answers: Sequence[RolloutLogprobs | None],
+    effective: EffectiveBatch,
+    of_tokens: Mapping[int, SequenceAdvantages],
+    coefficient: float,
+) -> dict[int, SequenceAdvantages]:
+    """Return the token advantages of each kept rollout, by its index: those of the reward with the teacher's part.
+
+    `of_tokens`: those of the reward, of rollouts whose tokens do not share one.
+    """
+    found = {}
+    for index, (rollout, answer) in enumerate(zip(rollouts, answers, strict=True)):
+        if not effective.kept[index] or answer is None:
+            continue
+        of_sequences = []
+        for number, sequence in enumerate(rollout.sequences):
+            own = sequence.logprobs.astype(np.float64)
+            base = np.full(len(own), effective.advantages[index])
+            if index in of_tokens:
+                base = of_tokens[index][number].astype(np.float64)
+            teachers = answer[number].astype(np.float64)
+            of_sequences.append(distilled(base, own, teachers, coefficient).astype(np.float32))
+        found[index] = of_sequences
+    return found
+
+
+def _teacher_kl(
+    rollouts: Sequence[Rollout], answers: Sequence[RolloutLogprobs | None], effective: EffectiveBatch
+) -> float | None:
+    """Mean over the loss tokens of the kept rollouts; None without any."""
+    differences = []
+    for rollout, answer, is_kept in zip(rollouts, answers, effective.kept, strict=True):
+        if not is_kept or answer is None:
+            continue
+        for sequence, teachers in zip(rollout.sequences, answer, strict=True):
+            kl = token_reverse_kl(sequence.logprobs.astype(np.float64), teachers.astype(np.float64))
+            differences.append(kl[loss_mask(sequence)])
+    return float(np.concatenate(differences).mean()) if differences else None
 
 
 def shaped_reward(rollout: Rollout, recipe: Recipe) -> float:
@@ -51,4 +177,8 @@ def shaped_reward(rollout: Rollout, recipe: Recipe) -> float:
     if isinstance(control, LengthPenalty):
         penalty = length_penalty(rollout.num_tokens, max_tokens=control.max_tokens, cache_tokens=control.cache_tokens)
         return rollout.reward * (1 + REWARD_GAP_RATIO * penalty)
+    if isinstance(control, OwnPart):
+        most = recipe.max_completion_tokens
+        completion = CompletionRecord(rollout.num_tokens, most, rollout.reward, rollout.truncated)
+        return rollout.reward + own_penalty(control, completion)
     return rollout.reward

@@ -6,13 +6,16 @@ state (of the checkpoint) -> reporter -> intake -> pipeline -> examiner, fleet, 
 from collections.abc import Callable
 from functools import partial
 
+from rollcast.config.distillation import EndpointTeacher
+from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
+from rollcast.config.services import Generator
 from rollcast.recipe.schedule import make_schedule
 from rollcast.rollouts.base import TrainerQueue
-from rollcast.rollouts.records import PromptTask, Purpose
+from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.runfolder.run_secrets import secret_place
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.control.assembly import assemble
+from rollcast.trainer.control.assembly import can_be_trained_on
 from rollcast.trainer.control.checkpoints import Checkpoints
 from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.defects import DefectFinder
@@ -20,14 +23,16 @@ from rollcast.trainer.control.early_stop import EarlyStop
 from rollcast.trainer.control.evaluation import OpenEvaluations, evaluation_plans
 from rollcast.trainer.control.examiner import Examiner
 from rollcast.trainer.control.fleet import Fleet, OnRemoved
+from rollcast.trainer.control.group_filter import GroupFilter
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
-from rollcast.trainer.control.pacing import Pacing, longest_verdict_seconds
+from rollcast.trainer.control.pacing import Pacing, longest_other_seconds
 from rollcast.trainer.control.pipeline import GroupPipeline
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import Books, Encode, PromptBook, TaskMaker, shares
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.state import TrainerState, resume_state
+from rollcast.trainer.control.teacher import TeacherClient
 from rollcast.trainer.control.telemetry import GroupSignals
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.weights.sender.publisher import Publisher
@@ -46,8 +51,7 @@ def build_controller(
 ) -> Controller:
     """Take the next incarnation and build its controller.
 
-    `progress`: of the checkpoint that `learners` were restored from, or of a new run. Raises QueueAway if Redis cannot
-    be reached, UserError if its contents cannot be used.
+    `progress`: of the restored checkpoint, or of a new run. Raises QueueAway, UserError for unusable contents of Redis.
     """
     recipe = config.recipe
     max_bytes = config.redis.max_bytes
@@ -55,9 +59,11 @@ def build_controller(
     plans = evaluation_plans(config.tasks, config.trainer.checkpoint_every_steps)
     state = resume_state(config, queue, shares(books.train, plans[0].weights), progress)
     reporter = Reporter(state, exporter, books.train, recipe, max_staleness=schedule.max_staleness, max_bytes=max_bytes)
-    maker = TaskMaker(recipe, encode, incarnation=state.incarnation, seed=config.seed)
+    maker = TaskMaker(recipe, encode, config.tasks.prompt_format, incarnation=state.incarnation, seed=config.seed)
     make_task = partial(_train_task, maker, books.train, state.ledger)
     open_evaluations = OpenEvaluations(config.run, config.tasks.evaluation.deadline_seconds)
+    own_filter = GroupFilter(recipe)
+    is_wanted = partial(can_be_trained_on, recipe=recipe, own_filter=own_filter)
     intake = Intake(
         state,
         queue,
@@ -66,14 +72,15 @@ def build_controller(
         make_task=make_task,
         count_outcome=reporter.count_group,
         find_defect=DefectFinder(state, learners.vocab_size, config.model.max_length, learners.routing).find,
-        is_filtered=lambda group: recipe.refill_filtered and not assemble([group], recipe).sequences,
-        note_answer=GroupSignals(recipe, exporter).note,
+        is_filtered=lambda group: recipe.refill_filtered and not is_wanted(group),
+        note_answer=GroupSignals(recipe, exporter, is_wanted).note,
+        teacher=_teacher(recipe, exporter, config.model.max_length, is_wanted),
     )
-    verdict_seconds = longest_verdict_seconds(
-        config.tasks, num_slots=config.generator.most_slots, grading_seconds=config.longest_grading_seconds
+    other_seconds = longest_other_seconds(
+        config.tasks, recipe, num_slots=config.generator.most_slots, grading_seconds=config.longest_grading_seconds
     )
-    pacing = Pacing(recipe, schedule.max_staleness, config.trainer.drop_after_budgets, verdict_seconds)
-    pipeline = GroupPipeline(state, queue, reporter, schedule, intake, pacing, make_task, recipe, max_bytes)
+    pacing = Pacing(recipe, schedule.max_staleness, config.trainer.drop_after_budgets, other_seconds)
+    pipeline = GroupPipeline(state, queue, reporter, schedule, intake, pacing, make_task, recipe, max_bytes, own_filter)
     early_stop = EarlyStop(config.stop_when, config.budget, progress.curve) if config.stop_when else None
     examiner = Examiner(state, queue, reporter, books, maker, plans, open_evaluations, pipeline.send, early_stop)
     fleet = Fleet(
@@ -84,14 +91,27 @@ def build_controller(
         intake,
         pacing,
         settings=config.weights,
-        # The hours of a shared GPU are counted once, as the trainer's.
-        devices_each=0 if config.local.shares_gpu else config.generator.tensor_parallel,
+        devices_each=_devices_each(config.generator, shares_gpu=config.local.shares_gpu),
         is_sharded_over_gpus=learners.ranks.are_several_gpus,
         make_publisher=partial(_publisher, config, learners, state, exporter),
         stop_requested=stop_requested,
     )
     checkpoints = Checkpoints(state, learners, intake, reporter, config.trainer.checkpoint_every_steps)
     return Controller(state, pipeline, examiner, fleet, checkpoints, learners, reporter, stop_requested)
+
+
+def _devices_each(generator: Generator, *, shares_gpu: bool) -> int:
+    """Devices of one generator. The hours of a shared GPU are counted once, as the trainer's."""
+    return 0 if shares_gpu else generator.tensor_parallel
+
+
+def _teacher(
+    recipe: Recipe, exporter: Exporter, max_tokens: int, is_wanted: Callable[[RolloutGroup], bool]
+) -> TeacherClient | None:
+    """The client of a teacher that is an endpoint; None = there is no teacher, or the ranks hold it."""
+    if recipe.distillation is None or not isinstance(recipe.distillation.teacher, EndpointTeacher):
+        return None
+    return TeacherClient(recipe.distillation.teacher, exporter, max_tokens=max_tokens, is_wanted=is_wanted)
 
 
 def _train_task(maker: TaskMaker, prompts: PromptBook, ledger: Ledger, sequence: int, prompt_id: str) -> PromptTask:

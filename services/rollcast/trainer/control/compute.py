@@ -21,6 +21,8 @@ from rollcast.telemetry.logging import get_logger
 GENERATOR = "generator"
 TRAINER = "trainer"
 ROLES = (GENERATOR, TRAINER)
+TEACHER = "teacher"
+"""Has an entry in runs with an endpoint that distils and whose devices are counted."""
 SECONDS_PER_HOUR = 3_600.0
 MAX_START_SECONDS = 7_200.0
 """Time that a generator may claim for the start of its engine before it announced itself; more is not counted."""
@@ -46,6 +48,8 @@ class ComputeLedger:
     """Device-hours of the surviving history."""
     spent: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ROLES, 0.0))
     """Device-hours ever allocated."""
+    teacher_devices: int = 0
+    """Devices of a teacher's endpoint, allocated from the trainer's start to its end."""
     start_up: float = 0.0
     """Device-hours of the surviving history that earlier incarnations spent on start-up."""
     _starts_at: float | None = None
@@ -67,18 +71,23 @@ class ComputeLedger:
         earlier = _read(self.path)
         unseen = MAX_RESTART_SECONDS
         if earlier is not None:
-            self.spent = {role: earlier.spent[role] for role in ROLES}
+            self.spent = _of_known_roles(earlier.spent)
             away = max(0.0, self.wall_clock() - allocated_seconds - earlier.at)
             unseen = min(away, MAX_RESTART_SECONDS)
             if not earlier.stopped and away <= MAX_RESTART_SECONDS:
-                self.spent[GENERATOR] += away * earlier.devices[GENERATOR] / SECONDS_PER_HOUR
+                for role in {GENERATOR, TEACHER} & earlier.devices.keys() & self.spent.keys():
+                    self.spent[role] += away * earlier.devices[role] / SECONDS_PER_HOUR
                 unseen = 0.0
         self._since = start - unseen
         if state is not None:
-            self.state = {role: float(state[role]) for role in ROLES}
+            self.state = _of_known_roles(state)
         self.start_up = start_up
         self._starts_at = self.total_state
         self._devices[TRAINER] = trainer_devices
+        if self.teacher_devices:
+            self._devices[TEACHER] = self.teacher_devices
+            self.state.setdefault(TEACHER, 0.0)
+            self.spent.setdefault(TEACHER, 0.0)
 
     def tick(self, generator_devices: int, new_devices: Sequence[float] = ()) -> None:
         """Count the time since the last call.
@@ -89,9 +98,9 @@ class ComputeLedger:
         """
         now = self.clock()
         hours = max(0.0, now - self._last) / SECONDS_PER_HOUR
-        for role in ROLES:
-            self.state[role] += hours * self._devices[role]
-            self.spent[role] += hours * self._devices[role]
+        for role, devices in self._devices.items():
+            self.state[role] += hours * devices
+            self.spent[role] += hours * devices
         believed = [max(0.0, min(seconds, MAX_START_SECONDS, now - self._since)) for seconds in new_devices]
         if any(seconds > counted for seconds, counted in zip(new_devices, believed, strict=True)):
             log.info("of new generators' time only a part is counted", reported=new_devices, counted=believed)
@@ -105,7 +114,7 @@ class ComputeLedger:
 
     @property
     def total_state(self) -> float:
-        """C: device-hours of generators and trainers together in the surviving history."""
+        """C: device-hours of generators, trainers and a counted teacher together in the surviving history."""
         return sum(self.state.values())
 
     @property
@@ -123,13 +132,17 @@ class ComputeLedger:
 
     @property
     def num_devices(self) -> int:
-        """Allocated now, generators' and trainer's."""
+        """Allocated now, by all roles."""
         return sum(self._devices.values())
 
     def save(self, *, stopped: bool = False) -> None:
         """Raises UserError if the disk refuses it. `stopped`: the run ends, so nothing stays allocated."""
         at = self.wall_clock() - (self.clock() - self._last)
         replace_json(self.path, as_json(ComputeRecord(self.spent, self._devices, at, stopped)))
+
+
+def _of_known_roles(hours: dict[str, float]) -> dict[str, float]:
+    return {role: float(hours[role]) for role in (*ROLES, TEACHER) if role in hours}
 
 
 def _read(path: Path) -> ComputeRecord | None:

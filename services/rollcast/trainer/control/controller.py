@@ -14,6 +14,7 @@ The main thread does all of it. The publisher has threads of its own; it calls `
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from rollcast.recipe.schedule import Batch, PipelineState, Wait, WaitReason
 from rollcast.rollouts.errors import QueueAway
@@ -30,7 +31,7 @@ from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.batch import TrainingSequence
 from rollcast.trainer.learner.group import LearnerGroup
-from rollcast.trainer.learner.learner import UpdateStats
+from rollcast.trainer.learner.step_sums import UpdateStats
 
 POLL_SECONDS = 0.05
 """How long one poll for groups may block. Also bounds how late acknowledgements and a stop request are noticed."""
@@ -119,10 +120,10 @@ class Controller:
         waited_for = decision.groups if isinstance(decision, Wait) else ()
         self._fleet.hand_over(pipeline_state, waited_for)
         match decision:
-            case Wait(reason=reason):
-                if reason is WaitReason.BATCH:  # a wait for weights does not mean that no batch is ready
+            case Wait() as wait:
+                if wait.reason is WaitReason.BATCH:  # a wait for weights does not mean that no batch is ready
                     self._is_out_of_prompts = self._pipeline.is_out_of_prompts
-                self._pipeline.wait(POLL_SECONDS, reason)
+                self._pipeline.wait(POLL_SECONDS, self._pipeline.reason(wait))
             case Batch(sequences=sequences):
                 self._step(sequences)
 
@@ -154,6 +155,8 @@ class Controller:
             self._publish()
         self._pipeline.settle(batch.deliveries, kept=batch.assembled.kept_groups)
         longest_ratio = self._pipeline.note_step(batch)
+        if batch.assembled.teacher_kl is not None:
+            stats = replace(stats, teacher_kl=batch.assembled.teacher_kl)
         self._reporter.step(stats, longest_ratio)
         self._checkpoints.begin_if_due()
 

@@ -6,7 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.rollouts.base import MAX_FAILURES
-from rollcast.rollouts.records import GradingStatus, PromptTask, Purpose, Rollout, RolloutGroup, Sampling, StopReason
+from rollcast.rollouts.records import (
+    Branch,
+    GradingStatus,
+    PromptTask,
+    Purpose,
+    Rollout,
+    RolloutGroup,
+    Sampling,
+    StopReason,
+    TokenIds,
+)
+from rollcast.trainer.control.episode_defects import environment_defect, episode_defect, own_prompts_of
 from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.learner.batch import Routing
 
@@ -82,7 +93,7 @@ def _task_defect(group: RolloutGroup, task: PromptTask) -> str | None:
         return f"it is attempt {group.attempt}, and a task is given up after {MAX_FAILURES}"
     if len(group.rollouts) != task.num_rollouts:
         return f"it holds {len(group.rollouts)} rollouts, asked were {task.num_rollouts}"
-    return None
+    return environment_defect(group, task)
 
 
 def _as_sent(sampling: Sampling) -> tuple[float, float, int, int]:
@@ -94,8 +105,11 @@ def _rollouts_defect(rollouts: Sequence[Rollout], task: PromptTask, *, vocab_siz
     """Return the defect of the first wrong rollout, or None. `max_length`: tokens of prompt and completion."""
     max_tokens = min(max_length - len(task.prompt_token_ids), task.length.max_tokens)
     for rollout in rollouts:
-        what = _length_defect(rollout, max_tokens) or _grading_defect(rollout) or _interruption_defect(rollout, task)
-        if what := what or _kv_defect(rollout, len(task.prompt_token_ids)):
+        if rollout.episode is None:
+            what = _length_defect(rollout, max_tokens) or _interruption_defect(rollout, task)
+        else:
+            what = episode_defect(rollout, rollout.episode, task, max_length)
+        if what := what or _grading_defect(rollout) or _kv_defect(rollout, task.prompt_token_ids):
             return f"rollout {rollout.index} {what}"
     return _number_defect(rollouts, vocab_size)
 
@@ -149,29 +163,37 @@ def _interruption_defect(rollout: Rollout, task: PromptTask) -> str | None:
     return None
 
 
-def _kv_defect(rollout: Rollout, num_prompt_tokens: int) -> str | None:
-    if not rollout.kv_marks:
-        return None
-    versions = {span.version for span in rollout.version_spans}
-    for mark in rollout.kv_marks:
-        if not 0 < mark.position < len(rollout.token_ids) or mark.kept > num_prompt_tokens + mark.position:
-            return f"has a KV mark at {mark.position} that keeps {mark.kept}, of {len(rollout.token_ids)} tokens"
-        if mark.version not in versions:
-            return f"has a KV mark of the version {mark.version}, which sampled none of its tokens"
+def _kv_defect(rollout: Rollout, task_prompt: TokenIds) -> str | None:
+    for sequence in rollout.sequences:
+        if not sequence.kv_marks:
+            continue
+        num_prompt = len(rollout.prompt_of(sequence, task_prompt))
+        length = len(sequence.token_ids)
+        versions = {span.version for span in sequence.version_spans}
+        for mark in sequence.kv_marks:
+            if not 0 < mark.position < length or mark.kept > num_prompt + mark.position:
+                return f"has a KV mark at {mark.position} that keeps {mark.kept}, of {length} tokens"
+            if mark.version not in versions:
+                return f"has a KV mark of the version {mark.version}, which sampled none of its tokens"
     return None
 
 
 def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
     """One look at the numbers of all rollouts together; which of them is wrong is found only if one is."""
-    tokens = np.concatenate([rollout.token_ids for rollout in rollouts])
-    logprobs = np.concatenate([rollout.logprobs for rollout in rollouts])
-    if tokens.min() < 0 or tokens.max() >= vocab_size:
+    sequences = [(rollout.index, sequence) for rollout in rollouts for sequence in rollout.sequences]
+    tokens = [sequence.token_ids for _, sequence in sequences]
+    own_prompts = [prompt for rollout in rollouts for prompt in own_prompts_of(rollout)]
+    ids = np.concatenate([*tokens, *own_prompts])
+    logprobs = np.concatenate([sequence.logprobs for _, sequence in sequences])
+    if len(ids) and (ids.min() < 0 or ids.max() >= vocab_size):
         return f"a token id is outside the vocabulary of {vocab_size}"
+    if not len(logprobs):
+        return None
     lowest = float(logprobs.min())
     highest = float(logprobs.max())  # nan if any is nan
     if lowest >= MIN_LOGPROB and highest <= MAX_LOGPROB:
         return None
-    owner = np.repeat([rollout.index for rollout in rollouts], [len(rollout.logprobs) for rollout in rollouts])
+    owner = np.repeat([index for index, _ in sequences], [len(sequence.logprobs) for _, sequence in sequences])
     place = int(np.argmin((logprobs >= MIN_LOGPROB) & (logprobs <= MAX_LOGPROB)))
     value = float(logprobs[place])
     name = f"rollout {owner[place]}"
@@ -184,15 +206,22 @@ def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
 def _routing_defect(group: RolloutGroup, routing: Routing) -> str | None:
     """The codec has compared the number of tokens with the rollout."""
     for rollout in group.rollouts:
-        chosen = rollout.routed_experts
-        if chosen is None:
-            return f"rollout {rollout.index} does not say which experts it used, and recipe.router_replay is true"
-        _, layers, choices = chosen.shape
-        if (layers, choices) != (routing.layers, routing.choices):
-            return (
-                f"rollout {rollout.index} has {choices} experts in each of {layers} layers, the model "
-                f"{routing.choices} in {routing.layers}"
-            )
-        if chosen.size and (largest := int(chosen.max())) >= routing.experts:
-            return f"rollout {rollout.index} was sent to expert {largest}, and a layer has {routing.experts}"
+        for sequence in rollout.sequences:
+            if what := _experts_defect(sequence, routing):
+                return f"rollout {rollout.index} {what}"
+    return None
+
+
+def _experts_defect(sequence: Rollout | Branch, routing: Routing) -> str | None:
+    chosen = sequence.routed_experts
+    if chosen is None:
+        return (
+            "does not say which experts it used, and recipe.router_replay is true" if len(sequence.token_ids) else None
+        )
+    _, layers, choices = chosen.shape
+    if (layers, choices) != (routing.layers, routing.choices):
+        expected = f"the model {routing.choices} in {routing.layers}"
+        return f"has {choices} experts in each of {layers} layers, {expected}"
+    if chosen.size and (largest := int(chosen.max())) >= routing.experts:
+        return f"was sent to expert {largest}, and a layer has {routing.experts}"
     return None

@@ -4,11 +4,13 @@
 
 An evaluation is closed when every group came back or was given up, or at its deadline with the answers so far; time
 without any generator or without Redis does not count. Several may be open at the same time. One of a mixture ends in a
-point of the whole, the weighted mean of its parts, and in one of each part.
+point of the whole, the weighted mean of its parts, and in one of each part. Prompts of several environments also give
+one of each environment.
 """
 
+import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -19,7 +21,7 @@ from rollcast.config.tasks import Tasks
 from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
 from rollcast.runfolder.records import EvaluationRecord
-from rollcast.telemetry.names import DOWNSTREAM_PREFIX, PART_PREFIX
+from rollcast.telemetry.names import DOWNSTREAM_PREFIX, ENVIRONMENT_PREFIX, PART_PREFIX
 from rollcast.trainer.control.pass_rate import truncated_matches, verdicts
 
 NUM_SAMPLED_PROMPTS = 4
@@ -108,7 +110,7 @@ class Closed:
     evaluation: EvaluationRecord | None
     """The point of the whole. None if no completion with a verdict came back, or none of some part of a mixture."""
     parts: tuple[EvaluationRecord, ...]
-    """The points of a mixture's parts that have verdicts."""
+    """The points that have verdicts: of a mixture's parts, then of environments."""
     unanswered: list[int]
     """Sequences of tasks whose answers are no longer needed."""
     sampled: tuple[RolloutGroup, ...]
@@ -194,9 +196,14 @@ class OpenEvaluations:
                 parts[name] = point
         if whole is not None and plan.weights:
             whole = _weighted_mean(whole, parts, plan.weights) if len(parts) == len(plan.weights) else None
+        of_environments = [
+            self._point(item, ENVIRONMENT_PREFIX + name, sequences)
+            for name, sequences in sequences_by_environment(item).items()
+        ]
+        points = (*parts.values(), *filter(None, of_environments))
         unanswered = sorted(item.unanswered)
-        sampled = tuple(item.groups[task] for task in sorted(item.tasks)[:NUM_SAMPLED_PROMPTS] if task in item.groups)
-        return Closed(plan.dataset, item.moment.step, whole, tuple(parts.values()), unanswered, sampled)
+        sampled = tuple(item.groups[task] for task in _sampled_tasks(item) if task in item.groups)
+        return Closed(plan.dataset, item.moment.step, whole, points, unanswered, sampled)
 
     def _point(self, item: OpenEvaluation, dataset: str, sequences: Collection[int]) -> EvaluationRecord | None:
         """The reading of some of the evaluation's tasks; None without a verdict."""
@@ -216,6 +223,7 @@ class OpenEvaluations:
             **asdict(item.moment),
             pass_rate=float(np.mean([values.mean() for values in rewards])),
             standard_error=sampling_standard_error(rewards),
+            standard_error_new_prompts=clustered_standard_error(rewards),
             samples=(samples := sum(len(values) for values in rewards)),
             num_prompts=len(rewards),
             asked_prompts=len(sequences),
@@ -231,18 +239,58 @@ class OpenEvaluations:
         )
 
 
+def _sampled_tasks(item: OpenEvaluation) -> list[int]:
+    """The first tasks asked, those of several environments in turn."""
+    num_before: Counter[str | None] = Counter()
+    places = []
+    for sequence in sorted(item.tasks):
+        episode = item.tasks[sequence].episode
+        environment = None if episode is None else episode.environment
+        places.append((num_before[environment], sequence))
+        num_before[environment] += 1
+    return [sequence for _, sequence in sorted(places)[:NUM_SAMPLED_PROMPTS]]
+
+
+def sequences_by_environment(item: OpenEvaluation) -> dict[str, list[int]]:
+    """The task sequences of each environment.
+
+    Empty if all tasks have the same one, whose curve is that of the whole; and for a downstream set: it has one curve.
+    """
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for sequence, task in item.tasks.items():
+        if task.episode is not None:
+            found[task.episode.environment].append(sequence)
+    is_whole = any(len(sequences) == len(item.tasks) for sequences in found.values())
+    if is_whole or item.plan.dataset.startswith(DOWNSTREAM_PREFIX):
+        return {}
+    return dict(sorted(found.items()))
+
+
 def _weighted_mean(
     whole: EvaluationRecord, parts: Mapping[str, EvaluationRecord], weights: Mapping[str, float]
 ) -> EvaluationRecord:
     """`whole` with the mean of the parts' pass rates and its standard error; the parts are sampled independently."""
     total = sum(weights.values())
     shares = {name: weight / total for name, weight in weights.items()}
-    errors = {name: part.standard_error or 0.0 for name, part in parts.items()}
     return replace(
         whole,
         pass_rate=sum(share * parts[name].pass_rate for name, share in shares.items()),
-        standard_error=sum((share * errors[name]) ** 2 for name, share in shares.items()) ** 0.5,
+        standard_error=_of_the_mean(shares, {name: part.standard_error for name, part in parts.items()}),
+        standard_error_new_prompts=_of_the_mean(
+            shares, {name: part.standard_error_new_prompts for name, part in parts.items()}
+        ),
     )
+
+
+def _of_the_mean(shares: Mapping[str, float], errors: Mapping[str, float | None]) -> float | None:
+    """The standard error of the parts' weighted mean, the root of sum (share error)^2; None if a part's is unknown."""
+    variance = 0.0
+    for name, share in shares.items():
+        error = errors[name]
+        if error is None:
+            return None
+        variance += (share * error) ** 2
+    return math.sqrt(variance)
 
 
 def sampling_standard_error(rewards: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> float:
@@ -258,3 +306,16 @@ def sampling_standard_error(rewards: Sequence[np.ndarray[Any, np.dtype[np.float6
         within = float(values.var(ddof=1)) if count > 1 else overall * (1 - overall)
         variance += within / count
     return float(np.sqrt(variance)) / len(rewards)
+
+
+def clustered_standard_error(rewards: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> float | None:
+    """Standard error of the mean of the prompts' mean rewards, the prompts drawn from many alike.
+
+    s / sqrt(P), with s^2 = sum_p (m_p - m)^2 / (P - 1) over the mean rewards m_p of the P prompts and their mean m:
+    completions of one prompt are a cluster (Miller, "Adding Error Bars to Evals", arXiv 2411.00640, section 2.2).
+    `rewards` as above. None for a single prompt, which says nothing about others.
+    """
+    if len(rewards) < 2:
+        return None
+    means = np.array([values.mean() for values in rewards])
+    return float(means.std(ddof=1)) / math.sqrt(len(means))

@@ -1,20 +1,16 @@
 """Asks for evaluations when they are due, and records their results: the curve, downstream sets, `stop_when`."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose
-from rollcast.runfolder.records import SampledCompletion, SamplesRecord
 from rollcast.trainer.control.early_stop import EarlyStop
 from rollcast.trainer.control.evaluation import Closed, EvaluationPlan, Moment, OpenEvaluations
 from rollcast.trainer.control.prompt_book import Books, PromptBook, TaskMaker
 from rollcast.trainer.control.reporting import Reporter
+from rollcast.trainer.control.sample_texts import sampled
 from rollcast.trainer.control.state import TrainerState
-
-MAX_CHARACTERS = 4_000
-"""Length of a sampled prompt or completion: those of a thousand evaluations stay below 32 MB."""
 
 
 @dataclass(eq=False)
@@ -110,29 +106,3 @@ class Examiner:
 
     def _prompts(self, dataset: str) -> PromptBook:
         return self._books.downstream.get(dataset, self._books.held_out)
-
-
-def sampled(closed: Closed, incarnation: int, text: Callable[[Sequence[int]], str]) -> SamplesRecord:
-    """The first completion of each of the evaluation's first prompts. `text` decodes token ids."""
-    samples = []
-    for group in closed.sampled:
-        rollout = group.rollouts[0]
-        samples.append(
-            SampledCompletion(
-                prompt=shortened(text(group.prompt_token_ids.tolist())),
-                completion=shortened(text(rollout.token_ids.tolist())),
-                reward=rollout.reward,
-                status=str(rollout.grading_status),
-                num_tokens=rollout.num_tokens,
-                truncated=rollout.truncated,
-            )
-        )
-    return SamplesRecord(incarnation, closed.step, closed.dataset, samples, time.time())
-
-
-def shortened(text: str) -> str:
-    """Beginning and end, with the number of characters left out between them."""
-    if len(text) <= MAX_CHARACTERS:
-        return text
-    half = MAX_CHARACTERS // 2
-    return f"{text[:half]} [... {len(text) - 2 * half} characters ...] {text[-half:]}"

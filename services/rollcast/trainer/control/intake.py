@@ -3,6 +3,7 @@
 read --> of an evaluation --> OpenEvaluations, off the queue immediately
      --> of training -------> ready until the schedule puts it into a batch, in training until it is settled
                               filtered, if those do not count towards a batch: until `take_filtered`
+                              at the teacher, if an endpoint distils: until it has answered, then ready
      --> unknown, twice ----> off the queue, counted
      --> lost version ------> off the queue, counted; the task is dispatched again
      --> defective ---------> buried with the reason, counted; the task is dispatched again, or dead at the third
@@ -22,8 +23,10 @@ from rollcast.runfolder.records import TaskOutcome
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
+from rollcast.trainer.control.episode_statistics import count_episodes
 from rollcast.trainer.control.evaluation import OpenEvaluations
 from rollcast.trainer.control.state import TrainerState
+from rollcast.trainer.control.teacher import TeacherClient, TeacherLogprobs
 
 MAX_GROUPS_PER_READ = 64
 """Groups that one call to the queue returns. `collect` calls it until fewer come."""
@@ -48,6 +51,8 @@ class Intake:
     is_filtered: Callable[[RolloutGroup], bool] = lambda _: False
     """Whether a group counts towards no batch."""
     note_answer: Callable[[RolloutGroup], None] = lambda _: None
+    teacher: TeacherClient | None = None
+    """Asked about every group that can go into a batch; None = no endpoint distils."""
     has_own_rollouts: bool = False
     """Whether rollouts of this incarnation's weights came: earlier ones do not show that an engine runs."""
     generated_tokens: dict[Purpose, int] = field(default_factory=lambda: dict.fromkeys(Purpose, 0))
@@ -55,6 +60,8 @@ class Intake:
     """Wire 1 as of the last reconciliation."""
     ready: dict[int, Delivery] = field(default_factory=dict)
     """Groups that can go into a batch, by task sequence."""
+    _at_teacher: dict[int, Delivery] = field(default_factory=dict)
+    """Groups that a teacher scores, by task sequence; not ready meanwhile."""
     _training: dict[int, Delivery] = field(default_factory=dict)
     """Groups of the newest batch, by task sequence; outstanding until they are settled."""
     _filtered: dict[int, Delivery] = field(default_factory=dict)
@@ -73,6 +80,10 @@ class Intake:
             for delivery in deliveries:
                 self._sort(delivery)
             deliveries = self._queue.read(MAX_GROUPS_PER_READ, 0.0) if len(deliveries) == MAX_GROUPS_PER_READ else []
+        if self.teacher is not None:
+            for sequence in self.teacher.answered():
+                if sequence in self._at_teacher:
+                    self.ready[sequence] = self._at_teacher.pop(sequence)
 
     def _sort(self, delivery: Delivery) -> None:
         group = delivery.group
@@ -94,7 +105,7 @@ class Intake:
         prompt_id = self._state.ledger.outstanding.get(sequence)
         if self._state.ledger.held.get(sequence) == delivery.stream_id:
             return
-        if prompt_id is None or sequence in self.ready.keys() | self._filtered.keys() | self._training.keys():
+        if prompt_id is None or sequence in self._settled:
             self._discard(delivery, "duplicate")
         elif defect := self.find_defect(group, self._state.ledger.own_task(group, self.make_task(sequence, prompt_id))):
             self._refuse(delivery, defect)
@@ -103,8 +114,22 @@ class Intake:
         elif not self._survives(group):
             self._discard(delivery, "lost_version")
         else:
+            count_episodes(self._exporter, group)
             self.note_answer(group)
-            (self._filtered if self.is_filtered(group) else self.ready)[sequence] = delivery
+            self._place_for(group)[sequence] = delivery
+
+    @property
+    def _settled(self) -> set[int]:
+        """Task sequences that have a usable answer here."""
+        return {*self.ready, *self._at_teacher, *self._filtered, *self._training}
+
+    def _place_for(self, group: RolloutGroup) -> dict[int, Delivery]:
+        """The place at which a group that answers its task waits."""
+        if self.is_filtered(group):
+            return self._filtered
+        if self.teacher is not None and self.teacher.ask(group):
+            return self._at_teacher
+        return self.ready
 
     def _sort_evaluation(self, delivery: Delivery, task: PromptTask) -> None:
         group = delivery.group
@@ -115,6 +140,7 @@ class Intake:
         elif not self._survives(group):
             self._discard(delivery, "lost_version")
         else:
+            count_episodes(self._exporter, group)
             self._open_evaluations.add(group)
             self._done.append(delivery.stream_id)
 
@@ -155,7 +181,9 @@ class Intake:
 
     def reconcile(self) -> None:
         self.reconcile_evaluation()
-        missing = self._state.ledger.missing([*self.snapshot.sequences, *self.ready, *self._training])
+        missing = self._state.ledger.missing(
+            [*self.snapshot.sequences, *self.ready, *self._at_teacher, *self._training]
+        )
         if missing:
             log.warning("tasks without an answer that could be used are dispatched again", tasks=len(missing))
             self._dispatch_again(missing)
@@ -176,7 +204,7 @@ class Intake:
 
         The purpose of a task is that of its dispatch, whatever the queue's record says.
         """
-        settled = self.ready.keys() | self._filtered.keys() | self._training.keys()
+        settled = self._settled
         for sequence, dead in self.snapshot.dead.items():
             is_final = dead.attempt >= MAX_FAILURES
             event = "task given up" if is_final else "unusable answer"
@@ -203,7 +231,8 @@ class Intake:
         return tuple(self._group(sequence) for sequence in self._state.ledger.outstanding)
 
     def _group(self, sequence: int) -> Group:
-        if delivery := self.ready.get(sequence) or self._training.get(sequence):
+        places = (self.ready, self._at_teacher, self._training)
+        if delivery := next((place[sequence] for place in places if sequence in place), None):
             return Group(sequence, delivery.group.first_version.step, ready=sequence in self.ready)
         snapshot = self.snapshot
         item = snapshot.claims.get(sequence) or snapshot.waiting.get(sequence) or snapshot.finished.get(sequence)
@@ -217,12 +246,31 @@ class Intake:
         self._training = {sequence: self.ready.pop(sequence) for sequence in sequences}
         return list(self._training.values())
 
+    @property
+    def num_at_teacher(self) -> int:
+        return len(self._at_teacher)
+
+    def is_at_teacher(self, sequence: int) -> bool:
+        return sequence in self._at_teacher
+
+    def teacher_logprobs(self, sequences: Iterable[int]) -> dict[int, TeacherLogprobs] | None:
+        """The teacher's answers on groups of a batch, once; a group that it was not asked about is absent.
+
+        None = no endpoint distils.
+        """
+        if self.teacher is None:
+            return None
+        taken = {sequence: self.teacher.take(sequence) for sequence in sequences}
+        return {sequence: answers for sequence, answers in taken.items() if answers is not None}
+
     def give_up(self, sequences: Sequence[int]) -> None:
         """Give up groups that can no longer be used in time; their prompts are dispatched again before new ones."""
         self._queue.retire(sequences)
         for sequence in sequences:
-            if delivery := self.ready.pop(sequence, None):
+            if delivery := self.ready.pop(sequence, None) or self._at_teacher.pop(sequence, None):
                 self._done.append(delivery.stream_id)
+            if self.teacher is not None:
+                self.teacher.forget(sequence)
             prompt_id = self._state.ledger.settle(sequence)
             self._state.ledger.owed.append(prompt_id)
             self.count_outcome("stale", sequence, prompt_id)

@@ -11,6 +11,7 @@ immediately: after a restart they would be worthless.
 """
 
 import hashlib
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Annotated
@@ -18,7 +19,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from rollcast.rollouts.records import LengthBudget, PromptTask, RolloutGroup, Sampling, TokenIds
+from rollcast.rollouts.records import EpisodeTask, LengthBudget, PromptTask, RolloutGroup, Sampling, TokenIds
 
 DIGEST_BYTES = 8
 """Digest of a prompt's tokens: long enough to notice that a prompt was changed by mistake."""
@@ -42,10 +43,15 @@ class Asked:
     prompt_digest: str
     sampling: Sampling
     length: LengthBudget
+    environment: str = ""
+    """Empty = one answer, without tools."""
+    max_turns: int = 0
+    """Budget of an episode; 0 without an environment."""
 
     def task_for(self, group: RolloutGroup, task: PromptTask) -> PromptTask:
         """`task` as this dispatch asked for it. The prompt is the group's own if it has the digest."""
         is_same_prompt = digest_of(group.prompt_token_ids) == self.prompt_digest
+        episode = EpisodeTask(self.environment, "", self.max_turns, math.inf) if self.environment else None
         return replace(
             task,
             incarnation=self.incarnation,
@@ -53,6 +59,7 @@ class Asked:
             prompt_token_ids=group.prompt_token_ids if is_same_prompt else task.prompt_token_ids,
             sampling=self.sampling,
             length=self.length,
+            episode=episode,
         )
 
 
@@ -84,7 +91,15 @@ class Ledger:
 
     def note_dispatch(self, task: PromptTask) -> None:
         """Note what an outstanding task asks for, before it is sent."""
-        asked = Asked(task.incarnation, task.dataset, digest_of(task.prompt_token_ids), task.sampling, task.length)
+        asked = Asked(
+            task.incarnation,
+            task.dataset,
+            digest_of(task.prompt_token_ids),
+            task.sampling,
+            task.length,
+            environment=task.episode.environment if task.episode else "",
+            max_turns=task.episode.max_turns if task.episode else 0,
+        )
         others = [item for item in self.asked.get(task.sequence, []) if item.incarnation != task.incarnation]
         self.asked[task.sequence] = [*others, asked]
 

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
+from rollcast.config.episodes import Episodes
 from rollcast.config.recipe import Recipe
 from rollcast.config.tasks import Tasks
 from rollcast.config.verifiers import Remote
@@ -38,18 +39,36 @@ def longest_verdict_seconds(tasks: Tasks, *, num_slots: int, grading_seconds: fl
     return found
 
 
+def longest_episode_seconds(tasks: Tasks, episodes: Episodes) -> float:
+    """The most time that an episode takes in addition to its sampling; 0 without environments.
+
+    Each start of an environment has its deadline, and one that fails begins the whole episode again.
+    """
+    found = 0.0
+    for environment in tasks.environments:
+        tries = 1 + environment.restarts
+        found = max(found, tries * (environment.reset_seconds + episodes.max_seconds))
+    return found
+
+
+def longest_other_seconds(tasks: Tasks, recipe: Recipe, *, num_slots: int, grading_seconds: float) -> float:
+    """The most time that a group takes besides its sampling. Arguments as for `longest_verdict_seconds`."""
+    verdict = longest_verdict_seconds(tasks, num_slots=num_slots, grading_seconds=grading_seconds)
+    return verdict + longest_episode_seconds(tasks, recipe.episodes)
+
+
 class Pacing:
     """Recent step and group durations, in seconds."""
 
     def __init__(
-        self, recipe: Recipe, max_staleness: int, drop_after_budgets: float, verdict_seconds: float = 0.0
+        self, recipe: Recipe, max_staleness: int, drop_after_budgets: float, other_seconds: float = 0.0
     ) -> None:
-        """`verdict_seconds`: the longest that a working generator's grading takes once a group is sampled."""
+        """`other_seconds`: the longest that a group takes besides its sampling: in environments, and at its grading."""
         self._max_staleness = max_staleness
         self._groups_per_step = recipe.prompts_per_step
         self._token_budget = recipe.max_completion_tokens
         self._drop_after_budgets = drop_after_budgets
-        self._verdict_seconds = verdict_seconds
+        self._other_seconds = other_seconds
         self._step_seconds: deque[float] = deque(maxlen=NUM_RECENT_STEPS)
         self._group_seconds: deque[list[float]] = deque(maxlen=NUM_RECENT_STEPS)
         """Lifetimes of each recent step's groups, with those filtered and replaced since the step before."""
@@ -114,12 +133,12 @@ class Pacing:
 
     def overdue(self, claims: Mapping[int, Claim], now: float, *, redis_back_at: float) -> list[int]:
         """Tasks that take longer than a working generator needs: 3 x (token budget / slowest rate), at least a minute,
-        plus the time that grading may take.
+        plus the time that environments and grading may take.
 
         `redis_back_at`: end of the last outage of Redis; no group could be handed in before.
         """
         if self._slowest_rate is None:
             return []
         deadline = drop_deadline_seconds(self._token_budget, self._slowest_rate, budgets=self._drop_after_budgets)
-        allowed = max(MIN_OVERDUE_SECONDS, deadline) + self._verdict_seconds
+        allowed = max(MIN_OVERDUE_SECONDS, deadline) + self._other_seconds
         return [sequence for sequence, claim in claims.items() if now - max(claim.claimed_at, redis_back_at) > allowed]

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 
 from rollcast.config.recipe import Recipe
 from rollcast.recipe.allocation import allocated_rollouts
-from rollcast.recipe.schedule import PipelineState, Schedule, WaitReason
+from rollcast.recipe.schedule import PipelineState, Schedule, Wait, WaitReason
 from rollcast.rollouts.base import Delivery, TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import PromptTask, RolloutGroup
 from rollcast.trainer.control.assembly import AssembledBatch, assemble
+from rollcast.trainer.control.group_filter import GroupFilter
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.pacing import Pacing
 from rollcast.trainer.control.pass_rate import verdicts
@@ -47,10 +48,12 @@ class GroupPipeline:
     intake: Intake
     _pacing: Pacing
     _make_task: Callable[[int, str], PromptTask]
-    """As for `Intake`."""
+    """Makes the task of a dispatch number and a prompt, as in `Intake`."""
     _recipe: Recipe
     _max_bytes: int
     """Bytes of finished groups in Redis; above it nothing is dispatched."""
+    _own_filter: GroupFilter
+    """The recipe's filter, the same one as for groups that come back."""
     _replaced: list[RolloutGroup] = field(default_factory=list)
     _straggler_seconds: float = 0.0
     _last_step_at: float = field(default_factory=time.monotonic)
@@ -75,9 +78,22 @@ class GroupPipeline:
         self.collect(block_seconds)
         away_seconds = self._queue.away_seconds - away_before
         seconds = max(0.0, time.monotonic() - started - away_seconds)
-        if reason is WaitReason.STRAGGLER:  # the next step does not count it as its own
+        if reason in (WaitReason.STRAGGLER, WaitReason.TEACHER):  # the next step does not count it as its own
             self._straggler_seconds += seconds
         self._reporter.waited(seconds, reason)
+
+    def reason(self, wait: Wait) -> WaitReason:
+        """Why the trainer waits: for the teacher, if the schedule lacks only groups that are there."""
+        num_at_teacher = self.intake.num_at_teacher
+        match wait.reason:
+            case WaitReason.STRAGGLER:
+                is_teachers = all(map(self.intake.is_at_teacher, wait.groups))
+            case WaitReason.BATCH:
+                num_answered = len(self.intake.ready) + num_at_teacher
+                is_teachers = num_at_teacher > 0 and num_answered >= self._recipe.prompts_per_step
+            case _:
+                is_teachers = False
+        return WaitReason.TEACHER if is_teachers else wait.reason
 
     def reconcile(self, acknowledged: int | None) -> PipelineState:
         """Compare the ledger with Redis; returns what the schedule decides on.
@@ -150,7 +166,8 @@ class GroupPipeline:
         self._replaced = []
         self._reporter.batch(groups, replaced)
         self.observe(groups)
-        return GroupBatch(deliveries, replaced, assemble(groups, self._recipe))
+        teacher = self.intake.teacher_logprobs(sequences)
+        return GroupBatch(deliveries, replaced, assemble(groups, self._recipe, teacher, self._own_filter))
 
     def settle(self, deliveries: Sequence[Delivery], kept: frozenset[int]) -> None:
         """Return the groups' credit. What a restart could still use stays on the queue until the next checkpoint."""
@@ -184,4 +201,8 @@ class GroupPipeline:
         self._queue.retire(list(self._state.ledger.outstanding))
 
     def close(self) -> None:
-        self._queue.close()
+        try:
+            if self.intake.teacher is not None:
+                self.intake.teacher.close()
+        finally:
+            self._queue.close()

@@ -1,5 +1,6 @@
 """Tokenised prompts by id, and the tasks made of them."""
 
+import json
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, Recipe
 from rollcast.config.tasks import PromptFormat
 from rollcast.recipe.mixture import Share
-from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling
+from rollcast.rollouts.records import EpisodeTask, LengthBudget, PromptTask, Purpose, Sampling
 from rollcast.tasks.prompts import Prompt
 from rollcast.tasks.tokens import TokenizedPrompt, Tokenizer, tokenize_prompts
 
@@ -68,8 +69,18 @@ def shares(book: PromptBook, weights: Mapping[str, float]) -> list[Share]:
 
 
 class TaskMaker:
-    def __init__(self, recipe: Recipe, encode: Encode, *, incarnation: int, seed: int) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        encode: Encode,
+        prompt_format: PromptFormat | None = None,
+        *,
+        incarnation: int,
+        seed: int,
+    ) -> None:
+        """`prompt_format`: its system message begins episodes whose prompts lack one. None = no message."""
         self._recipe = recipe
+        self._system = None if prompt_format is None else prompt_format.system
         self._incarnation = incarnation
         self._length = length_budget(recipe, encode, seed)
 
@@ -89,6 +100,20 @@ class TaskMaker:
             verifier=item.prompt.verifier,
             reference=item.prompt.reference,
             eval_step=eval_step,
+            episode=self._episode(item.prompt) if item.prompt.environment else None,
+        )
+
+    def _episode(self, prompt: Prompt) -> EpisodeTask:
+        messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
+        if self._system is not None and messages[0]["role"] != "system":
+            messages.insert(0, {"role": "system", "content": self._system})
+        budgets = self._recipe.episodes
+        return EpisodeTask(
+            environment=prompt.environment,
+            messages=json.dumps(messages),
+            max_turns=budgets.max_turns,
+            max_seconds=budgets.max_seconds,
+            answer=prompt.answer,
         )
 
 

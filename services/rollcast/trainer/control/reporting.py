@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,13 +16,13 @@ from rollcast.runfolder import files
 from rollcast.runfolder.records import (
     EvaluationRecord,
     IncarnationRecord,
-    SamplesRecord,
     StepRecord,
     TaskEvent,
     TaskMark,
     TaskOutcome,
     as_json,
 )
+from rollcast.runfolder.samples import SamplesRecord
 from rollcast.runfolder.survival import is_complete
 from rollcast.runfolder.writing import append_line
 from rollcast.telemetry import names
@@ -31,8 +32,14 @@ from rollcast.telemetry.names import Metric
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.prompt_book import PromptBook
 from rollcast.trainer.control.state import TrainerState
-from rollcast.trainer.control.telemetry import EvaluationSeries, export_batch, export_lost_prompts, staleness_of
-from rollcast.trainer.learner.learner import UpdateStats
+from rollcast.trainer.control.telemetry import (
+    EvaluationSeries,
+    export_batch,
+    export_lost_prompts,
+    export_ratios,
+    staleness_of,
+)
+from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.wire.version import PolicyVersion
 
 GAUGES_SECONDS = 1.0
@@ -105,7 +112,8 @@ class Reporter:
         """One group used or filtered, with the tokens of its longest rollout, in which a bias by length would show."""
         longest = max(rollout.num_tokens for rollout in group.rollouts)
         self._exporter.add(names.CONSUMED_TOKENS, group.num_tokens)
-        self.count_group(outcome, group.sequence, group.prompt_id, longest=longest)
+        ends = Counter(str(rollout.episode.end) for rollout in group.rollouts if rollout.episode)
+        self.count_group(outcome, group.sequence, group.prompt_id, longest=longest, episodes=dict(ends))
 
     def count_group(self, outcome: TaskOutcome, sequence: int, prompt_id: str, **details: Any) -> None:
         """One group settled or redone; by length and past pass rate too, so that a bias could be seen."""
@@ -160,8 +168,11 @@ class Reporter:
         set_gauge(names.LEARNING_RATE, stats.learning_rate)
         if stats.kl is not None:
             set_gauge(names.REFERENCE_KL, stats.kl)
+        if stats.teacher_kl is not None:
+            set_gauge(names.TEACHER_KL, stats.teacher_kl)
         set_gauge(names.LOGPROB_GAP, stats.logprob_gap_mean, statistic="mean")
         set_gauge(names.LOGPROB_GAP, stats.logprob_gap_max, statistic="max")
+        export_ratios(self._exporter, stats)
         set_gauge(names.LONGEST_GROUP_RATIO, longest_ratio)
         set_gauge(names.UNIQUE_PROMPTS, len(progress.uses))
         uses_mean = sum(progress.uses.values()) / max(1, len(progress.uses))
@@ -180,11 +191,17 @@ class Reporter:
             learning_rate=stats.learning_rate,
             entropy=stats.entropy,
             reference_kl=stats.kl,
+            teacher_kl=stats.teacher_kl,
             unique_prompts=len(progress.uses),
             prompt_uses_mean=uses_mean,
             logprob_gap_mean=stats.logprob_gap_mean,
             logprob_gap_max=stats.logprob_gap_max,
             clamped_ratios=stats.clamped_ratios,
+            ratios_cut_low=stats.ratios_cut_low,
+            ratios_cut_high=stats.ratios_cut_high,
+            ratios_masked=stats.ratios_masked,
+            effective_sample_share=stats.effective_sample_share,
+            generator_kl=stats.generator_kl,
             trained_tokens=stats.tokens,
             update_seconds=stats.seconds,
             staleness_tokens=dict(sorted(self._staleness.items())),
@@ -281,6 +298,8 @@ class Reporter:
         self._raise_to(names.TRAINER_WAIT, away_seconds, **{"for": "redis"})
         self._raise_to(names.UNREADABLE, queue.unreadable())
         self._raise_to(names.UNKNOWN_FIELDS, queue.unknown_fields)
+        if intake.teacher is not None:
+            self._exporter.set(names.TEACHER_GROUPS, intake.num_at_teacher)
         tokens = intake.generated_tokens
         total = sum(tokens.values())
         if total:

@@ -138,7 +138,8 @@ def resume_state(config: RunConfig, queue: TrainerQueue, parts: list[Share], pro
     curriculum = make_curriculum(
         reduced(parts, config.recipe.unique_prompts, seed=config.seed),
         seed=config.seed,
-        remove_at=config.recipe.no_positive_resampling,
+        remove_at=config.recipe.removal_pass_rate,
+        own=config.recipe.curriculum,
     )
     _restore_curriculum(curriculum, progress)
     return TrainerState(
@@ -148,7 +149,10 @@ def resume_state(config: RunConfig, queue: TrainerQueue, parts: list[Share], pro
         progress=progress,
         curriculum=curriculum,
         ledger=restore_ledger(queue, Keys(config.run, config.redis.scope).state, progress),
-        compute=ComputeLedger(config.run_folder / COMPUTE),
+        compute=ComputeLedger(
+            config.run_folder / COMPUTE,
+            teacher_devices=config.recipe.distillation.devices if config.recipe.distillation is not None else 0,
+        ),
         published=PolicyVersion(incarnation, progress.step),
         checkpoint=PolicyVersion(progress.incarnation, progress.step if progress.is_restored else -1),
     )

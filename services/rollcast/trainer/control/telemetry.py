@@ -1,7 +1,7 @@
 """Metrics of the trainer: batch statistics, staleness, what groups can teach, and the last evaluations."""
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rollcast.config.recipe import Recipe
 from rollcast.recipe.group_signal import GroupSignal, signal_of, why_none_is_used
@@ -11,12 +11,16 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.names import Metric
+from rollcast.trainer.control.episode_credit import whole_reward
+from rollcast.trainer.control.episode_statistics import statistics_of_episodes
 from rollcast.trainer.control.pass_rate import truncated_matches, verdicts
+from rollcast.trainer.learner.step_sums import UpdateStats
 
 NUM_KEPT_EVALUATIONS = 16
 """Newest evaluations that stay on the metrics page, of each data set."""
 _EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (
     (names.EVAL_STANDARD_ERROR, "standard_error"),
+    (names.EVAL_STANDARD_ERROR_NEW_PROMPTS, "standard_error_new_prompts"),
     (names.EVAL_COMPUTE, "compute_device_hours"),
     (names.EVAL_TRAINED_TOKENS, "trained_tokens"),
     (names.EVAL_SAMPLES, "samples"),
@@ -42,6 +46,7 @@ def export_batch(exporter: Exporter, groups: Sequence[RolloutGroup]) -> dict[str
         "completion_tokens_mean": sum(r.num_tokens for r in rollouts) / len(rollouts),
         "ungraded_ratio": 1.0 - len(rewards) / len(rollouts),
     }
+    statistics |= statistics_of_episodes([rollout.episode for rollout in rollouts if rollout.episode is not None])
     exporter.set(names.REWARD_MEAN, statistics["reward_mean"])
     exporter.set(names.TRUNCATION_RATIO, statistics["truncation_ratio"])
     exporter.set(names.INTERRUPTED_RATIO, statistics["interrupted_ratio"])
@@ -50,19 +55,30 @@ def export_batch(exporter: Exporter, groups: Sequence[RolloutGroup]) -> dict[str
     return statistics
 
 
+def export_ratios(exporter: Exporter, stats: UpdateStats) -> None:
+    """How far the policy that sampled the batch is from the trained one, and what the loss made of that."""
+    for side, share in (("low", stats.ratios_cut_low), ("high", stats.ratios_cut_high)):
+        if share is not None:
+            exporter.set(names.RATIOS_CUT, share, side=side)
+    exporter.set(names.RATIOS_MASKED, stats.ratios_masked)
+    exporter.set(names.EFFECTIVE_SAMPLE_SHARE, stats.effective_sample_share)
+    exporter.set(names.GENERATOR_KL, stats.generator_kl)
+
+
 def staleness_of(groups: Sequence[RolloutGroup], step: int) -> Counter[int]:
     """Number of tokens by staleness: the trainer's step minus the token's."""
     counts: Counter[int] = Counter()
     for group in groups:
         for rollout in group.rollouts:
-            for span in rollout.version_spans:
-                counts[step - span.version.step] += span.end - span.start
+            for sequence in rollout.sequences:
+                for span in sequence.version_spans:
+                    counts[step - span.version.step] += span.end - span.start
     return counts
 
 
 def export_lost_prompts(exporter: Exporter, evaluation: EvaluationRecord) -> None:
-    """Count the prompts that the evaluation's pass rate lacks. Parts of a mixture are counted in their whole."""
-    if evaluation.dataset.startswith(names.PART_PREFIX):
+    """Count the prompts that the evaluation's pass rate lacks. Parts are counted in their whole."""
+    if evaluation.dataset.startswith((names.PART_PREFIX, names.ENVIRONMENT_PREFIX)):
         return
     asked = evaluation.asked_prompts or 0
     graded = evaluation.num_prompts or 0
@@ -77,8 +93,12 @@ def export_lost_prompts(exporter: Exporter, evaluation: EvaluationRecord) -> Non
 class GroupSignals:
     """Counts what the training groups that come back can teach, and warns if none of the first ones is of use."""
 
-    def __init__(self, recipe: Recipe, exporter: Exporter) -> None:
+    def __init__(
+        self, recipe: Recipe, exporter: Exporter, is_wanted: Callable[[RolloutGroup], bool] = lambda _: True
+    ) -> None:
+        """`is_wanted`: asks the recipe's own filter, if it has one, about a group that is usable otherwise."""
         self._recipe = recipe
+        self._is_wanted = is_wanted
         self._exporter = exporter
         self._counts: Counter[str] = Counter()
         self._has_warned = False
@@ -89,11 +109,13 @@ class GroupSignals:
         """Count a group that answers its task, once."""
         rollouts = group.rollouts
         signal = signal_of(
-            [rollout.reward for rollout in rollouts],
+            [whole_reward(rollout, self._recipe) for rollout in rollouts],
             [rollout.truncated for rollout in rollouts],
             [rollout.has_verdict for rollout in rollouts],
             self._recipe,
         )
+        if signal is GroupSignal.USABLE and self._recipe.filter is not None and not self._is_wanted(group):
+            signal = GroupSignal.FILTERED
         self._counts[str(signal)] += 1
         self._exporter.add(names.GROUP_SIGNALS, signal=str(signal))
         if not self._has_warned and (sentence := why_none_is_used(self._counts, self._recipe)):

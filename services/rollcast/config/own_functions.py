@@ -1,12 +1,14 @@
-"""Functions of one's own as verifiers: found by file or by import path, and their failures are reported with file and
-line.
+"""Functions of one's own, as verifiers and as parts of a recipe: found by file or by import path, and their failures are
+reported with file and line.
 
 ./reward.py:grade        the function `grade` of a file; modules next to the file can be imported
 my_package.rewards:grade of a module that is installed, or is in the folder in which the command was started
 """
 
 import functools
+import hashlib
 import importlib
+import importlib.metadata
 import importlib.util
 import inspect
 import os
@@ -19,14 +21,17 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 from rollcast.config.errors import UserError
-from rollcast.tasks.reward_signatures import adapted
 
+PARTS_GROUP = "rollcast.parts"
+"""Group of the entry points by which installed packages name parts of a recipe."""
 MAX_SENTENCE_CHARACTERS = 400
 """Characters of a failure that travel on."""
 SANDBOX_HINT = (
     "; in the sandbox a verifier has no files, network, processes or threads: read files while the module is imported, "
     "or declare the function in tasks.verifiers with trusted: true"
 )
+PATH_DIGITS = 16
+"""Hexadecimal digits of a path's digest in the name of its module: 64 bits, so that no two paths share them."""
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -41,36 +46,63 @@ def absolute(source: str) -> str:
     return f"{Path(place).expanduser().absolute()}:{function}" if place.endswith(".py") else source
 
 
-def check_file(source: str) -> None:
-    """Raises UserError if the file that a function is in is not there."""
+def check_file(source: str, setting: str = "verifier") -> None:
+    """Raises UserError if the file that a function is in is not there. `setting`: what names the function."""
     place = source.rpartition(":")[0]
     if place.endswith(".py") and not Path(place).expanduser().is_file():
         raise UserError(
-            f"verifier {source}: there is no file {Path(place).expanduser().absolute()}; correct the path, "
+            f"{setting} {source}: there is no file {Path(place).expanduser().absolute()}; correct the path, "
             "which is relative to the folder in which the command is started"
         )
 
 
 @functools.cache
-def load_function(source: str) -> Callable[..., Any]:
-    """The function of (completion, row) that `source` names; one with TRL's or verl's arguments is made one.
+def load_function(source: str, group: str = PARTS_GROUP) -> Callable[..., Any]:
+    """The function, or class, that `source` names; without a colon an entry point of an installed package in `group`.
 
     Raises UserError if there is no such function, and whatever its import raises.
     """
+    if not is_function(source):
+        return _installed_part(source, group)
     check_file(source)
     place, _, name = source.rpartition(":")
     module = _of_file(Path(place).expanduser().absolute()) if place.endswith(".py") else importlib.import_module(place)
     found = getattr(module, name, None)
     if not callable(found):
         there = [key for key, value in vars(module).items() if _is_own_function(value, module)]
-        has = f"it has {', '.join(sorted(there)[:10])}" if there else "it has none"
+        has = f"it has {', '.join(sorted(there)[:10])}" if there else "there are no functions in it"
         raise UserError(f"{place} has no function {name!r} ({has}); name one, or add it")
-    return adapted(found)
+    own: Callable[..., Any] = found
+    return own
 
 
+def _installed_part(name: str, group: str) -> Callable[..., Any]:
+    installed = importlib.metadata.entry_points(group=group)
+    if name not in installed.names:
+        known = ", ".join(sorted(installed.names)) or "none"
+        raise UserError(
+            f"no installed package has the entry point {name!r} in the group {group} (there is: {known}); install "
+            "it, or name a function as ./mine.py:f"
+        )
+    found: Callable[..., Any] = installed[name].load()
+    return found
+
+
+def file_digest(source: str) -> str | None:
+    """SHA-256 of the function's file, in hexadecimal digits. None: `source` names no file, or one that cannot be read."""
+    place = source.rpartition(":")[0]
+    file = Path(place).expanduser()
+    if not place.endswith(".py") or not file.is_file():
+        return None
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@functools.cache
 def _of_file(file: Path) -> ModuleType:
+    """The module of an absolute path: one, however many of its functions are asked for."""
     sys.path.append(str(file.parent))  # behind everything else, so that no file hides a module of Python's
-    name = f"rollcast_own_{file.stem}"
+    digest = hashlib.sha256(os.fsencode(file)).hexdigest()
+    name = f"rollcast_own_{file.stem}_{digest[:PATH_DIGITS]}"  # files of equal stem do not replace each other
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None

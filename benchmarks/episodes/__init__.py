@@ -1,0 +1,1 @@
+"""Whether tools that take long keep the engine's slots full."""

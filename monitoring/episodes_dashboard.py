@@ -1,0 +1,194 @@
+"""Episodes: how long they are, where their time goes, and whether their environments keep up."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from monitoring import variables
+from monitoring.panels import SECONDS, SHARE, Panel, Query, assemble, lines
+from monitoring.promql import mean, newest_evaluation, quantile, series
+from monitoring.variables import RUN
+from rollcast.telemetry import names
+from rollcast.telemetry.names import Metric
+
+RATE = "$__rate_interval"
+NO_EPISODES = "no episodes: no prompt of this run names an environment"
+NO_EVENTS = "nothing of the kind"
+_EACH = "{{environment}}"
+
+
+def _rate(metric: Metric, *matchers: str, by: str = "environment") -> str:
+    return f"sum by ({by}) (rate({series(metric, RUN, *matchers)}[{RATE}]))"
+
+
+def _of_episodes(metric: Metric) -> list[Query]:
+    """Mean of a histogram by environment, and its slowest twentieth."""
+    return [
+        Query(mean(metric, RUN, RATE, by="environment"), f"{_EACH}, mean"),
+        Query(quantile(0.95, metric, RUN, RATE, by="environment"), f"{_EACH}, 95 %"),
+    ]
+
+
+def _malformed() -> Query:
+    calls = f"sum by (environment) (rate({series(names.EPISODE_TOOL_CALLS, RUN, suffix='_sum')}[{RATE}]))"
+    return Query(f"{_rate(names.EPISODE_MALFORMED_CALLS)} / {calls}", _EACH)
+
+
+def _per_episode(part: str) -> Query:
+    count = f"sum by (environment) (rate({series(names.EPISODE_TURNS, RUN, suffix='_count')}[{RATE}]))"
+    matcher = f'part="{part}"'
+    return Query(f"{_rate(names.EPISODE_SECONDS, matcher)} / {count}", f"{_EACH}, {part}")
+
+
+def _episodes(metric: Metric, what: str) -> Query:
+    return Query(f"sum by (environment) ({series(metric, RUN)})", f"{_EACH}, {what}")
+
+
+def _length() -> list[Panel]:
+    return [
+        lines(
+            "Turns per episode",
+            "Turns of the model in the episodes that came back.",
+            _of_episodes(names.EPISODE_TURNS),
+            width=8,
+            bounds=(0, None),
+            empty=NO_EPISODES,
+        ),
+        lines(
+            "Tool calls per episode",
+            "Malformed ones included.",
+            _of_episodes(names.EPISODE_TOOL_CALLS),
+            width=8,
+            bounds=(0, None),
+            empty=NO_EPISODES,
+        ),
+        lines(
+            "Malformed calls",
+            "Share of the tool calls that were unreadable, of unknown tools, or with wrong arguments. It falls while a "
+            "model learns the format.",
+            [_malformed()],
+            width=8,
+            unit=SHARE,
+            bounds=(0, None),
+            empty=NO_EPISODES,
+        ),
+        lines(
+            "How episodes end",
+            "Episodes a second. tokens, turns, seconds: a budget ran out; failed: the environment was given up.",
+            [Query(_rate(names.EPISODES, by="environment, end"), f"{_EACH}, {{{{end}}}}")],
+            width=12,
+            stacked=True,
+            empty=NO_EPISODES,
+        ),
+        lines(
+            "Pass rate by environment",
+            "Newest reading on the held-out prompts of each environment, if there are several.",
+            [
+                Query(
+                    newest_evaluation(
+                        names.EVAL_PASS_RATE, RUN, f'dataset=~"{names.ENVIRONMENT_PREFIX}.*"', by="dataset"
+                    ),
+                    "{{dataset}}",
+                )
+            ],
+            width=12,
+            unit=SHARE,
+            bounds=(0, 1),
+            empty="one environment or none: its curve is the run's",
+        ),
+    ]
+
+
+def _time() -> list[Panel]:
+    return [
+        lines(
+            "Environment and sampling",
+            "Mean seconds of an episode in its environment (set-up, tool calls, reward) and in sampling.",
+            [_per_episode("environment"), _per_episode("sampling")],
+            width=8,
+            unit=SECONDS,
+            bounds=(0, None),
+            empty=NO_EPISODES,
+        ),
+        lines(
+            "Episodes in flight",
+            "On all generators, and of these the ones that wait for a free environment.",
+            [_episodes(names.EPISODES_IN_FLIGHT, "in flight"), _episodes(names.EPISODES_WAITING, "waiting")],
+            width=8,
+            bounds=(0, None),
+            empty=NO_EPISODES,
+        ),
+        lines(
+            "Slots in use",
+            "Rollouts that sample or wait to, as a share of the engines' slots. Low while episodes wait for "
+            "environments: those starve the engines.",
+            [
+                Query(
+                    f"sum by (run) ({series(names.RUNNING_ROLLOUTS, RUN)})"
+                    f" / sum by (run) ({series(names.GENERATOR_SLOTS, RUN)})",
+                    "in use",
+                )
+            ],
+            width=8,
+            unit=SHARE,
+            bounds=(0, None),
+        ),
+    ]
+
+
+def _losses() -> list[Panel]:
+    failed = 'end="failed"'
+    kept = 'state="kept"'
+    counted = (
+        (f"sum by (environment) ({series(names.EPISODES, RUN, failed)})", "given up"),
+        (f"sum by (environment) ({series(names.EPISODE_RESTARTS, RUN)})", "begun again"),
+    )
+    return [
+        lines(
+            "Failures of environments",
+            "Since the start: episodes that began again because their environment failed, and those given up.",
+            [Query(expression, f"{_EACH}, {what}") for expression, what in counted],
+            width=8,
+            bounds=(0, None),
+            empty=NO_EVENTS,
+        ),
+        lines(
+            "Splits, cuts and tokens thrown away",
+            "Since the start: further token sequences of episodes, answers of environments that were shortened, and "
+            "tokens of episodes that began again.",
+            [
+                _episodes(names.EPISODE_BRANCHES, "splits"),
+                _episodes(names.EPISODE_ANSWERS_CUT, "answers cut"),
+                _episodes(names.EPISODE_TOKENS_DISCARDED, "tokens thrown away"),
+            ],
+            width=8,
+            bounds=(0, None),
+            empty=NO_EVENTS,
+            overrides={"/thrown away/": {"custom.axisPlacement": "right"}},
+        ),
+        lines(
+            "KV kept between turns",
+            "Share of the tokens before later turns whose KV the cache still had; the rest was computed again.",
+            [
+                Query(
+                    f"{_rate(names.EPISODE_KV_TOKENS, kept, by='run')} / {_rate(names.EPISODE_KV_TOKENS, by='run')}",
+                    "kept",
+                )
+            ],
+            width=8,
+            unit=SHARE,
+            bounds=(0, 1),
+            empty=NO_EPISODES,
+        ),
+    ]
+
+
+def episodes_dashboard() -> Dashboard:
+    return assemble(
+        "episodes",
+        "Episodes",
+        "Turns, calls, environments and failures of one run whose prompts name environments.",
+        [("Length", _length()), ("Time", _time()), ("Failures and losses", _losses())],
+        [variables.data_source(), variables.namespace(), variables.run()],
+        time=("now-3h", "now"),
+    )

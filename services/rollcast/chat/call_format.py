@@ -1,0 +1,120 @@
+"""The format of a chat template's tool calls, learned from a rendered probe, and the calls in a text of the model.
+
+<tool_call>\\n{"name": "add", "arguments": {"a": 1}}\\n</tool_call>    opening <tool_call>, closing </tool_call>
+{"name": "add", "parameters": {"a": 1}}                             no marks: the whole turn is one call
+[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}, "id": "1"}]    opening [TOOL_CALLS], a list of calls
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rollcast.chat.base import ToolCall
+from rollcast.chat.calls import Toolbox, unreadable
+
+PROBE_NAME = "probe_of_a_call"
+PROBE_ARGUMENTS = {"probe_key": "probe value", "count": 3, "flag": True, "parts": [1, "é"]}
+PROBE_TOOL = {
+    "type": "function",
+    "function": {
+        "name": PROBE_NAME,
+        "description": "Shows how calls are written.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "probe_key": {"type": "string"},
+                "count": {"type": "integer"},
+                "flag": {"type": "boolean"},
+                "parts": {"type": "array"},
+            },
+        },
+    },
+}
+DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True)
+class CallFormat:
+    """The marks around a call's JSON, and the keys inside it."""
+
+    opening: str
+    """Empty = calls have no marks."""
+    closing: str
+    """Empty = a call ends with its JSON."""
+    name_key: str
+    arguments_key: str
+
+    def read(self, text: str, toolbox: Toolbox) -> tuple[str, list[ToolCall]]:
+        """What precedes the first call, and the calls."""
+        if not self.opening:
+            return self._read_bare(text, toolbox)
+        content, mark, rest = text.partition(self.opening)
+        if not mark:
+            bare = toolbox.bare_call(text)
+            return ("", [bare]) if bare else (text, [])
+        calls: list[ToolCall] = []
+        for part in rest.split(self.opening):
+            calls += self._read_marked(part, toolbox)
+        return content, calls
+
+    def _read_bare(self, text: str, toolbox: Toolbox) -> tuple[str, list[ToolCall]]:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            bare = toolbox.bare_call(text)
+            return ("", [bare]) if bare else (text, [])
+        if not isinstance(value, Mapping) or self.name_key not in value:
+            return text, []
+        return "", [self._call(value, text, toolbox)]
+
+    def _read_marked(self, part: str, toolbox: Toolbox) -> list[ToolCall]:
+        """The calls behind one opening mark, whose text ends at the next one."""
+        body = part.lstrip()
+        try:
+            value, end = DECODER.raw_decode(body)
+        except (ValueError, RecursionError) as error:
+            return [unreadable(part, f"it is not JSON ({error})")]
+        if self.closing and not body[end:].lstrip().startswith(self.closing):
+            return [unreadable(part, f"{self.closing} is missing behind it")]
+        written = value if isinstance(value, list) else [value]
+        return [self._call(item, body[:end], toolbox) for item in written] or [unreadable(part, "the list is empty")]
+
+    def _call(self, value: Any, raw: str, toolbox: Toolbox) -> ToolCall:
+        if not isinstance(value, Mapping):
+            return unreadable(raw, "it is not a JSON object")
+        return toolbox.call(value.get(self.name_key), value.get(self.arguments_key, {}), raw)
+
+
+def learn(written: str) -> CallFormat | None:
+    """The format of one call of the probe's tool; None = it is not JSON with a name and arguments.
+
+    written: what the template wrote between the content and the end of the turn.
+    """
+    for start, character in enumerate(written):
+        if character not in "[{":
+            continue
+        try:
+            value, end = DECODER.raw_decode(written, start)
+        except ValueError:
+            continue
+        call = value[0] if isinstance(value, list) and value else value
+        keys = _keys(call) if isinstance(call, Mapping) else None
+        if keys:
+            return CallFormat(written[:start].strip(), written[end:].strip(), *keys)
+    return None
+
+
+def _keys(call: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The keys of the name and of the arguments."""
+    name_keys = [key for key, value in call.items() if value == PROBE_NAME]
+    arguments_keys = [key for key, value in call.items() if value == PROBE_ARGUMENTS]
+    return (name_keys[0], arguments_keys[0]) if name_keys and arguments_keys else None
+
+
+def probe_calls(call_ids: Sequence[str], names: Sequence[str], arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Calls as messages of the assistant have them."""
+    return [
+        {"id": call_id, "type": "function", "function": {"name": name, "arguments": dict(arguments)}}
+        for call_id, name in zip(call_ids, names, strict=True)
+    ]

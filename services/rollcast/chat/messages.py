@@ -1,0 +1,29 @@
+"""A turn of the assistant as a message of the chat, for a prompt that is rendered again after a split."""
+
+import json
+from collections.abc import Sequence
+
+from rollcast.chat.base import AssistantTurn, ChatMessage
+
+
+def assistant_message(turn: AssistantTurn, call_ids: Sequence[str]) -> ChatMessage:
+    """The message; calls that could not be read are part of its content, as the model wrote them.
+
+    call_ids: one for each call of the turn.
+    """
+    unreadable = [call.raw for call in turn.calls if not call.name and call.raw]
+    calls = [
+        {
+            "id": call_id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)},
+        }
+        for call_id, call in zip(call_ids, turn.calls, strict=True)
+        if call.name
+    ]
+    message: dict[str, object] = {"role": "assistant", "content": "\n".join([turn.content, *unreadable]).strip()}
+    if turn.reasoning:
+        message["reasoning_content"] = turn.reasoning
+    if calls:
+        message["tool_calls"] = calls
+    return message

@@ -1,0 +1,156 @@
+"""Conversations that show whether turns extend each other, tried before anything is sampled.
+
+For each of them, turn after turn: the tokens of the answer as the template writes it, then `next_turn`. The sequence
+must be the template's own rendering of the whole chat, token for token, and show what the tools answered.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rollcast.chat.base import ChatMessage, ChatRefusedError, ToolSchema
+from rollcast.chat.bridge import TemplateBridge
+from rollcast.chat.call_format import PROBE_ARGUMENTS, PROBE_NAME, PROBE_TOOL, probe_calls
+from rollcast.tasks.thinking import THINK_END
+
+BEGUN_THINKING = re.compile(r"<think>\s*(</think>\s*)?$")
+"""How a prompt may begin the thinking of the next turn, or end it before it begins."""
+CALL_IDS = ("probe0001", "probe0002")
+"""Nine letters and digits: some templates accept no others."""
+SYSTEM: ChatMessage = {"role": "system", "content": "You answer in short."}
+QUESTION: ChatMessage = {"role": "user", "content": "How much is 17 · 3 − 9?"}
+SECOND_QUESTION: ChatMessage = {"role": "user", "content": "Furthermore in Ελληνικά, 日本語 and 🐟?"}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A turn of the assistant, and the messages after it."""
+
+    answer: ChatMessage
+    replies: tuple[ChatMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    opening: tuple[ChatMessage, ...]
+    tools: tuple[ToolSchema, ...]
+    steps: tuple[Step, ...]
+    may_split: bool = False
+    """The template may strip its thinking."""
+    may_be_refused: bool = False
+    """The template may know no such turn, such as one with two calls."""
+
+
+def plain_conversations() -> Iterator[Conversation]:
+    """Without tools."""
+    answers = ("It is 42.", "Σαράντα δύο.")
+    steps = tuple(Step({"role": "assistant", "content": answer}, (SECOND_QUESTION,)) for answer in answers)
+    yield Conversation((QUESTION,), (), steps)
+    yield Conversation((SYSTEM, QUESTION), (), steps, may_be_refused=True)
+
+
+def tool_conversations() -> Iterator[Conversation]:
+    """With tools: one call a turn and then another question, two calls in one turn, a call after thinking."""
+    closing = Step({"role": "assistant", "content": "It is 42."}, (SECOND_QUESTION,))
+    yield Conversation((QUESTION,), (PROBE_TOOL,), (_called(1), _called(1), closing, _called(1)))
+    yield Conversation((SYSTEM, QUESTION), (PROBE_TOOL,), (_called(1), _called(1)), may_be_refused=True)
+    yield Conversation((QUESTION,), (PROBE_TOOL,), (_called(2), closing, _called(1)), may_be_refused=True)
+    thinking = _called(1, thought="17 · 3 is 51, so I ask.")
+    yield Conversation((QUESTION,), (PROBE_TOOL,), (thinking, _called(1), closing), may_split=True)
+
+
+def prove(bridge: TemplateBridge, *, needs_tools: bool) -> None:
+    """Raises ChatRefusedError with the reason that turns do not extend each other, as the end of "the template ..."."""
+    for conversation in plain_conversations():
+        _prove(bridge, conversation)
+    if not needs_tools:
+        return
+    if bridge.call_format is None:
+        raise ChatRefusedError("writes no tool calls, or none that are JSON with a name and arguments")
+    _shows_tools(bridge)
+    for conversation in tool_conversations():
+        _prove(bridge, conversation)
+
+
+def _called(num_calls: int, thought: str = "") -> Step:
+    call_ids = CALL_IDS[:num_calls]
+    calls = probe_calls(call_ids, [PROBE_NAME] * num_calls, PROBE_ARGUMENTS)
+    answer: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": calls}
+    if thought:
+        answer["reasoning_content"] = thought
+    replies = tuple(
+        {"role": "tool", "name": PROBE_NAME, "tool_call_id": call_id, "content": f"result-of-{call_id} is 42 · 日本語"}
+        for call_id in call_ids
+    )
+    return Step(answer, replies)
+
+
+def _shows_tools(bridge: TemplateBridge) -> None:
+    if PROBE_NAME not in bridge.template.text([QUESTION], [PROBE_TOOL], begins_answer=True):
+        raise ChatRefusedError("does not show the model its tools")
+
+
+def _prove(bridge: TemplateBridge, conversation: Conversation) -> None:
+    """One conversation from its first turn to its last, or to where its thinking is stripped."""
+    messages = list(conversation.opening)
+    tools = conversation.tools
+    sequence = ""
+    for step in conversation.steps:
+        try:
+            begun = bridge.template.text(messages, tools, begins_answer=True)
+            following = bridge.template.text([*messages, step.answer, *step.replies], tools, begins_answer=True)
+        except ChatRefusedError as error:
+            if conversation.may_be_refused:
+                return
+            raise ChatRefusedError(f"cannot write a probe conversation: {error}") from error
+        for reply in step.replies:
+            _check_shown(reply, following)
+        opened = BEGUN_THINKING.search(begun)
+        before = begun[: opened.start()] if opened else begun
+        messages += [step.answer, *step.replies]
+        if not following.startswith(before):
+            if conversation.may_split:
+                return
+            if tools and step.replies[0]["role"] == "user":
+                bridge.splits_at_questions = True
+                sequence = ""
+                continue
+            raise ChatRefusedError("rewrites earlier turns when later ones follow")
+        written = _after_thinking(opened.group() if opened else "", following.removeprefix(before))
+        sequence = sequence or begun
+        _prove_step(bridge, sequence, written, step, tools)
+        sequence += written
+
+
+def _after_thinking(opened: str, written: str) -> str:
+    """The answer and what follows it, behind the think block that the prompt began.
+
+    A template may leave an empty block out of the history. It stays in the sequence that was sampled.
+    """
+    if written.startswith(opened):
+        return written.removeprefix(opened)
+    return written if THINK_END in opened else f"{THINK_END}\n\n{written}"
+
+
+def _check_shown(reply: ChatMessage, text: str) -> None:
+    """By its first word: a template may write other letters as escapes."""
+    if str(reply["content"]).split()[0] not in text:
+        what = "tool results" if reply["role"] == "tool" else "turns of the user"
+        raise ChatRefusedError(f"leaves out or changes {what}")
+
+
+def _prove_step(bridge: TemplateBridge, begun: str, following: str, step: Step, tools: Sequence[ToolSchema]) -> None:
+    """The answer as the template writes it, sampled and cut off by length, is extended to the template's own text."""
+    template = bridge.template
+    prompt_ids = template.ids(begun)
+    written = template.ids(following.partition(bridge.end_text)[0])
+    expected = template.ids(begun + following)
+    for sampled in ([*written, *bridge.closing_ids], written):
+        given = bridge.next_turn(prompt_ids, sampled, step.replies, tools)
+        if given is None or [*prompt_ids, *sampled, *given] != expected:
+            raise ChatRefusedError("does not let a turn extend the one before, token for token")
+    turn = bridge.parse(prompt_ids, [*written, *bridge.closing_ids], tools)
+    calls = [(call["function"]["name"], call["function"]["arguments"]) for call in step.answer.get("tool_calls", ())]
+    if [(call.name, call.arguments) for call in turn.calls if not call.problem] != calls:
+        raise ChatRefusedError("writes tool calls in a form that cannot be read back")

@@ -1,0 +1,34 @@
+"""The think block of a turn, for formats whose thinking stands between <think> and </think>."""
+
+from collections.abc import Sequence
+
+from rollcast.chat.template import ChatTokenizer
+from rollcast.tasks.thinking import THINK_END, THINK_START, opens_thinking
+
+MAX_OPENING_TOKENS = 16
+"""Tokens at a prompt's end in which an open <think> is looked for, with the white space behind it."""
+
+
+def decoded(tokenizer: ChatTokenizer, token_ids: Sequence[int]) -> str:
+    """The text with its special tokens."""
+    return tokenizer.decode(list(token_ids), skip_special_tokens=False) if token_ids else ""
+
+
+def split_reasoning(
+    tokenizer: ChatTokenizer, prompt_ids: Sequence[int], token_ids: Sequence[int]
+) -> tuple[str, str, bool]:
+    """Reasoning, content, and whether the reasoning was begun and not ended."""
+    text = decoded(tokenizer, token_ids)
+    if opens_thinking(decoded(tokenizer, prompt_ids[-MAX_OPENING_TOKENS:])):
+        text = THINK_START + text
+    begun = text.lstrip()
+    if not begun.startswith(THINK_START):
+        return "", text, False
+    reasoning, end, content = begun.removeprefix(THINK_START).partition(THINK_END)
+    return reasoning.strip(), content, not end
+
+
+def holds_thinking(tokenizer: ChatTokenizer, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> bool:
+    """Whether a think block with words in it, ended or not, is part of the sequence."""
+    _, *blocks = decoded(tokenizer, [*prompt_ids, *token_ids]).split(THINK_START)
+    return any(block.partition(THINK_END)[0].strip() for block in blocks)

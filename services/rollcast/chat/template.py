@@ -1,0 +1,77 @@
+"""A tokenizer's chat template as a function from messages to text."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from rollcast.chat.base import ChatMessage, ChatRefusedError, ToolSchema
+from rollcast.tasks.tokens import Tokenizer
+
+MAX_REASON_CHARACTERS = 200
+
+
+class ChatTokenizer(Tokenizer, Protocol):
+    """The part of a Hugging Face tokenizer that renderers use."""
+
+    eos_token_id: int | None
+
+    def encode(self, text: str, **options: Any) -> list[int]: ...
+    def get_added_vocab(self) -> dict[str, int]: ...
+    def convert_tokens_to_ids(self, tokens: Any) -> Any: ...
+
+
+class ChatTemplate:
+    """Renders with the template's own options, such as `enable_thinking`."""
+
+    def __init__(self, tokenizer: ChatTokenizer, options: Mapping[str, Any]) -> None:
+        self.tokenizer = tokenizer
+        self._options = dict(options)
+
+    def text(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema], *, begins_answer: bool = False) -> str:
+        """The chat; with `begins_answer` also the beginning of the assistant's next turn. Raises ChatRefusedError."""
+        try:
+            rendered = self.tokenizer.apply_chat_template(
+                [as_templates_take_it(message) for message in messages],
+                tools=[dict(tool) for tool in tools] or None,
+                add_generation_prompt=begins_answer,
+                tokenize=False,
+                **self._options,
+            )
+        except Exception as error:  # a template is a program and raises arbitrary exceptions
+            raise refused(error) from error
+        return str(rendered)
+
+    def ids(self, text: str) -> list[int]:
+        """The tokens of a rendered text: it has its special tokens already."""
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[int]:
+        """Tokens up to the beginning of the assistant's turn. Raises ChatRefusedError."""
+        return self.ids(self.text(messages, tools, begins_answer=True))
+
+
+def refused(error: Exception) -> ChatRefusedError:
+    """The reason of a template, or of a renderer, in one line."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return ChatRefusedError(f"the chat format refuses the messages ({reason[:MAX_REASON_CHARACTERS]})")
+
+
+def as_templates_take_it(message: ChatMessage) -> dict[str, Any]:
+    """A message of the OpenAI API: no content is an empty one, and arguments as JSON text become an object."""
+    taken = dict(message)
+    if taken.get("content") is None:
+        taken["content"] = ""
+    if taken.get("tool_calls"):
+        taken["tool_calls"] = [_with_object(call) for call in taken["tool_calls"]]
+    return taken
+
+
+def _with_object(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = dict(call.get("function") or {})
+    written = function.get("arguments")
+    if isinstance(written, str):
+        try:
+            function["arguments"] = json.loads(written)
+        except (ValueError, RecursionError):
+            function["arguments"] = written
+    return {**call, "function": function}

@@ -1,0 +1,166 @@
+"""A renderer of the package `renderers`, which knows one model's format, as a ChatRenderer.
+
+The package bridges and parses. Its results are checked, because its input was written by a model: the bridge must keep
+every token, and a parser that fails has found a call that cannot be read.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rollcast.chat.base import AssistantTurn, ChatMessage, ToolCall, ToolSchema
+from rollcast.chat.calls import Toolbox, bounded_calls, unreadable
+from rollcast.chat.reasoning import decoded
+from rollcast.chat.template import ChatTokenizer, as_templates_take_it, refused
+from rollcast.config.errors import UserError
+from rollcast.tasks.thinking import THINK_END
+
+UNREADABLE = {
+    "invalid_json": "it is not valid JSON",
+    "unclosed_block": "its end is missing",
+    "missing_name": "it has no name",
+    "malformed_structure": "it does not have the form of a call",
+}
+"""The package's statuses, in words for the model."""
+COSTLY_MARKS = (("<parameter", "</parameter>"), ("<function", "</function>"), ("<invoke", "</invoke>"))
+"""The package's patterns take time in the square of the length for each of these that has no end."""
+MAX_UNENDED_MARKS = 8
+
+
+class PackageRenderer:
+    """Implements ChatRenderer."""
+
+    def __init__(self, renderer: Any, tokenizer: ChatTokenizer, lasting: Any | None) -> None:
+        """lasting: the same renderer with the thinking kept, for sequences that hold none. None = not known."""
+        self._renderer = renderer
+        self._tokenizer = tokenizer
+        self._lasting = lasting
+        think_end = tokenizer.convert_tokens_to_ids(THINK_END)
+        is_token = isinstance(think_end, int) and think_end != getattr(tokenizer, "unk_token_id", None)
+        self._think_end = think_end if is_token else None
+
+    @property
+    def stop_token_ids(self) -> tuple[int, ...]:
+        eos = self._tokenizer.eos_token_id
+        own = dict.fromkeys(self._renderer.get_stop_token_ids())
+        return tuple(own if eos is None else own | {eos: None})
+
+    def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[int]:
+        """Tokens up to the beginning of the assistant's turn. Raises ChatRefusedError."""
+        taken = [as_templates_take_it(message) for message in messages]
+        try:
+            return list(self._renderer.render_ids(taken, tools=_tools(tools), add_generation_prompt=True))
+        except Exception as error:  # what a format cannot write raises whatever it breaks
+            raise refused(error) from error
+
+    def parse(self, prompt_ids: Sequence[int], token_ids: Sequence[int], tools: Sequence[ToolSchema]) -> AssistantTurn:
+        """Read one turn of the assistant."""
+        is_ended = bool(token_ids) and token_ids[-1] in self.stop_token_ids
+        text = decoded(self._tokenizer, token_ids[:-1] if is_ended else token_ids)
+        if _is_costly(text):
+            return AssistantTurn("", calls=(unreadable(text, "its marks have no end"),))
+        try:
+            parsed = self._renderer.parse_response(list(token_ids), tools=_tools(tools), prompt_ids=list(prompt_ids))
+        except Exception as error:  # whatever the model wrote: nested beyond Python's limit, numbers of 10,000 digits
+            return AssistantTurn("", calls=(unreadable(text, f"it is not valid JSON ({type(error).__name__})"),))
+        toolbox = Toolbox(tools)
+        calls = [_call(call, toolbox) for call in parsed.tool_calls]
+        content = str(parsed.content or "")
+        bare = toolbox.bare_call(content) if not calls else None
+        if bare:
+            return AssistantTurn("", str(parsed.reasoning_content or ""), (bare,))
+        return AssistantTurn(content, str(parsed.reasoning_content or ""), bounded_calls(calls))
+
+    def next_turn(
+        self,
+        prompt_ids: Sequence[int],
+        token_ids: Sequence[int],
+        messages: Sequence[ChatMessage],
+        tools: Sequence[ToolSchema],
+    ) -> list[int] | None:
+        """The tokens between this turn and the next; None = the format strips thinking of this sequence."""
+        before = [*prompt_ids, *token_ids]
+        for renderer in (self._renderer, self._for_no_thinking(before)):
+            bridged = _bridged(renderer, prompt_ids, token_ids, messages, tools)
+            if bridged is not None and bridged[: len(before)] == before:
+                return bridged[len(before) :]
+        return None
+
+    def _for_no_thinking(self, token_ids: list[int]) -> Any | None:
+        """The package splits at every turn of the user, even if no thinking would be stripped."""
+        if self._think_end is None or self._think_end in token_ids:
+            return None
+        return self._lasting
+
+
+def package_names() -> tuple[str, ...]:
+    """The renderers that `model.renderer` may name."""
+    from renderers import base
+
+    base._populate_registry()
+    return tuple(name for name in base.RENDERER_REGISTRY if name != "default")
+
+
+def package_renderer(name: str, tokenizer: ChatTokenizer, options: dict[str, Any]) -> PackageRenderer:
+    """The renderer of this name.
+
+    options: of the chat template, such as `enable_thinking`. Raises UserError if the renderer does not take them, or if
+    the tokenizer has not its special tokens.
+    """
+    try:
+        renderer = made_by_package(name, tokenizer, options)
+    except Exception as error:  # the package asserts that the tokenizer has its tokens
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"model.renderer = {name}: does not serve this model ({reason}); set auto, or the renderer of its family"
+        ) from error
+    return PackageRenderer(renderer, tokenizer, _lasting(renderer, tokenizer))
+
+
+def made_by_package(name: str, tokenizer: ChatTokenizer, options: dict[str, Any]) -> Any:
+    """The package's own renderer. Raises whatever it asserts of tokenizer and options."""
+    from renderers import config_from_name, create_renderer, merge_chat_template_kwargs
+
+    return create_renderer(tokenizer, merge_chat_template_kwargs(config_from_name(name), options))
+
+
+def _lasting(renderer: Any, tokenizer: ChatTokenizer) -> Any | None:
+    """A renderer of the same settings that keeps the thinking; None = the format cannot keep it."""
+    from renderers import create_renderer
+
+    try:
+        return create_renderer(tokenizer, renderer.config.model_copy(update={"thinking_retention": "all"}))
+    except Exception:  # its settings contradict each other
+        return None
+
+
+def _tools(tools: Sequence[ToolSchema]) -> list[dict[str, Any]] | None:
+    return [dict(tool) for tool in tools] or None
+
+
+def _bridged(
+    renderer: Any | None,
+    prompt_ids: Sequence[int],
+    token_ids: Sequence[int],
+    messages: Sequence[ChatMessage],
+    tools: Sequence[ToolSchema],
+) -> list[int] | None:
+    """Both and the next turn's beginning; None = the format does not extend them."""
+    if renderer is None:
+        return None
+    taken = [as_templates_take_it(message) for message in messages]
+    try:
+        bridged = renderer.bridge_to_next_turn(list(prompt_ids), list(token_ids), taken, tools=_tools(tools))
+    except Exception:  # messages that the format cannot write; `prompt` then gives the reason
+        return None
+    return list(bridged.token_ids) if bridged is not None else None
+
+
+def _call(call: Any, toolbox: Toolbox) -> ToolCall:
+    raw = str(call.raw)
+    if call.name and not isinstance(call.arguments, str):
+        return toolbox.call(call.name, call.arguments if call.arguments is not None else {}, raw)
+    return unreadable(raw, UNREADABLE.get(str(call.status), "its arguments are not a JSON object"))
+
+
+def _is_costly(text: str) -> bool:
+    return any(text.count(begin) > text.count(end) + MAX_UNENDED_MARKS for begin, end in COSTLY_MARKS)

@@ -1,0 +1,152 @@
+"""`rollcast plan batch NAME=SOURCE ...`: how to split a fixed compute into rollouts, prompts and steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rollcast.cli import curve_options as options
+from rollcast.cli import report
+from rollcast.cli.distinct_curves import refuse_two_units
+from rollcast.cli.output import say
+from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
+from rollcast.config.errors import UserError
+from rollcast.curves import amounts
+
+if TYPE_CHECKING:
+    from rollcast.cli.plan.batch_runs import BatchRun
+    from rollcast.scaling.decisions.forecast import Forecast
+    from rollcast.scaling.law.batch_split import BatchSplit
+
+CLEAR_PROBABILITY = 0.9
+"""Probability to be the best from which a split is recommended without reserve."""
+
+
+@options.with_column_options
+def batch(
+    sources: Annotated[
+        list[str], typer.Argument(metavar="NAME=SOURCE...", help="as a=curve.csv; a run folder needs no name")
+    ],
+    *,
+    budget: Annotated[float, typer.Option(help="compute of one run, in the unit of the curves")],
+    rollouts: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=8", help="rollouts_per_prompt of a run without a run file; repeatable"),
+    ] = None,
+    prompts: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=64", help="prompts_per_step of such a run; a number alone is for all; repeatable"),
+    ] = None,
+    candidate: Annotated[
+        list[str] | None, typer.Option(metavar="16x64", help="further split to choose from; repeatable")
+    ] = None,
+    columns: options.ColumnOptions,
+    exclude_before: options.ExcludeBefore = None,
+    as_json: options.AsJson = False,
+    plot: report.Plot = None,
+) -> None:
+    """Choose rollouts per prompt, prompts per step and steps for a fixed compute, from runs that differ in them.
+
+    A split is written as rollouts x prompts. Each run is forecast to the budget, and the law across splits compares
+    them there. Curves that count steps are counted in rollouts. The answer names the run that is missing to decide.
+
+    \b
+    rollcast plan batch runs/small runs/large --budget 40
+    rollcast plan batch a=a.csv b=b.csv --rollouts a=8 --rollouts b=32 --prompts 64 --budget 5e6 --plot batch.svg
+    rollcast plan batch runs/small runs/large --budget 40 --candidate 64x16 --json
+    """
+    from rollcast.cli.plan.batch_answer import BatchPlan, answer_of
+    from rollcast.cli.plan.batch_runs import read_runs, refuse_one_run_twice
+
+    if not 0 < budget <= MOST_COMPUTE:
+        raise UserError(f"--budget {budget:g}: compute must be in {COMPUTES}")
+    wanted = [parse_split(text) for text in candidate or []]
+    runs = read_runs(sources, columns.chosen(), rollouts or [], prompts or [])
+    refuse_one_run_twice(runs)
+    refuse_two_units([(run.name, run.curve) for run in runs])
+    plan = BatchPlan(runs, [_forecast(run, exclude_before) for run in runs])
+    answer = answer_of(plan, wanted, budget)
+    report.print_answer(answer, _show, as_json=as_json)
+    if plot is not None:
+        from rollcast.cli.plan.plot_batch import draw_batch
+
+        draw_batch(plan.forecasts, answer, plot)
+
+
+def parse_split(text: str) -> BatchSplit:
+    """16x64 -> 16 rollouts of each of 64 prompts. Raises UserError."""
+    from rollcast.scaling.law.batch_split import BatchSplit
+
+    found = re.fullmatch(r"(\d{1,6})\s*x\s*(\d{1,6})", text.strip())
+    if found is None or int(found[1]) < 2 or int(found[2]) < 1:
+        raise UserError(f"--candidate {text}: is no split; write rollouts (2 or more) x prompts, as 16x64")
+    return BatchSplit(int(found[1]), int(found[2]))
+
+
+def _forecast(run: BatchRun, exclude_before: float | None) -> Forecast:
+    from rollcast.curves.curve_source import fit_options
+    from rollcast.scaling.decisions.fit import fit
+
+    try:
+        return fit(run.curve, fit_options(None, exclude_before))
+    except ValueError as error:
+        raise UserError(f"{run.name}: {error}") from None
+
+
+def _show(answer: dict[str, Any]) -> None:
+    from rollcast.scaling.decisions.advice import chance_in_words
+
+    at = amounts.amount(answer["budget"])
+    rows = []
+    for row in answer["splits"]:
+        law = row["pass_rate"]
+        own = ", ".join(amounts.span(curve, ".3f") for curve in row["own_curves"]) or report.NO_NUMBER
+        steps = report.NO_NUMBER if row["steps"] is None else amounts.amount(row["steps"], ".0f")
+        best_with = report.NO_NUMBER
+        loss = report.NO_NUMBER
+        if row["best_with"] is not None:
+            best_with = chance_in_words(row["best_with"])
+            loss = f"{row['expected_loss']:.3f}"
+        rows.append((row["name"], steps, f"{law['q50']:.3f}", amounts.span(law, ".3f"), own, best_with, loss))
+    header = ("rollouts x prompts", "steps", f"law at {at}", "90 %", "own curve, 90 %", "best with", "expected loss")
+    report.show_table(header, rows)
+    _show_choice(answer)
+    report.say_cautions(answer["caveats"])
+
+
+def _show_choice(answer: dict[str, Any]) -> None:
+    from rollcast.scaling.decisions.advice import chance_in_words
+
+    at = f"{amounts.amount(answer['budget'])} {answer['unit']}"
+    best = answer["recommended"]
+    if best is None:
+        say(f"At {at}: no split is recommended, since {answer['unfit']}.")
+    else:
+        steps = "" if best["steps"] is None else f" for about {amounts.amount(best['steps'], '.0f')} steps"
+        sure = "" if answer["probability"] >= CLEAR_PROBABILITY else "; the runs do not separate the splits there"
+        say(
+            f"At {at}: {best['rollouts_per_prompt']} rollouts of {best['prompts_per_step']} prompts{steps}, the best "
+            f"with probability {chance_in_words(answer['probability'])}, expected loss "
+            f"{answer['expected_loss']:.3f}{sure}."
+        )
+        say(f"With other budgets: {_listed(answer['budgets'])}.")
+    missing = answer["missing"]
+    if missing is None:
+        say("No further run would improve the choice by 0.001.")
+    else:
+        say(
+            f"Missing: a run of {missing['rollouts_per_prompt']} rollouts of {missing['prompts_per_step']} prompts, "
+            f"{missing['why']}; the choice after it is expected to gain {missing['value']:.3f}."
+        )
+
+
+def _listed(budgets: Sequence[dict[str, Any]]) -> str:
+    from rollcast.scaling.decisions.advice import chance_in_words
+
+    return ", ".join(
+        f"{each['recommended']} at {amounts.amount(each['budget'])} ({chance_in_words(each['probability'])})"
+        for each in budgets
+    )

@@ -1,0 +1,218 @@
+"""What `rollcast plan batch` answers, as JSON: the splits at the budget, the choice, the missing run, the cautions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rollcast.cli.plan.batch_runs import BatchRun, differences_of_files
+from rollcast.config.errors import UserError
+from rollcast.curves import amounts
+from rollcast.scaling.decisions.batch_choice import between, choose, further_run, law_at
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.settings import NEGLIGIBLE_GAIN
+from rollcast.scaling.law.batch_split import BatchSplit, SplitLaw
+
+BUDGET_MULTIPLES = (0.25, 0.5, 2.0, 4.0)
+"""Times the budget at which the choice is shown too: it changes with the compute."""
+FAR_COMPUTE_FACTOR = 3.0
+"""Times a run's compute: a budget beyond that is called an extrapolation far out. Chosen, not measured."""
+MIN_PEAK_VALUES = 3
+"""Different numbers of rollouts from which a best one can be found: two give a slope."""
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Runs and the forecast of each, in the same order."""
+
+    runs: Sequence[BatchRun]
+    forecasts: Sequence[Forecast]
+
+    @property
+    def usable(self) -> list[tuple[BatchRun, Forecast]]:
+        """Those that neither broke nor fell: the others have no pass rate at the budget."""
+        pairs = zip(self.runs, self.forecasts, strict=True)
+        return [(run, forecast) for run, forecast in pairs if forecast.verdict.kind.is_described]
+
+    @property
+    def trained(self) -> list[BatchSplit]:
+        """The different splits of the usable runs, ascending."""
+        return sorted({run.split for run, _ in self.usable})
+
+    def steps(self, split: BatchSplit, budget: float) -> float | None:
+        """Steps that the budget buys; a rollout costs as much as in the runs of the nearest batches. None = unknown."""
+        known = {run.split.rollouts_per_step: run.compute_per_step for run in self.runs if run.compute_per_step}
+        if not known:
+            return None
+        batches = sorted(known)
+        cost_of_rollout = [known[batch] / batch for batch in batches]
+        size = split.rollouts_per_step
+        return budget / (size * float(np.interp(math.log(size), np.log(batches), cost_of_rollout)))
+
+
+def answer_of(plan: BatchPlan, wanted: Sequence[BatchSplit], budget: float) -> dict[str, Any]:
+    """The whole answer. `wanted`: further splits to choose from.
+
+    Raises UserError: no run has a forecast, or the budget buys no step.
+    """
+    trained = plan.trained
+    if not trained:
+        verdicts = ", ".join(
+            f"{forecast.curve.name}: {str(forecast.verdict.kind).replace('_', ' ')}" for forecast in plan.forecasts
+        )
+        raise UserError(f"NAME=SOURCE: no run has a forecast ({verdicts}); give runs that neither broke nor fell")
+    splits = sorted({*between(trained), *wanted})
+    usable = [(run.split, forecast) for run, forecast in plan.usable]
+    law, *others = law_at(usable, [budget, *(multiple * budget for multiple in BUDGET_MULTIPLES)])
+    choice = choose(law, splits)
+    why_not = None
+    if len(trained) < 2:
+        why_not = f"every run with a forecast has {trained[0].name}, so that nothing is compared"
+    rows = [_split(plan, split, law, budget) for split in splits]
+    if all(row["steps"] is not None and row["steps"] < 1 for row in rows):
+        unit = plan.runs[0].curve.unit
+        raise UserError(f"--budget {budget:g}: buys no step of any split; it counts {unit}, not steps of the trainer")
+    for row, probability, loss in zip(rows, choice.best_probability, choice.expected_loss, strict=True):
+        row["best_with"] = None if why_not else probability
+        row["expected_loss"] = None if why_not else loss
+    best = rows[choice.best]
+    return {
+        "unit": plan.runs[0].curve.unit,
+        "budget": budget,
+        "recommended": None if why_not else _named(splits[choice.best]) | {"steps": best["steps"]},
+        "probability": best["best_with"],
+        "expected_loss": best["expected_loss"],
+        "unfit": why_not,
+        "splits": rows,
+        "budgets": [
+            _at_budget(other, splits, multiple * budget)
+            for other, multiple in zip(others, BUDGET_MULTIPLES, strict=True)
+            if not why_not
+        ],
+        "missing": _missing(law, splits, trained),
+        "law": {
+            "rollouts_slope": _interval(law.coefficients[:, 1]),
+            "rollouts_curvature": _interval(law.coefficients[:, 2]),
+            "prompts_slope": _interval(law.coefficients[:, 3]),
+            "prompts_curvature": _interval(law.coefficients[:, 4]),
+            "spread": _interval(law.spread),
+        },
+        "varied": {
+            "rollouts_per_prompt": sorted({split.rollouts for split in trained}),
+            "prompts_per_step": sorted({split.prompts for split in trained}),
+        },
+        "caveats": [*unknown_settings(trained), *_cautions(plan, rows, budget), *differences_of_files(plan.runs)],
+    }
+
+
+def unknown_settings(trained: Sequence[BatchSplit]) -> list[str]:
+    """Which of the two settings the runs do not tell apart."""
+    rollouts = {split.rollouts for split in trained}
+    prompts = {split.prompts for split in trained}
+    found = []
+    if len(rollouts) == 1:
+        found.append(f"rollouts_per_prompt is {min(rollouts)} in every run; other numbers are guessed.")
+    elif len(rollouts) < MIN_PEAK_VALUES:
+        found.append("Two numbers of rollouts per prompt give a slope and no best number; train a third one.")
+    if len(prompts) == 1:
+        found.append(f"prompts_per_step is {min(prompts)} in every run; other numbers are guessed.")
+    if len(rollouts) > 1 and len(prompts) > 1 and _are_aligned(trained):
+        found.append("Rollouts and prompts changed together, so which of the two matters is not known; vary one alone.")
+    return found
+
+
+def _are_aligned(splits: Sequence[BatchSplit]) -> bool:
+    """Whether ln n and ln P of all splits are on one line."""
+    places = np.log(np.array([(split.rollouts, split.prompts) for split in splits], dtype=float))
+    return int(np.linalg.matrix_rank(places - places[0], tol=1e-6)) < 2
+
+
+def _split(plan: BatchPlan, split: BatchSplit, law: SplitLaw, budget: float) -> dict[str, Any]:
+    """One split: by the law, and by the curves of its own runs."""
+    own_curves = []
+    for run, forecast in zip(plan.runs, plan.forecasts, strict=True):
+        if run.split == split:
+            kind = forecast.verdict.kind
+            reading = amounts.interval(forecast.predictive([budget], amounts.MEDIAN_AND_90, standard_error=0.0)[:, 0])
+            own_curves.append({"curve": run.name, "verdict": str(kind), "is_described": kind.is_described, **reading})
+    return {
+        **_named(split),
+        "steps": plan.steps(split, budget),
+        "trained": bool(own_curves),
+        "pass_rate": amounts.interval(law.pass_rate([split], amounts.MEDIAN_AND_90)[:, 0]),
+        "own_curves": own_curves,
+    }
+
+
+def _named(split: BatchSplit) -> dict[str, Any]:
+    return {"name": split.name, "rollouts_per_prompt": split.rollouts, "prompts_per_step": split.prompts}
+
+
+def _at_budget(law: SplitLaw, splits: Sequence[BatchSplit], budget: float) -> dict[str, Any]:
+    choice = choose(law, splits)
+    return {
+        "budget": budget,
+        "recommended": splits[choice.best].name,
+        "probability": choice.best_probability[choice.best],
+    }
+
+
+def _missing(law: SplitLaw, splits: Sequence[BatchSplit], trained: Sequence[BatchSplit]) -> dict[str, Any] | None:
+    """The run to make next, or None if it would hardly change the choice."""
+    run = further_run(law, splits, trained)
+    if run.value < NEGLIGIBLE_GAIN:
+        return None
+    return _named(run.split) | {"value": run.value, "why": _why(run.split, trained)}
+
+
+def _why(split: BatchSplit, trained: Sequence[BatchSplit]) -> str:
+    """What the runs lack that this one has."""
+    if split in trained:
+        return "since those of this split leave its pass rate open"
+    for setting, value, values in (
+        ("rollouts per prompt", split.rollouts, [each.rollouts for each in trained]),
+        ("prompts per step", split.prompts, [each.prompts for each in trained]),
+    ):
+        if value > max(values):
+            return f"since no run has more than {max(values)} {setting}"
+        if value < min(values):
+            return f"since no run has fewer than {min(values)} {setting}"
+    return "since no run is between those trained"
+
+
+def _cautions(plan: BatchPlan, rows: Sequence[dict[str, Any]], budget: float) -> list[str]:
+    """What the intervals do not account for."""
+    found = []
+    for run, forecast in zip(plan.runs, plan.forecasts, strict=True):
+        kind = forecast.verdict.kind
+        times = budget / float(run.curve.compute[-1])
+        if not kind.is_described:
+            found.append(
+                f"{run.name} ({run.split.name}): verdict {str(kind).replace('_', ' ')}; it is left out of the law. "
+                "If its split is the cause, avoid it."
+            )
+        elif times > FAR_COMPUTE_FACTOR:
+            found.append(f"{run.name} ({run.split.name}): the budget is {times:.1f} times its compute.")
+    found += [sentence for row in rows for sentence in _disagreements(row)]
+    if len(plan.usable) == len(plan.trained):
+        found.append("One run of each split: how far runs of one split stray is assumed, not measured.")
+    return found
+
+
+def _disagreements(row: dict[str, Any]) -> list[str]:
+    """The own curves of one split whose interval at the budget does not touch the law's."""
+    law = row["pass_rate"]
+    return [
+        f"{own['curve']} ({row['name']}): its own curve says {amounts.span(own, '.3f')} at the budget, the law "
+        f"{amounts.span(law, '.3f')}; trust its own."
+        for own in row["own_curves"]
+        if own["is_described"] and (own["q95"] < law["q05"] or own["q05"] > law["q95"])
+    ]
+
+
+def _interval(values: Any) -> amounts.Interval:
+    return amounts.interval(np.quantile(values, amounts.MEDIAN_AND_90))

@@ -1,0 +1,73 @@
+"""The picture of `rollcast plan batch`, as PNG or SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rollcast.curves.amounts import amount
+from rollcast.plots.figure import COLOURS, GREY, INK, legend_below, new_figure, save, write_heading
+from rollcast.scaling.decisions.advice import chance_in_words
+
+if TYPE_CHECKING:
+    from rollcast.scaling.decisions.forecast import Forecast
+
+
+def draw_batch(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path) -> None:
+    """Draw the runs with their forecasts to the budget, left; the splits at the budget, right.
+
+    `forecasts`: in the order of the runs. Raises UserError if the file cannot be written.
+    """
+    figure = new_figure((11, 4.8))
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1))
+    splits = {own["curve"]: row["name"] for row in answer["splits"] for own in row["own_curves"]}
+    for place, forecast in enumerate(forecasts):
+        _draw_run(left, forecast, splits.get(forecast.curve.name), answer["budget"], COLOURS[place % len(COLOURS)])
+    left.axvline(answer["budget"], color=INK, lw=1, ls=":")
+    left.set_xscale("log")
+    left.set_xlabel(f"compute ({answer['unit']}); dotted: the budget")
+    left.set_ylabel("pass rate")
+    left.set_title("each run, and its forecast to the budget (90 %)", fontsize=10)
+    _draw_splits(right, answer)
+    at = f"{amount(answer['budget'])} {answer['unit']}"
+    best = answer["recommended"]
+    title = f"No split is recommended at {at}"
+    if best is not None:
+        title = f"{best['name']} at {at}, the best with {chance_in_words(answer['probability'])}"
+    write_heading(figure, [title], answer["caveats"])
+    legend_below(figure, left, columns=4)
+    save(figure, path)
+
+
+def _draw_run(axes: Any, forecast: Forecast, split: str | None, budget: float, colour: str) -> None:
+    curve = forecast.curve
+    label = curve.name if split is None else f"{curve.name}: {split}"
+    axes.plot(curve.compute, curve.pass_rate, "o", ms=3, color=colour, label=label)
+    if not forecast.verdict.kind.is_described:
+        return
+    last = float(curve.compute[-1])
+    compute = np.geomspace(min(float(curve.compute[0]), budget), max(last, budget), 100)
+    low, middle, high = forecast.predictive(compute, (0.05, 0.5, 0.95), standard_error=0.0)
+    axes.fill_between(compute, low, high, color=colour, alpha=0.12, lw=0)
+    axes.plot(compute, middle, color=colour, lw=1.2)
+
+
+def _draw_splits(axes: Any, answer: dict[str, Any]) -> None:
+    """By the law, with 90 % intervals; crosses are forecasts of the split's own runs."""
+    best = answer["recommended"]
+    for place, row in enumerate(answer["splits"]):
+        law = row["pass_rate"]
+        is_best = best is not None and row["name"] == best["name"]
+        colour = COLOURS[0] if is_best else GREY
+        axes.plot([place, place], [law["q05"], law["q95"]], color=colour, lw=2 if is_best else 1.2)
+        axes.plot([place], [law["q50"]], "o", ms=6, color=colour, mfc=colour if row["trained"] else "white")
+        own = [each["q50"] for each in row["own_curves"] if each["is_described"]]
+        axes.plot([place] * len(own), own, "x", ms=6, color=INK)
+    names = [row["name"] for row in answer["splits"]]
+    axes.set_xticks(range(len(names)), names, rotation=45 if len(names) > 6 else 0, fontsize=8)
+    axes.set_xlabel("rollouts x prompts (hollow: not trained; crosses: own curves)")
+    axes.set_ylabel("pass rate at the budget (90 %)")
+    axes.set_title("the law across splits at the budget", fontsize=10)

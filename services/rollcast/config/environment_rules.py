@@ -1,0 +1,60 @@
+"""The rules across settings of `tasks.environments`, each once; `rules` applies them."""
+
+from collections.abc import Iterator
+
+from rollcast.config.environments.tool_set import ToolSet
+from rollcast.config.tasks import Tasks
+
+
+def environments_are_one(tasks: Tasks) -> Iterator[tuple[str, ...]]:
+    """Contradictions: the setting to fix, the end of the sentence, and the settings that it was compared with."""
+    for index, environment in enumerate(tasks.environments):
+        if isinstance(environment, ToolSet):
+            yield from _tools_fit(f"tasks.environments.{index}", environment)
+
+
+def _tools_fit(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
+    if not tools.tools and not tools.mcp:
+        yield f"{field}.tools", "the model could call nothing; name tools, or servers in mcp"
+    if "shell" in tools.tools and tools.profile == "compute":
+        yield (
+            f"{field}.profile",
+            "the tool shell starts processes, which this profile forbids; set it to folder, or take shell out of tools",
+            f"{field}.tools",
+        )
+    if "search" in tools.tools and tools.corpus is None:
+        yield (
+            f"{field}.corpus",
+            "the tool search looks in it; name a JSONL file, or take search out of tools",
+            f"{field}.tools",
+        )
+    if tools.corpus is not None and "search" not in tools.tools:
+        yield (
+            f"{field}.corpus",
+            "the tool search alone reads it; add search to tools, or remove corpus",
+            f"{field}.tools",
+        )
+    yield from _names_of_tools_differ(field, tools)
+    for index, server in enumerate(tools.mcp):
+        place = f"{field}.mcp.{index}"
+        if server.command is None and server.url is None:
+            yield (
+                f"{place}.command",
+                "neither command nor url is given; give the one that reaches the server",
+                f"{place}.url",
+            )
+        if server.command is not None and server.url is not None:
+            yield f"{place}.url", "command starts the server already; remove one of the two", f"{place}.command"
+
+
+def _names_of_tools_differ(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
+    """The model calls a function by the last part of its place, and a server's tools by the server's name."""
+    for setting, names in (
+        ("tools", [(f"{field}.tools.{number}", one.rpartition(":")[2]) for number, one in enumerate(tools.tools)]),
+        ("mcp", [(f"{field}.mcp.{number}.name", one.name) for number, one in enumerate(tools.mcp)]),
+    ):
+        seen: set[str] = set()
+        for place, name in names:
+            if name in seen:
+                yield place, f"the model calls another of {setting} {name} too; give one of them another name"
+            seen.add(name)

@@ -1,0 +1,29 @@
+"""What the settings of every environment share."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from rollcast.config.base import DATASET_NAME, Settings
+
+Profile = Literal["compute", "folder", "trusted"]
+
+
+class EnvironmentSettings(Settings):
+    """An environment: what answers the model's tool calls, and often what rewards an episode."""
+
+    gives_reward: ClassVar[bool] = True
+    """Whether an environment of this kind may reward an episode itself."""
+
+    name: Annotated[str, Field(pattern=DATASET_NAME)]
+    """What `environment` of a data set, or of a row, calls it; also its label in metrics."""
+    reward: Literal["environment", "verifier"] | None = None
+    """What rewards an episode: the environment, or the verifier of its data set. None = the one of the two that exists; a run
+    file that has both must say."""
+    reset_seconds: Annotated[float, Field(gt=0, le=86_400)] = 120.0
+    """Deadline for the environment to be ready for an episode. Two minutes: images are pulled and services started before."""
+    call_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    """Deadline of one tool call. A call that exceeds it is answered with a sentence, which the model may learn from."""
+    restarts: Annotated[int, Field(ge=0, le=10)] = 2
+    """How often an episode begins again when its environment fails. After that it is given up with its reason, and counts
+    in no group's mean."""

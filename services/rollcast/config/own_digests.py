@@ -1,0 +1,36 @@
+"""Digests of the files that a recipe's own parts are in: a run's folder, its export and `recipe diff` name them."""
+
+from pathlib import Path
+
+from rollcast.config.own_functions import file_digest
+from rollcast.config.recipe import Recipe
+
+
+def with_digests(recipe: Recipe, *, beside: Path | None = None) -> Recipe:
+    """The recipe with every digest that the run file leaves out.
+
+    `beside`: a folder in which files are looked for first, such as that of another person's run file. None = only in the
+    folder of the command, as a run does.
+    """
+    updates = {}
+    for setting, part in recipe.own_parts.items():
+        if "digest" not in part.model_fields_set:
+            name = setting.removeprefix("recipe.")
+            digest = None if beside is None else file_digest(_seen_from(beside, part.function))
+            updates[name] = part.model_copy(update={"digest": digest or file_digest(part.function)})
+    return recipe.model_copy(update=updates)
+
+
+def unread(recipe: Recipe) -> dict[str, str]:
+    """The function of each part, by its setting, whose file `with_digests` did not find."""
+    return {
+        setting: part.function
+        for setting, part in recipe.own_parts.items()
+        if part.digest is None and part.function.rpartition(":")[0].endswith(".py")
+    }
+
+
+def _seen_from(folder: Path, function: str) -> str:
+    """The function for a process that works elsewhere, its file being relative to `folder`."""
+    place, _, name = function.rpartition(":")
+    return f"{folder / Path(place).expanduser()}:{name}"

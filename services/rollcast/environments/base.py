@@ -1,0 +1,77 @@
+"""What the generator asks of an environment, wherever it runs.
+
+    acquire -> reset(row) -> call, call, ... -> reward -> release        one episode
+       `------------------------- EnvironmentFailedError: released, the episode begins again or is given up
+
+An environment serves one episode after another, never two together. Every wait has a deadline.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+ToolSchema = Mapping[str, Any]
+"""{"type": "function", "function": {"name", "description", "parameters"}}, as chat templates take it."""
+
+
+class EnvironmentFailedError(Exception):
+    """The environment itself failed: it hangs, died, or raised without the fault of the model.
+
+    The message is one sentence with the cause. Such an episode is never trained as a 0.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What `reset` gave."""
+
+    tools: Sequence[ToolSchema]
+    text: str | None = None
+    """Appended to the last user message. None = nothing."""
+    messages: Sequence[Mapping[str, str]] | None = None
+    """{role, content} each, in place of the row's chat. None = the row's chat stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """The answer to one tool call."""
+
+    text: str
+    is_malformed: bool = False
+    """No such tool, or arguments that it does not take: the text says so to the model."""
+    reward: float | None = None
+    """The reward of this turn alone. None = the environment does not reward turns."""
+    is_done: bool = False
+    """The environment ended the episode."""
+
+
+class LiveEnvironment(Protocol):
+    """One environment that serves an episode. Every method raises EnvironmentFailedError."""
+
+    async def reset(self, row: Mapping[str, Any]) -> Opening:
+        """Begin an episode with the row of its prompt."""
+        ...
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Call a tool. A mistake of the model is an answer, never an exception."""
+        ...
+
+    async def reward(self) -> float | None:
+        """The reward of the episode in [0, 1]. None = the verifier rewards."""
+        ...
+
+
+class Environments(Protocol):
+    """The environments of one generator."""
+
+    async def acquire(self, name: str) -> LiveEnvironment:
+        """An environment of `tasks.environments` that is free, or a new one. Raises EnvironmentFailedError."""
+        ...
+
+    async def release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
+        """Give it back after an episode. Not reusable: it is ended, with every process that it started."""
+        ...
+
+    async def close(self) -> None:
+        """End all."""
+        ...

@@ -1,0 +1,140 @@
+"""The parent of an environment that may start processes: they all end with it.
+
+guard --fork--> environment --> its processes, in any session
+  adopts their orphans; SIGTERM, the end of the nursery or of the environment: kills all of them
+  too many of them, too much memory or too much written: kills all of them, and says so on the connection
+"""
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+
+from rollcast.environments.hosted.frames import packed
+from rollcast.tasks.sandbox.lockdown import adopt_orphans, die_with_parent
+
+LOOK_SECONDS = 0.1
+"""Between two looks at the processes."""
+MAX_PROCESSES = 64
+"""One environment may have this many at the same time: a shell with a build of some jobs has a dozen."""
+MAX_RESIDENT_BYTES = 2 << 30
+"""All processes of one environment together may use this much."""
+MAX_FOLDER_BYTES = 1 << 30
+"""All files of one environment together may take this much."""
+LOOKS_PER_FOLDER_SIZE = 10
+"""The folder's size is asked for less often, because that reads all of it."""
+
+
+class _EndedError(Exception):
+    """The nursery, or its end, asked for the end."""
+
+
+def guard(run: Callable[[], None], connection: socket.socket, folder: Path | None) -> None:
+    """Fork `run`, and return when no process of it is left.
+
+    folder: the private one, whose size is bounded. None = the profile is trusted.
+    """
+
+    def end(number: int, frame: object) -> None:
+        raise _EndedError
+
+    signal.signal(signal.SIGTERM, end)
+    adopt_orphans()
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        die_with_parent()
+        run()
+        os._exit(0)
+    try:
+        die_with_parent(signal.SIGTERM)
+        if os.getppid() == 1:  # it was gone before the signal was asked for
+            return
+        why = _watch(pid, folder)
+        if why:
+            with contextlib.suppress(OSError):
+                connection.sendall(packed({"ended": why}))
+    except _EndedError:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _kill_all()
+
+
+def _watch(environment: int, folder: Path | None) -> str:
+    """Wait for the environment's end; a sentence if it was too much."""
+    looks = 0
+    while True:
+        while (ended := _reaped()) is not None:
+            if ended == environment:
+                return ""
+        looks += 1
+        if folder is not None and (why := _too_much(folder, looks)):
+            return why
+        time.sleep(LOOK_SECONDS)
+
+
+def _reaped() -> int | None:
+    try:
+        pid, _ = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return pid or None
+
+
+def _too_much(folder: Path, looks: int) -> str:
+    processes = list(_descendants())
+    if len(processes) > MAX_PROCESSES:
+        return f"it had {len(processes)} processes, and {MAX_PROCESSES} are allowed"
+    resident = sum(map(_resident_bytes, processes))
+    if resident > MAX_RESIDENT_BYTES:
+        return f"its processes took {resident >> 20} MiB, and {MAX_RESIDENT_BYTES >> 20} are allowed"
+    if looks % LOOKS_PER_FOLDER_SIZE == 0 and (written := _size(folder)) > MAX_FOLDER_BYTES:
+        return f"it wrote {written >> 20} MiB, and {MAX_FOLDER_BYTES >> 20} are allowed"
+    return ""
+
+
+def _descendants() -> Iterator[int]:
+    """Reads this tree alone. psutil reads every process of the machine, and a hundred guards would take whole cores."""
+    parents = [os.getpid()]
+    while parents:
+        tasks = Path(f"/proc/{parents.pop()}/task")
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            for thread in os.listdir(tasks):
+                children = [int(pid) for pid in (tasks / thread / "children").read_text().split()]
+                parents += children
+                yield from children
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return 0
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
+    return total
+
+
+def _kill_all() -> None:
+    """Stop all first, so that none starts another while they are killed."""
+    while processes := psutil.Process().children(recursive=True):
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for process in processes:
+                with contextlib.suppress(psutil.Error, ProcessLookupError):
+                    process.send_signal(number)
+        while _reaped() is not None:
+            pass
+        time.sleep(0.01)

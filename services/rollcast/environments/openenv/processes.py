@@ -1,0 +1,223 @@
+"""The generator's side: one adapter process for each environment of the run file, and a connection for each episode.
+
+acquire -> an idle connection, or a new one (the adapter is started when first needed, and again if it ended)
+release -> its session of the server ends; idle, for the next episode      a failure: closed
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rollcast.config.environments.openenv import OpenEnvironment
+from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResult
+from rollcast.environments.hosted.frames import FrameError, packed, read
+from rollcast.environments.openenv import adapter
+
+START_SECONDS = 120.0
+"""Deadline for the import of `openenv`, on a busy machine."""
+GRACE_SECONDS = 2.0
+"""After a deadline the adapter has this long to say so itself."""
+END_SECONDS = 5.0
+"""How long a session, or the adapter, may take to end."""
+CONNECT = b"connect"
+
+
+class OpenEnvSession:
+    """A LiveEnvironment behind an OpenEnv server."""
+
+    def __init__(self, settings: OpenEnvironment, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._settings = settings
+        self._reader = reader
+        self._writer = writer
+        self._reward: float | None = None
+        self.has_failed = False
+        """It cannot serve another episode."""
+
+    async def reset(self, row: Mapping[str, Any]) -> Opening:
+        """Begin an episode: the row's fields are the arguments of the environment's reset, as far as it takes them.
+
+        A server whose sessions are all in use is waited for until the deadline. Raises EnvironmentFailedError.
+        """
+        self._reward = None
+        answer = await self._ask({"do": "reset", "row": dict(row)}, self._settings.reset_seconds)
+        self._note(answer)
+        return Opening(answer["tools"], text=answer["text"] or None)
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Make a step. Raises EnvironmentFailedError, also at the deadline: OpenEnv's client ends the session then."""
+        request = {"do": "call", "tool": tool, "arguments": dict(arguments)}
+        answer = await self._ask(request, self._settings.call_seconds)
+        reward = self._note(answer)
+        is_malformed = bool(answer.get("malformed"))
+        return ToolResult(answer["text"], is_malformed, reward, is_done=bool(answer.get("done")))
+
+    async def reward(self) -> float | None:
+        """The last reward that the environment gave, as OpenEnv's own rollouts take it; reset's if none was made after.
+
+        It is not clipped: one outside [0, 1] is no verdict. None = none was given.
+        """
+        return self._reward
+
+    async def end_episode(self) -> None:
+        """End the session of the server. Raises EnvironmentFailedError."""
+        await self._ask({"do": "end"}, END_SECONDS)
+
+    async def close(self) -> None:
+        """The adapter ends the session when the connection closes."""
+        self.has_failed = True
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    def _note(self, answer: Mapping[str, Any]) -> float | None:
+        reward = answer.get("reward")
+        if reward is None:
+            return None
+        if not isinstance(reward, int | float):
+            raise self._failed(f"its server gave a reward that is not a number but {type(reward).__name__}")
+        self._reward = float(reward)
+        return self._reward
+
+    async def _ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+        what = request["do"]
+        is_answered = False
+        try:
+            async with asyncio.timeout(seconds + GRACE_SECONDS):
+                self._writer.write(packed({**request, "seconds": seconds}))
+                await self._writer.drain()
+                answer = await read(self._reader)
+            is_answered = "failed" not in answer
+        except TimeoutError:
+            raise self._failed(f"{what} took longer than {seconds:g} s") from None
+        except (OSError, asyncio.IncompleteReadError):
+            raise self._failed(f"its adapter ended during {what}") from None
+        except FrameError as error:
+            raise self._failed(f"its adapter sent {error}") from error
+        finally:
+            self.has_failed |= not is_answered
+        if not is_answered:
+            raise self._failed(str(answer["failed"]))
+        return answer
+
+    def _failed(self, why: str) -> EnvironmentFailedError:
+        self.has_failed = True
+        return EnvironmentFailedError(why)
+
+
+class OpenEnvSessions:
+    """Sessions of one environment of the run file."""
+
+    def __init__(self, settings: OpenEnvironment) -> None:
+        self._settings = settings
+        self._starting = asyncio.Lock()
+        self._adapter: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._live: set[OpenEnvSession] = set()
+        self._idle: list[OpenEnvSession] = []
+
+    async def acquire(self) -> OpenEnvSession:
+        """An idle connection, or a new one. Raises EnvironmentFailedError."""
+        async with self._starting:
+            if self._adapter is None or self._adapter.poll() is not None:
+                await self._close_sessions()
+                await asyncio.to_thread(self._start)
+        if self._idle:
+            return self._idle.pop()
+        assert self._control is not None
+        own, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with its_end:
+                socket.send_fds(self._control, [CONNECT], [its_end.fileno()])
+        except OSError as error:
+            own.close()
+            raise EnvironmentFailedError(f"its adapter is gone ({error})") from error
+        reader, writer = await asyncio.open_connection(sock=own)
+        session = OpenEnvSession(self._settings, reader, writer)
+        self._live.add(session)
+        return session
+
+    async def release(self, session: OpenEnvSession, *, is_reusable: bool) -> None:
+        """End its episode, and keep the connection for another if it works."""
+        if is_reusable and not session.has_failed:
+            with contextlib.suppress(EnvironmentFailedError):
+                await session.end_episode()
+        if is_reusable and not session.has_failed:
+            self._idle.append(session)
+        else:
+            self._live.discard(session)
+            await session.close()
+
+    async def close(self) -> None:
+        """End every session and the adapter."""
+        await self._close_sessions()
+        if self._control is not None:
+            self._control.close()
+        if self._adapter is not None:
+            await asyncio.to_thread(_ended, self._adapter)
+
+    async def _close_sessions(self) -> None:
+        for session in self._live:
+            await session.close()
+        self._live.clear()
+        self._idle.clear()
+
+    def _start(self) -> None:
+        """Raises EnvironmentFailedError: the interpreter cannot be started, or has no openenv."""
+        if self._control is not None:
+            self._control.close()
+        self._control, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        interpreter = self._settings.interpreter
+        with its_end:
+            descriptor = its_end.fileno()
+            program = [str(Path(adapter.__file__).resolve()), str(descriptor), self._settings.url]
+            try:
+                self._adapter = subprocess.Popen(  # noqa: S603  # the user's own interpreter
+                    [str(interpreter), "-I", *program],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=(descriptor,),
+                    start_new_session=True,
+                    env={key: value for key, value in os.environ.items() if not key.startswith("ROLLCAST_")},
+                )
+            except OSError as error:
+                raise EnvironmentFailedError(
+                    f"interpreter: {interpreter} cannot be started ({error.strerror}); name the Python of a virtual "
+                    "environment in which openenv is installed"
+                ) from error
+        why = _why_not_ready(self._control)
+        if why is not None:
+            _ended(self._adapter)
+            raise EnvironmentFailedError(f"interpreter: {interpreter} {why}")
+
+
+def _why_not_ready(control: socket.socket) -> str | None:
+    """None when the adapter is ready."""
+    control.settimeout(START_SECONDS)
+    try:
+        content = control.recv(1 << 16)
+    except TimeoutError:
+        return f"does not start OpenEnv's client within {START_SECONDS:g} s"
+    except OSError as error:
+        return f"does not start OpenEnv's client ({error})"
+    finally:
+        control.settimeout(None)
+    if not content:
+        return "ends before OpenEnv's client is ready"
+    failed = json.loads(content).get("failed")
+    return None if failed is None else f"cannot import openenv ({failed}); install openenv==0.10.0 there"
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(timeout=END_SECONDS)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=END_SECONDS)

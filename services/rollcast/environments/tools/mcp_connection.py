@@ -1,0 +1,192 @@
+"""One connection to an MCP server, by the official client.
+
+    closed --- connect ---> open --- call ---> answer
+       ^                      |
+       '--- died, does not answer, closed by us; the next call connects again
+
+A server that is started here (stdio) is ended with its connection. It runs with everything that you can do.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rollcast.config.environments.tool_set import McpServer
+from rollcast.environments.base import EnvironmentFailedError, ToolResult
+from rollcast.environments.tools import mcp_relay
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import CallToolResult, Tool
+
+MAX_TOOLS = 128
+"""One server may have this many: their descriptions are part of every prompt."""
+MAX_PAGES = 32
+"""Pages of one server's list of tools."""
+CLOSE_SECONDS = 15.0
+"""Longest end of a connection; the client's own is shorter, with a server that must be killed."""
+CLOSED_MESSAGE = "Connection closed"
+"""The client's own error says this; servers use its code for errors of theirs too."""
+LIVENESS_SECONDS = 5.0
+"""After a call that exceeded its deadline a server that does not list its tools within this time is restarted."""
+
+
+class McpConnection:
+    """Safe for any number of calls at the same time, in one event loop."""
+
+    def __init__(self, server: McpServer, start_seconds: float, call_seconds: float) -> None:
+        import mcp
+
+        self._mcp = mcp
+        self._server = server
+        self._start_seconds = start_seconds
+        self._call_seconds = call_seconds
+        self._lock = asyncio.Lock()
+        """Held while a connection is opened or closed."""
+        self._client: Client | None = None
+        self._holder: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+
+    async def tools(self) -> "list[Tool]":
+        """What the server offers. Raises EnvironmentFailedError if it cannot be reached, or offers too many."""
+        client = await self._connected()
+        try:
+            async with asyncio.timeout(self._start_seconds):
+                found = await self._listed(client)
+        except Exception as error:
+            await self._discard(client)
+            raise self._failed("its tools cannot be listed", error) from error
+        if len(found) > MAX_TOOLS:
+            raise self._failed(f"it has {len(found)} tools, and {MAX_TOOLS} are taken at most; start one with fewer")
+        return found
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Call a tool by the server's own name for it.
+
+        Raises EnvironmentFailedError if the server is gone: what the call did there is not known.
+        """
+        from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND
+
+        client = await self._connected()
+        try:
+            async with asyncio.timeout(self._call_seconds):
+                result = await client.call_tool(tool, dict(arguments))
+        except TimeoutError:
+            await self._close_if_it_hangs(client)
+            return ToolResult(f"Error: {tool} did not answer within {self._call_seconds:g} s")
+        except self._mcp.MCPError as error:
+            if error.code == CONNECTION_CLOSED and error.message == CLOSED_MESSAGE:
+                await self._discard(client)
+                raise self._failed(f"it ended during a call of {tool}") from error
+            is_malformed = error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)
+            return ToolResult(f"Error: {error.message}", is_malformed=is_malformed)
+        except Exception as error:
+            await self._discard(client)
+            raise self._failed(f"a call of {tool} failed", error) from error
+        return ToolResult(text_of(result))
+
+    async def close(self) -> None:
+        """End the connection, and the server if it was started here."""
+        if self._client is not None:
+            await self._discard(self._client)
+
+    async def _connected(self) -> "Client":
+        async with self._lock:
+            if self._client is None:
+                self._client = await self._connect()
+            return self._client
+
+    async def _connect(self) -> "Client":
+        """A task of its own opens and closes the client: its scopes must end in the task in which they began."""
+        opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._stop = asyncio.Event()
+        self._holder = asyncio.create_task(self._hold(opened, self._stop))
+        try:
+            async with asyncio.timeout(self._start_seconds):
+                return await asyncio.shield(opened)
+        except TimeoutError as error:
+            await _end(self._holder)
+            raise self._failed(f"it was not ready within {self._start_seconds:g} s") from error
+        except asyncio.CancelledError:  # the episode is given up; the server must not stay
+            self._holder.cancel()
+            raise
+        except Exception as error:
+            raise self._failed("it cannot be reached", error) from error
+
+    async def _hold(self, opened: "asyncio.Future[Client]", stop: asyncio.Event) -> None:
+        try:
+            async with self._mcp.Client(self._transport(), cache=None) as client:
+                if not opened.done():
+                    opened.set_result(client)
+                await stop.wait()
+        except Exception as error:
+            if not opened.done():
+                opened.set_exception(error)
+
+    def _transport(self) -> "AbstractAsyncContextManager[Any]":
+        if self._server.url is not None:
+            from rollcast.environments.tools.mcp_http import bounded_http
+
+            return bounded_http(self._server.url, self._call_seconds)
+        assert self._server.command is not None, "a rule of the run file asks for one of the two"
+        relay = [str(Path(mcp_relay.__file__).resolve()), *self._server.command]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("ROLLCAST_")}
+        parameters = self._mcp.StdioServerParameters(command=sys.executable, args=["-I", *relay], env=environment)
+        return self._mcp.stdio_client(parameters)
+
+    async def _listed(self, client: "Client") -> "list[Tool]":
+        found: list[Tool] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            found += page.tools
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return found
+
+    async def _close_if_it_hangs(self, client: "Client") -> None:
+        try:
+            async with asyncio.timeout(LIVENESS_SECONDS):
+                await client.list_tools()
+        except Exception:
+            await self._discard(client)
+
+    async def _discard(self, client: "Client") -> None:
+        """Close this connection, unless another one took its place already."""
+        async with self._lock:
+            if self._client is not client or self._holder is None:
+                return
+            self._client = None
+            self._stop.set()
+            await _end(self._holder, patience_seconds=CLOSE_SECONDS)
+
+    def _failed(self, what: str, error: Exception | None = None) -> EnvironmentFailedError:
+        cause = "" if error is None else f" ({type(error).__name__}: {_first_cause(error)})"
+        return EnvironmentFailedError(f"MCP server {self._server.name}: {what}{cause}")
+
+
+def text_of(result: "CallToolResult") -> str:
+    """The texts of an answer; of other content its kind."""
+    parts = [part.text if part.type == "text" else f"[{part.type}]" for part in result.content]
+    text = "\n".join(parts) or "(no output)"
+    return f"Error: {text}" if result.is_error else text
+
+
+def _first_cause(error: BaseException) -> str:
+    """The first error of a group: task groups wrap what happened."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return " ".join(str(error).split())
+
+
+async def _end(task: "asyncio.Task[None]", patience_seconds: float = 0.0) -> None:
+    """Wait for a task, then cancel it and wait for that."""
+    await asyncio.wait([task], timeout=patience_seconds)
+    if not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=CLOSE_SECONDS)

@@ -1,0 +1,88 @@
+"""The tool `shell`: commands in the folder of the environment's process, with what its profile allows."""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from typing import IO
+
+MAX_OUTPUT_BYTES = 1 << 20
+"""Output of one command that is kept; the rest is read and dropped. The answer to the model is cut further."""
+READ_BYTES = 1 << 16
+LAST_LOOK_SECONDS = 0.05
+"""How often it is checked whether the command has ended while something that it started keeps its output open."""
+DEADLINE_SHARE = 0.9
+"""A command may take this part of a call's deadline. Then it is ended, and the answer still has its output."""
+
+
+def shell_within(call_seconds: float) -> Callable[[str], str]:
+    """The tool `shell` for calls with this deadline."""
+
+    def shell(command: str) -> str:
+        """Run a command in a shell. Its files are there in the next call; processes that still run are ended.
+
+        Args:
+            command: The command, as for `sh -c`.
+
+        Returns:
+            Its output, and its exit code if that is not 0.
+        """
+        return _run(command, call_seconds * DEADLINE_SHARE)
+
+    return shell
+
+
+def _run(command: str, seconds: float) -> str:
+    try:
+        process = subprocess.Popen(  # noqa: S603  # this is the tool
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        )
+    except (OSError, ValueError) as error:  # too long for one argument, or a NUL in it
+        return f"Error: the command cannot be run: {error}"
+    assert process.stdout is not None
+    with process.stdout as output:
+        text, has_ended = _read(process, output, time.monotonic() + seconds)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    code = process.wait()
+    if not has_ended:
+        return f"{text}\n[ended: the command took more than {seconds:g} s]".lstrip("\n")
+    said = "" if code == 0 else f"\n[exit code {code}]"
+    return f"{text}{said}".strip("\n") or "(no output)"
+
+
+def _read(process: subprocess.Popen[bytes], output: IO[bytes], deadline: float) -> tuple[str, bool]:
+    """The output, and whether the command ended before the deadline."""
+    kept = bytearray()
+    num_dropped = 0
+    has_ended = False
+    while not has_ended and time.monotonic() < deadline:
+        has_ended = process.poll() is not None  # looked at first: its last output is still read below
+        while select.select([output], [], [], 0 if has_ended else LAST_LOOK_SECONDS)[0]:
+            part = os.read(output.fileno(), READ_BYTES)
+            if not part:
+                has_ended = _wait(process, deadline)
+                break
+            num_room = MAX_OUTPUT_BYTES - len(kept)
+            kept += part[:num_room]
+            num_dropped += max(0, len(part) - num_room)
+            if time.monotonic() > deadline:
+                break
+    text = kept.decode("utf-8", "replace").rstrip("\n")
+    return (f"{text}\n[{num_dropped} further bytes were not kept]" if num_dropped else text), has_ended
+
+
+def _wait(process: subprocess.Popen[bytes], deadline: float) -> bool:
+    """Whether a command that closed its output ended before the deadline."""
+    try:
+        process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return False
+    return True

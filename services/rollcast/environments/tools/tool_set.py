@@ -1,0 +1,71 @@
+"""The environment of one episode with tools and nothing else: each call stands alone, and the verifier rewards."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rollcast.config.environments.tool_set import ToolSet
+from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, Opening, ToolResult
+from rollcast.environments.tools.answers import cut
+from rollcast.environments.tools.mcp_servers import McpServers
+
+Replace = Callable[[LiveEnvironment], Awaitable[LiveEnvironment]]
+"""Ends the process of functions and gives a new one in its place. Raises EnvironmentFailedError."""
+RUNS_CODE_OF_THE_MODEL = ("python", "shell")
+"""Tools whose process the model can end: by an exit, an endless loop in C, all of its memory, too many processes."""
+
+
+class ToolSetEnvironment:
+    """A LiveEnvironment. Functions answer in their process, MCP servers over their connections.
+
+    A process that ended in a call of RUNS_CODE_OF_THE_MODEL is replaced, and the call is answered: were it a failure of
+    the environment, a model could leave every episode that it is about to lose.
+    """
+
+    def __init__(
+        self,
+        settings: ToolSet,
+        functions: LiveEnvironment | None,
+        servers: McpServers | None,
+        replace_process: Replace | None = None,
+    ) -> None:
+        """functions: None = the set has no function. servers: None = it has no MCP server; shared by the episodes.
+        replace_process: None = the end of the functions' process is a failure always."""
+        self._settings = settings
+        self.functions = functions
+        self._servers = servers
+        self._replace_process = replace_process
+        self._row: Mapping[str, Any] = {}
+
+    async def reset(self, row: Mapping[str, Any]) -> Opening:
+        """Every tool of the set. Raises EnvironmentFailedError."""
+        self._row = row
+        opening = Opening(tools=()) if self.functions is None else await self.functions.reset(row)
+        if self._servers is None:
+            return opening
+        return replace(opening, tools=(*opening.tools, *await self._servers.schemas()))
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Call a tool; its answer is cut to the settings' length. Raises EnvironmentFailedError."""
+        if self._servers is not None and self._servers.offers(tool):
+            result = await self._servers.call(tool, arguments)
+        elif self.functions is not None:
+            result = await self._call_function(self.functions, tool, arguments)
+        else:
+            result = ToolResult(f"Error: there is no tool {tool}", is_malformed=True)
+        return replace(result, text=cut(result.text, self._settings.answer_characters))
+
+    async def _call_function(self, functions: LiveEnvironment, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+        try:
+            return await functions.call(tool, arguments)
+        except EnvironmentFailedError as error:
+            if tool not in RUNS_CODE_OF_THE_MODEL or self._replace_process is None:
+                raise
+            ended = str(error)
+        self.functions = await self._replace_process(functions)
+        await self.functions.reset(self._row)
+        return ToolResult(f"Error: {ended}; the next call begins in a new process, without files of earlier calls")
+
+    async def reward(self) -> float | None:
+        """None: the verifier of the data set rewards."""
+        return None

@@ -1,0 +1,228 @@
+"""One attempt at an episode, in one environment from its reset to its reward.
+
+    acquire -> reset -> turn -> calls -> given tokens -> turn -> ... -> end -> reward -> release
+                          |      |        `- a turn cannot extend the sampled tokens: it begins a further sequence
+                          |      `- the environment is done: DONE; budgets of turns and seconds: TURNS, SECONDS
+                          `- it calls no tool: ANSWERED; budgets of tokens and seconds: TOKENS, SECONDS
+
+A call under way ends at its own deadline, not at the episode's: an environment cannot be asked again after a cut call.
+Every wait may end in EnvironmentFailedError, or after `give_up` in GivenUpError; then too the environment is released.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+
+from rollcast.chat.base import AssistantTurn, ChatMessage
+from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, Opening, ToolSchema
+from rollcast.generator.episodes.calls import GRACE_SECONDS, CallAnswers, answer_calls
+from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, EpisodeParts
+from rollcast.generator.episodes.record import EpisodeRecord
+from rollcast.generator.episodes.reward import reward_of
+from rollcast.generator.episodes.transcript import Transcript
+from rollcast.generator.episodes.waits import GivenUpError, UnusableEpisodeError, Waits
+from rollcast.generator.grading import Graded
+from rollcast.generator.vllm.engine import Engine, Finish
+from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rollout
+from rollcast.telemetry import names
+from rollcast.wire.version import PolicyVersion
+
+MAX_SET_UP_SLOT_SECONDS = 5.0
+"""How long an episode that is set up occupies a slot, because it will soon sample. An environment that takes longer
+must not keep the engine idle."""
+MAX_CHARACTERS_PER_TOKEN = 64
+"""A chat with more characters for each token that a sequence may have is not rendered: it would hold up the event loop
+for seconds, and never fits."""
+
+
+class EpisodeAttempt:
+    """`run` it once. `give_up` makes it raise GivenUpError soon."""
+
+    def __init__(
+        self, engine: Engine, task: PromptTask, index: int, parts: EpisodeParts, start: Rollout | None = None
+    ) -> None:
+        """`start`: a former owner's part of the first turn, used if the environment begins with the same prompt."""
+        assert task.episode is not None
+        self._task = task
+        self._limits = task.episode
+        self._name = task.episode.environment
+        self._parts = parts
+        self._settings = parts.settings[self._name]
+        self._waits = Waits()
+        self._created_at = time.monotonic()
+        self._deadline = self._created_at
+        self._is_set_up = False
+        self._is_sampling = False
+        self.start = start
+        self.record = EpisodeRecord(engine, task, index, parts.max_sequence_tokens)
+        self.has_ended_turn = False
+        """A turn has ended, so that the environment's state may have changed."""
+        self.graded: Graded | None = None
+        """The environment's verdict; None = a verifier gives it."""
+
+    @property
+    def occupies_slot(self) -> bool:
+        """It samples, waits for a slot of the engine, or soon will."""
+        if self._is_set_up:
+            return self._is_sampling
+        return time.monotonic() - self._created_at < MAX_SET_UP_SLOT_SECONDS
+
+    @property
+    def versions(self) -> set[PolicyVersion]:
+        """Versions that have or may have sampled a token, a former owner's included."""
+        if self.start is not None and not self.record.sequences:
+            return set(self.start.versions)
+        return self.record.versions
+
+    def give_up(self) -> None:
+        """Nothing more is sampled or asked for."""
+        self._waits.give_up()
+        self.record.abort()
+
+    def fail(self, reason: str) -> None:
+        """End without a verdict."""
+        sentence = " ".join(f"environment {self._name}: {reason}".split())[:MAX_REASON_CHARACTERS]
+        self.record.end = EpisodeEnd.FAILED
+        self.record.reason = sentence
+        self.graded = Graded(0.0, GradingStatus.ERROR, 0.0, failure=sentence)
+        self._parts.note_failure(self._name, sentence)
+
+    async def run(self) -> None:
+        """Set `record.end` and `graded`. Raises EnvironmentFailedError, GivenUpError, and the engine's errors."""
+        environment = await self._acquired()
+        is_reusable = False
+        try:
+            self._deadline = time.monotonic() + self._limits.max_seconds
+            end = await self._converse(environment)
+            if not self.record.turns:
+                raise UnusableEpisodeError("the episode's time was over before its first token")
+            if not self._task.verifier:
+                self.graded = await reward_of(environment, self._settings.call_seconds, self._waits)
+            self.record.end = end
+            is_reusable = True
+        except UnusableEpisodeError as error:
+            self.fail(str(error))
+        finally:
+            self.record.environment_seconds = self._waits.environment_seconds
+            self._parts.release(environment, is_reusable=is_reusable)
+
+    async def _converse(self, environment: LiveEnvironment) -> EpisodeEnd:
+        """Take turns until the episode ends."""
+        opening = await self._reset(environment)
+        transcript = Transcript(self._limits.messages, opening)
+        sequence = self._first_sequence(transcript.messages, opening.tools)
+        while True:
+            finish = await self._sample(sequence)
+            if finish == "length":
+                return EpisodeEnd.TOKENS
+            if finish == "abort":
+                return EpisodeEnd.SECONDS
+            self.has_ended_turn = True
+            turn = self._parsed(opening.tools)
+            if not turn.calls:
+                return EpisodeEnd.ANSWERED
+            call_ids = transcript.next_call_ids(turn)
+            answers = await self._answers(environment, turn, call_ids)
+            if answers.is_done:
+                return EpisodeEnd.DONE
+            if len(self.record.turns) >= self._limits.max_turns:
+                return EpisodeEnd.TURNS
+            if time.monotonic() >= self._deadline:
+                return EpisodeEnd.SECONDS
+            transcript.add(turn, call_ids, answers.messages)
+            if not self._extend(sequence, answers.messages, opening.tools):
+                sequence = self.record.begin_sequence(self._prompt(transcript.messages, opening.tools))
+
+    async def _acquired(self) -> LiveEnvironment:
+        self._parts.change(names.EPISODES_WAITING, self._name, 1)
+        try:
+            acquired = self._parts.environments.acquire(self._name)
+            return await self._waits.ask(acquired, self._settings.reset_seconds + GRACE_SECONDS)
+        except TimeoutError:
+            raise EnvironmentFailedError(f"none was free within {self._settings.reset_seconds:g} seconds") from None
+        finally:
+            self._parts.change(names.EPISODES_WAITING, self._name, -1)
+
+    async def _reset(self, environment: LiveEnvironment) -> Opening:
+        row = json.loads(self._task.reference)
+        try:
+            return await self._waits.ask(environment.reset(row), self._settings.reset_seconds + GRACE_SECONDS)
+        except TimeoutError:
+            raise EnvironmentFailedError(f"was not ready within {self._settings.reset_seconds:g} seconds") from None
+
+    def _first_sequence(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> int:
+        """Begin the first sequence, with the tokens of a former owner if they follow the same prompt."""
+        prompt = self._prompt(messages, tools)
+        start = self.start
+        if start is not None and start.prompt_of(start, self._task.prompt_token_ids).tolist() != prompt:
+            self._parts.note_discarded(self._name, start.num_tokens)
+            start = None
+        self._is_set_up = True
+        sequence = self.record.begin_sequence(prompt, start)
+        if self.record.remaining_tokens(sequence) <= 0 and start is None:
+            raise UnusableEpisodeError(f"its prompt of {len(prompt)} tokens leaves none of model.max_length")
+        return sequence
+
+    def _prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[int]:
+        length = sum(len(str(message.get("content"))) for message in messages)
+        if length > MAX_CHARACTERS_PER_TOKEN * self._parts.max_sequence_tokens:
+            raise UnusableEpisodeError(f"its chat of {length} characters is too long for model.max_length")
+        try:
+            return self._parts.renderer.prompt(messages, tools)
+        except Exception as error:  # templates and tokenizers raise of all kinds at a hostile text
+            raise UnusableEpisodeError(f"its messages are none of the model's chats: {error}") from error
+
+    async def _sample(self, sequence: int) -> Finish:
+        """Sample a turn in a slot of the engine. "abort" = the budget of seconds ran out."""
+        self._is_sampling = True
+        try:
+            try:
+                await self._waits.wait(self._parts.slots.acquire(), self._deadline - time.monotonic())
+            except TimeoutError:
+                return "abort"
+            seconds = max(self._deadline - time.monotonic(), 0.0)
+            timer = asyncio.get_running_loop().call_later(seconds, self.record.abort)
+            try:
+                finish = await self.record.sample_turn(sequence, self._parts.renderer.stop_token_ids)
+            finally:
+                timer.cancel()
+                self._parts.slots.release()
+        finally:
+            self._is_sampling = False
+        if self._waits.is_given_up:
+            # Nothing may be sampled behind the token that ended the turn.
+            self.has_ended_turn |= finish == "stop"
+            raise GivenUpError
+        return finish
+
+    def _parsed(self, tools: Sequence[ToolSchema]) -> AssistantTurn:
+        before, tokens = self.record.turn_tokens(-1)
+        return self._parts.renderer.parse(before, tokens, tools)
+
+    async def _answers(self, environment: LiveEnvironment, turn: AssistantTurn, call_ids: Sequence[str]) -> CallAnswers:
+        before = self._waits.environment_seconds
+        call_seconds = self._settings.call_seconds
+        answers = await answer_calls(environment, turn.calls, call_ids, call_seconds, self._deadline, self._waits)
+        self.record.answered(
+            len(self.record.turns) - 1,
+            tool_calls=len(turn.calls),
+            malformed_calls=answers.num_malformed,
+            reward=answers.reward,
+            environment_seconds=self._waits.environment_seconds - before,
+        )
+        if answers.num_cut:
+            self._parts.exporter.add(names.EPISODE_ANSWERS_CUT, answers.num_cut, environment=self._name)
+        return answers
+
+    def _extend(self, sequence: int, answers: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> bool:
+        """Give the answers to the sequence; False = the model's format splits the episode here."""
+        before, tokens = self.record.turn_tokens(-1)
+        try:
+            given = self._parts.renderer.next_turn(before, tokens, answers, tools)
+        except Exception as error:  # as above
+            raise UnusableEpisodeError(f"its answers are none of the model's chats: {error}") from error
+        if given is None:
+            return False
+        self.record.sequences[sequence].completion.give(given)
+        return True

@@ -1,0 +1,85 @@
+"""The tool calls of one turn and their answers. A mistake of the model is an answer that it can learn from."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rollcast.chat.base import ChatMessage, ToolCall
+from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, ToolResult
+from rollcast.generator.episodes.waits import UnusableEpisodeError, Waits
+
+GRACE_SECONDS = 10.0
+"""Environments keep their own deadlines, and answer that a call took too long. One that says nothing for this long
+after a deadline has failed."""
+MAX_ANSWER_CHARACTERS = 65_536
+"""Longest answer of a tool that is rendered, about 16,000 tokens: more than most budgets. Longer ones are shortened."""
+MAX_CALL_REWARD = 1_000.0
+"""Either sign. Far above any that is meant; a turn of many calls stays below the trainer's own limit of a million."""
+
+
+@dataclass(slots=True)
+class CallAnswers:
+    """What the environment answered to the calls of one turn."""
+
+    messages: list[ChatMessage] = field(default_factory=list)
+    num_malformed: int = 0
+    num_cut: int = 0
+    """Answers that were shortened."""
+    reward: float = 0.0
+    is_done: bool = False
+    """The environment ended the episode; the calls after that were not made."""
+
+
+async def answer_calls(
+    environment: LiveEnvironment,
+    calls: Sequence[ToolCall],
+    call_ids: Sequence[str],
+    call_seconds: float,
+    episode_deadline: float,
+    waits: Waits,
+) -> CallAnswers:
+    """Make the calls in their order, because one may depend on what another changed.
+
+    `episode_deadline`: in monotonic seconds; after it no further call is made.
+    Raises EnvironmentFailedError, UnusableEpisodeError, GivenUpError.
+    """
+    answers = CallAnswers()
+    for call, call_id in zip(calls, call_ids, strict=True):
+        if answers.messages and time.monotonic() >= episode_deadline:
+            break
+        result = await _answer(environment, call, call_seconds, waits)
+        text = result.text
+        if len(text) > MAX_ANSWER_CHARACTERS:
+            text = shortened(text)
+            answers.num_cut += 1
+        answers.num_malformed += result.is_malformed
+        answers.reward += _checked_reward(result)
+        answers.messages.append({"role": "tool", "name": call.name, "tool_call_id": call_id, "content": text})
+        if result.is_done:
+            answers.is_done = True
+            break
+    return answers
+
+
+async def _answer(environment: LiveEnvironment, call: ToolCall, seconds: float, waits: Waits) -> ToolResult:
+    if call.problem:
+        return ToolResult(call.problem, is_malformed=True)
+    try:
+        return await waits.ask(environment.call(call.name, call.arguments), seconds + GRACE_SECONDS)
+    except TimeoutError:
+        raise EnvironmentFailedError(f"did not end a call of {call.name} after {seconds:g} seconds") from None
+
+
+def _checked_reward(result: ToolResult) -> float:
+    reward = result.reward or 0.0
+    if not math.isfinite(reward) or abs(reward) > MAX_CALL_REWARD:
+        raise UnusableEpisodeError(f"gave a reward of {reward:g} for a call")
+    return reward
+
+
+def shortened(text: str) -> str:
+    """Beginning and end of a long answer, with a sentence between them."""
+    half = MAX_ANSWER_CHARACTERS // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]}\n[{left_out} characters are left out here]\n{text[-half:]}"

@@ -1,0 +1,80 @@
+"""What all episodes of one generator share."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rollcast.chat.base import ChatRenderer
+from rollcast.config.environments.settings import EnvironmentSettings
+from rollcast.environments.base import Environments, LiveEnvironment
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.telemetry.names import Metric
+
+MAX_REASON_CHARACTERS = 500
+"""An environment may fail with a text of any length; its beginning says enough."""
+RELEASE_SECONDS = 30.0
+"""Deadline for an environment to be taken back, in which its processes are ended."""
+
+log = get_logger()
+
+
+@dataclass
+class EpisodeParts:
+    """Environments, the chat format, the engine's slots, and the counts."""
+
+    environments: Environments
+    renderer: ChatRenderer
+    settings: Mapping[str, EnvironmentSettings]
+    """By the environment's name."""
+    slots: asyncio.Semaphore
+    """Bounds the turns of episodes in the engine, in the order in which they asked. A turn that waited inside the
+    engine would lose its KV at every update of the weights."""
+    max_sequence_tokens: int
+    """Longest prompt and completion together, `model.max_length`."""
+    kv_tokens: int
+    """Tokens whose KV fits into the engine's cache."""
+    exporter: Exporter
+    _releases: set[asyncio.Task[None]] = field(default_factory=set)
+    _failures: Counter[str] = field(default_factory=Counter)
+    _gauges: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
+        """Give an environment back. Does not wait: its processes may take long to end, and a hand-over must not."""
+        task = asyncio.create_task(self._release(environment, is_reusable=is_reusable))
+        self._releases.add(task)
+        task.add_done_callback(self._releases.discard)
+
+    async def close(self) -> None:
+        """End all environments."""
+        for task in self._releases:
+            task.cancel()
+        await self.environments.close()
+
+    async def _release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await self.environments.release(environment, is_reusable=is_reusable)
+        except Exception as error:  # it is not used again; `close` ends its processes
+            log.warning("an environment was not taken back", reason=repr(error))
+
+    def change(self, gauge: Metric, environment: str, amount: int) -> None:
+        """Raise or lower a gauge."""
+        key = (gauge.name, environment)
+        self._gauges[key] += amount
+        self.exporter.set(gauge, self._gauges[key], environment=environment)
+
+    def note_failure(self, environment: str, reason: str) -> None:
+        """Log an environment's first failure, then whenever their number has doubled."""
+        self._failures[environment] += 1
+        count = self._failures[environment]
+        if count & (count - 1):  # not a power of two
+            return
+        log.error("an environment fails", environment=environment, reason=reason[:MAX_REASON_CHARACTERS], so_far=count)
+
+    def note_discarded(self, environment: str, num_tokens: int) -> None:
+        """Count sampled tokens that are thrown away because their episode begins again."""
+        if num_tokens:
+            self.exporter.add(names.EPISODE_TOKENS_DISCARDED, num_tokens, environment=environment)

@@ -1,0 +1,234 @@
+"""What an episode has sampled so far: its token sequences and its turns.
+
+    begin_sequence -> sample_turn -> answered -> sequence.completion.give -> sample_turn ...     turns of one sequence
+          ^------------- the next turn cannot extend the sampled tokens: a further sequence, a `Branch` of the record
+
+Used by the episode loop, and by sessions of the endpoint, whose turns are asked for by a program outside.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rollcast.generator.completion import Completion
+from rollcast.generator.sequence import SequenceSampler
+from rollcast.generator.vllm.engine import Engine, Finish
+from rollcast.rollouts.records import (
+    Branch,
+    Episode,
+    EpisodeEnd,
+    PromptTask,
+    Rollout,
+    StopReason,
+    TokenIds,
+    Turn,
+)
+from rollcast.wire.version import PolicyVersion
+
+CUT_ENDS = (EpisodeEnd.TOKENS, EpisodeEnd.SECONDS)
+"""The last turn was cut, so that no token of the model ended it."""
+TRUNCATED_ENDS = (*CUT_ENDS, EpisodeEnd.TURNS)
+
+
+class EpisodeRecord:
+    """Sequences and turns of one episode. Turns of different sequences may be sampled at the same time."""
+
+    def __init__(self, engine: Engine, task: PromptTask, index: int, max_sequence_tokens: int) -> None:
+        """`max_sequence_tokens`: longest prompt and completion together, `model.max_length`."""
+        assert task.episode is not None
+        self._engine = engine
+        self._task = task
+        self._index = index
+        self._max_sequence_tokens = max_sequence_tokens
+        self.sequences: list[SequenceSampler] = []
+        self.turns: list[Turn] = []
+        self.environment_seconds = 0.0
+        self.sampling_seconds = 0.0
+        self.restarts = 0
+        self.end = EpisodeEnd.RUNNING
+        self.reason = ""
+        """Why the environment failed; empty = it has not."""
+        self._has_last_turn_stopped = False
+        """The last token of the last turn is one that ends turns."""
+
+    def restore(self, rollout: Rollout) -> None:
+        """Take over the record of a former owner of the task."""
+        episode = rollout.episode
+        assert episode is not None
+        self.begin_sequence(rollout.prompt_of(rollout, self._task.prompt_token_ids).tolist(), rollout)
+        for branch in episode.branches:
+            self.begin_sequence(branch.prompt_token_ids.tolist(), _as_rollout(branch, self._index))
+        self.turns = list(episode.turns)
+        self.environment_seconds = episode.environment_seconds
+        self.sampling_seconds = episode.sampling_seconds
+        self.restarts = episode.restarts
+        self.end = episode.end
+        self.reason = episode.reason
+        self._has_last_turn_stopped = episode.end not in CUT_ENDS
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all completions: what `LengthBudget.max_tokens` bounds. Given ones count."""
+        return sum(sequence.completion.num_input_tokens for sequence in self.sequences)
+
+    @property
+    def versions(self) -> set[PolicyVersion]:
+        """Versions that have or may have sampled a token."""
+        versions: set[PolicyVersion] = set()
+        return versions.union(*(sequence.versions for sequence in self.sequences))
+
+    @property
+    def num_sampled_tokens(self) -> int:
+        """Tokens of the model's turns."""
+        return sum(turn.end - turn.start for turn in self.turns)
+
+    def turn_tokens(self, turn: int) -> tuple[list[int], list[int]]:
+        """All tokens before a turn in its sequence, prompt included, and its own."""
+        found = self.turns[turn]
+        sequence = self.sequences[found.sequence]
+        tokens = sequence.completion.token_ids
+        return sequence.prompt_token_ids + tokens[: found.start], tokens[found.start : found.end]
+
+    def last_answer(self) -> list[int]:
+        """Tokens of the model's last turn, without the one that ended it: what a verifier grades."""
+        if not self.turns:
+            return []
+        _, tokens = self.turn_tokens(-1)
+        return tokens[:-1] if self._has_last_turn_stopped else tokens
+
+    def begin_sequence(self, prompt_token_ids: list[int], start: Rollout | None = None) -> int:
+        """Return the number of a new sequence. `start`: its tokens so far, sampled by a former owner of the task."""
+        completion = Completion(self._task, self._index, self._engine.decode, start)
+        self.sequences.append(SequenceSampler(self._engine, prompt_token_ids, completion))
+        return len(self.sequences) - 1
+
+    def remaining_tokens(self, sequence: int) -> int:
+        """How many tokens its next turn may have; not positive = none."""
+        of_episode = self._task.length.max_tokens - self.num_tokens
+        of_sequence = self._max_sequence_tokens - self.sequences[sequence].num_tokens
+        return min(of_episode, of_sequence)
+
+    async def sample_turn(
+        self, sequence: int, stop_token_ids: tuple[int, ...] = (), max_tokens: int | None = None
+    ) -> Finish:
+        """Sample a turn of the model at the end of a sequence, within the episode's budget. Raises the engine's errors.
+
+        "abort" = `abort` was called. Without a token there is no turn. `max_tokens`: budget of this turn alone.
+        """
+        sampler = self.sequences[sequence]
+        completion = sampler.completion
+        budget = self.remaining_tokens(sequence)
+        if max_tokens is not None:
+            budget = min(budget, max_tokens)
+        has_turns = any(turn.sequence == sequence for turn in self.turns)
+        if completion.token_ids and not has_turns:  # a former owner began this turn
+            start = 0
+            completion.limit_turn(len(completion.token_ids) + budget)
+        else:
+            start = completion.num_input_tokens
+            completion.begin_turn(len(self.turns), budget)
+        began = time.monotonic()
+        try:
+            finish = await sampler.turn(stop_token_ids)
+        finally:
+            self.sampling_seconds += time.monotonic() - began
+        end = len(completion.token_ids)
+        if end > start:
+            self.turns.append(Turn(sequence, start, end))
+            self._has_last_turn_stopped = finish == "stop"
+        return finish
+
+    def answered(
+        self,
+        turn: int,
+        *,
+        tool_calls: int = 0,
+        malformed_calls: int = 0,
+        reward: float = 0.0,
+        environment_seconds: float = 0.0,
+    ) -> None:
+        """Note what the environment answered to a turn."""
+        self.turns[turn] = replace(
+            self.turns[turn],
+            tool_calls=tool_calls,
+            malformed_calls=malformed_calls,
+            reward=reward,
+            environment_seconds=environment_seconds,
+        )
+
+    def abort(self) -> None:
+        """Make every running `sample_turn` return soon. There is no other turn after it."""
+        for sequence in self.sequences:
+            sequence.abort()
+
+    def rollout(self) -> Rollout:
+        """The record, not graded. Call it once, after `Engine.observe`, because it counts the preemptions."""
+        if not self.sequences:
+            return Rollout(
+                self._index,
+                np.zeros(0, dtype=np.int32),
+                np.zeros(0, dtype=np.float32),
+                partial=self.end is EpisodeEnd.RUNNING,
+                stop_reason=self.stop_reason,
+                episode=self._episode(None, ()),
+            )
+        first, *others = [sequence.rollout() for sequence in self.sequences]
+        prompts = [np.asarray(sequence.prompt_token_ids, dtype=np.int32) for sequence in self.sequences]
+        branches = [
+            _branch(prompt, rollout) for prompt, rollout in zip(prompts[1:], others, strict=True) if rollout.num_tokens
+        ]
+        is_tasks_prompt = np.array_equal(prompts[0], self._task.prompt_token_ids)
+        first.episode = self._episode(None if is_tasks_prompt else prompts[0], branches)
+        first.preemptions = sum(rollout.preemptions for rollout in (first, *others))
+        first.interrupted = any(rollout.interrupted for rollout in (first, *others))
+        first.partial = self.end is EpisodeEnd.RUNNING
+        first.stop_reason = self.stop_reason
+        return first
+
+    @property
+    def stop_reason(self) -> StopReason:
+        if self.end is EpisodeEnd.RUNNING:
+            return StopReason.RUNNING
+        return StopReason.LENGTH if self.end in TRUNCATED_ENDS else StopReason.END
+
+    def _episode(self, prompt: TokenIds | None, branches: Sequence[Branch]) -> Episode:
+        assert self._task.episode is not None
+        return Episode(
+            environment=self._task.episode.environment,
+            prompt_token_ids=prompt,
+            turns=tuple(self.turns),
+            branches=tuple(branches),
+            end=self.end,
+            reason=self.reason,
+            environment_seconds=self.environment_seconds,
+            sampling_seconds=self.sampling_seconds,
+            restarts=self.restarts,
+        )
+
+
+def _branch(prompt: TokenIds, rollout: Rollout) -> Branch:
+    return Branch(
+        prompt_token_ids=prompt,
+        token_ids=rollout.token_ids,
+        logprobs=rollout.logprobs,
+        version_spans=rollout.version_spans,
+        loss_masked=rollout.loss_masked,
+        legs=rollout.legs,
+        kv_marks=rollout.kv_marks,
+        routed_experts=rollout.routed_experts,
+    )
+
+
+def _as_rollout(branch: Branch, index: int) -> Rollout:
+    return Rollout(
+        index=index,
+        token_ids=branch.token_ids,
+        logprobs=branch.logprobs,
+        version_spans=branch.version_spans,
+        loss_masked=branch.loss_masked,
+        legs=branch.legs,
+        kv_marks=branch.kv_marks,
+        routed_experts=branch.routed_experts,
+    )

@@ -1,0 +1,138 @@
+"""One episode from its claim to its verdict: attempts, one after another, until one ends.
+
+    attempt -> answered | done | truncated: finished, with the environment's verdict or for a verifier to grade
+       |----> EnvironmentFailedError: begins again; after `restarts` FAILED, without a verdict
+       |----> `restart_if` (it has tokens of lost versions): begins again
+       `----> `stop`: its task is handed to another owner
+
+The state of an environment stays on its machine. So the next owner begins an unfinished episode again, unless its
+first turn has not ended: then the environment has not been asked for anything, and the turn continues at its last
+token. Tokens that are thrown away are counted.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rollcast.environments.base import EnvironmentFailedError
+from rollcast.generator.episodes.attempt import EpisodeAttempt
+from rollcast.generator.episodes.parts import EpisodeParts
+from rollcast.generator.episodes.waits import GivenUpError
+from rollcast.generator.grading import Graded
+from rollcast.generator.vllm.engine import Engine
+from rollcast.rollouts.records import EpisodeEnd, PromptTask, Rollout
+from rollcast.telemetry import names
+from rollcast.wire.version import PolicyVersion
+
+
+class EpisodeSampler:
+    """Samples one rollout of a task in an environment; `run` returns it finished, or partial after `stop`."""
+
+    def __init__(
+        self, engine: Engine, task: PromptTask, index: int, parts: EpisodeParts, start: Rollout | None = None
+    ) -> None:
+        assert task.episode is not None
+        self._engine = engine
+        self._task = task
+        self._index = index
+        self._parts = parts
+        self._name = task.episode.environment
+        former = None if start is None else start.episode
+        self._num_restarts = 0 if former is None else former.restarts
+        self._stopped = False
+        self._restart = False
+        is_finished = start is not None and not start.partial
+        self._attempt = self._begin(None if is_finished else start)
+        if start is not None and is_finished:
+            self._attempt.record.restore(start)
+
+    async def run(self) -> None:
+        """Sample until the episode has ended or `stop` was called. Raises the engine's errors."""
+        self._parts.change(names.EPISODES_IN_FLIGHT, self._name, 1)
+        try:
+            while not self._stopped:
+                if self._restart:
+                    self._begin_again()
+                if self.finished:
+                    return
+                try:
+                    await self._attempt.run()
+                except GivenUpError:
+                    continue
+                except EnvironmentFailedError as error:
+                    self._fail(str(error))
+        finally:
+            self._parts.change(names.EPISODES_IN_FLIGHT, self._name, -1)
+
+    @property
+    def finished(self) -> bool:
+        return self._attempt.record.end is not EpisodeEnd.RUNNING and not self._restart
+
+    @property
+    def occupies_slot(self) -> bool:
+        """It samples, waits for a slot of the engine, or soon will."""
+        return not self.finished and self._attempt.occupies_slot
+
+    @property
+    def num_kv_tokens(self) -> int:
+        """Tokens whose KV its next turn looks for in the prefix cache."""
+        sequences = self._attempt.record.sequences
+        return sequences[-1].num_tokens if sequences and not self.finished else 0
+
+    @property
+    def verdict(self) -> Graded | None:
+        """The environment's, once it is finished; None = a verifier gives it."""
+        return self._attempt.graded
+
+    @property
+    def answer_token_ids(self) -> list[int]:
+        """What a verifier grades: the model's last turn."""
+        return self._attempt.record.last_answer()
+
+    def stop(self) -> None:
+        """End `run` soon."""
+        self._stopped = True
+        self._attempt.give_up()
+
+    def restart_if(self, lost: Callable[[PolicyVersion], bool]) -> bool:
+        """Begin again, in this `run` or the next, if a lost version has or may have sampled a token."""
+        if not any(lost(version) for version in self._attempt.versions):
+            return False
+        self._restart = True
+        self._attempt.give_up()
+        return True
+
+    def rollout(self) -> Rollout:
+        """The record. Call it once, after `Engine.observe`, because it counts the preemptions."""
+        attempt = self._attempt
+        if not self.finished and not attempt.record.sequences and attempt.start is not None:
+            return attempt.start
+        if self.finished or not attempt.has_ended_turn:
+            self._count_kv()
+            return attempt.record.rollout()
+        self._parts.note_discarded(self._name, attempt.record.num_sampled_tokens)
+        nothing = np.zeros(0, dtype=np.int32)
+        return Rollout(self._index, nothing, nothing.astype(np.float32), partial=True)
+
+    def _begin(self, start: Rollout | None) -> EpisodeAttempt:
+        return EpisodeAttempt(self._engine, self._task, self._index, self._parts, start)
+
+    def _begin_again(self) -> None:
+        self._parts.note_discarded(self._name, self._attempt.record.num_sampled_tokens)
+        self._count_kv()
+        self._attempt = self._begin(None)
+        self._attempt.record.restarts = self._num_restarts
+        self._restart = False
+
+    def _fail(self, reason: str) -> None:
+        if self._num_restarts >= self._parts.settings[self._name].restarts:
+            self._attempt.fail(reason)
+            return
+        self._parts.note_failure(self._name, reason)
+        self._num_restarts += 1
+        self._begin_again()
+
+    def _count_kv(self) -> None:
+        for sequence in self._attempt.record.sequences:
+            self._parts.exporter.add(names.EPISODE_KV_TOKENS, sequence.num_kept_tokens, state="kept")
+            self._parts.exporter.add(names.EPISODE_KV_TOKENS, sequence.num_rebuilt_tokens, state="rebuilt")

@@ -1,0 +1,80 @@
+"""What samples a rollout: one answer, or an episode in the environment that its task names."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from rollcast.generator.episodes.parts import EpisodeParts
+from rollcast.generator.episodes.sampler import EpisodeSampler
+from rollcast.generator.grading import Graded
+from rollcast.generator.sampling import RolloutSampler
+from rollcast.generator.vllm.engine import Engine
+from rollcast.rollouts.records import PromptTask, Rollout
+from rollcast.wire.version import PolicyVersion
+
+
+class Sampler(Protocol):
+    """Samples one rollout of a task."""
+
+    @property
+    def finished(self) -> bool: ...
+
+    @property
+    def occupies_slot(self) -> bool:
+        """Whether it samples, waits to sample, or soon will."""
+        ...
+
+    @property
+    def num_kv_tokens(self) -> int:
+        """Tokens whose KV it wants kept while it occupies no slot."""
+        ...
+
+    @property
+    def verdict(self) -> Graded | None:
+        """A verdict that was given with the rollout; None = a verifier gives it."""
+        ...
+
+    @property
+    def answer_token_ids(self) -> list[int]:
+        """What a verifier grades."""
+        ...
+
+    async def run(self) -> None:
+        """Sample until it is finished or `stop` was called. Raises the engine's errors, and UserError."""
+        ...
+
+    def stop(self) -> None:
+        """End `run` soon."""
+        ...
+
+    def restart_if(self, lost: Callable[[PolicyVersion], bool]) -> bool:
+        """Begin again, in this `run` or the next, if a lost version has or may have sampled a token."""
+        ...
+
+    def rollout(self) -> Rollout:
+        """The record. Call it once, after `Engine.observe`, because it counts the preemptions."""
+        ...
+
+
+class Samplers:
+    """Makes the samplers of one generator."""
+
+    def __init__(self, engine: Engine, episodes: EpisodeParts | None = None) -> None:
+        """`episodes`: None = the run has no environments."""
+        self._engine = engine
+        self._episodes = episodes
+
+    def refusal(self, task: PromptTask) -> str:
+        """Why this generator cannot sample the task: the run file was changed since its dispatch. Empty = it can."""
+        if task.episode is None:
+            return ""
+        name = task.episode.environment
+        if self._episodes is not None and name in self._episodes.settings:
+            return ""
+        return f"tasks.environments: none is called {name!r}, in which a prompt is to be answered; add it"
+
+    def sampler(self, task: PromptTask, index: int, start: Rollout | None) -> Sampler:
+        """A sampler of a task without `refusal`. `start`: what a former owner has sampled."""
+        if task.episode is None:
+            return RolloutSampler(self._engine, task, index, start)
+        assert self._episodes is not None
+        return EpisodeSampler(self._engine, task, index, self._episodes, start)

@@ -1,0 +1,141 @@
+"""One token sequence and its requests to the engine, through weight updates and resubmissions.
+
+    turn: leg -> stop | length -> (phrase) -> leg ... -> ended -> give (tokens of an environment) -> turn ...
+             `-> abort: by an update before the first token of the request (asked again immediately), or by `abort`
+
+Cache salts keep the replay exact: KV blocks are shared only if one known version computed every entry. The rollouts of
+a task share its prompt under "version/sequence". A sequence that may have a second leg, or continues earlier tokens,
+has its own salt, and its later legs keep the salt so that they hit their own blocks.
+"""
+
+import hashlib
+import itertools
+
+from rollcast.generator.completion import Completion
+from rollcast.generator.vllm.engine import Engine, EngineRequest, Finish
+from rollcast.rollouts.records import Purpose, Rollout, Sampling
+from rollcast.wire.version import PolicyVersion
+
+_private_salts = itertools.count()
+
+
+class SequenceSampler:
+    """Samples the legs of one completion, and keeps its books."""
+
+    def __init__(self, engine: Engine, prompt_token_ids: list[int], completion: Completion) -> None:
+        self._engine = engine
+        self._prompt = prompt_token_ids
+        self._request: EngineRequest | None = None
+        self._salt: str | None = None
+        self._requests: list[tuple[EngineRequest, int]] = []
+        """Finished requests, each with the number of the completion's tokens before it."""
+        self._routed_from = 0
+        self._aborted = False
+        self.completion = completion
+        self.num_kept_tokens = 0
+        """Tokens whose KV later legs found in the prefix cache."""
+        self.num_rebuilt_tokens = 0
+        """Tokens whose KV later legs computed again."""
+
+    @property
+    def prompt_token_ids(self) -> list[int]:
+        return self._prompt
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the next request, prompt included."""
+        return len(self._prompt) + self.completion.num_input_tokens
+
+    @property
+    def versions(self) -> set[PolicyVersion]:
+        """Versions that have or may have sampled a token."""
+        held = self.completion.versions
+        if self._request is not None:
+            held |= self._engine.versions_since(self._request)
+        return held
+
+    def abort(self) -> None:
+        """Make the running `turn` return soon, with the tokens so far. There is no other turn after it."""
+        self._aborted = True
+        if self._request is not None:
+            self._engine.abort(self._request)
+
+    async def turn(self, stop_token_ids: tuple[int, ...] = ()) -> Finish:
+        """Sample until the model or the budget ends its turn. "abort" = `abort` was called.
+
+        `stop_token_ids`: end it besides the model's own end of text. Raises the engine's errors.
+        """
+        while not self._aborted:
+            leg = self.completion.next_leg()
+            if leg is None:
+                return "length"
+            if leg.force_phrase:
+                version = self._engine.newest_version
+                assert version is not None, "nothing is claimed before the first version"
+                self.completion.force_phrase(version)
+            if await self._sample(leg.max_tokens, stop_token_ids) == "stop":
+                return "stop"
+        return "abort"
+
+    async def _sample(self, max_tokens: int, stop_token_ids: tuple[int, ...]) -> Finish:
+        """Sample one leg. "abort" = nothing may have been sampled, and the leg is to be asked for again."""
+        task = self.completion.task
+        inputs = self.completion.input_token_ids
+        position = len(inputs)
+        num_computed = len(self._prompt) + len(self.completion.token_ids) - 1
+        if self._salt is None:
+            # A later leg with this salt hits KV entries from here on, except in a block that it computes again. Experts
+            # that tie may be chosen differently there, and its tokens see that choice.
+            self._routed_from = self.completion.num_routed
+        request = EngineRequest(
+            token_ids=self._prompt + inputs,
+            max_tokens=max_tokens,
+            sampling=task.sampling,
+            seed=_seed(task.sampling, task.sequence, self.completion.index, position),
+            salt=self._choose_salt,
+            routed_from=self._routed_from,
+            stop_token_ids=stop_token_ids,
+        )
+        self._request = request
+        try:
+            sampled = await self._engine.sample(request)
+        finally:
+            self._request = None
+        if sampled.request_id:
+            self._requests.append((request, position))
+        if sampled.finish == "abort":
+            self._salt = None
+        self.completion.append(sampled.token_ids, sampled.logprobs, sampled.spans)
+        if sampled.token_ids and sampled.routed_experts is not None and task.purpose is Purpose.TRAIN:
+            self.completion.record_experts(request.routed_from, sampled.routed_experts)
+        if position:
+            self.completion.mark_rebuild(position, sampled.num_cached_tokens)
+        if position and sampled.token_ids:
+            kept = min(sampled.num_cached_tokens, num_computed)
+            self.num_kept_tokens += kept
+            self.num_rebuilt_tokens += num_computed - kept
+        return sampled.finish
+
+    def rollout(self) -> Rollout:
+        """The record. Call it once, after `Engine.observe`, because it counts the preemptions."""
+        for request, base in self._requests:
+            for num_output_tokens, kept in request.rebuilds:
+                self.completion.preemptions += 1
+                self.completion.mark_rebuild(base + num_output_tokens, kept)
+        self._requests = []
+        return self.completion.rollout()
+
+    def _choose_salt(self, version: PolicyVersion) -> str:
+        if self._salt is None:
+            self._salt = f"{version}/{self.completion.task.sequence}"
+            if self.completion.can_have_two_legs or self.completion.token_ids:
+                self._salt += f"/{self.completion.index}/{next(_private_salts)}"
+        return self._salt
+
+
+def _seed(sampling: Sampling, sequence: int, index: int, position: int) -> int | None:
+    """A different seed for each request of a seeded task; None if the task is not seeded."""
+    if not sampling.seed:
+        return None
+    digest = hashlib.blake2b(f"{sampling.seed}/{sequence}/{index}/{position}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

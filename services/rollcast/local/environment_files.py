@@ -1,0 +1,67 @@
+"""Files, programs and packages that `tasks.environments` names, looked for before a run begins. None of them is run."""
+
+import shutil
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from rollcast.config.environments.openenv import OpenEnvironment
+from rollcast.config.environments.tool_set import ToolSet
+from rollcast.config.errors import UserError
+from rollcast.config.own_functions import check_file, is_function
+from rollcast.config.tasks import Tasks
+
+
+def check_environment_files(tasks: Tasks) -> None:
+    """Raises UserError: a sentence for each that is not there."""
+    sentences = [sentence for number in range(len(tasks.environments)) for sentence in _missing(tasks, number)]
+    if sentences:
+        raise UserError("\n".join(sentences))
+
+
+def _missing(tasks: Tasks, number: int) -> Iterator[str]:
+    environment = tasks.environments[number]
+    field = f"tasks.environments.{number}"
+    if isinstance(environment, ToolSet):
+        yield from _missing_of_tools(field, environment)
+    elif isinstance(environment, OpenEnvironment) and shutil.which(environment.interpreter) is None:
+        yield (
+            f"{field}.interpreter = {environment.interpreter}: is no program; give the python of the virtual "
+            "environment in which openenv is installed"
+        )
+
+
+def _missing_of_tools(field: str, tools: ToolSet) -> Iterator[str]:
+    for index, source in enumerate(tools.tools):
+        try:
+            if is_function(source):
+                check_file(source, f"{field}.tools.{index}")
+        except UserError as error:
+            yield str(error)
+    if "search" in tools.tools:
+        yield from _missing_package(f"{field}.tools", "the tool search", "bm25s")
+    if tools.corpus is not None and not _is_readable(tools.corpus):
+        yield f"{field}.corpus = {tools.corpus}: cannot be read; give a JSONL file with a field `text` in each line"
+    if tools.mcp:
+        yield from _missing_package(f"{field}.mcp", "an MCP server", "mcp")
+    for index, server in enumerate(tools.mcp):
+        if server.command is not None:
+            yield from _missing_program(f"{field}.mcp.{index}.command", server.command[0])
+
+
+def _missing_program(field: str, program: str) -> Iterator[str]:
+    if shutil.which(program) is None:
+        yield f"{field} = {program}: there is no such program; give its path, or install it"
+
+
+def _missing_package(field: str, user: str, package: str) -> Iterator[str]:
+    if find_spec(package) is None:
+        yield f"{field}: {user} needs the package {package}, which is not installed; pip install 'rollcast[tools]'"
+
+
+def _is_readable(file: Path) -> bool:
+    try:
+        with file.open("rb") as stream:
+            return bool(stream.read(1))
+    except OSError:
+        return False

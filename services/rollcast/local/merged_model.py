@@ -1,0 +1,51 @@
+"""A whole model from an adapter and its base: finds the base, and starts the process that adds them."""
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from rollcast.config.errors import UserError
+from rollcast.local.merging import ADAPTER_CONFIG, ADAPTER_FILE, OTHER_WEIGHTS
+
+
+def merged(adapter: Path, base: str | None, folder: Path) -> int:
+    """Make `folder`; returns how many weights have the adapter added.
+
+    `base`: folder or name on the hub; None = what the adapter's config names. Raises UserError.
+    """
+    try:
+        config = json.loads((adapter / ADAPTER_CONFIG).read_text())
+        named = config["base_model_name_or_path"]
+        (adapter / ADAPTER_FILE).open("rb").close()
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise UserError(
+            f"{adapter} cannot be read as an adapter ({error}); give the folder that a run with model.lora exported"
+        ) from error
+    for library in ("torch", "safetensors"):
+        if find_spec(library) is None:
+            raise UserError(f"rollcast model merge: {library} is not installed; run pip install 'rollcast[trainer]'")
+    source = _folder_of(base or str(named), config.get("revision") if base is None else None)
+    # Torch's memory goes away with the process, and the command line does not import it.
+    command = [sys.executable, "-m", "rollcast.local.merging", str(adapter), str(source), str(folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603  # our own module
+    if ended.returncode != 0:
+        reason = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1]
+        raise UserError(f"{adapter} cannot be added to {source} ({reason}); name its base model with --base")
+    return int(ended.stdout.split()[-1])
+
+
+def _folder_of(base: str, revision: str | None) -> Path:
+    path = Path(base).expanduser()
+    if path.is_dir():
+        return path
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(base, revision=revision, ignore_patterns=[*OTHER_WEIGHTS, "original/*"]))
+    except Exception as error:  # HTTP errors, wrong names, full disks: each of the library's own kind
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(
+            f"base model {base} is no folder here and cannot be fetched ({reason}); name its folder with --base"
+        ) from error

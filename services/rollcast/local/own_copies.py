@@ -1,0 +1,77 @@
+"""Copies, in the run's folder, of the files that a recipe's own parts are in: the run and its continuation use them.
+
+An edit during the run thus changes nothing in it, and `up --config RUN/up.json --resume` works from every folder.
+
+    runs/r/own_parts/0123456789ab/mine.py    the file of `function`, and modules next to it that it imports
+
+A package next to the file is not copied: it must be installed, or be in the folder in which the command is started.
+"""
+
+import ast
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from rollcast.config.errors import UserError
+from rollcast.config.recipe import Recipe
+from rollcast.config.resolved import Difference
+from rollcast.runfolder.files import OWN_PARTS
+
+NAME_DIGITS = 12
+"""Hexadecimal digits of a copy's folder: 48 bits of the files' digest, so that no two contents of a run share one."""
+
+
+def with_copies(recipe: Recipe, run_folder: Path) -> Recipe:
+    """The recipe with its own parts by their copies, which are made. `run_folder` must be absolute.
+
+    Raises UserError if a copy cannot be written.
+    """
+    place = run_folder / OWN_PARTS
+    updates = {}
+    for setting, part in recipe.own_parts.items():
+        file, _, name = part.function.rpartition(":")
+        original = Path(file).expanduser().absolute()
+        if file.endswith(".py") and not original.is_relative_to(place):
+            copy = _copied(original, place)
+            updates[setting.removeprefix("recipe.")] = part.model_copy(update={"function": f"{copy}:{name}"})
+    return recipe.model_copy(update=updates)
+
+
+def is_move(difference: Difference) -> bool:
+    """Whether the difference is only the folder of a part's file. Its digest says whether the code is another."""
+    names = [difference.before, difference.after]
+    if not difference.field.endswith(".function") or not all(isinstance(name, str) for name in names):
+        return False
+    before, after = (Path(name).name for name in names)
+    return before == after and ".py:" in before
+
+
+def _copied(original: Path, place: Path) -> Path:
+    """The copy of a file; made if it is not there yet."""
+    needed = [original]
+    for file in needed:  # grows
+        near = [original.with_name(f"{name}.py") for name in _imported(file)]
+        needed.extend(one for one in dict.fromkeys(near) if one.is_file() and one not in needed)
+    digest = hashlib.sha256()
+    for file in needed:
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    folder = place / digest.hexdigest()[:NAME_DIGITS]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in needed:
+            shutil.copyfile(file, folder / file.name)
+    except OSError as error:
+        raise UserError(
+            f"folder = {folder}: cannot be written ({error.strerror}); set `folder` to one that can"
+        ) from error
+    return folder / original.name
+
+
+def _imported(file: Path) -> Iterator[str]:
+    """First names of the modules that a file imports."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module.partition(".")[0]

@@ -1,0 +1,81 @@
+"""Tries the parts of a recipe that are the user's own, in a process of their own, before anything is started."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+
+from rollcast.config.errors import UserError
+from rollcast.config.recipe import Recipe
+
+TRIAL_SECONDS = 300.0
+"""How long the whole trial may take: torch is imported for a loss, which takes many seconds on a slow disk."""
+MAX_SHOWN_CHARACTERS = 300
+"""Characters of the dead process's output that are shown."""
+
+
+def try_own_parts(recipe: Recipe, deadline_seconds: float = TRIAL_SECONDS) -> None:
+    """Raises UserError: a sentence for each part that gives nothing which can be used."""
+    if not recipe.own_parts:
+        return
+    command = [sys.executable, "-m", "rollcast.recipe.trial"]
+    try:
+        done = subprocess.run(  # noqa: S603  # our own program
+            command,
+            input=recipe.model_dump_json(),
+            capture_output=True,
+            text=True,
+            timeout=deadline_seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        said = error.stdout or b""
+        answers = TrialAnswers.read(said.decode() if isinstance(said, bytes) else said)
+        raise UserError(
+            f"{_named(recipe, answers.tried)}: had not returned after {deadline_seconds:g} s; make it fast"
+        ) from None
+    answers = TrialAnswers.read(done.stdout)
+    failed = answers.failed
+    if done.returncode != 0 or answers.num_passed + len(failed) < len(recipe.own_parts):
+        last = " ".join(done.stderr.split())[-MAX_SHOWN_CHARACTERS:]
+        ended = f"ended the process that tried it (exit code {done.returncode})"
+        failed.append(f"{_named(recipe, answers.tried)}: {ended}: {last}")
+    if failed:
+        raise UserError("\n".join(failed))
+
+
+def _named(recipe: Recipe, setting: str | None) -> str:
+    """The part that was tried last, as errors name it."""
+    if setting is None:
+        return "the trial of the recipe's own parts"
+    return f"{setting} {recipe.own_parts[setting].function}"
+
+
+@dataclass(slots=True)
+class TrialAnswers:
+    """What the trial said so far."""
+
+    tried: str | None = None
+    """The setting that was tried last. None = none yet."""
+    num_passed: int = 0
+    failed: list[str] = field(default_factory=list)
+    """A sentence for each part that failed."""
+
+    @classmethod
+    def read(cls, text: str) -> TrialAnswers:
+        """Read the trial's output. What a library writes to the same stream is passed over."""
+        answers = cls()
+        for line in text.splitlines():
+            try:
+                answer = json.loads(line)
+            except ValueError:
+                continue
+            if not isinstance(answer, dict):
+                continue
+            answers.tried = answer.get("tries", answers.tried)
+            answers.num_passed += "passed" in answer
+            if "failed" in answer:
+                answers.failed.append(answer["failed"])
+        return answers

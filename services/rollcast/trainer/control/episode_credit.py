@@ -1,0 +1,64 @@
+"""The advantages of the tokens of a batch whose episodes are credited turn by turn (`recipe.episodes.credit`)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollcast.config.episodes import TurnCredit
+from rollcast.config.recipe import Recipe
+from rollcast.recipe.credit import credited_turns, turn_advantages, turn_returns
+from rollcast.rollouts.records import Rollout
+from rollcast.trainer.learner.batch import TokenAdvantages
+
+SequenceAdvantages = list[TokenAdvantages]
+"""[L] of each token sequence of a rollout."""
+
+
+def uses_turn_credit(recipe: Recipe) -> bool:
+    return recipe.uses_reward and isinstance(recipe.episodes.credit, TurnCredit)
+
+
+def whole_reward(rollout: Rollout, recipe: Recipe) -> float:
+    """What the zero-variance filter compares: the episode's reward, with those of its turns if they are credited."""
+    if rollout.episode is None or not uses_turn_credit(recipe):
+        return rollout.reward
+    return rollout.reward + sum(turn.reward for turn in rollout.episode.turns)
+
+
+def turn_credited(
+    rollouts: Sequence[Rollout],
+    shaped: NDArray[np.float64],
+    group: NDArray[np.int64],
+    kept: NDArray[np.bool_],
+    recipe: Recipe,
+) -> dict[int, SequenceAdvantages]:
+    """Return the token advantages of the kept rollouts by index; nothing if the recipe credits whole episodes.
+
+    `shaped` [R] is the reward with a length penalty, `group` [R] the index of the prompt. A rollout of one answer is an
+    episode of one turn.
+    """
+    credit = recipe.episodes.credit
+    if not isinstance(credit, TurnCredit) or not uses_turn_credit(recipe):
+        return {}
+    places = np.flatnonzero(kept)
+    returns = [turn_returns(_turn_rewards(rollouts[place]), float(shaped[place]), credit.discount) for place in places]
+    found = turn_advantages(recipe.advantage_normalisation, returns, group[places])
+    return {int(place): _of_tokens(rollouts[place], values) for place, values in zip(places, found, strict=True)}
+
+
+def _turn_rewards(rollout: Rollout) -> NDArray[np.float64]:
+    """[T] of the turns, in the order in which they were taken; of a rollout without turns one 0."""
+    turns = rollout.episode.turns if rollout.episode is not None else ()
+    return np.array([turn.reward for turn in turns] or [0.0])
+
+
+def _of_tokens(rollout: Rollout, advantages: NDArray[np.float64]) -> SequenceAdvantages:
+    """[L] of each sequence from [T] of the turns."""
+    lengths = [len(sequence.token_ids) for sequence in rollout.sequences]
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    turns = rollout.episode.turns if rollout.episode is not None else ()
+    starts = np.array([offsets[turn.sequence] + turn.start for turn in turns] or [0])
+    order = np.argsort(starts, kind="stable")
+    of_token = order[credited_turns(starts[order], int(offsets[-1]))]
+    return np.split(advantages[of_token].astype(np.float32), offsets[1:-1])

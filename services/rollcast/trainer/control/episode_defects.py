@@ -1,0 +1,102 @@
+"""Why an episode that came back must not be used: it is compared with the budgets of its task.
+
+The codec has looked at what any episode must be (`rollcast.rollouts.validation`).
+"""
+
+import numpy as np
+
+from rollcast.rollouts.records import (
+    Branch,
+    Episode,
+    EpisodeEnd,
+    LegKind,
+    PromptTask,
+    Rollout,
+    RolloutGroup,
+    StopReason,
+    TokenIds,
+)
+
+MAX_TURN_REWARD = 1e6
+"""Reward of one turn, either sign. Far above any that is meant; sums over turns stay exact enough in float64."""
+TRUNCATED_ENDS = frozenset({EpisodeEnd.TOKENS, EpisodeEnd.TURNS, EpisodeEnd.SECONDS})
+
+
+def environment_defect(group: RolloutGroup, task: PromptTask) -> str | None:
+    """Return a sentence if an episode was answered without its environment, or one answer as an episode."""
+    asked = task.episode.environment if task.episode else None
+    for rollout in group.rollouts:
+        came = rollout.episode.environment if rollout.episode else None
+        if came == asked:
+            continue
+        if came is None:
+            return f"rollout {rollout.index} is one answer, asked was an episode in the environment {asked!r}"
+        if asked is None:
+            return f"rollout {rollout.index} is an episode in the environment {came[:200]!r}, asked was one answer"
+        return f"rollout {rollout.index} is of the environment {came[:200]!r}, asked was {asked!r}"
+    return None
+
+
+def own_prompts_of(rollout: Rollout) -> list[TokenIds]:
+    """The prompts that came with it, which its task does not have."""
+    if rollout.episode is None:
+        return []
+    own = rollout.episode.prompt_token_ids
+    first = [] if own is None else [own]
+    return first + [branch.prompt_token_ids for branch in rollout.episode.branches]
+
+
+def episode_defect(rollout: Rollout, episode: Episode, task: PromptTask, max_length: int) -> str | None:
+    """Return the defect of one episode, or None. `max_length`: tokens of prompt and completion of a sequence."""
+    return (
+        _budget_defect(rollout, episode, task, max_length)
+        or _end_defect(rollout, episode)
+        or _turns_defect(episode)
+        or next(filter(None, (_mask_defect(sequence, task) for sequence in rollout.sequences)), None)
+    )
+
+
+def _budget_defect(rollout: Rollout, episode: Episode, task: PromptTask, max_length: int) -> str | None:
+    """An episode may end before its first token, and is then not trained on."""
+    total = 0
+    for sequence in rollout.sequences:
+        length = len(sequence.token_ids)
+        num_prompt = len(rollout.prompt_of(sequence, task.prompt_token_ids))
+        if num_prompt + length > max_length:
+            return f"has a sequence of {num_prompt} + {length} tokens, and the longest may have {max_length}"
+        total += length
+    if total > task.length.max_tokens:
+        return f"has {total} tokens, at most {task.length.max_tokens} are allowed in an episode"
+    most = task.episode.max_turns if task.episode is not None else 0
+    if len(episode.turns) > most:
+        return f"has {len(episode.turns)} turns, at most {most} are allowed"
+    return None
+
+
+def _end_defect(rollout: Rollout, episode: Episode) -> str | None:
+    is_truncated = rollout.stop_reason is StopReason.LENGTH
+    if is_truncated is not (episode.end in TRUNCATED_ENDS):
+        return f"stopped for {rollout.stop_reason}, and its episode ended for {episode.end}"
+    return None
+
+
+def _turns_defect(episode: Episode) -> str | None:
+    for number, turn in enumerate(episode.turns):
+        if abs(turn.reward) > MAX_TURN_REWARD:
+            return f"has a reward of {turn.reward:g} for turn {number}, more than {MAX_TURN_REWARD:g}"
+    return None
+
+
+def _mask_defect(sequence: Rollout | Branch, task: PromptTask) -> str | None:
+    """What carries no loss is given, or the phrase that ends thinking."""
+    unsampled = []
+    for leg in sequence.legs:
+        if leg.kind is LegKind.PHRASE:
+            is_phrase = np.array_equal(sequence.token_ids[leg.start : leg.end], task.length.phrase)
+            if not is_phrase or not task.length.interrupt_from:
+                return "was interrupted with another phrase than its task's"
+        if leg.kind in (LegKind.GIVEN, LegKind.PHRASE):
+            unsampled.append((leg.start, leg.end))
+    if tuple(unsampled) != sequence.loss_masked:
+        return f"has the loss-mask ranges {str(sequence.loss_masked)[:200]}, and other tokens were not sampled"
+    return None

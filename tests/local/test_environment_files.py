@@ -1,0 +1,69 @@
+"""What environments name and is not there: one sentence each, before anything is started."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rollcast.config.environments.openenv import OpenEnvironment
+from rollcast.config.environments.settings import EnvironmentSettings
+from rollcast.config.environments.tool_set import McpServer, ToolSet
+from rollcast.config.errors import UserError
+from rollcast.config.tasks import Tasks
+from rollcast.local import environment_files
+from rollcast.local.environment_files import check_environment_files
+
+
+def environments(folder: Path, *, are_there: bool) -> tuple[EnvironmentSettings, ...]:
+    corpus = folder / "corpus.jsonl"
+    functions = folder / "own.py"
+    if are_there:
+        corpus.write_text('{"text": "a"}\n')
+        functions.write_text("def double(n: int) -> int: ...\n")
+    program = sys.executable if are_there else "/no/such/program"
+    tools = ToolSet(
+        name="tools",
+        tools=("search", f"{functions}:double"),
+        corpus=corpus,
+        mcp=(McpServer(name="files", command=(program,)), McpServer(name="web", url="http://nowhere/mcp")),
+    )
+    return (
+        tools,
+        OpenEnvironment(name="server", url="http://nowhere", interpreter=Path(program)),
+    )
+
+
+def test_what_is_there_is_accepted(tmp_path: Path) -> None:
+    check_environment_files(Tasks(environments=environments(tmp_path, are_there=True)))
+
+
+def test_each_missing_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment_files, "find_spec", lambda name: None)
+    with pytest.raises(UserError) as error:
+        check_environment_files(Tasks(environments=environments(tmp_path, are_there=False)))
+    expected = {
+        "tasks.environments.0.tools.1 ": "there is no file",
+        "tasks.environments.0.tools: ": "needs the package bm25s",
+        "tasks.environments.0.corpus ": "cannot be read",
+        "tasks.environments.0.mcp: ": "needs the package mcp",
+        "tasks.environments.0.mcp.0.command ": "there is no such program",
+        "tasks.environments.1.interpreter ": "in which openenv is installed",
+    }
+    sentences = str(error.value).splitlines()
+    assert len(sentences) == len(expected)
+    for sentence, (beginning, part) in zip(sentences, expected.items(), strict=True):
+        assert sentence.startswith(beginning)
+        assert part in sentence
+
+
+@pytest.mark.parametrize("content", ["", None])
+def test_a_corpus_that_is_empty_or_a_folder_is_refused(content: str | None, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    if content is None:
+        corpus.mkdir()
+    else:
+        corpus.write_text(content)
+    with pytest.raises(UserError, match=r"tasks\.environments\.0\.corpus = .*corpus\.jsonl: cannot be read"):
+        check_environment_files(Tasks(environments=(ToolSet(name="t", tools=("search",), corpus=corpus),)))
