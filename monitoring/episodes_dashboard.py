@@ -142,11 +142,14 @@ def _losses() -> list[Panel]:
     counted = (
         (f"sum by (environment) ({series(names.EPISODES, RUN, failed)})", "given up"),
         (f"sum by (environment) ({series(names.EPISODE_RESTARTS, RUN)})", "begun again"),
+        (f"sum by (environment) ({series(names.EPISODE_RESETS_FAILED, RUN)})", "resets failed"),
+        (f"sum by (environment) ({series(names.EPISODE_CALLS_OVERDUE, RUN)})", "calls overdue"),
     )
     return [
         lines(
             "Failures of environments",
-            "Since the start: episodes that began again because their environment failed, and those given up.",
+            "Since the start: episodes that began again because their environment failed, and those given up; "
+            "environments that could not be set up for an episode; tool calls beyond their deadline.",
             [Query(expression, f"{_EACH}, {what}") for expression, what in counted],
             width=8,
             bounds=(0, None),

@@ -1,4 +1,7 @@
-"""`python -m testkit.mcp_server [--http PORT] [--json]`: an MCP server of the official package that can misbehave."""
+"""`python -m testkit.mcp_server [--http PORT] [--host ADDRESS] [--json]`: an MCP server that can misbehave.
+
+It is made with the official package. With TESTKIT_MCP_TOKEN it answers over HTTP those alone who present that token.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,22 @@ import signal
 import time
 
 from mcp.server import MCPServer
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
+from pydantic import AnyHttpUrl
 
-server = MCPServer("testkit")
+TOKEN = os.environ.get("TESTKIT_MCP_TOKEN")
+
+
+class OneToken:
+    """Implements the package's TokenVerifier."""
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        return AccessToken(token=token, client_id="testkit", scopes=[]) if token == TOKEN else None
+
+
+guarded = AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1"), resource_server_url=None) if TOKEN else None
+server = MCPServer("testkit", auth=guarded, token_verifier=OneToken() if TOKEN else None)
 
 
 @server.tool()
@@ -61,12 +78,13 @@ def process_id() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--http", type=int)
+    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.http is None:
         server.run("stdio")
     else:
-        server.run("streamable-http", port=arguments.http, json_response=arguments.json)
+        server.run("streamable-http", host=arguments.host, port=arguments.http, json_response=arguments.json)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from transformers import AutoTokenizer
@@ -11,9 +11,9 @@ from transformers import AutoTokenizer
 from rollcast.chat.base import ChatRefusedError
 from rollcast.chat.bridge import TemplateBridge
 from rollcast.chat.make import make_renderer
-from rollcast.chat.typed import PackageRenderer
+from rollcast.chat.typed import PackageRenderer, package_names
 from rollcast.config.errors import UserError
-from rollcast.config.model import Model
+from rollcast.config.model import Model, Renderer
 from rollcast.config.tasks import PromptFormat
 from testkit.chat_tokenizers import (
     CHATML_TEMPLATE,
@@ -64,7 +64,7 @@ def test_a_folder_is_recognised_by_its_chat_template(kind: Kind, name: str, tmp_
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     assert len(tokenizer) == num_tokens
     renderer = make_renderer(Model(path=str(tmp_path)), tokenizer)
-    named = make_renderer(Model(path=str(tmp_path), renderer=name), tokenizer)
+    named = make_renderer(Model.model_validate({"path": str(tmp_path), "renderer": name}), tokenizer)
     assert isinstance(renderer, PackageRenderer)
     assert renderer.prompt([QUESTION], []) == named.prompt([QUESTION], [])
     assert renderer._renderer.config.name == name
@@ -210,10 +210,12 @@ def test_prompts_that_are_no_chats_of_the_template_are_refused(prompt_format: Pr
         made("qwen3", prompt_format=prompt_format)
 
 
-def test_a_name_that_does_not_exist_or_does_not_fit_is_refused() -> None:
+def test_the_names_that_a_run_file_may_give_are_those_of_the_package() -> None:
+    assert set(get_args(Renderer)) == {"auto", *package_names()}
+
+
+def test_a_name_that_does_not_fit_and_a_model_without_a_template_are_refused() -> None:
     tokenizer = make_chat_tokenizer("llama_3")
-    with pytest.raises(UserError, match=r"model\.renderer = qwen33: there is no such renderer; set auto or one of "):
-        make_renderer(Model(path="/model", renderer="qwen33"), tokenizer)
     with pytest.raises(UserError, match=r"model\.renderer = qwen3: does not serve this model"):
         make_renderer(Model(path="/model", renderer="qwen3"), tokenizer)
     tokenizer.chat_template = None

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 
 from rollcast.config.losses.found import loss_classes
+from rollcast.config.model import Renderer
 
 ROOT = Path(__file__).parents[2]
 RIGHT: dict[str, Any] = yaml.safe_load((ROOT / "helm" / "rollcast" / "values-cpu.yaml").read_text())["config"]
 RIGHT["tasks"]["dataset"] = {"kind": "arithmetic"}
 RIGHT["model"]["path"] = "ours/arithmetic"  # a name on the hub: these tests have no such folder
 LOSSES = ", ".join(one.model_fields["kind"].default for one in loss_classes())
-TABLE = Path(__file__).with_name("wrong_run_files.yaml").read_text().replace("{losses}", LOSSES)
+*_FIRST, _LAST = get_args(Renderer)
+RENDERERS = f"{', '.join(_FIRST)} or {_LAST}"
+TABLE = Path(__file__).with_name("wrong_run_files.yaml").read_text()
+TABLE = TABLE.replace("{losses}", LOSSES).replace("{renderers}", RENDERERS)
 WRONG: list[dict[str, Any]] = yaml.safe_load(TABLE)
 NAMES = [f"{number}-{'-'.join(entry['change'])}" for number, entry in enumerate(WRONG)]
 

@@ -245,8 +245,9 @@ async def test_a_server_that_hangs(echo: Server, interpreter: Path) -> None:
         environment = await made.acquire("echo")
         await environment.reset({})
         echo[1].send_signal(signal.SIGSTOP)
-        with pytest.raises(EnvironmentFailedError, match="call took longer than 1 s"):
+        with pytest.raises(EnvironmentFailedError, match="call took longer than 1 s") as failed:
             await environment.call("step", {"message": "x"})
+        assert failed.value.is_overdue
 
 
 async def test_a_wrong_address(interpreter: Path) -> None:

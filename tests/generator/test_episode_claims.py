@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -127,6 +127,22 @@ async def test_an_environment_that_fails_is_tried_again_and_given_up_without_a_v
     assert sampler.verdict.status is GradingStatus.ERROR
 
 
+class BrokenWorld(ScriptedWorld):
+    async def reset(self, row: Mapping[str, Any]) -> Opening:
+        raise EnvironmentFailedError("no room")
+
+
+async def test_failed_set_ups_late_calls_and_cut_answers_are_counted_apart() -> None:
+    answers = iter([ToolResult("late", is_overdue=True), ToolResult("short", is_cut=True), ToolResult("a door")])
+    made = iter([BrokenWorld(done_after(1)), ScriptedWorld(lambda number: next(answers))])
+    parts = episode_parts(ScriptedWorlds(lambda: next(made), refusals=1), one_call)
+    sampler = await play(parts, max_turns=3)
+    assert sampler.rollout().episode.end is EpisodeEnd.TURNS  # type: ignore[union-attr]
+    assert count(parts, names.EPISODE_RESETS_FAILED, environment=WORLD) == 2
+    assert count(parts, names.EPISODE_CALLS_OVERDUE, environment=WORLD) == 1
+    assert count(parts, names.EPISODE_ANSWERS_CUT, environment=WORLD) == 1
+
+
 async def test_no_process_for_an_environment_and_a_client_with_a_mistake_fail_the_episode_alone() -> None:
     worlds = ScriptedWorlds(lambda: ScriptedWorld(done_after(1)), refusals=1)
     sampler = await play(episode_parts(worlds, one_call, restarts=0))
@@ -177,10 +193,12 @@ async def test_a_reset_with_ten_megabytes_and_a_failure_in_as_many_words_are_sho
 async def test_an_environment_that_keeps_no_deadline_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls_module, "GRACE_SECONDS", 0.1)
     worlds = ScriptedWorlds(lambda: ScriptedWorld(done_after(1), seconds=lambda: 60.0))
-    sampler = await play(episode_parts(worlds, one_call, call_seconds=0.1, restarts=0))
+    parts = episode_parts(worlds, one_call, call_seconds=0.1, restarts=0)
+    sampler = await play(parts)
     rollout = sampler.rollout()
     assert rollout.episode is not None
     assert rollout.episode.reason == "environment world: did not end a call of look after 0.1 seconds"
+    assert count(parts, names.EPISODE_CALLS_OVERDUE, environment=WORLD) == 1
     assert len(worlds.ended) == 1
 
 

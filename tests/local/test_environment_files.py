@@ -15,6 +15,8 @@ from rollcast.config.tasks import Tasks
 from rollcast.local import environment_files
 from rollcast.local.environment_files import check_environment_files
 
+TOKEN = "ROLLCAST_TEST_TOKEN"
+
 
 def environments(folder: Path, *, are_there: bool) -> tuple[EnvironmentSettings, ...]:
     corpus = folder / "corpus.jsonl"
@@ -27,7 +29,10 @@ def environments(folder: Path, *, are_there: bool) -> tuple[EnvironmentSettings,
         name="tools",
         tools=("search", f"{functions}:double"),
         corpus=corpus,
-        mcp=(McpServer(name="files", command=(program,)), McpServer(name="web", url="http://nowhere/mcp")),
+        mcp=(
+            McpServer(name="files", command=(program,)),
+            McpServer(name="web", url="http://nowhere/mcp", token_variable=TOKEN),
+        ),
     )
     return (
         tools,
@@ -35,7 +40,8 @@ def environments(folder: Path, *, are_there: bool) -> tuple[EnvironmentSettings,
     )
 
 
-def test_what_is_there_is_accepted(tmp_path: Path) -> None:
+def test_what_is_there_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN, "secret")
     check_environment_files(Tasks(environments=environments(tmp_path, are_there=True)))
 
 
@@ -49,6 +55,7 @@ def test_each_missing_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "tasks.environments.0.corpus ": "cannot be read",
         "tasks.environments.0.mcp: ": "needs the package mcp",
         "tasks.environments.0.mcp.0.command ": "there is no such program",
+        "tasks.environments.0.mcp.1.token_variable: ": f"the environment variable {TOKEN}, which is to hold its token",
         "tasks.environments.1.interpreter ": "in which openenv is installed",
     }
     sentences = str(error.value).splitlines()

@@ -8,7 +8,7 @@ from rollcast.chat.bridge import TemplateBridge
 from rollcast.chat.proof import prove
 from rollcast.chat.recognition import recognised
 from rollcast.chat.template import ChatTemplate, ChatTokenizer
-from rollcast.chat.typed import package_names, package_renderer
+from rollcast.chat.typed import package_renderer
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.tasks import PromptFormat
@@ -29,9 +29,6 @@ def make_renderer(
     options: dict[str, Any] = {} if prompts.enable_thinking is None else {"enable_thinking": prompts.enable_thinking}
     name = model.renderer
     if name != AUTO:
-        if name not in package_names():
-            known = ", ".join(sorted(package_names()))
-            raise UserError(f"model.renderer = {name}: there is no such renderer; set auto or one of {known}")
         return package_renderer(name, tokenizer, options)
     if not tokenizer.chat_template:
         raise UserError(

@@ -45,6 +45,12 @@ def _tools_fit(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
             )
         if server.command is not None and server.url is not None:
             yield f"{place}.url", "command starts the server already; remove one of the two", f"{place}.command"
+        if server.token_variable is not None and server.command is not None:
+            yield (
+                f"{place}.token_variable",
+                "a server that command starts sees the variables of its generator; remove it, or name the server's url",
+                f"{place}.command",
+            )
 
 
 def _names_of_tools_differ(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:

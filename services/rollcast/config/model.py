@@ -7,6 +7,14 @@ from pydantic import Field
 from rollcast.config.base import FolderOrName, Settings
 from rollcast.config.lora import Lora
 
+Renderer = Literal[
+    "auto",
+    "deepseek-r1", "deepseek-v3", "deepseek-v4", "gemma4", "glm-4.5", "glm-5", "glm-5.1", "glm-5.3", "gpt-oss", "hy3",
+    "inkling", "kimi-k2", "kimi-k2.5", "laguna-m.1", "laguna-s-2.1", "laguna-xs-2.1", "laguna-xs.2", "llama-3",
+    "minimax-m2", "nemotron-3", "nemotron-3-ultra", "nemotron-3.5", "prime-qwen3", "qwen3", "qwen3-vl", "qwen3.5",
+    "qwen3.6", "qwen3.8",
+]  # fmt: skip
+"""Those of the package `renderers`, which not every machine that checks a run file has. A test compares them with it."""
 TEXT_MODELS = {
     "llama4": "Llama4ForCausalLM",
     "qwen3_5": "Qwen3_5ForCausalLM",
@@ -43,7 +51,7 @@ class Model(Settings):
     max_length: Annotated[int, Field(ge=8)] = 16_384
     """Prompt and completion together, in tokens (A.3). Left out, `rollcast up` takes the model's own limit if that is
     less."""
-    renderer: Annotated[str, Field(min_length=1, max_length=100)] = "auto"
+    renderer: Renderer = "auto"
     """What turns chats into tokens and back for episodes: a renderer of the package `renderers` by its name, such as `qwen3`.
     `auto`: the one that knows the model's chat template, or a bridge of Rollcast's own, proven at the start."""
     trust_remote_code: bool = False

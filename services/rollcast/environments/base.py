@@ -20,6 +20,11 @@ class EnvironmentFailedError(Exception):
     The message is one sentence with the cause. Such an episode is never trained as a 0.
     """
 
+    def __init__(self, reason: str, *, is_overdue: bool = False) -> None:
+        """is_overdue: it did not answer before its deadline."""
+        super().__init__(reason)
+        self.is_overdue = is_overdue
+
 
 @dataclass(frozen=True, slots=True)
 class Opening:
@@ -43,6 +48,10 @@ class ToolResult:
     """The reward of this turn alone. None = the environment does not reward turns."""
     is_done: bool = False
     """The environment ended the episode."""
+    is_overdue: bool = False
+    """The call exceeded its deadline: the text says so to the model."""
+    is_cut: bool = False
+    """The text was shortened to a limit."""
 
 
 class LiveEnvironment(Protocol):

@@ -1,4 +1,4 @@
-"""Files, programs and packages that `tasks.environments` names, looked for before a run begins. None of them is run."""
+"""Files, programs, packages and tokens that `tasks.environments` names, looked for before a run begins."""
 
 import shutil
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from rollcast.config.environments.tool_set import ToolSet
 from rollcast.config.errors import UserError
 from rollcast.config.own_functions import check_file, is_function
 from rollcast.config.tasks import Tasks
+from rollcast.connections.bearer import NoTokenError, bearer_headers
 
 
 def check_environment_files(tasks: Tasks) -> None:
@@ -47,6 +48,10 @@ def _missing_of_tools(field: str, tools: ToolSet) -> Iterator[str]:
     for index, server in enumerate(tools.mcp):
         if server.command is not None:
             yield from _missing_program(f"{field}.mcp.{index}.command", server.command[0])
+        try:
+            bearer_headers(server.token_variable)
+        except NoTokenError as error:
+            yield f"{field}.mcp.{index}.token_variable: {error}; export it where the run is started"
 
 
 def _missing_program(field: str, program: str) -> Iterator[str]:

@@ -204,6 +204,12 @@ EPISODES_IN_FLIGHT = Metric("rollcast_episodes_in_flight", "Episodes under way i
 EPISODES_WAITING = Metric(
     "rollcast_episodes_waiting", "Of the episodes in flight: those that wait for a free environment", _ENVIRONMENT
 )
+EPISODE_RESETS_FAILED = Metric(
+    "rollcast_episode_resets_failed_total", "Environments that could not be had or reset for an episode", _ENVIRONMENT
+)
+EPISODE_CALLS_OVERDUE = Metric(
+    "rollcast_episode_calls_overdue_total", "Tool calls that exceeded their deadline", _ENVIRONMENT
+)
 EPISODE_ANSWERS_CUT = Metric(
     "rollcast_episode_answers_cut_total", "Answers of environments that were shortened to their limit", _ENVIRONMENT
 )

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -76,9 +76,10 @@ async def test_a_long_answer_is_cut_and_one_without_end_is_refused() -> None:
     async with started(STDIO) as servers:
         environment = ToolSetEnvironment(ToolSet(name="e", mcp=(STDIO,), answer_characters=1_000), None, servers)
         await environment.reset({})
-        long = (await environment.call("t_large", {"num_bytes": 50_000})).text
-        assert len(long) < 1_100
-        assert "49000 characters were cut" in long
+        long = await environment.call("t_large", {"num_bytes": 50_000})
+        assert long.is_cut
+        assert len(long.text) < 1_100
+        assert "49000 characters were cut" in long.text
         before = (await environment.call("t_process_id", {})).text
         huge, small = await asyncio.gather(
             environment.call("t_large", {"num_bytes": 10 << 20}), environment.call("t_add", {"a": 1, "b": 2})
@@ -92,7 +93,9 @@ async def test_a_call_that_takes_too_long_is_answered_and_the_server_serves_on()
     async with started(STDIO, call_seconds=1.0) as servers:
         await servers.schemas()
         before = (await servers.call("t_process_id", {})).text
-        assert "did not answer within 1 s" in (await servers.call("t_sleep", {"seconds": 60})).text
+        late = await servers.call("t_sleep", {"seconds": 60})
+        assert "did not answer within 1 s" in late.text
+        assert late.is_overdue
         assert (await servers.call("t_process_id", {})).text == before
 
 
@@ -139,10 +142,12 @@ async def test_a_server_that_does_not_start_is_named(command: tuple[str, ...], s
         await servers.close()
 
 
-@pytest.fixture(params=[False, True], ids=["events", "json"])
-def address(request: pytest.FixtureRequest) -> Iterator[str]:
+@contextmanager
+def listening(*options: str, token: str = "") -> Iterator[str]:
+    """The address of a server that speaks HTTP."""
     port = free_port("127.0.0.1")
-    process = subprocess.Popen([*COMMAND, "--http", str(port), *(["--json"] if request.param else [])])
+    command = [COMMAND[0], f"TESTKIT_MCP_TOKEN={token}", *COMMAND[1:], "--http", str(port), *options]
+    process = subprocess.Popen(command)
     try:
         deadline = time.monotonic() + START_SECONDS
         while not any(one.laddr.port == port for one in psutil.Process(process.pid).net_connections()):
@@ -153,6 +158,31 @@ def address(request: pytest.FixtureRequest) -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture(params=[(), ("--json",)], ids=["events", "json"])
+def address(request: pytest.FixtureRequest) -> Iterator[str]:
+    with listening(*request.param) as found:
+        yield found
+
+
+async def test_the_token_of_a_variable_is_presented(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server itself refuses a wrong one and none; no sentence contains the token."""
+    monkeypatch.setenv("RIGHT", " t0p-secret\n")
+    monkeypatch.setenv("WRONG", "t0p-other")
+    with listening(token="t0p-secret") as url:
+        async with started(McpServer(name="w", url=url, token_variable="RIGHT")) as servers:
+            await servers.schemas()
+            assert (await servers.call("w_add", {"a": 2, "b": 40})).text == "42"
+        for variable, said in (
+            ("WRONG", r"it cannot be reached \(.*it answers with status 401: let token_variable name"),
+            (None, r"it cannot be reached \(.*it answers with status 401: let token_variable name"),
+            ("NOT_SET", "the environment variable NOT_SET, which is to hold its token, is not set"),
+        ):
+            async with started(McpServer(name="w", url=url, token_variable=variable)) as servers:
+                with pytest.raises(EnvironmentFailedError, match=f"MCP server w: {said}") as failed:
+                    await servers.schemas()
+            assert "t0p" not in str(failed.value)
 
 
 async def test_a_server_behind_an_address(address: str) -> None:

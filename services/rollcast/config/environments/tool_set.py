@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from rollcast.config.base import TOOL, TOOL_NAME, WEB_ADDRESS, Settings
+from rollcast.config.base import TOOL, TOOL_NAME, VARIABLE, WEB_ADDRESS, Settings
 from rollcast.config.environments.settings import EnvironmentSettings, Profile
 
 
@@ -19,6 +19,8 @@ class McpServer(Settings):
     """Program and arguments of a server that speaks over its standard input and output. None = `url` names one."""
     url: Annotated[str, Field(pattern=WEB_ADDRESS)] | None = None
     """Address of a server that speaks streamable HTTP. None = `command` starts one."""
+    token_variable: Annotated[str, Field(pattern=VARIABLE)] | None = None
+    """Environment variable of the generators that holds the bearer token to present to `url`. None = none is presented."""
 
 
 class ToolSet(EnvironmentSettings):

@@ -74,8 +74,13 @@ class HostedEnvironment:
         seconds = self._settings.call_seconds
         answer = await self._ask({"do": "call", "tool": tool, "arguments": dict(arguments)}, seconds)
         if "overdue" in answer:
-            return ToolResult(f"Error: {tool} took longer than {seconds:g} s and was interrupted")
-        return ToolResult(_writable(answer["text"]), is_malformed=bool(answer.get("malformed")))
+            return ToolResult(f"Error: {tool} took longer than {seconds:g} s and was interrupted", is_overdue=True)
+        return ToolResult(
+            _writable(answer["text"]),
+            is_malformed=bool(answer.get("malformed")),
+            is_overdue=bool(answer.get("late")),
+            is_cut=bool(answer.get("cut")),
+        )
 
     async def reward(self) -> float | None:
         """The result of `get_reward`; None = the class has no such method. Raises EnvironmentFailedError."""
@@ -106,7 +111,9 @@ class HostedEnvironment:
                 raise FrameError("an answer to another request")
             is_answered = "ended" not in answer
         except TimeoutError:
-            raise self._failed(f"{request['do']} could not be interrupted after {seconds:g} s") from None
+            raise self._failed(
+                f"{request['do']} could not be interrupted after {seconds:g} s", is_overdue=True
+            ) from None
         except (OSError, asyncio.IncompleteReadError):
             raise self._failed(f"its process ended during {request['do']}") from None
         except FrameError as error:
@@ -119,9 +126,9 @@ class HostedEnvironment:
             raise self._failed(str(answer["failed"]))
         return answer
 
-    def _failed(self, why: str) -> EnvironmentFailedError:
+    def _failed(self, why: str, *, is_overdue: bool = False) -> EnvironmentFailedError:
         self.has_failed = True
-        return EnvironmentFailedError(why)
+        return EnvironmentFailedError(why, is_overdue=is_overdue)
 
 
 def _is_message(message: Any) -> bool:

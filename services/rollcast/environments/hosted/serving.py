@@ -17,7 +17,7 @@ from typing import Any
 from rollcast.config.own_functions import failure
 from rollcast.environments.hosted.definition import Definition, Instance
 from rollcast.environments.hosted.frames import packed, receive
-from rollcast.environments.overdue import OverdueError
+from rollcast.environments.overdue import OverdueAnswer, OverdueError
 from rollcast.environments.tools.answers import cut
 
 MAX_TEXT_CHARACTERS = 200_000
@@ -86,10 +86,8 @@ class _Session:
         except OverdueError:
             raise
         except Exception as error:
-            return {
-                "text": cut(f"Error: {error}" if str(error) else f"Error: {type(error).__name__}", MAX_TEXT_CHARACTERS)
-            }
-        return {"text": cut(_text(result), MAX_TEXT_CHARACTERS)}
+            return _shortened(f"Error: {error}" if str(error) else f"Error: {type(error).__name__}")
+        return {**_shortened(_text(result)), "late": isinstance(result, OverdueAnswer)}
 
     def _reward(self) -> dict[str, Any]:
         assert self._instance is not None, "reset comes first"
@@ -128,6 +126,10 @@ def _accepted(function: Callable[..., Any], row: Mapping[str, Any]) -> dict[str,
         return dict(row)
     wanted = {parameter.name for parameter in parameters}
     return {name: value for name, value in row.items() if name in wanted}
+
+
+def _shortened(text: str) -> dict[str, Any]:
+    return {"text": cut(text, MAX_TEXT_CHARACTERS), "cut": len(text) > MAX_TEXT_CHARACTERS}
 
 
 def _text(result: Any) -> str:

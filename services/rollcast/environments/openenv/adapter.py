@@ -60,7 +60,7 @@ class Session:
                 await self.end()
                 return {}
         except TimeoutError:
-            return {"failed": f"{what} took longer than {seconds:g} s"}
+            return {"failed": f"{what} took longer than {seconds:g} s", "late": True}
         except ServerError as error:
             return {"failed": str(error)}
         except Exception as error:

@@ -95,7 +95,7 @@ class OpenEnvSession:
                 answer = await read(self._reader)
             is_answered = "failed" not in answer
         except TimeoutError:
-            raise self._failed(f"{what} took longer than {seconds:g} s") from None
+            raise self._failed(f"{what} took longer than {seconds:g} s", is_overdue=True) from None
         except (OSError, asyncio.IncompleteReadError):
             raise self._failed(f"its adapter ended during {what}") from None
         except FrameError as error:
@@ -103,12 +103,12 @@ class OpenEnvSession:
         finally:
             self.has_failed |= not is_answered
         if not is_answered:
-            raise self._failed(str(answer["failed"]))
+            raise self._failed(str(answer["failed"]), is_overdue=bool(answer.get("late")))
         return answer
 
-    def _failed(self, why: str) -> EnvironmentFailedError:
+    def _failed(self, why: str, *, is_overdue: bool = False) -> EnvironmentFailedError:
         self.has_failed = True
-        return EnvironmentFailedError(why)
+        return EnvironmentFailedError(why, is_overdue=is_overdue)
 
 
 class OpenEnvSessions:

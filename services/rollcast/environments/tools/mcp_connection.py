@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rollcast.config.environments.tool_set import McpServer
+from rollcast.connections.bearer import NoTokenError, bearer_headers
 from rollcast.environments.base import EnvironmentFailedError, ToolResult
 from rollcast.environments.tools import mcp_relay
 
@@ -77,7 +78,7 @@ class McpConnection:
                 result = await client.call_tool(tool, dict(arguments))
         except TimeoutError:
             await self._close_if_it_hangs(client)
-            return ToolResult(f"Error: {tool} did not answer within {self._call_seconds:g} s")
+            return ToolResult(f"Error: {tool} did not answer within {self._call_seconds:g} s", is_overdue=True)
         except self._mcp.MCPError as error:
             if error.code == CONNECTION_CLOSED and error.message == CLOSED_MESSAGE:
                 await self._discard(client)
@@ -114,6 +115,8 @@ class McpConnection:
         except asyncio.CancelledError:  # the episode is given up; the server must not stay
             self._holder.cancel()
             raise
+        except NoTokenError as error:
+            raise self._failed(str(error)) from error
         except Exception as error:
             raise self._failed("it cannot be reached", error) from error
 
@@ -131,7 +134,8 @@ class McpConnection:
         if self._server.url is not None:
             from rollcast.environments.tools.mcp_http import bounded_http
 
-            return bounded_http(self._server.url, self._call_seconds)
+            headers = bearer_headers(self._server.token_variable)
+            return bounded_http(self._server.url, headers, self._call_seconds)
         assert self._server.command is not None, "a rule of the run file asks for one of the two"
         relay = [str(Path(mcp_relay.__file__).resolve()), *self._server.command]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("ROLLCAST_")}

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import IO
 
+from rollcast.environments.overdue import OverdueAnswer
+
 MAX_OUTPUT_BYTES = 1 << 20
 """Output of one command that is kept; the rest is read and dropped. The answer to the model is cut further."""
 READ_BYTES = 1 << 16
@@ -53,7 +55,7 @@ def _run(command: str, seconds: float) -> str:
         os.killpg(process.pid, signal.SIGKILL)
     code = process.wait()
     if not has_ended:
-        return f"{text}\n[ended: the command took more than {seconds:g} s]".lstrip("\n")
+        return OverdueAnswer(f"{text}\n[ended: the command took more than {seconds:g} s]".lstrip("\n"))
     said = "" if code == 0 else f"\n[exit code {code}]"
     return f"{text}{said}".strip("\n") or "(no output)"
 

@@ -53,7 +53,9 @@ class ToolSetEnvironment:
             result = await self._call_function(self.functions, tool, arguments)
         else:
             result = ToolResult(f"Error: there is no tool {tool}", is_malformed=True)
-        return replace(result, text=cut(result.text, self._settings.answer_characters))
+        longest = self._settings.answer_characters
+        is_cut = result.is_cut or len(result.text) > longest
+        return replace(result, text=cut(result.text, longest), is_cut=is_cut)
 
     async def _call_function(self, functions: LiveEnvironment, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
         try:
@@ -61,10 +63,11 @@ class ToolSetEnvironment:
         except EnvironmentFailedError as error:
             if tool not in RUNS_CODE_OF_THE_MODEL or self._replace_process is None:
                 raise
-            ended = str(error)
+            ended = error
         self.functions = await self._replace_process(functions)
         await self.functions.reset(self._row)
-        return ToolResult(f"Error: {ended}; the next call begins in a new process, without files of earlier calls")
+        said = f"Error: {ended}; the next call begins in a new process, without files of earlier calls"
+        return ToolResult(said, is_overdue=ended.is_overdue)
 
     async def reward(self) -> float | None:
         """None: the verifier of the data set rewards."""

@@ -12,7 +12,8 @@ Every wait may end in EnvironmentFailedError, or after `give_up` in GivenUpError
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from rollcast.chat.base import AssistantTurn, ChatMessage
 from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, Opening, ToolSchema
@@ -21,7 +22,7 @@ from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, EpisodePart
 from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.reward import reward_of
 from rollcast.generator.episodes.transcript import Transcript
-from rollcast.generator.episodes.waits import GivenUpError, UnusableEpisodeError, Waits
+from rollcast.generator.episodes.waits import GivenUpError, T, UnusableEpisodeError, Waits
 from rollcast.generator.grading import Graded
 from rollcast.generator.vllm.engine import Engine, Finish
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rollout
@@ -137,19 +138,24 @@ class EpisodeAttempt:
     async def _acquired(self) -> LiveEnvironment:
         self._parts.change(names.EPISODES_WAITING, self._name, 1)
         try:
-            acquired = self._parts.environments.acquire(self._name)
-            return await self._waits.ask(acquired, self._settings.reset_seconds + GRACE_SECONDS)
-        except TimeoutError:
-            raise EnvironmentFailedError(f"none was free within {self._settings.reset_seconds:g} seconds") from None
+            return await self._set_up(self._parts.environments.acquire(self._name), "none was free")
         finally:
             self._parts.change(names.EPISODES_WAITING, self._name, -1)
 
     async def _reset(self, environment: LiveEnvironment) -> Opening:
         row = json.loads(self._task.reference)
+        return await self._set_up(environment.reset(row), "was not ready")
+
+    async def _set_up(self, call: Coroutine[Any, Any, T], otherwise: str) -> T:
+        seconds = self._settings.reset_seconds
         try:
-            return await self._waits.ask(environment.reset(row), self._settings.reset_seconds + GRACE_SECONDS)
+            return await self._waits.ask(call, seconds + GRACE_SECONDS)
+        except EnvironmentFailedError:
+            self._parts.exporter.add(names.EPISODE_RESETS_FAILED, environment=self._name)
+            raise
         except TimeoutError:
-            raise EnvironmentFailedError(f"was not ready within {self._settings.reset_seconds:g} seconds") from None
+            self._parts.exporter.add(names.EPISODE_RESETS_FAILED, environment=self._name)
+            raise EnvironmentFailedError(f"{otherwise} within {seconds:g} seconds") from None
 
     def _first_sequence(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> int:
         """Begin the first sequence, with the tokens of a former owner if they follow the same prompt."""
@@ -203,7 +209,12 @@ class EpisodeAttempt:
     async def _answers(self, environment: LiveEnvironment, turn: AssistantTurn, call_ids: Sequence[str]) -> CallAnswers:
         before = self._waits.environment_seconds
         call_seconds = self._settings.call_seconds
-        answers = await answer_calls(environment, turn.calls, call_ids, call_seconds, self._deadline, self._waits)
+        try:
+            answers = await answer_calls(environment, turn.calls, call_ids, call_seconds, self._deadline, self._waits)
+        except EnvironmentFailedError as error:
+            if error.is_overdue:
+                self._parts.exporter.add(names.EPISODE_CALLS_OVERDUE, environment=self._name)
+            raise
         self.record.answered(
             len(self.record.turns) - 1,
             tool_calls=len(turn.calls),
@@ -213,6 +224,8 @@ class EpisodeAttempt:
         )
         if answers.num_cut:
             self._parts.exporter.add(names.EPISODE_ANSWERS_CUT, answers.num_cut, environment=self._name)
+        if answers.num_overdue:
+            self._parts.exporter.add(names.EPISODE_CALLS_OVERDUE, answers.num_overdue, environment=self._name)
         return answers
 
     def _extend(self, sequence: int, answers: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> bool:

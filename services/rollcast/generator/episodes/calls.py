@@ -26,6 +26,8 @@ class CallAnswers:
     num_malformed: int = 0
     num_cut: int = 0
     """Answers that were shortened."""
+    num_overdue: int = 0
+    """Calls that exceeded their deadline and were answered so."""
     reward: float = 0.0
     is_done: bool = False
     """The environment ended the episode; the calls after that were not made."""
@@ -52,8 +54,9 @@ async def answer_calls(
         text = result.text
         if len(text) > MAX_ANSWER_CHARACTERS:
             text = shortened(text)
-            answers.num_cut += 1
+        answers.num_cut += result.is_cut or len(result.text) > MAX_ANSWER_CHARACTERS
         answers.num_malformed += result.is_malformed
+        answers.num_overdue += result.is_overdue
         answers.reward += _checked_reward(result)
         answers.messages.append({"role": "tool", "name": call.name, "tool_call_id": call_id, "content": text})
         if result.is_done:
@@ -68,7 +71,9 @@ async def _answer(environment: LiveEnvironment, call: ToolCall, seconds: float, 
     try:
         return await waits.ask(environment.call(call.name, call.arguments), seconds + GRACE_SECONDS)
     except TimeoutError:
-        raise EnvironmentFailedError(f"did not end a call of {call.name} after {seconds:g} seconds") from None
+        raise EnvironmentFailedError(
+            f"did not end a call of {call.name} after {seconds:g} seconds", is_overdue=True
+        ) from None
 
 
 def _checked_reward(result: ToolResult) -> float:

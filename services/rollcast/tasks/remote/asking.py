@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import Callable, Container
 from typing import Any, Literal, Protocol, TypeVar
@@ -11,6 +10,7 @@ import httpx
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from rollcast.config.errors import PASSING_STATUS, SERVER_ERROR
+from rollcast.connections.bearer import NoTokenError, bearer_headers
 
 MAX_ANSWER_BYTES = 4 << 20
 LONGEST_PAUSE_SECONDS = 8.0
@@ -197,17 +197,10 @@ class Asking:
         return NoAnswer("refused", said, may_pass=may_pass, is_own_mistake=not is_passing)
 
     def _authorization(self) -> dict[str, str]:
-        variable = self._settings.token_variable
-        if variable is None:
-            return {}
-        token = os.environ.get(variable, "").strip()
-        if not token:
-            raise NoAnswer("refused", f"the environment variable {variable}, which is to hold its token, is not set")
-        if not (token.isascii() and token.isprintable()):  # what refuses it later would say it aloud
-            raise NoAnswer(
-                "refused", f"the environment variable {variable} holds no token: it has characters of no header"
-            )
-        return {"Authorization": f"Bearer {token}"}
+        try:
+            return bearer_headers(self._settings.token_variable)
+        except NoTokenError as error:
+            raise NoAnswer("refused", str(error)) from error
 
 
 def _read(read: Callable[[Any], Answer], content: bytes, url: str) -> Answer:
