@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -17,7 +15,6 @@ from rollcast.generator.episodes.calls import MAX_ANSWER_CHARACTERS
 from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, EpisodeParts
 from rollcast.generator.episodes.sampler import EpisodeSampler
 from rollcast.generator.slots import Slots
-from rollcast.generator.vllm.engine import EngineRequest
 from rollcast.rollouts.base import Delivery
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LengthBudget, Purpose, Rollout
 from rollcast.telemetry import names
@@ -25,38 +22,8 @@ from rollcast.telemetry.names import Metric
 from testkit.generator.episode_tasks import WORLD, episode_parts, episode_task
 from testkit.generator.scripted_world import TOOLS, ScriptedWorld, ScriptedWorlds
 from tests.generator.claiming import V1, V2, generator
+from tests.generator.playing import BUDGET, TURN_TOKENS, done_after, four_tokens, one_call, stepping
 from tests.generator.scripted_engine import ScriptedEngine
-
-TURN_TOKENS = 4
-BUDGET = LengthBudget(max_tokens=300)
-
-
-def four_tokens(request: EngineRequest) -> int:
-    return len(request.token_ids) + TURN_TOKENS
-
-
-def one_call(tokens: Sequence[int]) -> int:
-    return 1
-
-
-def done_after(calls: int) -> Any:
-    """An answer that ends the episode at this call."""
-    return lambda number: ToolResult(f"look {number}", is_done=number >= calls)
-
-
-@asynccontextmanager
-async def stepping(engine: ScriptedEngine) -> AsyncIterator[None]:
-    """The engine samples all the time."""
-
-    async def step() -> None:
-        while True:
-            await engine.advance(1)
-
-    running = asyncio.create_task(step())
-    try:
-        yield
-    finally:
-        running.cancel()
 
 
 async def play(parts: EpisodeParts, *, max_turns: int = 8, index: int = 0) -> EpisodeSampler:

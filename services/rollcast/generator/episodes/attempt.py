@@ -6,6 +6,8 @@
                           `- it calls no tool: ANSWERED; budgets of tokens and seconds: TOKENS, SECONDS
 
 A call under way ends at its own deadline, not at the episode's: an environment cannot be asked again after a cut call.
+A wait for a slot of the engine is not the episode's fault: it does not count towards its seconds. But an episode that
+waits for slots longer than it may last has no verdict, so that it ends.
 Every wait may end in EnvironmentFailedError, or after `give_up` in GivenUpError; then too the environment is released.
 """
 
@@ -52,6 +54,8 @@ class EpisodeAttempt:
         self._waits = Waits()
         self._created_at = time.monotonic()
         self._deadline = self._created_at
+        self._slot_seconds = self._limits.max_seconds
+        """How long it may still wait for slots."""
         self._is_set_up = False
         self._is_sampling = False
         self.start = start
@@ -177,10 +181,7 @@ class EpisodeAttempt:
         """Sample a turn in a slot of the engine. "abort" = the budget of seconds ran out."""
         self._is_sampling = True
         try:
-            try:
-                await self._waits.wait(self._parts.slots.acquire(), self._deadline - time.monotonic())
-            except TimeoutError:
-                return "abort"
+            await self._take_slot()
             seconds = max(self._deadline - time.monotonic(), 0.0)
             timer = asyncio.get_running_loop().call_later(seconds, self.record.abort)
             try:
@@ -195,6 +196,19 @@ class EpisodeAttempt:
             self.has_ended_turn |= finish == "stop"
             raise GivenUpError
         return finish
+
+    async def _take_slot(self) -> None:
+        """Move the episode's deadline by the wait. Raises UnusableEpisodeError, GivenUpError."""
+        began = time.monotonic()
+        try:
+            await self._waits.wait(self._parts.slots.acquire(), self._slot_seconds)
+        except TimeoutError:
+            waited = self._limits.max_seconds
+            raise UnusableEpisodeError(f"no slot of the engine was free in the {waited:g} seconds of waiting") from None
+        finally:
+            waited = time.monotonic() - began
+            self._slot_seconds -= waited
+            self._deadline += waited
 
     def _parsed(self, tools: Sequence[ToolSchema]) -> AssistantTurn:
         before, tokens = self.record.turn_tokens(-1)

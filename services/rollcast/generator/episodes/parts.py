@@ -30,8 +30,8 @@ class EpisodeParts:
     settings: Mapping[str, EnvironmentSettings]
     """By the environment's name."""
     slots: asyncio.Semaphore
-    """Bounds the turns of episodes in the engine, in the order in which they asked. A turn that waited inside the
-    engine would lose its KV at every update of the weights."""
+    """Bounds the turns of episodes and the single answers in the engine, in the order in which they asked. A turn that
+    waited inside the engine would lose its KV at every update of the weights."""
     max_sequence_tokens: int
     """Longest prompt and completion together, `model.max_length`."""
     kv_tokens: int
