@@ -146,8 +146,14 @@ def _losses() -> list[Panel]:
     return [
         lines(
             "Failures of environments",
-            "Since the start: episodes that began again because their environment failed, and those given up.",
-            [Query(expression, f"{_EACH}, {what}") for expression, what in counted],
+            "Since the start: episodes that began again because their environment failed, those given up, and all "
+            "failures by stage.",
+            [
+                *(Query(expression, f"{_EACH}, {what}") for expression, what in counted),
+                Query(
+                    f"sum by (environment, stage) ({series(names.EPISODE_FAILURES, RUN)})", f"{_EACH}, {{{{stage}}}}"
+                ),
+            ],
             width=8,
             bounds=(0, None),
             empty=NO_EVENTS,

@@ -83,6 +83,7 @@ async def test_an_environment_that_fails_is_tried_again_and_given_up_without_a_v
     assert (rollout.episode.end, rollout.episode.restarts) == (EpisodeEnd.DONE, 2)
     assert len(worlds.ended) == 2, "an environment that failed is not used again"
     assert count(parts, names.EPISODE_TOKENS_DISCARDED, environment=WORLD) == 2 * TURN_TOKENS
+    assert count(parts, names.EPISODE_FAILURES, environment=WORLD, stage="call") == 2
 
     attempts = itertools.count()
     sampler = await play(episode_parts(ScriptedWorlds(make), one_call, restarts=1))
@@ -96,8 +97,10 @@ async def test_an_environment_that_fails_is_tried_again_and_given_up_without_a_v
 
 async def test_no_process_for_an_environment_and_a_client_with_a_mistake_fail_the_episode_alone() -> None:
     worlds = ScriptedWorlds(lambda: ScriptedWorld(done_after(1)), refusals=1)
-    sampler = await play(episode_parts(worlds, one_call, restarts=0))
+    parts = episode_parts(worlds, one_call, restarts=0)
+    sampler = await play(parts)
     assert sampler.rollout().episode.reason == "environment world: no process could be started"  # type: ignore[union-attr]
+    assert count(parts, names.EPISODE_FAILURES, environment=WORLD, stage="start") == 1
     worlds = ScriptedWorlds(lambda: ScriptedWorld(lambda number: 1 / 0))  # type: ignore[arg-type, return-value]
     sampler = await play(episode_parts(worlds, one_call, restarts=0))
     assert "ZeroDivisionError" in sampler.rollout().episode.reason  # type: ignore[union-attr]
@@ -105,7 +108,9 @@ async def test_no_process_for_an_environment_and_a_client_with_a_mistake_fail_th
 
 @pytest.mark.parametrize("value", [None, float("nan"), -0.1, 1.5, "good", [1]])
 async def test_what_is_no_reward_is_no_verdict(value: Any) -> None:
-    sampler = await play(episode_parts(ScriptedWorlds(lambda: ScriptedWorld(done_after(1), value=value)), one_call))
+    parts = episode_parts(ScriptedWorlds(lambda: ScriptedWorld(done_after(1), value=value)), one_call)
+    sampler = await play(parts)
+    assert count(parts, names.EPISODE_FAILURES, environment=WORLD, stage="reward") == 1
     assert sampler.finished
     assert sampler.verdict is not None
     assert sampler.verdict.status is GradingStatus.ERROR

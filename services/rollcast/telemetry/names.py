@@ -197,6 +197,11 @@ EPISODE_SECONDS = Metric(
 EPISODE_RESTARTS = Metric(
     "rollcast_episode_restarts_total", "Episodes that began again because their environment failed", _ENVIRONMENT
 )
+EPISODE_FAILURES = Metric(
+    "rollcast_episode_failures_total",
+    "Failures of environments, by stage (start|reset|call|reward); slot: the engine had none free in time",
+    ("environment", "stage"),
+)
 EPISODE_BRANCHES = Metric(
     "rollcast_episode_branches_total", "Splits: a turn could not extend the tokens before it", _ENVIRONMENT
 )

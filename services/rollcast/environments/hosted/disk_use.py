@@ -42,7 +42,7 @@ def _entries(folder: Path) -> Iterator[int]:
 
 
 def _opened(folder: str) -> "contextlib.AbstractContextManager[Iterator[os.DirEntry[str]]]":
-    """A folder that its owner may not read is made readable: it would hide what it contains. Raises OSError."""
+    """A folder that its owner may not read is made readable: it would hide its content. Raises OSError."""
     try:
         return os.scandir(folder)
     except PermissionError:

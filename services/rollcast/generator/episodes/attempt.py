@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from rollcast.chat.base import AssistantTurn, ChatMessage
 from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, Opening, ToolSchema
 from rollcast.generator.episodes.calls import GRACE_SECONDS, CallAnswers, answer_calls
-from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, EpisodeParts
+from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, EpisodeParts, Stage
 from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.reward import reward_of
 from rollcast.generator.episodes.transcript import Transcript
@@ -60,6 +60,8 @@ class EpisodeAttempt:
         self._is_sampling = False
         self.start = start
         self.record = EpisodeRecord(engine, task, index, parts.max_sequence_tokens)
+        self.stage: Stage = "start"
+        """The wait that it is in, or was in last."""
         self.has_ended_turn = False
         """A turn has ended, so that the environment's state may have changed."""
         self.graded: Graded | None = None
@@ -90,7 +92,7 @@ class EpisodeAttempt:
         self.record.end = EpisodeEnd.FAILED
         self.record.reason = sentence
         self.graded = Graded(0.0, GradingStatus.ERROR, 0.0, failure=sentence)
-        self._parts.note_failure(self._name, sentence)
+        self._parts.note_failure(self._name, self.stage, sentence)
 
     async def run(self) -> None:
         """Set `record.end` and `graded`. Raises EnvironmentFailedError, GivenUpError, and the engine's errors."""
@@ -102,6 +104,7 @@ class EpisodeAttempt:
             if not self.record.turns:
                 raise UnusableEpisodeError("the episode's time was over before its first token")
             if not self._task.verifier:
+                self.stage = "reward"
                 self.graded = await reward_of(environment, self._settings.call_seconds, self._waits)
             self.record.end = end
             is_reusable = True
@@ -150,6 +153,7 @@ class EpisodeAttempt:
 
     async def _reset(self, environment: LiveEnvironment) -> Opening:
         row = json.loads(self._task.reference)
+        self.stage = "reset"
         try:
             return await self._waits.ask(environment.reset(row), self._settings.reset_seconds + GRACE_SECONDS)
         except TimeoutError:
@@ -204,6 +208,7 @@ class EpisodeAttempt:
             await self._waits.wait(self._parts.slots.acquire(), self._slot_seconds)
         except TimeoutError:
             waited = self._limits.max_seconds
+            self.stage = "slot"
             raise UnusableEpisodeError(f"no slot of the engine was free in the {waited:g} seconds of waiting") from None
         finally:
             waited = time.monotonic() - began
@@ -217,6 +222,7 @@ class EpisodeAttempt:
     async def _answers(self, environment: LiveEnvironment, turn: AssistantTurn, call_ids: Sequence[str]) -> CallAnswers:
         before = self._waits.environment_seconds
         call_seconds = self._settings.call_seconds
+        self.stage = "call"
         answers = await answer_calls(environment, turn.calls, call_ids, call_seconds, self._deadline, self._waits)
         self.record.answered(
             len(self.record.turns) - 1,

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from rollcast.chat.base import ChatRenderer
 from rollcast.config.environments.settings import EnvironmentSettings
@@ -17,6 +18,10 @@ MAX_REASON_CHARACTERS = 500
 """An environment may fail with a text of any length; its beginning says enough."""
 RELEASE_SECONDS = 30.0
 """Deadline for an environment to be taken back, in which its processes are ended."""
+
+Stage = Literal["start", "reset", "call", "reward", "slot"]
+"""The wait in which an episode failed: for its environment to be free, to be reset, to answer a call, to give the
+reward; or for a slot of the engine."""
 
 log = get_logger()
 
@@ -38,7 +43,7 @@ class EpisodeParts:
     """Tokens whose KV fits into the engine's cache."""
     exporter: Exporter
     _releases: set[asyncio.Task[None]] = field(default_factory=set)
-    _failures: Counter[str] = field(default_factory=Counter)
+    _failures: Counter[tuple[str, Stage]] = field(default_factory=Counter)
     _gauges: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
@@ -66,13 +71,15 @@ class EpisodeParts:
         self._gauges[key] += amount
         self.exporter.set(gauge, self._gauges[key], environment=environment)
 
-    def note_failure(self, environment: str, reason: str) -> None:
-        """Log an environment's first failure, then whenever their number has doubled."""
-        self._failures[environment] += 1
-        count = self._failures[environment]
+    def note_failure(self, environment: str, stage: Stage, reason: str) -> None:
+        """Count a failure. Logged is an environment's first at a stage, then whenever their number has doubled."""
+        self.exporter.add(names.EPISODE_FAILURES, environment=environment, stage=stage)
+        self._failures[environment, stage] += 1
+        count = self._failures[environment, stage]
         if count & (count - 1):  # not a power of two
             return
-        log.error("an environment fails", environment=environment, reason=reason[:MAX_REASON_CHARACTERS], so_far=count)
+        sentence = reason[:MAX_REASON_CHARACTERS]
+        log.error("an environment fails", environment=environment, stage=stage, reason=sentence, so_far=count)
 
     def note_discarded(self, environment: str, num_tokens: int) -> None:
         """Count sampled tokens that are thrown away because their episode begins again."""
