@@ -142,15 +142,19 @@ def _losses() -> list[Panel]:
     counted = (
         (f"sum by (environment) ({series(names.EPISODES, RUN, failed)})", "given up"),
         (f"sum by (environment) ({series(names.EPISODE_RESTARTS, RUN)})", "begun again"),
-        (f"sum by (environment) ({series(names.EPISODE_RESETS_FAILED, RUN)})", "resets failed"),
         (f"sum by (environment) ({series(names.EPISODE_CALLS_OVERDUE, RUN)})", "calls overdue"),
     )
     return [
         lines(
             "Failures of environments",
-            "Since the start: episodes that began again because their environment failed, and those given up; "
-            "environments that could not be set up for an episode; tool calls beyond their deadline.",
-            [Query(expression, f"{_EACH}, {what}") for expression, what in counted],
+            "Since the start: episodes that began again because their environment failed, those given up, tool calls "
+            "beyond their deadline, and all failures by stage.",
+            [
+                *(Query(expression, f"{_EACH}, {what}") for expression, what in counted),
+                Query(
+                    f"sum by (environment, stage) ({series(names.EPISODE_FAILURES, RUN)})", f"{_EACH}, {{{{stage}}}}"
+                ),
+            ],
             width=8,
             bounds=(0, None),
             empty=NO_EVENTS,

@@ -67,7 +67,7 @@ def make_episode(
             turns=tuple(made),
             branches=tuple(sequences[1:]),
             end=end,
-            reason="its process died" if is_failed else "",
+            reason="environment world: its process died" if is_failed else "",
             environment_seconds=1.5,
             sampling_seconds=2.5,
         ),

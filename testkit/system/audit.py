@@ -80,13 +80,29 @@ def check_every_task_once(lines: list[dict[str, Any]]) -> dict[str, int]:
 def check_every_episode_ended(lines: list[dict[str, Any]], rollouts: int) -> dict[str, int]:
     """Every group that was used or filtered came back with all of its episodes, each ended for one known reason.
 
-    Returns how many ended for which reason in the surviving history. `rollouts`: asked for each prompt.
+    Those that failed say why. Returns how many ended for which reason in the surviving history. `rollouts`: asked for
+    each prompt.
     """
     ends: Counter[str] = Counter()
-    for line in surviving_lines(lines):
-        if line["what"] in ("used", "filtered"):
-            episodes = line.get("episodes", {})
-            assert sum(episodes.values()) == rollouts, f"task {line['tasks']}: {episodes}, asked were {rollouts}"
-            assert set(episodes) <= EPISODE_ENDS, f"task {line['tasks']}: {episodes}"
-            ends.update(episodes)
+    for line in settled_groups(lines):
+        episodes = line.get("episodes", {})
+        assert sum(episodes.values()) == rollouts, f"task {line['tasks']}: {episodes}, asked were {rollouts}"
+        assert set(episodes) <= EPISODE_ENDS, f"task {line['tasks']}: {episodes}"
+        failures = line.get("failures", {})
+        assert sum(failures.values()) == episodes.get("failed", 0), f"task {line['tasks']}: {episodes}, {failures}"
+        assert all(sentence.startswith("environment ") for sentence in failures), f"task {line['tasks']}: {failures}"
+        ends.update(episodes)
     return dict(ends)
+
+
+def failures(lines: list[dict[str, Any]]) -> Counter[str]:
+    """Episodes that were given up, by the sentence that says why."""
+    found: Counter[str] = Counter()
+    for line in settled_groups(lines):
+        found.update(line.get("failures", {}))
+    return found
+
+
+def settled_groups(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of groups that came back, in the surviving history."""
+    return [line for line in surviving_lines(lines) if line["what"] in ("used", "filtered")]

@@ -381,10 +381,12 @@ async def test_a_folder_has_no_way_around_its_limits(tmp_path: Path) -> None:
 
 
 @CONTAINED
-async def test_too_much_written_is_ended_and_said(tmp_path: Path) -> None:
-    fill = "[os.posix_fallocate(os.open(f'f{n}', os.O_CREAT | os.O_RDWR), 0, 240 << 20) for n in range(5)]"
+@pytest.mark.parametrize("removed", ["", "os.unlink(f'f{n}'); "], ids=["files", "files without a name"])
+async def test_too_much_written_is_ended_and_said(tmp_path: Path, removed: str) -> None:
+    fill = f"for n in range(5): one = os.open(f'f{{n}}', os.O_CREAT | os.O_RDWR); {removed}"
+    fill += "os.posix_fallocate(one, 0, 240 << 20)"
     async with environments(tmp_path, ODD, "Odd", "folder") as processes:
         one = await processes.acquire()
         await one.reset({})
-        with pytest.raises(EnvironmentFailedError, match="MiB, and 1024 are allowed"):
-            await one.call("run", {"code": f"{fill}; time.sleep(15)"})
+        with pytest.raises(EnvironmentFailedError, match="more than the 1024 MiB that are allowed"):
+            await one.call("run", {"code": f"{fill}\ntime.sleep(15)"})

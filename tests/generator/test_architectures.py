@@ -32,6 +32,7 @@ from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from testkit.quantised_model import write_fp8
 from testkit.tiny_model import make_architecture, make_whole_llama4, make_whole_qwen3_5
 from tests.generator.conftest import make_task, random_prompt
+from tests.generator.expert_episodes import sample_episodes
 from tests.generator.live_pair import SLOTS, LivePair, live_pair, training_sequence
 from tests.generator.router_flips import TrainerRouting, router_flips, seen_flips
 
@@ -42,7 +43,7 @@ UPDATES = 3
 UNCOUNTED = ("nemotron_h",)
 """Whose memory the planner does not count."""
 TWO_LEGS = ("qwen3_moe",)
-"""Architectures of which a rollout is continued in its own prefix cache."""
+"""Architectures of which a rollout is continued in its own prefix cache, and of which episodes are sampled."""
 PROMPTS, PROMPT_TOKENS, MAX_TOKENS = 24, 40, 100
 
 RULES = Path(__file__).parents[2] / "helm" / "rollcast" / "files" / "rules.yaml"
@@ -263,16 +264,19 @@ async def test_mixture_of_experts_agrees_where_its_routers_choose_alike(
         tie_experts(pair.group.learner.policy)
         await pair.publish(UPDATES + 1)
         runs = {"one leg": await sample(pair)}
+        chosen_again: dict[str, NDArray[np.bool_]] = {}
         if architecture in TWO_LEGS:
-            runs["two legs"], chosen_again = await sample_in_two_legs(pair)
+            runs["two legs"], chosen_again["two legs"] = await sample_in_two_legs(pair)
+            runs["episodes"], chosen_again["episodes"] = await sample_episodes(pair)
         for run, sequences in runs.items():
             without = gaps(pair, sequences)
             flipped = int(router_flips(sequences, trainer).sum())
             replayed = gaps(pair, sequences, replay=True)
-            if run == "two legs":
-                replayed[chosen_again] = 0.0
-                tokens = int(chosen_again.sum())
-                record_testsuite_property(f"{architecture}, experts tied, tokens of a choice made again", tokens)
+            if (again := chosen_again.get(run)) is not None:
+                assert again.mean() < 0.5
+                replayed[again] = 0.0
+                tokens = int(again.sum())
+                record_testsuite_property(f"{architecture}, {run}: tokens after a choice made again", tokens)
             record_testsuite_property(f"{architecture}, experts tied, {run}: router flips", flipped)
             record_testsuite_property(f"{architecture}, experts tied, {run}: mean gap", float(without.mean()))
             record_testsuite_property(f"{architecture}, experts tied, {run}: largest gap", float(without.max()))

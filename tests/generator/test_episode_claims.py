@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from rollcast.generator.episodes.calls import MAX_ANSWER_CHARACTERS
 from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, EpisodeParts
 from rollcast.generator.episodes.sampler import EpisodeSampler
 from rollcast.generator.slots import Slots
-from rollcast.generator.vllm.engine import EngineRequest
 from rollcast.rollouts.base import Delivery
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LengthBudget, Purpose, Rollout
 from rollcast.telemetry import names
@@ -25,38 +23,8 @@ from rollcast.telemetry.names import Metric
 from testkit.generator.episode_tasks import WORLD, episode_parts, episode_task
 from testkit.generator.scripted_world import TOOLS, ScriptedWorld, ScriptedWorlds
 from tests.generator.claiming import V1, V2, generator
+from tests.generator.playing import BUDGET, TURN_TOKENS, done_after, four_tokens, one_call, stepping
 from tests.generator.scripted_engine import ScriptedEngine
-
-TURN_TOKENS = 4
-BUDGET = LengthBudget(max_tokens=300)
-
-
-def four_tokens(request: EngineRequest) -> int:
-    return len(request.token_ids) + TURN_TOKENS
-
-
-def one_call(tokens: Sequence[int]) -> int:
-    return 1
-
-
-def done_after(calls: int) -> Any:
-    """An answer that ends the episode at this call."""
-    return lambda number: ToolResult(f"look {number}", is_done=number >= calls)
-
-
-@asynccontextmanager
-async def stepping(engine: ScriptedEngine) -> AsyncIterator[None]:
-    """The engine samples all the time."""
-
-    async def step() -> None:
-        while True:
-            await engine.advance(1)
-
-    running = asyncio.create_task(step())
-    try:
-        yield
-    finally:
-        running.cancel()
 
 
 async def play(parts: EpisodeParts, *, max_turns: int = 8, index: int = 0) -> EpisodeSampler:
@@ -116,6 +84,7 @@ async def test_an_environment_that_fails_is_tried_again_and_given_up_without_a_v
     assert (rollout.episode.end, rollout.episode.restarts) == (EpisodeEnd.DONE, 2)
     assert len(worlds.ended) == 2, "an environment that failed is not used again"
     assert count(parts, names.EPISODE_TOKENS_DISCARDED, environment=WORLD) == 2 * TURN_TOKENS
+    assert count(parts, names.EPISODE_FAILURES, environment=WORLD, stage="call") == 2
 
     attempts = itertools.count()
     sampler = await play(episode_parts(ScriptedWorlds(make), one_call, restarts=1))
@@ -138,15 +107,18 @@ async def test_failed_set_ups_late_calls_and_cut_answers_are_counted_apart() -> 
     parts = episode_parts(ScriptedWorlds(lambda: next(made), refusals=1), one_call)
     sampler = await play(parts, max_turns=3)
     assert sampler.rollout().episode.end is EpisodeEnd.TURNS  # type: ignore[union-attr]
-    assert count(parts, names.EPISODE_RESETS_FAILED, environment=WORLD) == 2
+    assert count(parts, names.EPISODE_FAILURES, environment=WORLD, stage="start") == 1
+    assert count(parts, names.EPISODE_FAILURES, environment=WORLD, stage="reset") == 1
     assert count(parts, names.EPISODE_CALLS_OVERDUE, environment=WORLD) == 1
     assert count(parts, names.EPISODE_ANSWERS_CUT, environment=WORLD) == 1
 
 
 async def test_no_process_for_an_environment_and_a_client_with_a_mistake_fail_the_episode_alone() -> None:
     worlds = ScriptedWorlds(lambda: ScriptedWorld(done_after(1)), refusals=1)
-    sampler = await play(episode_parts(worlds, one_call, restarts=0))
+    parts = episode_parts(worlds, one_call, restarts=0)
+    sampler = await play(parts)
     assert sampler.rollout().episode.reason == "environment world: no process could be started"  # type: ignore[union-attr]
+    assert count(parts, names.EPISODE_FAILURES, environment=WORLD, stage="start") == 1
     worlds = ScriptedWorlds(lambda: ScriptedWorld(lambda number: 1 / 0))  # type: ignore[arg-type, return-value]
     sampler = await play(episode_parts(worlds, one_call, restarts=0))
     assert "ZeroDivisionError" in sampler.rollout().episode.reason  # type: ignore[union-attr]
@@ -154,7 +126,9 @@ async def test_no_process_for_an_environment_and_a_client_with_a_mistake_fail_th
 
 @pytest.mark.parametrize("value", [None, float("nan"), -0.1, 1.5, "good", [1]])
 async def test_what_is_no_reward_is_no_verdict(value: Any) -> None:
-    sampler = await play(episode_parts(ScriptedWorlds(lambda: ScriptedWorld(done_after(1), value=value)), one_call))
+    parts = episode_parts(ScriptedWorlds(lambda: ScriptedWorld(done_after(1), value=value)), one_call)
+    sampler = await play(parts)
+    assert count(parts, names.EPISODE_FAILURES, environment=WORLD, stage="reward") == 1
     assert sampler.finished
     assert sampler.verdict is not None
     assert sampler.verdict.status is GradingStatus.ERROR

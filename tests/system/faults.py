@@ -1,47 +1,15 @@
-"""How a fault is made so that it costs something, and what the trainer counts of it."""
+"""What a generator that was frozen in the middle of a publish would send."""
 
 from __future__ import annotations
 
 import asyncio
-import signal
-from contextlib import suppress
-
-import httpx
 
 from rollcast.config.services import Redis
 from rollcast.rollouts.base import Claimed
-from rollcast.rollouts.records import Claim, Purpose
-from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
+from rollcast.rollouts.records import Claim
+from rollcast.rollouts.redis_streams import RedisGeneratorQueue
 from testkit.rollouts.examples import make_group, make_task
-from testkit.system.harness import System, wait_for
-
-
-def joined(system: System) -> float:
-    """Generators by the trainer's page; none where there is no page."""
-    with suppress(httpx.HTTPError, OSError, ValueError):
-        return system.metrics("trainer").get(("rollcast_generators", (("state", "joined"),)), 0.0)
-    return 0.0
-
-
-def stop_holding_tasks(system: System, name: str) -> dict[int, Claim]:
-    """SIGSTOP a generator at a moment when it holds tasks, so that the fault always costs something; those tasks.
-
-    Some of them are to be trained on: the trainer's books tell of no other.
-    """
-    queue = RedisTrainerQueue(Redis(port=system.redis_port), system.settings["run"])
-
-    def held_when_stopped() -> dict[int, Claim]:
-        system.signal(name, signal.SIGSTOP)
-        claims = queue.outstanding().claims
-        held = {sequence: claim for sequence, claim in claims.items() if claim.owner.startswith(f"{name}-")}
-        if all(claim.purpose is not Purpose.TRAIN for claim in held.values()):
-            system.signal(name, signal.SIGCONT)
-            return {}
-        return held
-
-    held: dict[int, Claim] = wait_for(held_when_stopped, 60, f"{name} holding tasks", every=0.03)
-    queue.close()
-    return held
+from testkit.system.harness import System
 
 
 def answer_late(system: System, held: dict[int, Claim]) -> None:

@@ -12,36 +12,19 @@ import signal
 import struct
 import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import redis
-
 from rollcast.local.demo.base_model import ensure_base_model
 from rollcast.rollouts.codec import decode_group
-from rollcast.rollouts.keys import Keys
 from rollcast.wire.version import PolicyVersion
+from testkit.system.faults import joined, stop_holding_tasks
 from testkit.system.harness import System, wait_for
+from testkit.system.recorder import RecordedGroup, Recorder
 from tests.system.conftest import SMALL, small_settings
-from tests.system.faults import joined, stop_holding_tasks
 
 _LENGTH = struct.Struct("<I")
-
-
-@dataclass(frozen=True)
-class RecordedGroup:
-    """An entry of :rollouts."""
-
-    fields: dict[str, str]
-    """All but the group itself."""
-    newest: PolicyVersion
-    """Published when it came, or by the step after: the trainer's books say no more."""
-    task: bytes
-    """As it was dispatched."""
-    group: bytes
 
 
 def write(file: Path, groups: Iterable[RecordedGroup]) -> None:
@@ -67,64 +50,6 @@ def read(file: Path) -> list[RecordedGroup]:
         RecordedGroup(head["fields"], PolicyVersion(*head["newest"]), next(rest), next(rest))
         for head in map(json.loads, rest)
     ]
-
-
-class Recorder(threading.Thread):
-    """Reads the entries of a run's streams as soon as they are written; a few are gone by then on a busy machine."""
-
-    def __init__(self, system: System) -> None:
-        super().__init__(daemon=True)
-        self._system = system
-        self._keys = Keys(system.settings["run"])
-        self.tasks: dict[bytes, bytes] = {}
-        """By sequence, as first dispatched."""
-        self.groups: dict[bytes, dict[bytes, bytes]] = {}
-        """Fields by stream id."""
-        self.stopped = False
-
-    def run(self) -> None:
-        places: dict[Any, Any] = dict.fromkeys((self._keys.tasks, self._keys.evals, self._keys.rollouts), "0")
-        with redis.Redis(port=self._system.redis_port) as client:
-            while not self.stopped:
-                for stream, entries in client.xread(places, block=200):
-                    places[stream.decode()] = entries[-1][0]
-                    for entry_id, fields in entries:
-                        if stream.decode() == self._keys.rollouts:
-                            self.groups[entry_id] = fields
-                        else:
-                            self.tasks.setdefault(fields[b"s"], fields[b"d"])
-
-    def finish(self) -> list[RecordedGroup]:
-        """The groups whose tasks were seen, in order."""
-        self.stopped = True
-        self.join(10)
-        marks = published(self._system.lines("tasks.jsonl"))
-        return [
-            RecordedGroup(
-                {name.decode(): value.decode() for name, value in fields.items() if name != b"d"},
-                next((version for at, version in marks if at >= arrival(entry_id)), marks[-1][1]),
-                self.tasks[fields[b"s"]],
-                fields[b"d"],
-            )
-            for entry_id, fields in self.groups.items()
-            if fields[b"s"] in self.tasks
-        ]
-
-
-def arrival(entry_id: bytes) -> float:
-    """Unix seconds."""
-    return int(entry_id.split(b"-")[0]) / 1000
-
-
-def published(lines: list[dict[str, Any]]) -> list[tuple[float, PolicyVersion]]:
-    """When each version was published at the latest, by the trainer's own books."""
-    incarnation, marks = 1, [(0.0, PolicyVersion(1, 0))]
-    for line in lines:
-        if line["what"] == "resumed":
-            incarnation = line["incarnation"]
-        elif line["what"] == "step":
-            marks.append((line["at"], PolicyVersion(incarnation, line["step"])))
-    return marks
 
 
 def run_with_faults(folder: Path, settings: dict[str, Any]) -> tuple[System, list[RecordedGroup]]:

@@ -23,11 +23,13 @@ from rollcast.trainer.control.state import SurvivingHistory
 from rollcast.wire.version import PolicyVersion
 from testkit.forked_programs import ForkedPrograms
 from testkit.system.audit import check_every_task_once, check_nothing_was_left_behind
+from testkit.system.faults import joined, stop_holding_tasks
 from testkit.system.harness import System, wait_for
+from testkit.system.recorder import Recorder
 from testkit.trainer.states import make_state
 from tests.system.conftest import small_settings
-from tests.system.faults import answer_late, joined, stop_holding_tasks
-from tests.system.recording import Recorder, touched_by_a_fault
+from tests.system.faults import answer_late
+from tests.system.recording import touched_by_a_fault
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(600)]
 

@@ -141,7 +141,8 @@ def test_groups_that_were_filtered_and_replaced_count_among_those_that_keep_the_
 
 
 def test_a_group_whose_environments_start_again_is_not_overdue() -> None:
-    world = {"kind": "tools", "name": "w", "tools": ["calculator"], "reset_seconds": 20.0, "restarts": 2}
+    world = {"kind": "tools", "name": "w", "tools": ["calculator"], "reset_seconds": 20.0}
+    world |= {"call_seconds": 5.0, "restarts": 2}
     tasks = Tasks.model_validate({"environments": [world]})
-    assert longest_episode_seconds(tasks, Episodes(max_seconds=100.0)) == 3 * (20.0 + 100.0)
+    assert longest_episode_seconds(tasks, Episodes(max_seconds=100.0)) == 3 * 2 * (20.0 + 100.0 + 5.0)
     assert longest_episode_seconds(Tasks(), Episodes()) == 0.0

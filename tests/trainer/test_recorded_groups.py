@@ -16,8 +16,9 @@ from rollcast.rollouts.redis_streams import told_by
 from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.state import SurvivingHistory
 from rollcast.wire.version import PolicyVersion
+from testkit.system.recorder import RecordedGroup
 from testkit.trainer.states import make_state
-from tests.system.recording import RecordedGroup, read
+from tests.system.recording import read
 
 VOCAB, MAX_LENGTH = 32, 96
 HISTORY = SurvivingHistory(((1, 371),), 2)

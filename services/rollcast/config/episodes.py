@@ -28,7 +28,8 @@ class Episodes(Settings):
     max_turns: Annotated[int, Field(ge=1, le=10_000)] = 16
     """Turns of the model in one episode at most. An episode that needs more counts as truncated."""
     max_seconds: Annotated[float, Field(gt=0, le=604_800)] = 3_600.0
-    """Seconds of one episode at most, tool calls included; after them it counts as truncated. An hour: a staleness bound of 8
-    updates of some minutes would discard what takes longer."""
+    """Seconds of one episode at most, tool calls included; after them it counts as truncated. Waits for a slot of the engine do
+    not count; after as many seconds of them it is given up. An hour: a staleness bound of 8 updates of some minutes would
+    discard what takes longer."""
     credit: Credit = EpisodeCredit()
     """Which reward each token is credited with."""

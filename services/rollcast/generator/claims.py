@@ -10,6 +10,7 @@ tasks are claimed first, but take at most their share of the slots while trainin
 
 An episode occupies a slot only while it samples or waits to. In a run that has episodes a task is claimed as soon as
 one slot is free, so that as many are in flight as keep the slots full, until the KV cache cannot hold more of them.
+Turns and single answers then wait for their slot in the generator, in the order in which they ask.
 
 Nothing is claimed while the trainer is not reachable, because its restart may lose the result. Running groups go on.
 """

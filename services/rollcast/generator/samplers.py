@@ -75,6 +75,6 @@ class Samplers:
     def sampler(self, task: PromptTask, index: int, start: Rollout | None) -> Sampler:
         """A sampler of a task without `refusal`. `start`: what a former owner has sampled."""
         if task.episode is None:
-            return RolloutSampler(self._engine, task, index, start)
+            return RolloutSampler(self._engine, task, index, start, self._episodes.slots if self._episodes else None)
         assert self._episodes is not None
         return EpisodeSampler(self._engine, task, index, self._episodes, start)

@@ -248,6 +248,8 @@ class TaskMark:
     """Tokens of the longest rollout of a group that was used or filtered."""
     episodes: dict[str, Count] = field(default_factory=dict)
     """How many episodes of such a group ended for which reason (`EpisodeEnd`). Empty = no episodes."""
+    failures: dict[str, Count] = field(default_factory=dict)
+    """Sentences that say why episodes of such a group failed, and how many failed so."""
     step: Count | None = None
     version: str | None = None
     """Version of a checkpoint, or of the one that was resumed; None when resumed: nothing survived."""

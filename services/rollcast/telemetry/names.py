@@ -197,15 +197,17 @@ EPISODE_SECONDS = Metric(
 EPISODE_RESTARTS = Metric(
     "rollcast_episode_restarts_total", "Episodes that began again because their environment failed", _ENVIRONMENT
 )
+EPISODE_FAILURES = Metric(
+    "rollcast_episode_failures_total",
+    "Failures of environments, by stage (start|reset|call|reward); slot: the engine had none free in time",
+    ("environment", "stage"),
+)
 EPISODE_BRANCHES = Metric(
     "rollcast_episode_branches_total", "Splits: a turn could not extend the tokens before it", _ENVIRONMENT
 )
 EPISODES_IN_FLIGHT = Metric("rollcast_episodes_in_flight", "Episodes under way in this generator", _ENVIRONMENT)
 EPISODES_WAITING = Metric(
     "rollcast_episodes_waiting", "Of the episodes in flight: those that wait for a free environment", _ENVIRONMENT
-)
-EPISODE_RESETS_FAILED = Metric(
-    "rollcast_episode_resets_failed_total", "Environments that could not be had or reset for an episode", _ENVIRONMENT
 )
 EPISODE_CALLS_OVERDUE = Metric(
     "rollcast_episode_calls_overdue_total", "Tool calls that exceeded their deadline", _ENVIRONMENT

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from rollcast.environments.hosted.disk_use import used_bytes
 from rollcast.environments.hosted.frames import packed
 from rollcast.tasks.sandbox.lockdown import adopt_orphans, die_with_parent
 
@@ -27,8 +28,8 @@ MAX_RESIDENT_BYTES = 2 << 30
 """All processes of one environment together may use this much."""
 MAX_FOLDER_BYTES = 1 << 30
 """All files of one environment together may take this much."""
-LOOKS_PER_FOLDER_SIZE = 10
-"""The folder's size is asked for less often, because that reads all of it."""
+LOOKS_PER_DISK_USE = 10
+"""The disk's use is asked for less often, because that reads the whole folder."""
 
 
 class _EndedError(Exception):
@@ -95,8 +96,8 @@ def _too_much(folder: Path, looks: int) -> str:
     resident = sum(map(_resident_bytes, processes))
     if resident > MAX_RESIDENT_BYTES:
         return f"its processes took {resident >> 20} MiB, and {MAX_RESIDENT_BYTES >> 20} are allowed"
-    if looks % LOOKS_PER_FOLDER_SIZE == 0 and (written := _size(folder)) > MAX_FOLDER_BYTES:
-        return f"it wrote {written >> 20} MiB, and {MAX_FOLDER_BYTES >> 20} are allowed"
+    if looks % LOOKS_PER_DISK_USE == 0 and used_bytes(folder, processes, MAX_FOLDER_BYTES) > MAX_FOLDER_BYTES:
+        return f"its files took more than the {MAX_FOLDER_BYTES >> 20} MiB that are allowed"
     return ""
 
 
@@ -117,15 +118,6 @@ def _resident_bytes(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
     except (OSError, IndexError):
         return 0
-
-
-def _size(folder: Path) -> int:
-    total = 0
-    for parent, _, files in os.walk(folder):
-        for name in files:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
-    return total
 
 
 def _kill_all() -> None:

@@ -33,7 +33,7 @@ from rollcast.environments.hosted.guard import guard
 from rollcast.environments.hosted.profiles import Containment, containment
 from rollcast.environments.hosted.serving import serve
 from rollcast.tasks.sandbox.limits import address_space_bytes
-from rollcast.tasks.sandbox.lockdown import MAX_SERVER_FILES, die_with_parent, hide_memory
+from rollcast.tasks.sandbox.lockdown import MAX_SERVER_FILES, die_with_parent, hide_memory, show_descriptors
 from rollcast.tasks.sandbox.preparation import readable_files
 
 FORK = b"fork"
@@ -124,6 +124,7 @@ class Nursery:
 
         def run() -> None:
             if folder is not None:
+                show_descriptors()  # its guard counts the files that it has open
                 os.chdir(folder)
                 os.environ.update(HOME=str(folder), TMPDIR=str(folder))
             kept = self._contained.put_on(connection.fileno(), folder)

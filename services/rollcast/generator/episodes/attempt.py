@@ -6,6 +6,8 @@
                           `- it calls no tool: ANSWERED; budgets of tokens and seconds: TOKENS, SECONDS
 
 A call under way ends at its own deadline, not at the episode's: an environment cannot be asked again after a cut call.
+A wait for a slot of the engine is not the episode's fault: it does not count towards its seconds. But an episode that
+waits for slots longer than it may last has no verdict, so that it ends.
 Every wait may end in EnvironmentFailedError, or after `give_up` in GivenUpError; then too the environment is released.
 """
 
@@ -18,7 +20,7 @@ from typing import Any
 from rollcast.chat.base import AssistantTurn, ChatMessage
 from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, Opening, ToolSchema
 from rollcast.generator.episodes.calls import GRACE_SECONDS, CallAnswers, answer_calls
-from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, EpisodeParts
+from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, EpisodeParts, Stage
 from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.reward import reward_of
 from rollcast.generator.episodes.transcript import Transcript
@@ -53,10 +55,14 @@ class EpisodeAttempt:
         self._waits = Waits()
         self._created_at = time.monotonic()
         self._deadline = self._created_at
+        self._slot_seconds = self._limits.max_seconds
+        """How long it may still wait for slots."""
         self._is_set_up = False
         self._is_sampling = False
         self.start = start
         self.record = EpisodeRecord(engine, task, index, parts.max_sequence_tokens)
+        self.stage: Stage = "start"
+        """The wait that it is in, or was in last."""
         self.has_ended_turn = False
         """A turn has ended, so that the environment's state may have changed."""
         self.graded: Graded | None = None
@@ -87,7 +93,7 @@ class EpisodeAttempt:
         self.record.end = EpisodeEnd.FAILED
         self.record.reason = sentence
         self.graded = Graded(0.0, GradingStatus.ERROR, 0.0, failure=sentence)
-        self._parts.note_failure(self._name, sentence)
+        self._parts.note_failure(self._name, self.stage, sentence)
 
     async def run(self) -> None:
         """Set `record.end` and `graded`. Raises EnvironmentFailedError, GivenUpError, and the engine's errors."""
@@ -99,6 +105,7 @@ class EpisodeAttempt:
             if not self.record.turns:
                 raise UnusableEpisodeError("the episode's time was over before its first token")
             if not self._task.verifier:
+                self.stage = "reward"
                 self.graded = await reward_of(environment, self._settings.call_seconds, self._waits)
             self.record.end = end
             is_reusable = True
@@ -144,17 +151,14 @@ class EpisodeAttempt:
 
     async def _reset(self, environment: LiveEnvironment) -> Opening:
         row = json.loads(self._task.reference)
+        self.stage = "reset"
         return await self._set_up(environment.reset(row), "was not ready")
 
     async def _set_up(self, call: Coroutine[Any, Any, T], otherwise: str) -> T:
         seconds = self._settings.reset_seconds
         try:
             return await self._waits.ask(call, seconds + GRACE_SECONDS)
-        except EnvironmentFailedError:
-            self._parts.exporter.add(names.EPISODE_RESETS_FAILED, environment=self._name)
-            raise
         except TimeoutError:
-            self._parts.exporter.add(names.EPISODE_RESETS_FAILED, environment=self._name)
             raise EnvironmentFailedError(f"{otherwise} within {seconds:g} seconds") from None
 
     def _first_sequence(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> int:
@@ -183,10 +187,7 @@ class EpisodeAttempt:
         """Sample a turn in a slot of the engine. "abort" = the budget of seconds ran out."""
         self._is_sampling = True
         try:
-            try:
-                await self._waits.wait(self._parts.slots.acquire(), self._deadline - time.monotonic())
-            except TimeoutError:
-                return "abort"
+            await self._take_slot()
             seconds = max(self._deadline - time.monotonic(), 0.0)
             timer = asyncio.get_running_loop().call_later(seconds, self.record.abort)
             try:
@@ -202,6 +203,20 @@ class EpisodeAttempt:
             raise GivenUpError
         return finish
 
+    async def _take_slot(self) -> None:
+        """Move the episode's deadline by the wait. Raises UnusableEpisodeError, GivenUpError."""
+        began = time.monotonic()
+        try:
+            await self._waits.wait(self._parts.slots.acquire(), self._slot_seconds)
+        except TimeoutError:
+            waited = self._limits.max_seconds
+            self.stage = "slot"
+            raise UnusableEpisodeError(f"no slot of the engine was free in the {waited:g} seconds of waiting") from None
+        finally:
+            waited = time.monotonic() - began
+            self._slot_seconds -= waited
+            self._deadline += waited
+
     def _parsed(self, tools: Sequence[ToolSchema]) -> AssistantTurn:
         before, tokens = self.record.turn_tokens(-1)
         return self._parts.renderer.parse(before, tokens, tools)
@@ -209,6 +224,7 @@ class EpisodeAttempt:
     async def _answers(self, environment: LiveEnvironment, turn: AssistantTurn, call_ids: Sequence[str]) -> CallAnswers:
         before = self._waits.environment_seconds
         call_seconds = self._settings.call_seconds
+        self.stage = "call"
         try:
             answers = await answer_calls(environment, turn.calls, call_ids, call_seconds, self._deadline, self._waits)
         except EnvironmentFailedError as error:

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from rollcast.chat.base import ChatRenderer
 from rollcast.config.environments.settings import EnvironmentSettings
@@ -18,6 +19,10 @@ MAX_REASON_CHARACTERS = 500
 RELEASE_SECONDS = 30.0
 """Deadline for an environment to be taken back, in which its processes are ended."""
 
+Stage = Literal["start", "reset", "call", "reward", "slot"]
+"""The wait in which an episode failed: for its environment to be free, to be reset, to answer a call, to give the
+reward; or for a slot of the engine."""
+
 log = get_logger()
 
 
@@ -30,15 +35,15 @@ class EpisodeParts:
     settings: Mapping[str, EnvironmentSettings]
     """By the environment's name."""
     slots: asyncio.Semaphore
-    """Bounds the turns of episodes in the engine, in the order in which they asked. A turn that waited inside the
-    engine would lose its KV at every update of the weights."""
+    """Bounds the turns of episodes and the single answers in the engine, in the order in which they asked. A turn that
+    waited inside the engine would lose its KV at every update of the weights."""
     max_sequence_tokens: int
     """Longest prompt and completion together, `model.max_length`."""
     kv_tokens: int
     """Tokens whose KV fits into the engine's cache."""
     exporter: Exporter
     _releases: set[asyncio.Task[None]] = field(default_factory=set)
-    _failures: Counter[str] = field(default_factory=Counter)
+    _failures: Counter[tuple[str, Stage]] = field(default_factory=Counter)
     _gauges: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
@@ -66,13 +71,15 @@ class EpisodeParts:
         self._gauges[key] += amount
         self.exporter.set(gauge, self._gauges[key], environment=environment)
 
-    def note_failure(self, environment: str, reason: str) -> None:
-        """Log an environment's first failure, then whenever their number has doubled."""
-        self._failures[environment] += 1
-        count = self._failures[environment]
+    def note_failure(self, environment: str, stage: Stage, reason: str) -> None:
+        """Count a failure. Logged is an environment's first at a stage, then whenever their number has doubled."""
+        self.exporter.add(names.EPISODE_FAILURES, environment=environment, stage=stage)
+        self._failures[environment, stage] += 1
+        count = self._failures[environment, stage]
         if count & (count - 1):  # not a power of two
             return
-        log.error("an environment fails", environment=environment, reason=reason[:MAX_REASON_CHARACTERS], so_far=count)
+        sentence = reason[:MAX_REASON_CHARACTERS]
+        log.error("an environment fails", environment=environment, stage=stage, reason=sentence, so_far=count)
 
     def note_discarded(self, environment: str, num_tokens: int) -> None:
         """Count sampled tokens that are thrown away because their episode begins again."""

@@ -172,17 +172,20 @@ class EpisodeRecord:
                 np.zeros(0, dtype=np.float32),
                 partial=self.end is EpisodeEnd.RUNNING,
                 stop_reason=self.stop_reason,
-                episode=self._episode(None, ()),
+                episode=self._episode(None, (), ()),
             )
-        first, *others = [sequence.rollout() for sequence in self.sequences]
+        rollouts = [sequence.rollout() for sequence in self.sequences]
         prompts = [np.asarray(sequence.prompt_token_ids, dtype=np.int32) for sequence in self.sequences]
-        branches = [
-            _branch(prompt, rollout) for prompt, rollout in zip(prompts[1:], others, strict=True) if rollout.num_tokens
-        ]
+        # A branch without a token is left out, so that turns of later ones get its number.
+        kept = [number for number, rollout in enumerate(rollouts) if number == 0 or rollout.num_tokens]
+        places = {number: place for place, number in enumerate(kept)}
+        branches = [_branch(prompts[number], rollouts[number]) for number in kept[1:]]
+        turns = [replace(turn, sequence=places[turn.sequence]) for turn in self.turns]
+        first = rollouts[0]
         is_tasks_prompt = np.array_equal(prompts[0], self._task.prompt_token_ids)
-        first.episode = self._episode(None if is_tasks_prompt else prompts[0], branches)
-        first.preemptions = sum(rollout.preemptions for rollout in (first, *others))
-        first.interrupted = any(rollout.interrupted for rollout in (first, *others))
+        first.episode = self._episode(None if is_tasks_prompt else prompts[0], turns, branches)
+        first.preemptions = sum(rollout.preemptions for rollout in rollouts)
+        first.interrupted = any(rollout.interrupted for rollout in rollouts)
         first.partial = self.end is EpisodeEnd.RUNNING
         first.stop_reason = self.stop_reason
         return first
@@ -193,12 +196,12 @@ class EpisodeRecord:
             return StopReason.RUNNING
         return StopReason.LENGTH if self.end in TRUNCATED_ENDS else StopReason.END
 
-    def _episode(self, prompt: TokenIds | None, branches: Sequence[Branch]) -> Episode:
+    def _episode(self, prompt: TokenIds | None, turns: Sequence[Turn], branches: Sequence[Branch]) -> Episode:
         assert self._task.episode is not None
         return Episode(
             environment=self._task.episode.environment,
             prompt_token_ids=prompt,
-            turns=tuple(self.turns),
+            turns=tuple(turns),
             branches=tuple(branches),
             end=self.end,
             reason=self.reason,

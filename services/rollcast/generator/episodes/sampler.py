@@ -128,7 +128,7 @@ class EpisodeSampler:
         if self._num_restarts >= self._parts.settings[self._name].restarts:
             self._attempt.fail(reason)
             return
-        self._parts.note_failure(self._name, reason)
+        self._parts.note_failure(self._name, self._attempt.stage, reason)
         self._num_restarts += 1
         self._begin_again()
 

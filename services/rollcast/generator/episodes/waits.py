@@ -1,4 +1,4 @@
-"""The waits of one attempt at an episode: each ends at its deadline, or when the attempt is given up."""
+"""The waits of one attempt at an episode, or of one answer: each ends at its deadline, or when it is given up."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ class UnusableEpisodeError(Exception):
 
 
 class Waits:
-    """Waits for an environment or a slot, one at a time."""
+    """Waits for an environment, or for a slot of the engine, one at a time."""
 
     def __init__(self) -> None:
         self.is_given_up = False
@@ -45,8 +45,11 @@ class Waits:
         finally:
             self.environment_seconds += time.monotonic() - began
 
-    async def wait(self, call: Coroutine[Any, Any, T], seconds: float) -> T:
-        """Wait for a result. Raises TimeoutError, GivenUpError, and what the call raises."""
+    async def wait(self, call: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
+        """Wait for a result. Raises TimeoutError, GivenUpError, and what the call raises.
+
+        `seconds`: None = until `give_up`; the trainer's deadline for the task ends that.
+        """
         if self.is_given_up:
             call.close()
             raise GivenUpError
@@ -55,7 +58,7 @@ class Waits:
         assert task is not None
         self._waiting = task
         try:
-            async with asyncio.timeout(max(seconds, 0.0)):
+            async with asyncio.timeout(None if seconds is None else max(seconds, 0.0)):
                 return await call
         except asyncio.CancelledError:
             if self.is_given_up and task.uncancel() == 0:

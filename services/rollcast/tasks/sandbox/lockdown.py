@@ -64,6 +64,11 @@ def hide_memory() -> None:
     _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
+def show_descriptors() -> None:
+    """Undo `hide_memory` in a process without secrets, so that another of the same user can see its open files."""
+    _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
 def keep_only(descriptors: tuple[int, ...]) -> None:
     """Close everything except the standard streams and these, which become FIRST_KEPT_DESCRIPTOR and so on."""
     end = FIRST_KEPT_DESCRIPTOR + len(descriptors)

@@ -42,12 +42,14 @@ def longest_verdict_seconds(tasks: Tasks, *, num_slots: int, grading_seconds: fl
 def longest_episode_seconds(tasks: Tasks, episodes: Episodes) -> float:
     """The most time that an episode takes in addition to its sampling; 0 without environments.
 
-    Each start of an environment has its deadline, and one that fails begins the whole episode again.
+    One try waits for an environment to be free and to be ready, as long as an episode may last and once more for slots
+    of the engine, for a last call and the reward. An environment that fails begins the whole episode again.
     """
     found = 0.0
     for environment in tasks.environments:
         tries = 1 + environment.restarts
-        found = max(found, tries * (environment.reset_seconds + episodes.max_seconds))
+        seconds = environment.reset_seconds + episodes.max_seconds + environment.call_seconds
+        found = max(found, tries * 2 * seconds)
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from rollcast.config.recipe import Recipe
 from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
 from rollcast.rollouts.base import TrainerQueue
-from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
+from rollcast.rollouts.records import EpisodeEnd, PromptTask, Purpose, RolloutGroup
 from rollcast.runfolder import files
 from rollcast.runfolder.records import (
     EvaluationRecord,
@@ -44,6 +44,8 @@ from rollcast.wire.version import PolicyVersion
 
 GAUGES_SECONDS = 1.0
 """Between two updates of the gauges that change between steps."""
+MAX_FAILURE_CHARACTERS = 300
+"""A longer sentence about a failed environment is cut in tasks.jsonl."""
 WARN_SECONDS = 60.0
 """Between two warnings about the same thing."""
 MAX_TRUNCATION_RATIO = 0.10
@@ -112,8 +114,12 @@ class Reporter:
         """One group used or filtered, with the tokens of its longest rollout, in which a bias by length would show."""
         longest = max(rollout.num_tokens for rollout in group.rollouts)
         self._exporter.add(names.CONSUMED_TOKENS, group.num_tokens)
-        ends = Counter(str(rollout.episode.end) for rollout in group.rollouts if rollout.episode)
-        self.count_group(outcome, group.sequence, group.prompt_id, longest=longest, episodes=dict(ends))
+        episodes = [rollout.episode for rollout in group.rollouts if rollout.episode]
+        ends = Counter(str(episode.end) for episode in episodes)
+        failed = [episode.reason for episode in episodes if episode.end is EpisodeEnd.FAILED]
+        failures = Counter(reason[:MAX_FAILURE_CHARACTERS] for reason in failed)
+        details = {"longest": longest, "episodes": dict(ends), "failures": dict(failures)}
+        self.count_group(outcome, group.sequence, group.prompt_id, **details)
 
     def count_group(self, outcome: TaskOutcome, sequence: int, prompt_id: str, **details: Any) -> None:
         """One group settled or redone; by length and past pass rate too, so that a bias could be seen."""

@@ -1,0 +1,1 @@
+"""Whether episodes are lost or used twice when generators and environments fail."""

@@ -1,0 +1,235 @@
+"""A run whose episodes lose their generators and whose environments misbehave; then its books are read.
+
+kill      SIGKILL in the middle of episodes, and a new one starts
+freeze    SIGSTOP in the middle of episodes until it is fenced, then SIGCONT: it comes back as a new one
+restart   SIGTERM in the middle of episodes, exit code 0, and a new one starts
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+import psutil
+
+from rollcast.rollouts.records import Claim, Purpose
+from testkit.forked_programs import ForkedPrograms
+from testkit.system import misbehaving_world
+from testkit.system.audit import (
+    check_every_episode_ended,
+    check_every_task_once,
+    check_nothing_was_left_behind,
+    failures,
+)
+from testkit.system.calling_model import make_calling_model
+from testkit.system.episode_audit import check_groups
+from testkit.system.faults import joined, stop_holding_tasks
+from testkit.system.harness import System, wait_for
+from testkit.system.misbehaving_world import HANG_SECONDS, NAMED, SURVIVED
+from testkit.system.recorder import Recorder
+
+Fault = Literal["kill", "freeze", "restart"]
+GENERATORS = ("g0", "g1")
+ROLLOUTS = 4
+LAG = 4
+MAX_LENGTH = 256
+ROWS = 400
+WAIT_SECONDS = 240.0
+"""Deadline of any single event, on a busy machine."""
+END_SECONDS = 60.0
+"""Deadline for processes and folders of a generator that has ended to be gone."""
+
+
+def make_settings(folder: Path, mark: str) -> dict[str, Any]:
+    """Every other row misbehaves, each in its own way. `mark`: digits by which leaks of this run are found."""
+    make_calling_model(folder / "model", max_length=MAX_LENGTH)
+    mischiefs = (*NAMED, *SURVIVED)
+    rows = [
+        {"prompt": f"go {n}", "mischief": mischiefs[n // 2 % len(mischiefs)] if n % 2 else "", "mark": mark}
+        for n in range(ROWS)
+    ]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    world = {
+        "kind": "class",
+        "name": "rough",
+        "code": f"{misbehaving_world.__file__}:MisbehavingWorld",
+        "profile": "folder",
+        "reset_seconds": 8.0,
+        "call_seconds": 1.0,
+        "restarts": 1,
+    }
+    return {
+        "run": "chaos",
+        "model": {"path": str(folder / "model"), "dtype": "float32", "max_length": MAX_LENGTH},
+        "tasks": {
+            "environments": [world],
+            "dataset": {"kind": "jsonl", "name": "rows", "path": str(folder / "rows.jsonl"), "environment": "rough"},
+            "evaluation": {"num_prompts": 8, "rollouts_per_prompt": 1, "every_steps": 10},
+        },
+        "recipe": {
+            "schedule": {"kind": "pipeline", "max_staleness": LAG},
+            "length_control": {"kind": "none"},
+            "prompts_per_step": 4,
+            "rollouts_per_prompt": ROLLOUTS,
+            "max_prompt_tokens": 32,
+            "max_completion_tokens": 128,
+            "episodes": {"max_turns": 6, "max_seconds": 60},
+            "optimizer": {"learning_rate": 1e-5, "warmup_steps": 2},
+        },
+        "budget": {"steps": 100_000},
+        "generator": {"slots": 16, "block_size": 32, "drain_seconds": 0},
+        "trainer": {"tokens_per_micro_batch": 4096, "threads": 1, "checkpoint_every_steps": 1_000_000},
+        "weights": {"heartbeat_timeout_seconds": 6, "bucket_timeout_seconds": 3},
+    }
+
+
+class Chaos:
+    """`run` it once in a fresh folder."""
+
+    def __init__(self, folder: Path, programs: ForkedPrograms | None = None) -> None:
+        self._mark = f"{time.time_ns() % 10**9:09}"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._system = System(folder, make_settings(folder, self._mark), programs)
+        self._nurseries: set[psutil.Process] = set()
+        self._held: Counter[str] = Counter()
+
+    def run(self, faults: Sequence[Fault]) -> dict[str, Any]:
+        """Make the faults one after another, on alternating generators. Returns figures.
+
+        Raises AssertionError if the books do not balance, a failure has no name, or something is left.
+        """
+        began = time.monotonic()
+        with self._system as system:
+            recorder = Recorder(system)
+            recorder.start()
+            system.start_trainer()
+            for name in GENERATORS:
+                system.start_generator(name)
+            self._wait_until_both_work()
+            for number, fault in enumerate(faults):
+                self._make(fault, GENERATORS[(number + 1) % 2])
+                self._wait_until_both_work()
+            wait_for(self._has_seen_all, WAIT_SECONDS, "an episode given up for each kind of failure", every=1)
+            system.wait_step(system.last_step + LAG + 3, WAIT_SECONDS)
+            counted = self._counted()
+            for name in ("trainer", *GENERATORS):
+                self._note_nurseries(name)
+                system.terminate(name)
+            recorded = recorder.finish()
+        lines = system.lines("tasks.jsonl")
+        check_nothing_was_left_behind(lines, LAG)
+        self._check_nothing_is_left()
+        return {
+            "faults": list(faults),
+            "seconds": round(time.monotonic() - began, 1),
+            "steps": system.last_step,
+            "tasks_by_outcome": check_every_task_once(lines),
+            "tasks_held_at_faults": dict(self._held),
+            "tasks_redone": sum(len(line["tasks"]) for line in lines if line["what"] == "redone"),
+            "episodes_by_end": check_every_episode_ended(lines, ROLLOUTS),
+            "episodes_given_up": self._failures(),
+            "audit_of_groups": dict(check_groups(recorded, lines)),
+            "oldest_token_trained": max(int(age) for step in system.steps for age in step["staleness_tokens"]),
+            **counted,
+        }
+
+    def _wait_until_both_work(self) -> None:
+        wait_for(lambda: self._system._all_alive() and joined(self._system) == 2, WAIT_SECONDS, "both generators")
+        self._system.wait_step(self._system.last_step + 2, WAIT_SECONDS)
+
+    def _make(self, fault: Fault, name: str) -> None:
+        system = self._system
+        self._note_nurseries(name)
+        held = stop_holding_tasks(system, name)
+        before = len(system.lines("tasks.jsonl"))
+        self._held[fault] += len(held)
+        if fault == "kill":
+            system.kill(name)
+            system.start_generator(name)
+        elif fault == "freeze":
+            wait_for(lambda: joined(system) == 1, WAIT_SECONDS, "the frozen generator's removal")
+            system.signal(name, signal.SIGCONT)
+        else:
+            system.ended.add(name)
+            system.processes[name].terminate()
+            system.signal(name, signal.SIGCONT)
+            code = system.processes[name].wait(WAIT_SECONDS)
+            assert code == 0, f"{name} ended with {code}:\n{system.log(name)[-3000:]}"
+            system.start_generator(name)
+        wait_for(lambda: _train(held) <= self._gone_on(before), WAIT_SECONDS, f"an end of what {name} held at {fault}")
+
+    def _gone_on(self, before: int) -> set[int]:
+        """Tasks that were settled or dispatched again, by the lines after the first `before`."""
+        lines = self._system.lines("tasks.jsonl")[before:]
+        return {task for line in lines if line["what"] != "dispatched" for task in line.get("tasks", ())}
+
+    def _note_nurseries(self, name: str) -> None:
+        with suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(self._system.processes[name].pid).children():
+                if "rollcast.environments.hosted.nursery" in child.cmdline():
+                    self._nurseries.add(child)
+
+    def _failures(self) -> dict[str, int]:
+        """By mischief; others by their sentence, with its numbers replaced."""
+        found: Counter[str] = Counter()
+        for sentence, count in failures(self._system.lines("tasks.jsonl")).items():
+            kinds = [kind for kind, words in NAMED.items() if re.search(words, sentence)]
+            found[kinds[0] if kinds else re.sub(r"\d+", "N", sentence)] += count
+        return dict(found)
+
+    def _has_seen_all(self) -> bool:
+        return self._system._all_alive() and set(NAMED) <= set(self._failures()) and self._counted()["answers_cut"] > 0
+
+    def _counted(self) -> dict[str, Any]:
+        """Counts of the trainer since its start, and of each generator since its last."""
+        episodes = self._samples("trainer", "rollcast_episodes_total")
+        stages: Counter[str] = Counter()
+        cut = discarded = 0.0
+        for name in GENERATORS:
+            stages.update(self._samples(name, "rollcast_episode_failures_total", "stage"))
+            cut += sum(self._samples(name, "rollcast_episode_answers_cut_total").values())
+            discarded += sum(self._samples(name, "rollcast_episode_tokens_discarded_total").values())
+        return {
+            "failures_by_stage": dict(stages),
+            "episodes_given_up_counted": episodes.get("failed", 0.0),
+            "episodes_begun_again": sum(self._samples("trainer", "rollcast_episode_restarts_total").values()),
+            "answers_cut": cut,
+            "tokens_discarded": discarded,
+            "generators_fenced": sum(self._samples("trainer", "rollcast_generators_fenced_total").values()),
+        }
+
+    def _samples(self, service: str, metric: str, label: str = "end") -> Counter[str]:
+        found: Counter[str] = Counter()
+        with suppress(httpx.HTTPError):
+            for (name, labels), value in self._system.metrics(service).items():
+                if name == metric:
+                    found[dict(labels).get(label, "")] += value  # type: ignore[assignment]
+        return found
+
+    def _check_nothing_is_left(self) -> None:
+        """No nursery, no process that an environment leaked, and no file that one wrote."""
+
+        def left() -> list[str]:
+            nurseries = [f"nursery {one.pid}" for one in self._nurseries if one.is_running()]
+            sleeping = f"{HANG_SECONDS:.0f}.{self._mark}"
+            leaked = [
+                f"process {one.pid}"
+                for one in psutil.process_iter(["cmdline"])
+                if sleeping in (one.info["cmdline"] or ())
+            ]
+            files = Path("/tmp").glob(f"rollcast-environment-*/leaked-{self._mark}-*")
+            return [*nurseries, *leaked, *map(str, files)]
+
+        wait_for(lambda: not left(), END_SECONDS, f"the end of {left()}")
+
+
+def _train(held: dict[int, Claim]) -> set[int]:
+    return {task for task, claim in held.items() if claim.purpose is Purpose.TRAIN}
