@@ -206,11 +206,11 @@ def test_without_the_whole_recipe_there_is_no_table(recorded: Path) -> None:
     assert "no table: no run of the whole recipe is finished" in result.stderr
 
 
-@pytest.mark.parametrize("benchmark", ["ablation", "controls"])
-def test_the_documented_tables_are_those_of_the_results(benchmark: str) -> None:
+@pytest.mark.parametrize(("benchmark", "page"), [("ablation", "lab/notes.md"), ("controls", "docs/recipes.md")])
+def test_the_documented_tables_are_those_of_the_results(benchmark: str, page: str) -> None:
     figures = json.loads((ROOT / "benchmarks/results" / f"{benchmark}.json").read_text())["figures"]
     assert all(run["state"] == "finished" for run in figures["runs"])
-    document = (ROOT / "docs/recipes.md").read_text()
+    document = (ROOT / page).read_text()
     table = figures["reread"]["leave_one_out"]
     head = f"| B at A = {table['common_asymptote']:.3f} | compute to {table['half_way']:.3f} | found as |"
     section = document.partition(head)[2].partition("\n\n")[0]
