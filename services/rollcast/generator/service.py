@@ -93,6 +93,7 @@ def serve(config: RunConfig, name: str, index: int, *, park: bool) -> int:
     # Checks the run file before anything heavy is started.
     claimable(config.generator, config.recipe, config.tasks, full_rollouts=0)
     check_grading(config.tasks)
+    check_harnesses(config)
     listener = listen(config.http.bind, config.generator.http_port, setting="generator.http_port")
     set_environment(config.generator)
     if (sentence := why_not_registered()) is not None:
@@ -158,7 +159,19 @@ def sessions_of(config: RunConfig, exporter: Exporter, loop: asyncio.AbstractEve
     """The sessions of harnesses; None = the run has none."""
     if not any(isinstance(one, HarnessEnvironment) for one in config.tasks.environments):
         return None
-    return Sessions(Path(config.model.path).name, exporter, loop)
+    token = config.http.token
+    run_token = None if token is None else token.get_secret_value().encode()
+    return Sessions(Path(config.model.path).name, exporter, loop, run_token)
+
+
+def check_harnesses(config: RunConfig) -> None:
+    """Raises UserError if outside programs could not ask for their tasks."""
+    for number, one in enumerate(config.tasks.environments):
+        if isinstance(one, HarnessEnvironment) and one.command is None and config.http.token is None:
+            raise UserError(
+                f"tasks.environments.{number}.command is missing, and programs of your own that ask for tasks need the "
+                "run's http.token; give a command, or set ROLLCAST_HTTP_TOKEN"
+            )
 
 
 async def _started(start: Coroutine[Any, Any, T], stopping: asyncio.Event) -> T:

@@ -12,7 +12,6 @@ import pytest_asyncio
 from rollcast.generator.endpoint.session import Session
 from rollcast.generator.episodes.sampler import EpisodeSampler
 from rollcast.rollouts.records import EpisodeEnd, LegKind, LengthBudget, PromptTask, Rollout
-from rollcast.telemetry import names
 from testkit.generator.episode_tasks import episode_task
 from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, client_of, served_endpoint, taken
 from testkit.generator.scripted_world import TOOLS
@@ -83,7 +82,7 @@ async def test_the_history_that_a_client_sends_back_is_recognised(versions: Vers
         assert [one.id async for one in client.models.list()] == [MODEL]
 
     task = episode_task(1, 1, LengthBudget(max_tokens=300))
-    sampler, rollout = await played(endpoint, task, program)
+    _, rollout = await played(endpoint, task, program)
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
     assert rollout.episode.end is EpisodeEnd.DONE

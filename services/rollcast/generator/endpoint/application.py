@@ -2,7 +2,10 @@
 
     POST /rollcast/SESSION/v1/chat/completions       with tools, as a stream or not
     GET  /rollcast/SESSION/v1/models
+    POST /rollcast/SESSION/inference/v1/generate     tokens in, tokens out
     POST /rollcast/SESSION/reward                    {"reward": 0.5}
+    POST /rollcast/v1/sessions                       an outside program asks for its next task, with the run's token
+    POST /rollcast/SESSION/end                       it reports the end: {}, or {"failed": "why"}
     /v1/responses, /v1/messages, a call without a session: a sentence
 
 Bodies are bounded. A request ends with its episode's time, or when its client is gone.
@@ -12,8 +15,10 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rollcast.connections.http import in_url
 from rollcast.generator.endpoint.answers import chunk_body, completion_body, error_body, final_deltas, models_body
 from rollcast.generator.endpoint.call import Answered, ChatRequest, EndpointCall
 from rollcast.generator.endpoint.protocol import Asked, read_request
@@ -21,6 +26,8 @@ from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import Session
 from rollcast.generator.endpoint.sessions import PREFIX, Sessions
 from rollcast.generator.endpoint.streaming import Deltas
+from rollcast.generator.endpoint.token_request import TokenRequest, generated_body
+from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS
 from rollcast.telemetry.logging import get_logger
 
 if TYPE_CHECKING:
@@ -37,6 +44,8 @@ STREAM_SECONDS = 0.05
 PARSING_SHARE = 10.0
 """The pause is also this many times what the last parse took, so that a long turn does not take a core."""
 MAX_REWARD_CHARACTERS = 100
+NEXT_TASK_SECONDS = 30.0
+"""How long a program waits for a task before it is answered that there is none, and asks again."""
 
 T = TypeVar("T")
 log = get_logger()
@@ -55,9 +64,12 @@ class EndpointApplication:
 
         own = f"{PREFIX}{{session}}"
         return [
+            Route(f"{PREFIX}v1/sessions", self._next_task, methods=["POST"]),
             Route(f"{own}/v1/chat/completions", self._in_session(self._chat), methods=["POST"]),
             Route(f"{own}/v1/models", self._in_session(self._models)),
+            Route(f"{own}/inference/v1/generate", self._in_session(self._generate), methods=["POST"]),
             Route(f"{own}/reward", self._in_session(self._reward), methods=["POST"]),
+            Route(f"{own}/end", self._in_session(self._end), methods=["POST"]),
             Route(f"{own}/{{path:path}}", self._in_session(_not_served), methods=["GET", "POST"]),
             Route("/v1/{path:path}", _without_session, methods=["GET", "POST"]),
         ]
@@ -93,7 +105,7 @@ class EndpointApplication:
             await stream.begin(request)
             return StreamingResponse(stream.parts(), media_type="text/event-stream")
         call = EndpointCall(session, ChatRequest(asked))
-        answered = await self._unless_gone(request, call)
+        answered = await self._sampled(request, call)
         logprobs = self._logprobs(session, answered) if asked.wants_logprobs else None
         return JSONResponse(completion_body(answered, name, self._sessions.model, logprobs))
 
@@ -115,18 +127,53 @@ class EndpointApplication:
         session.reward = float(reward)
         return JSONResponse({"used": session.task.rewards})
 
-    async def _unless_gone(self, request: "Request", call: EndpointCall) -> Answered:
+    async def _generate(self, request: "Request", session: Session) -> "Response":
+        from starlette.responses import JSONResponse
+
+        replaces = session.settings.sampling == "run"
+        asked, replaced = TokenRequest.read(await _body(request), session.task.sampling, replaces=replaces)
+        self._sessions.note_replaced(session, replaced)
+        answered = await self._sampled(request, EndpointCall(session, asked))
+        return JSONResponse(generated_body(answered, f"generate-{time.monotonic_ns()}", self._sessions.model))
+
+    async def _end(self, request: "Request", session: Session) -> "Response":
+        from starlette.responses import JSONResponse
+
+        if session.settings.command is not None:
+            raise RefusedRequestError("a program that was started here ends its session by its own end")
+        body = await _body(request)
+        failed = body.get("failed") if isinstance(body, dict) else None
+        session.ended = str(failed or "")[:MAX_REASON_CHARACTERS]
+        return JSONResponse({})
+
+    async def _next_task(self, request: "Request") -> "Response":
+        """The next task for an outside program, which has the run's token."""
+        from starlette.responses import JSONResponse, Response
+
+        from rollcast.connections.token_gate import presents
+
+        token = self._sessions.run_token
+        if token is None or not presents(request.scope, token):
+            wanted = (
+                "send http.token as the API key" if token else "this run has no http.token, and no task for programs"
+            )
+            return _refused(RefusedRequestError(f"wrong or missing token: {wanted}", 401, "wrong_token"))
+        waiting = self._sessions.next_task(NEXT_TASK_SECONDS)
+        asking = asyncio.run_coroutine_threadsafe(waiting, self._sessions.loop)
+        session = await _unless_gone(request, asking, asking.cancel)
+        if session is None:
+            return Response(status_code=204)
+        # The address of this very generator, whatever name it was found by.
+        host, port = request.scope["server"]
+        described = self._sessions.described(session, f"{request.url.scheme}://{in_url(host)}:{port}")
+        row = json.loads(session.task.row)
+        return JSONResponse({**described, "environment": session.task.environment, "row": row})
+
+    async def _sampled(self, request: "Request", call: EndpointCall) -> Answered:
         """The answer; if the client is gone before, its call is abandoned."""
-        answering = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call.run(), self._sessions.loop))
-        leaving = asyncio.create_task(_gone(request))
-        waits: set[asyncio.Future[Any]] = {answering, leaving}
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done():
-                self._sessions.loop.call_soon_threadsafe(call.abandon)
-            return await answering
-        finally:
-            leaving.cancel()
+        loop = self._sessions.loop
+        answering = asyncio.run_coroutine_threadsafe(call.run(), loop)
+        return await _unless_gone(request, answering, lambda: loop.call_soon_threadsafe(call.abandon))
 
     def _logprobs(self, session: Session, answered: Answered) -> list[dict[str, Any]]:
         decode = session.record.decode
@@ -267,3 +314,17 @@ async def _gone(request: "Request") -> None:
     """Wait until the client has closed its connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+async def _unless_gone(request: "Request", answering: Future[T], abandon: Callable[[], object]) -> T:
+    """The answer of the engine's loop; `abandon` is called if the client is gone before."""
+    here = asyncio.wrap_future(answering)
+    leaving = asyncio.create_task(_gone(request))
+    waits: set[asyncio.Future[Any]] = {here, leaving}
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if not here.done():
+            abandon()
+        return await here
+    finally:
+        leaving.cancel()

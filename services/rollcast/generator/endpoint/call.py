@@ -282,7 +282,9 @@ def extended(session: Session, turn: RecordedTurn, given: list[int]) -> int:
     return sequence
 
 
-def remembered(session: Session, place: Place, number: int, call_ids: tuple[str, ...], message: ChatMessage) -> None:
+def remembered(
+    session: Session, place: Place, number: int, call_ids: tuple[str, ...], message: ChatMessage | None
+) -> None:
     """Remember a turn by the history that ends with its answer."""
     session.histories.add(RecordedTurn(number, place.history, call_ids, time.monotonic()), message)
 

@@ -43,9 +43,11 @@ class Histories:
         self.turns: list[RecordedTurn] = []
         self._by_digest: dict[bytes, list[RecordedTurn]] = {}
 
-    def add(self, turn: RecordedTurn, answer: ChatMessage) -> None:
-        """Remember a turn under the history that ends with its answer."""
+    def add(self, turn: RecordedTurn, answer: ChatMessage | None) -> None:
+        """Remember a turn under the history that ends with its answer. None = histories are given as tokens."""
         self.turns.append(turn)
+        if answer is None:
+            return
         self._by_digest.setdefault(_next(turn.asked, answer), []).append(turn)
 
     def longest(self, digests: Sequence[bytes], messages: Sequence[ChatMessage]) -> tuple[RecordedTurn, int] | None:

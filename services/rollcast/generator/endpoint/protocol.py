@@ -83,7 +83,7 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
     _check_counts(body)
     replaced = other_settings(body, sampling, HONORED)
     if replaced and not replaces:
-        raise _other_sampling(replaced[0], body[replaced[0]])
+        raise other_sampling(replaced[0], body[replaced[0]])
     try:
         request = ChatCompletionRequest.model_validate({key: body[key] for key in body if key in HONORED})
     except ValidationError as error:
@@ -106,8 +106,8 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
     return Asked(
         messages=[_message(message) for message in body["messages"]],
         tools=tuple(body.get("tools") or ()) if body.get("tool_choice") != "none" else (),
-        max_tokens=_max_tokens(body),
-        stop=_stop(body.get("stop")),
+        max_tokens=one_max_tokens(body),
+        stop=stop_texts(body.get("stop")),
         is_streamed=bool(request.stream),
         wants_usage=bool(options is not None and options.include_usage),
         wants_logprobs=bool(request.logprobs),
@@ -128,7 +128,8 @@ def other_settings(body: Mapping[str, Any], sampling: Sampling, honored: frozens
     return tuple(found)
 
 
-def _other_sampling(name: str, value: Any) -> RefusedRequestError:
+def other_sampling(name: str, value: Any) -> RefusedRequestError:
+    """The refusal of a setting."""
     written = repr(value)[:100]
     return RefusedRequestError(
         f"{name} = {written}: the run's own sampling is trained on; leave it out, or set sampling: run",
@@ -165,17 +166,20 @@ def _message(message: Any) -> ChatMessage:
     return taken
 
 
-def _max_tokens(body: Mapping[str, Any]) -> int | None:
+def one_max_tokens(body: Mapping[str, Any]) -> int | None:
+    """The most tokens that a request wants. Raises RefusedRequestError."""
     given = [body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
     if not given:
         return None
-    if int(given[0]) < 1:
-        raise RefusedRequestError(f"max_tokens = {given[0]}: must be at least 1")
-    return int(given[0])
+    if not isinstance(given[0], int) or isinstance(given[0], bool) or given[0] < 1:
+        raise RefusedRequestError(f"max_tokens = {given[0]}: must be a number of at least 1")
+    return given[0]
 
 
-def _stop(given: Any) -> tuple[str, ...]:
-    stops = [given] if isinstance(given, str) else list(given or ())
-    if len(stops) > MAX_STOPS or any(not 0 < len(stop) <= MAX_STOP_CHARACTERS for stop in stops):
+def stop_texts(given: Any) -> tuple[str, ...]:
+    """The texts that end a completion. Raises RefusedRequestError."""
+    stops = [given] if isinstance(given, str) else given or []
+    is_list = isinstance(stops, list) and all(isinstance(stop, str) for stop in stops)
+    if not is_list or len(stops) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in stops):
         raise RefusedRequestError(f"stop: at most {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters each")
     return tuple(stops)

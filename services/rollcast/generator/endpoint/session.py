@@ -66,8 +66,6 @@ class Session:
         """It has had a request."""
         self.has_answered = False
         """A turn has ended that it was not closed in."""
-        self.has_been_taken = False
-        """An outside program has it."""
         self.last_refusal = ""
         """Why its last refused request was refused."""
         self.is_closed = False

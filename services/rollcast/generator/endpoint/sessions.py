@@ -27,9 +27,12 @@ PREFIX = "/rollcast/"
 class Sessions:
     """All sessions of one generator."""
 
-    def __init__(self, model: str, exporter: Exporter, loop: asyncio.AbstractEventLoop) -> None:
-        """`model`: the name under which it is served."""
+    def __init__(
+        self, model: str, exporter: Exporter, loop: asyncio.AbstractEventLoop, run_token: bytes | None = None
+    ) -> None:
+        """`model`: the name under which it is served. `run_token`: with it outside programs ask for tasks."""
         self.model = model
+        self.run_token = run_token
         self.exporter = exporter
         self.loop = loop
         self.url = ""
@@ -77,7 +80,6 @@ class Sessions:
             async with asyncio.timeout(seconds), self._arrival:
                 await self._arrival.wait_for(lambda: bool(self._waiting))
                 session = self._waiting.popleft()
-                session.has_been_taken = True
                 return session
         return None
 
@@ -114,6 +116,7 @@ class Sessions:
             "session": session.id,
             "base_url": f"{own}/v1",
             "reward_url": f"{own}/reward",
+            "end_url": f"{own}/end",
             "token": session.token,
             "model": self.model,
         }
