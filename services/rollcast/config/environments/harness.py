@@ -10,7 +10,7 @@ from rollcast.config.environments.settings import EnvironmentSettings
 class HarnessEnvironment(EnvironmentSettings):
     kind: Literal["harness"] = "harness"
     """A program that speaks chat completions with the generator's endpoint. It is trusted: it runs with everything that you
-    can do. It must ask within `reset_seconds`, and again within `call_seconds` of each answer, else it has failed."""
+    can do."""
     command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1, max_length=256)] | None = (
         None
     )
@@ -19,3 +19,8 @@ class HarnessEnvironment(EnvironmentSettings):
     sampling: Literal["refuse", "run"] = "refuse"
     """What happens to a request whose temperature, top_p or similar differs from the run's: it is refused in a sentence, or
     `run`: it is answered with the run's settings, and counted."""
+    reset_seconds: Annotated[float, Field(gt=0, le=86_400)] = 120.0
+    """Deadline for a program's first request. Two minutes: an import may take one on a busy machine."""
+    call_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    """How long a program may take between an answer and its next request or its end, before it counts as failed: the longest
+    call of its tools, and more."""

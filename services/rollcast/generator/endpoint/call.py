@@ -184,7 +184,8 @@ class ChatRequest:
 
     def place(self, session: Session) -> Place:
         """Extend the turn that the messages continue, or begin a sequence. Raises RefusedRequestError."""
-        messages, tools = self._asked.messages, self._asked.tools
+        messages = self._asked.messages
+        tools = self._asked.tools
         found = session.histories.longest(self._digests, messages)
         if found is None:
             has_answers = any(message.get("role") == "assistant" for message in messages)
@@ -214,7 +215,8 @@ class ChatRequest:
         remembered(session, place, number, tuple(call["id"] for call in message.get("tool_calls", ())), message)
         turn = session.record.turns[number]
         logprobs = session.record.sequences[turn.sequence].completion.logprobs[turn.start : turn.end]
-        reason = "length" if finish != "stop" else ("tool_calls" if message.get("tool_calls") else "stop")
+        stopped = "tool_calls" if message.get("tool_calls") else "stop"
+        reason = stopped if finish == "stop" else "length"
         return Answered(message, parsed.reasoning, reason, len(before), sampled, logprobs)
 
     def _begun(self, session: Session, prompt: list[int], reason: str) -> Place:
