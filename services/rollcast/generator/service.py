@@ -156,7 +156,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
 
 
 def sessions_of(config: RunConfig, exporter: Exporter, loop: asyncio.AbstractEventLoop) -> Sessions | None:
-    """The sessions of harnesses; None = the run has none."""
+    """The sessions of harnesses; None = the run file names no harness."""
     if not any(isinstance(one, HarnessEnvironment) for one in config.tasks.environments):
         return None
     token = config.http.token

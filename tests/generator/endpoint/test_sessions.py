@@ -189,7 +189,7 @@ async def test_a_retry_leaves_a_completion_that_is_not_trained(versions: Version
         await stream.__anext__()
         await stream.close()
         async with asyncio.timeout(60):
-            while session.num_open_requests:
+            while session.num_open_requests:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         read = await client.chat.completions.create(model=MODEL, messages=messages)
         await client.chat.completions.create(model=MODEL, messages=[*messages, *answered(read.choices[0].message)])

@@ -16,7 +16,7 @@ from pathlib import Path
 from rollcast.environments.base import EnvironmentFailedError
 
 MAX_LINES = 5
-"""Of its output, the last ones: the message of an exception, and where it was raised."""
+"""Last lines of its output that are kept: the message of an exception and the place that raised it."""
 MAX_LINE_CHARACTERS = 300
 READ_BYTES = 1 << 16
 END_SECONDS = 10.0

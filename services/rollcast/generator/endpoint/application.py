@@ -45,7 +45,7 @@ PARSING_SHARE = 10.0
 """The pause is also this many times what the last parse took, so that a long turn does not take a core."""
 MAX_REWARD_CHARACTERS = 100
 NEXT_TASK_SECONDS = 30.0
-"""How long a program waits for a task before it is answered that there is none, and asks again."""
+"""How long a request for a task may wait. Then it is answered without one, and the program asks again."""
 
 T = TypeVar("T")
 log = get_logger()

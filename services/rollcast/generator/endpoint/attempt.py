@@ -29,7 +29,7 @@ from rollcast.wire.version import PolicyVersion
 LOOK_SECONDS = 0.25
 """Between two looks at the deadlines of a program that runs."""
 END_SECONDS = 60.0
-"""Deadline for the engine to end what it samples for a closed session."""
+"""Deadline for the engine to end the requests of a closed session."""
 
 
 class HarnessAttempt:

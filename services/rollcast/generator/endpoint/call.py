@@ -30,10 +30,10 @@ for seconds, and never fits."""
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What was sampled for a request."""
+    """The turn that was sampled for a request."""
 
     message: dict[str, Any]
-    """Of the assistant, as a client may send it back."""
+    """The assistant's message, as a client may send it back."""
     reasoning: str
     finish_reason: str
     num_prompt_tokens: int
@@ -43,11 +43,11 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a request's turn is sampled."""
+    """The sequence in which a request's turn is sampled."""
 
     sequence: int
     history: bytes
-    """Digest of what it answers."""
+    """Digest of the history that it answers."""
 
 
 class Request(Protocol):
@@ -118,7 +118,7 @@ class EndpointCall:
             session.leave(self)
 
     def abandon(self) -> None:
-        """Nobody reads the answer: stop sampling, and do not train on it."""
+        """No client reads the answer: stop sampling, and do not train on it."""
         self._is_abandoned = True
         self._end_wait()
         if self._sequence is not None:

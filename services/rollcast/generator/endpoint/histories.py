@@ -22,7 +22,7 @@ class RecordedTurn:
     """One turn of the record, with what a client calls it."""
 
     number: int
-    """In `EpisodeRecord.turns`."""
+    """Its index in `EpisodeRecord.turns`."""
     asked: bytes
     """Digest of the history that it answers."""
     call_ids: tuple[str, ...]
@@ -110,6 +110,6 @@ def _digest(before: bytes, value: Any) -> bytes:
 
 
 def _with_ids(found: Sequence[RecordedTurn], answer: ChatMessage) -> RecordedTurn:
-    """Of turns with the same history and answer: the one with these ids of calls, else the newest."""
+    """The turn with these ids of calls, else the newest, among those with the same history and answer."""
     ids = tuple(call.get("id") for call in answer.get("tool_calls") or ())
     return next((turn for turn in reversed(found) if ids and turn.call_ids == ids), found[-1])

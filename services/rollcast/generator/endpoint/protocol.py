@@ -1,11 +1,11 @@
-"""What of a chat completion request is honored, and what is refused.
+"""The settings of a chat completion request that are honored, and those that are refused.
 
 vLLM's protocol classes check the form: the engine has imported them already. Messages are taken as they were sent.
 
     honored    messages, tools, tool_choice auto|none, max_tokens, max_completion_tokens, stop, stream, logprobs
     the run's  temperature, top_p, top_k, and every other setting of sampling: refused if it differs, or replaced
     refused    n > 1, another model, content that is not text, tool_choice required, parallel_tool_calls false
-    ignored    what changes no token: user, metadata, store, ...
+    ignored    settings that change no token: user, metadata, store, ...
 """
 
 from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ class RefusedRequestError(Exception):
     sentence: str
     status: int = 400
     code: str = "invalid_request"
-    """In OpenAI's error form, for programs."""
+    """The `code` of OpenAI's error form, for programs."""
 
     def __str__(self) -> str:
         return self.sentence

@@ -3,7 +3,7 @@
     opened -> first request -> requests ... -> closed        after it every request is refused
                                  `- budget of tokens, turns or seconds over: refused, unless the next history fits again
 
-What is sampled goes into the rollout's `EpisodeRecord`, and into the engine by it alone. Lives on the engine's loop.
+Requests reach the engine through the rollout's `EpisodeRecord` alone. Lives on the engine's loop.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class SessionTask:
     limits: EpisodeTask
     sampling: Sampling
     max_tokens: int
-    """Of the whole episode."""
+    """Budget of the whole episode."""
     row: str
     """JSON text of the row, as environments get it."""
     rewards: bool
@@ -74,7 +74,7 @@ class Session:
         self.is_last_turn_cut = False
         """A request's own max_tokens cut the last turn."""
         self.reward: float | None = None
-        """As the program reported it, not checked."""
+        """The reward that the program reported, not checked."""
         self.failure: Exception | None = None
         """What the engine raised, for the claim loop."""
         self.ended: str | None = None

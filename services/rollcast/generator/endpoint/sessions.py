@@ -1,7 +1,7 @@
 """The sessions of one generator: found by their names in a URL, opened and closed by attempts.
 
     http://HOST:PORT/rollcast/SESSION/v1        its base URL, for any client of the OpenAI API
-    http://HOST:PORT/rollcast/SESSION/reward    where a program reports its reward
+    http://HOST:PORT/rollcast/SESSION/reward    a program reports its reward here
 
 Lives on the engine's loop; `loop` is how the server's thread reaches it.
 """
@@ -21,7 +21,7 @@ from rollcast.telemetry.logging import get_logger
 log = get_logger()
 
 PREFIX = "/rollcast/"
-"""Of the paths that the endpoint guards itself, by the tokens of its sessions."""
+"""Begins the paths that the endpoint guards itself, by the tokens of its sessions."""
 
 
 class Sessions:
@@ -36,7 +36,7 @@ class Sessions:
         self.exporter = exporter
         self.loop = loop
         self.url = ""
-        """Of the generator's server, for programs on this machine; known once it listens."""
+        """Address of the generator's server, for programs on this machine; known once it listens."""
         self._sessions: dict[str, Session] = {}
         self._waiting: deque[Session] = deque()
         """Sessions that an outside program may take, the oldest first."""

@@ -29,7 +29,7 @@ class Deltas:
         return self._new(reasoning, self._certain(content))
 
     def rest(self, reasoning: str, content: str) -> list[dict[str, Any]]:
-        """What was not sent of a turn that has ended."""
+        """The parts of a turn that has ended which were not sent."""
         return self._new(reasoning, content)
 
     def _certain(self, text: str) -> str:
@@ -42,7 +42,7 @@ class Deltas:
         return text if not self._has_tools and len(text) - first > MAX_MARK_CHARACTERS else text[:first]
 
     def _new(self, reasoning: str, content: str) -> list[dict[str, Any]]:
-        """Nothing of a text that does not begin with what was sent: it was read differently before."""
+        """The new parts of both texts. A text that was read differently before is not sent further."""
         parts: list[dict[str, Any]] = []
         if reasoning.startswith(self._reasoning) and len(reasoning) > len(self._reasoning):
             parts.append({"reasoning": reasoning[len(self._reasoning) :]})

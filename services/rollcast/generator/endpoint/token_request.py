@@ -18,7 +18,7 @@ from rollcast.generator.vllm.engine import Finish
 from rollcast.rollouts.records import Sampling
 
 HONORED = frozenset({"max_tokens", "stop", "n", "logprobs", "detokenize", "output_kind", "include_stop_str_in_output"})
-"""Of `sampling_params`. Log-probs of the sampled tokens are always given."""
+"""Fields of `sampling_params`. Log-probs of the sampled tokens are always given."""
 MAX_PROMPT_TOKENS = 4 << 20
 
 

@@ -52,9 +52,9 @@ class EpisodeRecord:
         self.reason = ""
         """Why the environment failed; empty = it has not."""
         self._has_stopped: list[bool] = []
-        """Of each turn, whether its last token is one that ends turns."""
+        """Whether the last token of each turn is one that ends turns."""
         self._ends: dict[int, int] = {}
-        """Of sequences whose last turns were dropped: how many tokens they keep."""
+        """How many tokens each sequence keeps, after `drop_turns`."""
 
     def restore(self, rollout: Rollout) -> None:
         """Take over the record of a former owner of the task."""
