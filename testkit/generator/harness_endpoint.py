@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -51,13 +50,14 @@ async def served_endpoint(
     engine: Any,
     settings: dict[str, Any],
     calls: Callable[[Sequence[int]], int] = lambda tokens: 1,
+    run_token: str | None = None,
     **options: Any,
 ) -> AsyncIterator[ServedEndpoint]:
     """`settings`: of the environment; `calls` and `options`: of `episode_parts`."""
     worlds = ScriptedWorlds(lambda: ScriptedWorld(answer=lambda number: None))  # type: ignore[arg-type, return-value]
     parts = episode_parts(worlds, calls, **options)
     parts.settings = {WORLD: HarnessEnvironment.model_validate({"kind": "harness", "name": WORLD, **settings})}
-    sessions = Sessions(MODEL, parts.exporter, asyncio.get_running_loop())
+    sessions = Sessions(MODEL, parts.exporter, asyncio.get_running_loop(), run_token.encode() if run_token else None)
     http = Http()
     routes = EndpointApplication(sessions).routes()
     listener = listen(http.bind, 0, setting="generator.http_port")
@@ -87,7 +87,3 @@ def client_of(endpoint: ServedEndpoint, session: Session, **options: Any) -> Any
     described = endpoint.sessions.described(session, endpoint.sessions.url)
     given = {"base_url": described["base_url"], "api_key": described["token"], "max_retries": 0, "timeout": 60.0}
     return openai.AsyncOpenAI(**{**given, **options})
-
-
-def row(session: Session) -> Any:
-    return json.loads(session.task.row)

@@ -82,7 +82,7 @@ async def test_what_a_program_leaves_behind_ends_with_it(tmp_path: Path) -> None
     pid, folder = note.read_text().split()
     assert not psutil.pid_exists(int(pid))
     await program.end()
-    assert not os.path.exists(folder)
+    assert not await asyncio.to_thread(os.path.exists, folder)
 
 
 async def test_a_program_is_ended_in_the_middle(tmp_path: Path) -> None:

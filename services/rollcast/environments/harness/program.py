@@ -50,9 +50,11 @@ class HarnessProgram:
                 env={**inherited(), "TMPDIR": str(folder), **variables},
                 start_new_session=True,
             )
-        except OSError as error:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-            raise EnvironmentFailedError(f"{command[0]} cannot be started: {error.strerror}") from error
+        except BaseException as error:
+            shutil.rmtree(folder, ignore_errors=True)  # it is empty
+            if isinstance(error, OSError):
+                raise EnvironmentFailedError(f"{command[0]} cannot be started: {error.strerror}") from error
+            raise
         return cls(process, folder)
 
     @property

@@ -109,14 +109,14 @@ class HarnessAttempt:
         if self._waits.is_given_up:
             raise GivenUpError
         began = time.monotonic()
-        self.session.deadline = began + self._limits.max_seconds
         self._sessions.add(self.session)
+        self._parts.change(names.EPISODES_WAITING, self._name, 1)
         program: HarnessProgram | None = None
         try:
-            if self._settings.command is None:
-                await self._sessions.offer(self.session)
-            else:
-                program = await self._waits.wait(self._sessions.start(self.session), self._settings.reset_seconds)
+            try:
+                program = await self._begun()
+            finally:
+                self._parts.change(names.EPISODES_WAITING, self._name, -1)
             end = await self._ended(program)
             await self._quiet()
             self.session.drop_unread()
@@ -133,35 +133,45 @@ class HarnessAttempt:
             await self._quiet()
             self.record.environment_seconds = max(time.monotonic() - began - self.record.sampling_seconds, 0.0)
 
+    async def _begun(self) -> HarnessProgram | None:
+        """Start the command, or wait until a program elsewhere takes the task. None = one has."""
+        session = self.session
+        program: HarnessProgram | None = None
+        try:
+            if self._settings.command is not None:
+                program = await self._waits.wait(self._sessions.start(session), self._settings.reset_seconds)
+            else:
+                await self._sessions.offer(session)
+                await self._waits.wait(session.taken.wait(), self._limits.max_seconds)
+        except TimeoutError:
+            if self._settings.command is None:
+                why = f"no program took its task within {self._limits.max_seconds:g} seconds"
+            else:
+                why = f"was not started within {self._settings.reset_seconds:g} seconds"
+            raise EnvironmentFailedError(why) from None
+        session.deadline = time.monotonic() + self._limits.max_seconds
+        return program
+
     async def _ended(self, program: HarnessProgram | None) -> EpisodeEnd:
         """Wait until the program has ended, or a deadline ends it."""
         began = time.monotonic()
         session = self.session
-        self._parts.change(names.EPISODES_WAITING, self._name, 1)
-        is_waiting = True
-        try:
-            while True:
-                await self._waits.wait(_look(program), END_SECONDS)
-                if is_waiting and session.has_begun:
-                    is_waiting = False
-                    self._parts.change(names.EPISODES_WAITING, self._name, -1)
-                if session.failure is not None:
-                    raise session.failure
-                if program is not None and program.exit_code is not None:
-                    return self._end_of(program.exit_code, program.last_lines)
-                if session.ended is not None:
-                    return self._end_of(int(bool(session.ended)), session.ended)
-                if time.monotonic() >= session.deadline:
-                    return EpisodeEnd.SECONDS
-                if is_waiting and time.monotonic() - began > self._settings.reset_seconds:
-                    raise EnvironmentFailedError(f"made no request within {self._settings.reset_seconds:g} seconds")
-                if session.has_begun and session.idle_seconds > self._settings.call_seconds:
-                    if session.over is not None:
-                        return session.over
-                    raise EnvironmentFailedError(f"asked for nothing for {self._settings.call_seconds:g} seconds")
-        finally:
-            if is_waiting:
-                self._parts.change(names.EPISODES_WAITING, self._name, -1)
+        while True:
+            await self._waits.wait(_look(program), END_SECONDS)
+            if session.failure is not None:
+                raise session.failure
+            if program is not None and program.exit_code is not None:
+                return self._end_of(program.exit_code, program.last_lines)
+            if session.ended is not None:
+                return self._end_of(0, session.ended)
+            if time.monotonic() >= session.deadline:
+                return EpisodeEnd.SECONDS
+            if not session.has_begun and time.monotonic() - began > self._settings.reset_seconds:
+                raise EnvironmentFailedError(f"made no request within {self._settings.reset_seconds:g} seconds")
+            if session.has_begun and session.idle_seconds > self._settings.call_seconds:
+                if session.over is not None:
+                    return session.over
+                raise EnvironmentFailedError(f"asked for nothing for {self._settings.call_seconds:g} seconds")
 
     def _end_of(self, code: int, said: str) -> EpisodeEnd:
         """The end of an episode whose program has ended. Raises EnvironmentFailedError."""
@@ -170,6 +180,8 @@ class HarnessAttempt:
         if code:
             refused = f"; it was refused: {self.session.last_refusal}" if self.session.last_refusal else ""
             raise EnvironmentFailedError(f"ended with exit code {code}{refused}: {said or 'it printed nothing'}")
+        if self.session.ended:
+            raise EnvironmentFailedError(f"reported that it failed: {said}")
         if self.session.is_last_turn_cut:
             return EpisodeEnd.TOKENS
         turns = self.record.turns

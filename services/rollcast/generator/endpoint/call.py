@@ -159,6 +159,7 @@ class EndpointCall:
         session = self._session
         session.has_answered |= finish != "abort" or not session.is_closed
         most = self._request.max_tokens
+        session.last_refusal = ""
         session.is_last_turn_cut = finish == "length"
         session.over = None
         if finish == "abort" and not session.is_closed and not self._is_abandoned:

@@ -64,6 +64,8 @@ class Session:
         """A former owner's part of the first turn."""
         self.has_begun = False
         """It has had a request."""
+        self.taken = asyncio.Event()
+        """A program elsewhere has it."""
         self.has_answered = False
         """A turn has ended that it was not closed in."""
         self.last_refusal = ""

@@ -80,6 +80,7 @@ class Sessions:
             async with asyncio.timeout(seconds), self._arrival:
                 await self._arrival.wait_for(lambda: bool(self._waiting))
                 session = self._waiting.popleft()
+                session.taken.set()
                 return session
         return None
 
