@@ -14,7 +14,7 @@ from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
 from rollcast.generator.endpoint.application import EndpointApplication
 from rollcast.generator.endpoint.attempt import HarnessAttempt
-from rollcast.generator.endpoint.session import Session
+from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import PREFIX, Sessions
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.episodes.sampler import EpisodeSampler
@@ -73,14 +73,14 @@ async def served_endpoint(
         await asyncio.to_thread(server.stop)
 
 
-async def taken(endpoint: ServedEndpoint) -> Session:
+async def taken(endpoint: ServedEndpoint) -> HarnessSession:
     """The next session that an outside program would get."""
     session = await endpoint.sessions.next_task(60.0)
     assert session is not None
     return session
 
 
-def client_of(endpoint: ServedEndpoint, session: Session, **options: Any) -> Any:
+def client_of(endpoint: ServedEndpoint, session: HarnessSession, **options: Any) -> Any:
     """An `openai.AsyncOpenAI` of a session; `options`: others than those of a program that is given its task."""
     import openai
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from rollcast.generator.endpoint.session import Session
+from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.episodes.sampler import EpisodeSampler
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LegKind, LengthBudget, PromptTask, Rollout
 from rollcast.telemetry import names
@@ -29,7 +29,7 @@ TOLERANCE = 1e-4
 STOP_TOKENS = (5, 17)
 USER = {"role": "user", "content": "what is in the room?"}
 PROMPT_LETTERS = 400
-Program = Callable[[Any, Session], Awaitable[None]]
+Program = Callable[[Any, HarnessSession], Awaitable[None]]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def answered(message: Any, text: str = "a door") -> list[Any]:
 
 
 async def test_the_history_that_a_client_sends_back_is_recognised(versions: Versions, endpoint: ServedEndpoint) -> None:
-    async def program(client: Any, session: Session) -> None:
+    async def program(client: Any, session: HarnessSession) -> None:
         messages: list[Any] = [USER]
         for step in range(4):
             completion = await client.chat.completions.create(model=MODEL, messages=messages, tools=TOOLS)
@@ -113,7 +113,7 @@ async def test_a_stream_arrives_in_parts_and_its_message_is_recognised(
 ) -> None:
     parts: list[int] = []
 
-    async def program(client: Any, session: Session) -> None:
+    async def program(client: Any, session: HarnessSession) -> None:
         messages: list[Any] = [USER]
         for number in range(3):
             options = {"tools": TOOLS} if number else {}
@@ -150,7 +150,7 @@ async def test_a_stream_arrives_in_parts_and_its_message_is_recognised(
 async def test_further_sequences_are_counted_and_a_sampled_turn_is_trained_once(
     versions: Versions, endpoint: ServedEndpoint
 ) -> None:
-    async def program(client: Any, session: Session) -> None:
+    async def program(client: Any, session: HarnessSession) -> None:
         async def ask(messages: list[Any]) -> Any:
             completion = await client.chat.completions.create(model=MODEL, messages=messages, max_tokens=20)
             return completion.choices[0].message
@@ -180,7 +180,7 @@ async def test_further_sequences_are_counted_and_a_sampled_turn_is_trained_once(
 async def test_a_retry_leaves_a_completion_that_is_not_trained(versions: Versions, endpoint: ServedEndpoint) -> None:
     unread = endpoint.count(names.ENDPOINT_UNREAD)
 
-    async def program(client: Any, session: Session) -> None:
+    async def program(client: Any, session: HarnessSession) -> None:
         first = await client.chat.completions.create(model=MODEL, messages=[USER])
         messages = [USER, *answered(first.choices[0].message)]
         lost = await client.chat.completions.create(model=MODEL, messages=messages)
@@ -207,7 +207,7 @@ async def test_a_retry_leaves_a_completion_that_is_not_trained(versions: Version
 async def test_max_tokens_stop_and_the_budget(versions: Versions, endpoint: ServedEndpoint) -> None:
     import openai
 
-    async def program(client: Any, session: Session) -> None:
+    async def program(client: Any, session: HarnessSession) -> None:
         async def ask(**options: Any) -> Any:
             return (await client.chat.completions.create(model=MODEL, messages=[USER], **options)).choices[0]
 
@@ -239,7 +239,7 @@ async def test_requests_that_are_refused(versions: Versions, endpoint: ServedEnd
     import httpx
     import openai
 
-    async def program(client: Any, session: Session) -> None:
+    async def program(client: Any, session: HarnessSession) -> None:
         wrong: list[tuple[dict[str, Any], str]] = [
             ({"temperature": 0.3}, "temperature = 0.3: the run's own sampling"),
             ({"top_p": 0.5}, "top_p"),
@@ -287,7 +287,7 @@ async def test_an_update_during_the_prefill(versions: Versions, endpoint: Served
     """KV of one prompt is of one version, or the record says where it changed: a plain replay decides."""
     long = {"role": "user", "content": "where is the door? " * (PROMPT_LETTERS // 19)}
 
-    async def program(client: Any, session: Session) -> None:
+    async def program(client: Any, session: HarnessSession) -> None:
         asking = asyncio.create_task(client.chat.completions.create(model=MODEL, messages=[long]))
         for step in range(30, 36):
             await versions.apply(step)
@@ -308,7 +308,7 @@ async def test_an_update_during_the_prefill(versions: Versions, endpoint: Served
 async def test_tokens_in_tokens_out(versions: Versions, endpoint: ServedEndpoint) -> None:
     import httpx
 
-    async def program(client: Any, session: Session) -> None:
+    async def program(client: Any, session: HarnessSession) -> None:
         headers = {"authorization": f"Bearer {session.token}"}
         async with httpx.AsyncClient(base_url=endpoint.sessions.url, headers=headers, timeout=60) as plain:
             path = f"/rollcast/{session.id}/inference/v1/generate"

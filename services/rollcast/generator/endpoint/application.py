@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rollcast.connections.http import in_url
 from rollcast.generator.endpoint.answers import chunk_body, completion_body, error_body, final_deltas, models_body
 from rollcast.generator.endpoint.call import Answered, ChatRequest, EndpointCall
-from rollcast.generator.endpoint.protocol import Asked, read_request
+from rollcast.generator.endpoint.protocol import AskedChat, read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
-from rollcast.generator.endpoint.session import Session
+from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import PREFIX, Sessions
 from rollcast.generator.endpoint.streaming import Deltas
 from rollcast.generator.endpoint.token_request import TokenRequest, generated_body
@@ -49,7 +49,7 @@ NEXT_TASK_SECONDS = 30.0
 
 T = TypeVar("T")
 log = get_logger()
-Handler = Callable[["Request", Session], Coroutine[Any, Any, "Response"]]
+Handler = Callable[["Request", HarnessSession], Coroutine[Any, Any, "Response"]]
 
 
 class EndpointApplication:
@@ -79,7 +79,7 @@ class EndpointApplication:
         from starlette.requests import Request
 
         async def answer(request: Request) -> "Response":
-            session: Session | None = None
+            session: HarnessSession | None = None
             try:
                 session = self._sessions.find(request.path_params["session"], _token(request))
                 return await handler(request, session)
@@ -93,7 +93,7 @@ class EndpointApplication:
 
         return answer
 
-    async def _chat(self, request: "Request", session: Session) -> "Response":
+    async def _chat(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse, StreamingResponse
 
         replaces = session.settings.sampling == "run"
@@ -109,12 +109,12 @@ class EndpointApplication:
         logprobs = self._logprobs(session, answered) if asked.wants_logprobs else None
         return JSONResponse(completion_body(answered, name, self._sessions.model, logprobs))
 
-    async def _models(self, request: "Request", session: Session) -> "Response":
+    async def _models(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
 
         return JSONResponse(models_body(self._sessions.model))
 
-    async def _reward(self, request: "Request", session: Session) -> "Response":
+    async def _reward(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
 
         body = await _body(request)
@@ -127,7 +127,7 @@ class EndpointApplication:
         session.reward = float(reward)
         return JSONResponse({"used": session.task.rewards})
 
-    async def _generate(self, request: "Request", session: Session) -> "Response":
+    async def _generate(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
 
         replaces = session.settings.sampling == "run"
@@ -136,7 +136,7 @@ class EndpointApplication:
         answered = await self._sampled(request, EndpointCall(session, asked))
         return JSONResponse(generated_body(answered, f"generate-{time.monotonic_ns()}", self._sessions.model))
 
-    async def _end(self, request: "Request", session: Session) -> "Response":
+    async def _end(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
 
         if session.settings.command is not None:
@@ -175,7 +175,7 @@ class EndpointApplication:
         answering = asyncio.run_coroutine_threadsafe(call.run(), loop)
         return await _unless_gone(request, answering, lambda: loop.call_soon_threadsafe(call.abandon))
 
-    def _logprobs(self, session: Session, answered: Answered) -> list[dict[str, Any]]:
+    def _logprobs(self, session: HarnessSession, answered: Answered) -> list[dict[str, Any]]:
         decode = session.record.decode
         texts = [decode([token]) for token in answered.token_ids]
         return [
@@ -187,7 +187,7 @@ class EndpointApplication:
 class _Stream:
     """One streamed completion: `begin`, then `parts`."""
 
-    def __init__(self, sessions: Sessions, session: Session, asked: Asked, name: str) -> None:
+    def __init__(self, sessions: Sessions, session: HarnessSession, asked: AskedChat, name: str) -> None:
         self._sessions = sessions
         self._session = session
         self._asked = asked
@@ -261,7 +261,7 @@ def _event(body: dict[str, Any]) -> str:
     return f"data: {json.dumps(body)}\n\n"
 
 
-async def _not_served(request: "Request", session: Session) -> "Response":
+async def _not_served(request: "Request", session: HarnessSession) -> "Response":
     path = request.url.path.rpartition("/v1/")[2]
     raise RefusedRequestError(
         f"/v1/{path[:100]} is not served: sessions are recorded from /v1/chat/completions", 404, "not_served"

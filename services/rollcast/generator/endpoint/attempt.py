@@ -14,7 +14,7 @@ import time
 from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.harness.program import HarnessProgram
-from rollcast.generator.endpoint.session import Session, SessionTask
+from rollcast.generator.endpoint.session import HarnessSession, SessionTask
 from rollcast.generator.endpoint.sessions import Sessions, row_of
 from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, EpisodeParts
 from rollcast.generator.episodes.record import EpisodeRecord
@@ -64,7 +64,7 @@ class HarnessAttempt:
             row=row_of(task.reference),
             rewards=not task.verifier,
         )
-        self.session = Session(session_task, settings, parts, self.record)
+        self.session = HarnessSession(session_task, settings, parts, self.record)
         self.session.start = start
         self.graded: Graded | None = None
         """The harness's verdict; None = a verifier gives it."""

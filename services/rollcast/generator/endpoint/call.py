@@ -16,9 +16,9 @@ from typing import Any, Protocol
 from rollcast.chat.base import ChatMessage, ToolSchema
 from rollcast.chat.messages import assistant_message
 from rollcast.generator.endpoint.histories import RecordedTurn, history_digests
-from rollcast.generator.endpoint.protocol import Asked
+from rollcast.generator.endpoint.protocol import AskedChat
 from rollcast.generator.endpoint.refusals import RefusedRequestError
-from rollcast.generator.endpoint.session import Session
+from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.sequence import TurnEnds
 from rollcast.generator.vllm.engine import BadRequestError, Finish
 from rollcast.rollouts.records import EpisodeEnd
@@ -42,7 +42,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TurnPlace:
     """The sequence in which a request's turn is sampled."""
 
     sequence: int
@@ -53,7 +53,7 @@ class Place:
 class Request(Protocol):
     """The ways in which a history is given: as messages, or as tokens."""
 
-    def place(self, session: Session) -> Place:
+    def place(self, session: HarnessSession) -> TurnPlace:
         """Begin or extend a sequence with the history. Raises RefusedRequestError."""
         ...
 
@@ -63,7 +63,7 @@ class Request(Protocol):
     @property
     def stop(self) -> tuple[str, ...]: ...
 
-    def answer(self, session: Session, place: Place, number: int, finish: Finish) -> Answered:
+    def answer(self, session: HarnessSession, place: TurnPlace, number: int, finish: Finish) -> Answered:
         """Remember a turn of the record, and return what its client gets."""
         ...
 
@@ -72,7 +72,7 @@ class EndpointCall:
     """`run` it once. `abandon`: its client is gone."""
 
     def __init__(
-        self, session: Session, request: Request, on_tokens: Callable[[list[int]], None] | None = None
+        self, session: HarnessSession, request: Request, on_tokens: Callable[[list[int]], None] | None = None
     ) -> None:
         """`on_tokens`: called with the turn's tokens so far. None = they are wanted at its end only."""
         self._session = session
@@ -171,7 +171,7 @@ class EndpointCall:
 class ChatRequest:
     """A history of messages."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: AskedChat) -> None:
         self._asked = asked
         self._digests = history_digests(asked.messages, asked.tools)
 
@@ -183,7 +183,7 @@ class ChatRequest:
     def stop(self) -> tuple[str, ...]:
         return self._asked.stop
 
-    def place(self, session: Session) -> Place:
+    def place(self, session: HarnessSession) -> TurnPlace:
         """Extend the turn that the messages continue, or begin a sequence. Raises RefusedRequestError."""
         messages = self._asked.messages
         tools = self._asked.tools
@@ -191,18 +191,18 @@ class ChatRequest:
         if found is None:
             has_answers = any(message.get("role") == "assistant" for message in messages)
             reason = "rewritten" if has_answers else self._reason(session, "new")
-            return self._begun(session, self._rendered(session, messages, tools), reason)
+            return self._begun(session, self._rendered(session), reason)
         turn, count = found
         before, sampled = session.record.turn_tokens(turn.number)
         given = _between(session, before, sampled, messages[count:], tools)
         turn.has_followers = True
         if given is None:
-            return self._begun(session, self._rendered(session, messages, tools), self._reason(session, "format"))
+            return self._begun(session, self._rendered(session), self._reason(session, "format"))
         if turn.is_extended or turn.is_abandoned:
             return self._begun(session, [*before, *sampled, *given], self._reason(session, "forked"))
-        return Place(extended(session, turn, given), self._digests[-1])
+        return TurnPlace(extended(session, turn, given), self._digests[-1])
 
-    def answer(self, session: Session, place: Place, number: int, finish: Finish) -> Answered:
+    def answer(self, session: HarnessSession, place: TurnPlace, number: int, finish: Finish) -> Answered:
         """Parse a turn of the record, and remember it."""
         before, sampled = session.record.turn_tokens(number)
         parsed = session.parts.renderer.parse(before, sampled, self._asked.tools)
@@ -220,24 +220,25 @@ class ChatRequest:
         reason = stopped if finish == "stop" else "length"
         return Answered(message, parsed.reasoning, reason, len(before), sampled, logprobs)
 
-    def _begun(self, session: Session, prompt: list[int], reason: str) -> Place:
-        return Place(begun(session, prompt, reason), self._digests[-1])
+    def _begun(self, session: HarnessSession, prompt: list[int], reason: str) -> TurnPlace:
+        return TurnPlace(begun(session, prompt, reason), self._digests[-1])
 
-    def _reason(self, session: Session, otherwise: str) -> str:
+    def _reason(self, session: HarnessSession, otherwise: str) -> str:
         return "retried" if session.histories.was_asked(self._digests[-1]) else otherwise
 
-    def _rendered(self, session: Session, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[int]:
+    def _rendered(self, session: HarnessSession) -> list[int]:
+        messages = self._asked.messages
         length = sum(len(str(message.get("content"))) for message in messages)
         if length > MAX_CHARACTERS_PER_TOKEN * session.parts.max_sequence_tokens:
             raise too_long(session, f"a chat of {length} characters")
         try:
-            return session.parts.renderer.prompt(messages, tools)
+            return session.parts.renderer.prompt(messages, self._asked.tools)
         except Exception as error:  # templates and tokenizers raise of all kinds at a hostile text
             raise RefusedRequestError(f"messages: are none of the model's chats: {str(error)[:300]}") from error
 
 
 def _between(
-    session: Session,
+    session: HarnessSession,
     before: list[int],
     sampled: list[int],
     messages: Sequence[ChatMessage],
@@ -252,7 +253,7 @@ def _between(
         raise RefusedRequestError(f"messages: are none of the model's chats: {str(error)[:300]}") from error
 
 
-def begun(session: Session, prompt: list[int], reason: str) -> int:
+def begun(session: HarnessSession, prompt: list[int], reason: str) -> int:
     """Begin a sequence; `reason` is counted if it is a further one. Raises RefusedRequestError if it is too long."""
     record = session.record
     if len(prompt) >= session.parts.max_sequence_tokens:
@@ -268,7 +269,7 @@ def begun(session: Session, prompt: list[int], reason: str) -> int:
     return record.begin_sequence(prompt)
 
 
-def extended(session: Session, turn: RecordedTurn, given: list[int]) -> int:
+def extended(session: HarnessSession, turn: RecordedTurn, given: list[int]) -> int:
     """Give tokens to the sequence of a turn, which is its last. Raises RefusedRequestError if none would be left."""
     record = session.record
     sequence = record.turns[turn.number].sequence
@@ -286,13 +287,13 @@ def extended(session: Session, turn: RecordedTurn, given: list[int]) -> int:
 
 
 def remembered(
-    session: Session, place: Place, number: int, call_ids: tuple[str, ...], message: ChatMessage | None
+    session: HarnessSession, place: TurnPlace, number: int, call_ids: tuple[str, ...], message: ChatMessage | None
 ) -> None:
     """Remember a turn by the history that ends with its answer."""
     session.histories.add(RecordedTurn(number, place.history, call_ids, time.monotonic()), message)
 
 
-def too_long(session: Session, what: str) -> RefusedRequestError:
+def too_long(session: HarnessSession, what: str) -> RefusedRequestError:
     """The refusal of a history that leaves no token to sample."""
     session.over = EpisodeEnd.TOKENS
     return RefusedRequestError(

@@ -57,7 +57,7 @@ MAX_TOOLS = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedChat:
     """A request as far as it is honored."""
 
     messages: Sequence[ChatMessage]
@@ -73,7 +73,7 @@ class Asked:
     """Settings of sampling in place of which the run's are used."""
 
 
-def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -> Asked:
+def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -> AskedChat:
     """Raises RefusedRequestError. `model`: its name. `replaces`: the run's sampling is used in place of another."""
     from pydantic import ValidationError
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
@@ -103,7 +103,7 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
     if request.tool_choice not in (None, "auto", "none"):
         raise RefusedRequestError("tool_choice: only auto and none are served, others would need a grammar")
     options = request.stream_options
-    return Asked(
+    return AskedChat(
         messages=[_message(message) for message in body["messages"]],
         tools=tuple(body.get("tools") or ()) if body.get("tool_choice") != "none" else (),
         max_tokens=one_max_tokens(body),

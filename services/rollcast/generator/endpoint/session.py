@@ -43,7 +43,7 @@ class SessionTask:
     """The program reports the reward, and no verifier gives it."""
 
 
-class Session:
+class HarnessSession:
     """A session from its opening to `close`."""
 
     def __init__(

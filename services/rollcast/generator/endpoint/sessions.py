@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from rollcast.environments.harness.program import HarnessProgram
 from rollcast.generator.endpoint.refusals import RefusedRequestError
-from rollcast.generator.endpoint.session import Session
+from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
@@ -37,14 +37,14 @@ class Sessions:
         self.loop = loop
         self.url = ""
         """Address of the generator's server, for programs on this machine; known once it listens."""
-        self._sessions: dict[str, Session] = {}
-        self._waiting: deque[Session] = deque()
+        self._sessions: dict[str, HarnessSession] = {}
+        self._waiting: deque[HarnessSession] = deque()
         """Sessions that an outside program may take, the oldest first."""
         self._arrival = asyncio.Condition()
         self._programs: set[HarnessProgram] = set()
         self._reported: set[tuple[str, str]] = set()
 
-    def find(self, name: str, token: bytes) -> Session:
+    def find(self, name: str, token: bytes) -> HarnessSession:
         """The session of this name, if the token is its own. Raises RefusedRequestError. Thread-safe."""
         session = self._sessions.get(name)
         if session is None:
@@ -57,24 +57,24 @@ class Sessions:
             raise RefusedRequestError("wrong or missing token: send the session's as the API key", 401, "wrong_token")
         return session
 
-    def add(self, session: Session) -> None:
+    def add(self, session: HarnessSession) -> None:
         """Open a session."""
         self._sessions[session.id] = session
 
-    def remove(self, session: Session) -> None:
+    def remove(self, session: HarnessSession) -> None:
         """Close it: what runs in it ends, and later calls find no session."""
         session.close()
         self._sessions.pop(session.id, None)
         with suppress(ValueError):
             self._waiting.remove(session)
 
-    async def offer(self, session: Session) -> None:
+    async def offer(self, session: HarnessSession) -> None:
         """Let an outside program take a session."""
         async with self._arrival:
             self._waiting.append(session)
             self._arrival.notify()
 
-    async def next_task(self, seconds: float) -> Session | None:
+    async def next_task(self, seconds: float) -> HarnessSession | None:
         """A session that no program has taken, waited for this long; None = none came."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds), self._arrival:
@@ -84,7 +84,7 @@ class Sessions:
                 return session
         return None
 
-    async def start(self, session: Session) -> HarnessProgram:
+    async def start(self, session: HarnessSession) -> HarnessProgram:
         """Start a session's command. Raises EnvironmentFailedError."""
         command = session.settings.command
         assert command is not None
@@ -99,7 +99,7 @@ class Sessions:
         finally:
             self._programs.discard(program)
 
-    def variables(self, session: Session) -> dict[str, str]:
+    def variables(self, session: HarnessSession) -> dict[str, str]:
         """What a program finds in its environment."""
         described = self.described(session, self.url)
         return {
@@ -110,7 +110,7 @@ class Sessions:
             "ROLLCAST_ROW": session.task.row,
         }
 
-    def described(self, session: Session, url: str) -> dict[str, str]:
+    def described(self, session: HarnessSession, url: str) -> dict[str, str]:
         """A session for the program that takes its turns. `url`: of this generator's server."""
         own = f"{url}{PREFIX}{session.id}"
         return {
@@ -122,12 +122,12 @@ class Sessions:
             "model": self.model,
         }
 
-    def note_refused(self, session: Session, refusal: RefusedRequestError) -> None:
+    def note_refused(self, session: HarnessSession, refusal: RefusedRequestError) -> None:
         """Count a refused request. Thread-safe."""
         self.exporter.add(names.ENDPOINT_REFUSED, environment=session.task.environment, code=refusal.code)
         session.last_refusal = refusal.sentence
 
-    def note_replaced(self, session: Session, settings: tuple[str, ...]) -> None:
+    def note_replaced(self, session: HarnessSession, settings: tuple[str, ...]) -> None:
         """Count settings in place of which the run's are used, and report each once. Thread-safe."""
         environment = session.task.environment
         for setting in settings:

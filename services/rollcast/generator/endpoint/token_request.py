@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.generator.endpoint.call import Answered, Place, begun, extended, remembered
+from rollcast.generator.endpoint.call import Answered, TurnPlace, begun, extended, remembered
 from rollcast.generator.endpoint.histories import RecordedTurn
 from rollcast.generator.endpoint.protocol import one_max_tokens, other_sampling, other_settings, stop_texts
 from rollcast.generator.endpoint.refusals import RefusedRequestError
-from rollcast.generator.endpoint.session import Session
+from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.vllm.engine import Finish
 from rollcast.rollouts.records import Sampling
 
@@ -49,18 +49,18 @@ class TokenRequest:
             raise RefusedRequestError("n: one request samples one completion")
         return cls(given, one_max_tokens(settings), stop_texts(settings.get("stop"))), replaced
 
-    def place(self, session: Session) -> Place:
+    def place(self, session: HarnessSession) -> TurnPlace:
         """Extend the longest recorded turn that the tokens begin with, or begin a sequence."""
         found, length = self._longest(session)
         retried = session.histories.was_asked(self._history)
         if found is None:
-            return Place(begun(session, self._token_ids, "retried" if retried else "new"), self._history)
+            return TurnPlace(begun(session, self._token_ids, "retried" if retried else "new"), self._history)
         found.has_followers = True
         if found.is_extended or found.is_abandoned:
-            return Place(begun(session, self._token_ids, "retried" if retried else "forked"), self._history)
-        return Place(extended(session, found, self._token_ids[length:]), self._history)
+            return TurnPlace(begun(session, self._token_ids, "retried" if retried else "forked"), self._history)
+        return TurnPlace(extended(session, found, self._token_ids[length:]), self._history)
 
-    def answer(self, session: Session, place: Place, number: int, finish: Finish) -> Answered:
+    def answer(self, session: HarnessSession, place: TurnPlace, number: int, finish: Finish) -> Answered:
         """Remember a turn of the record."""
         before, sampled = session.record.turn_tokens(number)
         remembered(session, place, number, (), None)
@@ -68,7 +68,7 @@ class TokenRequest:
         logprobs = session.record.sequences[turn.sequence].completion.logprobs[turn.start : turn.end]
         return Answered({}, "", "stop" if finish == "stop" else "length", len(before), sampled, logprobs)
 
-    def _longest(self, session: Session) -> tuple[RecordedTurn | None, int]:
+    def _longest(self, session: HarnessSession) -> tuple[RecordedTurn | None, int]:
         found: RecordedTurn | None = None
         longest = 0
         for turn in session.histories.turns:

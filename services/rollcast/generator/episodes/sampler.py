@@ -27,7 +27,7 @@ from rollcast.telemetry import names
 from rollcast.wire.version import PolicyVersion
 
 
-class Attempt(Protocol):
+class AnyAttempt(Protocol):
     """One attempt at an episode."""
 
     @property
@@ -71,7 +71,7 @@ class Attempt(Protocol):
         ...
 
 
-Begin = Callable[[Engine, PromptTask, int, EpisodeParts, Rollout | None], Attempt]
+Begin = Callable[[Engine, PromptTask, int, EpisodeParts, Rollout | None], AnyAttempt]
 """Begins an attempt at a rollout of a task, with a former owner's part of its first turn."""
 
 
@@ -172,7 +172,7 @@ class EpisodeSampler:
         nothing = np.zeros(0, dtype=np.int32)
         return Rollout(self._index, nothing, nothing.astype(np.float32), partial=True)
 
-    def _begin(self, start: Rollout | None) -> Attempt:
+    def _begin(self, start: Rollout | None) -> AnyAttempt:
         return self._begin_attempt(self._engine, self._task, self._index, self._parts, start)
 
     def _begin_again(self) -> None:
