@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.environments.openenv import OpenEnvironment
 from rollcast.config.environments.settings import EnvironmentSettings
 from rollcast.config.environments.tool_set import McpServer, ToolSet
@@ -37,6 +38,8 @@ def environments(folder: Path, *, are_there: bool) -> tuple[EnvironmentSettings,
     return (
         tools,
         OpenEnvironment(name="server", url="http://nowhere", interpreter=Path(program)),
+        HarnessEnvironment(name="agent", command=(program, "agent.py")),
+        HarnessEnvironment(name="elsewhere"),
     )
 
 
@@ -57,6 +60,7 @@ def test_each_missing_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "tasks.environments.0.mcp.0.command ": "there is no such program",
         "tasks.environments.0.mcp.1.token_variable: ": f"the environment variable {TOKEN}, which is to hold its token",
         "tasks.environments.1.interpreter ": "in which openenv is installed",
+        "tasks.environments.2.command.0 ": "there is no such program",
     }
     sentences = str(error.value).splitlines()
     assert len(sentences) == len(expected)

@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import httpx
@@ -99,11 +99,12 @@ def service_routes(
     alive: Callable[[], tuple[bool, str]] = always_alive,
     readers: PageReaders | None = None,
     started: Callable[[], tuple[bool, str]] = always_alive,
+    routes: Sequence[Any] = (),
 ) -> Any:
     """An ASGI application with the probes, each 200 or 503 with the reason, and /metrics.
 
     /healthz calls `alive`, /readyz `ready`, and /startz `started`, for a service that answers before it is complete.
-    `readers` records who has read the metrics, by address and user agent.
+    `readers` records who has read the metrics, by address and user agent. `routes`: others of the service.
     """
     from starlette.applications import Starlette
     from starlette.background import BackgroundTask
@@ -128,7 +129,7 @@ def service_routes(
         return Response(page, media_type=METRICS_CONTENT_TYPE, background=sent)
 
     probes = [probe("/healthz", alive), probe("/startz", started), probe("/readyz", ready)]
-    return Starlette(routes=[*probes, Route("/metrics", metrics)])
+    return Starlette(routes=[*probes, Route("/metrics", metrics), *routes])
 
 
 class HttpServer:
@@ -140,7 +141,7 @@ class HttpServer:
     def __init__(
         self, application: Any, listener: socket.socket, settings: Http, guarded: frozenset[str] = frozenset()
     ) -> None:
-        """`guarded`: paths that the application guards itself.
+        """`guarded`: paths that the application guards itself; one that ends with / stands for all that begin so.
 
         Raises UserError if certificate or key cannot be used; the listener is closed then.
         """

@@ -19,13 +19,15 @@ class TokenGate:
     """
 
     def __init__(self, application: ASGIApp, token: str, guarded: frozenset[str] = frozenset()) -> None:
-        """`guarded`: paths that the application guards itself, with another token."""
+        """`guarded`: paths that the application guards itself, with another token; one that ends with / stands for all
+        that begin so."""
         self._application = application
         self._token = token.encode()
         self._open = OPEN_PATHS | guarded
+        self._open_below = tuple(path for path in guarded if path.endswith("/"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or scope["path"] in self._open or presents(scope, self._token):
+        if scope["type"] == "lifespan" or self._is_open(scope["path"]) or presents(scope, self._token):
             await self._application(scope, receive, send)
             return
         refusal = PlainTextResponse(
@@ -34,6 +36,9 @@ class TokenGate:
             headers={"www-authenticate": 'Basic realm="rollcast", charset="UTF-8"'},
         )
         await refusal(scope, receive, send)
+
+    def _is_open(self, path: str) -> bool:
+        return path in self._open or path.startswith(self._open_below)
 
 
 def presents(scope: Scope, token: bytes) -> bool:

@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from rollcast.config.errors import UserError
+from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.grading import GradingThreads
 from rollcast.generator.groups import ActiveGroup
@@ -69,11 +70,12 @@ class ClaimLoop:
         reaches_trainer: Callable[[], bool],
         exporter: Exporter,
         episodes: EpisodeParts | None = None,
+        sessions: Sessions | None = None,
     ) -> None:
-        """`episodes`: None = the run has no environments."""
+        """`episodes`: None = the run has no environments. `sessions`: None = none of them is a harness."""
         self._engine = engine
         self._grader = grader
-        self._samplers = Samplers(engine, episodes)
+        self._samplers = Samplers(engine, episodes, sessions)
         self._open_queue = open_queue
         self._queue = open_queue(owner)
         self._slots = slots

@@ -69,6 +69,11 @@ class Completion:
         return self.token_ids + self._given
 
     @property
+    def turn_token_ids(self) -> list[int]:
+        """The tokens of the present turn so far."""
+        return self.token_ids[self._turn_start :]
+
+    @property
     def num_input_tokens(self) -> int:
         return len(self.token_ids) + len(self._given)
 

@@ -1,8 +1,12 @@
 """What samples a rollout: one answer, or an episode in the environment that its task names."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
+from rollcast.config.environments.harness import HarnessEnvironment
+from rollcast.generator.endpoint.attempt import HarnessAttempt
+from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.episodes.sampler import EpisodeSampler
 from rollcast.generator.grading import Graded
@@ -58,9 +62,10 @@ class Sampler(Protocol):
 class Samplers:
     """Makes the samplers of one generator."""
 
-    def __init__(self, engine: Engine, episodes: EpisodeParts | None = None) -> None:
-        """`episodes`: None = the run has no environments."""
+    def __init__(self, engine: Engine, episodes: EpisodeParts | None = None, sessions: Sessions | None = None) -> None:
+        """`episodes`: None = the run has no environments. `sessions`: None = none of them is a harness."""
         self._engine = engine
+        self._sessions = sessions
         self._episodes = episodes
 
     def refusal(self, task: PromptTask) -> str:
@@ -77,4 +82,9 @@ class Samplers:
         if task.episode is None:
             return RolloutSampler(self._engine, task, index, start, self._episodes.slots if self._episodes else None)
         assert self._episodes is not None
-        return EpisodeSampler(self._engine, task, index, self._episodes, start)
+        settings = self._episodes.settings[task.episode.environment]
+        if not isinstance(settings, HarnessEnvironment):
+            return EpisodeSampler(self._engine, task, index, self._episodes, start)
+        assert self._sessions is not None
+        begin = partial(HarnessAttempt, sessions=self._sessions)
+        return EpisodeSampler(self._engine, task, index, self._episodes, start, begin)

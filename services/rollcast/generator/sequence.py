@@ -10,6 +10,8 @@ has its own salt, and its later legs keep the salt so that they hit their own bl
 
 import hashlib
 import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from rollcast.generator.completion import Completion
 from rollcast.generator.vllm.engine import Engine, EngineRequest, Finish
@@ -17,6 +19,21 @@ from rollcast.rollouts.records import Purpose, Rollout, Sampling
 from rollcast.wire.version import PolicyVersion
 
 _private_salts = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnds:
+    """What ends a turn besides the model's own end of text and its budget, and who reads it meanwhile."""
+
+    token_ids: tuple[int, ...] = ()
+    """Tokens; the one that ended it is its last."""
+    texts: tuple[str, ...] = ()
+    """Texts; the token that completes one is its last. A text over the border of two legs is not seen."""
+    on_tokens: Callable[[list[int]], None] | None = None
+    """Called with the turn's tokens so far. None = they are wanted at its end only."""
+
+
+NO_OTHER_ENDS = TurnEnds()
 
 
 class SequenceSampler:
@@ -31,6 +48,8 @@ class SequenceSampler:
         """Finished requests, each with the number of the completion's tokens before it."""
         self._routed_from = 0
         self._aborted = False
+        self.has_stopped_by_text = False
+        """A text ended the last turn, and no token that ends turns."""
         self.completion = completion
         self.num_kept_tokens = 0
         """Tokens whose KV later legs found in the prefix cache."""
@@ -60,10 +79,10 @@ class SequenceSampler:
         if self._request is not None:
             self._engine.abort(self._request)
 
-    async def turn(self, stop_token_ids: tuple[int, ...] = ()) -> Finish:
+    async def turn(self, ends: TurnEnds = NO_OTHER_ENDS) -> Finish:
         """Sample until the model or the budget ends its turn. "abort" = `abort` was called.
 
-        `stop_token_ids`: end it besides the model's own end of text. Raises the engine's errors.
+        Raises the engine's errors.
         """
         while not self._aborted:
             leg = self.completion.next_leg()
@@ -73,11 +92,11 @@ class SequenceSampler:
                 version = self._engine.newest_version
                 assert version is not None, "nothing is claimed before the first version"
                 self.completion.force_phrase(version)
-            if await self._sample(leg.max_tokens, stop_token_ids) == "stop":
+            if await self._sample(leg.max_tokens, ends) == "stop":
                 return "stop"
         return "abort"
 
-    async def _sample(self, max_tokens: int, stop_token_ids: tuple[int, ...]) -> Finish:
+    async def _sample(self, max_tokens: int, ends: TurnEnds) -> Finish:
         """Sample one leg. "abort" = nothing may have been sampled, and the leg is to be asked for again."""
         task = self.completion.task
         inputs = self.completion.input_token_ids
@@ -94,7 +113,9 @@ class SequenceSampler:
             seed=_seed(task.sampling, task.sequence, self.completion.index, position),
             salt=self._choose_salt,
             routed_from=self._routed_from,
-            stop_token_ids=stop_token_ids,
+            stop_token_ids=ends.token_ids,
+            stop=ends.texts,
+            on_tokens=self._reader(ends),
         )
         self._request = request
         try:
@@ -105,6 +126,7 @@ class SequenceSampler:
             self._requests.append((request, position))
         if sampled.finish == "abort":
             self._salt = None
+        self.has_stopped_by_text = sampled.stopped_by_text
         self.completion.append(sampled.token_ids, sampled.logprobs, sampled.spans)
         if sampled.token_ids and sampled.routed_experts is not None and task.purpose is Purpose.TRAIN:
             self.completion.record_experts(request.routed_from, sampled.routed_experts)
@@ -124,6 +146,13 @@ class SequenceSampler:
                 self.completion.mark_rebuild(base + num_output_tokens, kept)
         self._requests = []
         return self.completion.rollout()
+
+    def _reader(self, ends: TurnEnds) -> Callable[[list[int]], None] | None:
+        on_tokens = ends.on_tokens
+        if on_tokens is None:
+            return None
+        before = self.completion.turn_token_ids
+        return lambda token_ids: on_tokens(before + token_ids)
 
     def _choose_salt(self, version: PolicyVersion) -> str:
         if self._salt is None:

@@ -18,19 +18,23 @@ import signal
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from socket import socket
 from typing import Any, TypeVar
 
 from rollcast.config.bounds import MOST_DERIVED_SLOTS
+from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator, Rpc
 from rollcast.config.tasks import Tasks
-from rollcast.connections.http import HttpServer, listen, service_routes
+from rollcast.connections.http import HttpServer, listen, local_url, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.generator.claims import ClaimLoop
+from rollcast.generator.endpoint.application import EndpointApplication
+from rollcast.generator.endpoint.sessions import PREFIX, Sessions
 from rollcast.generator.episodes.make import episode_parts
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.grading import GradingThreads, check_grading
@@ -89,6 +93,7 @@ def serve(config: RunConfig, name: str, index: int, *, park: bool) -> int:
     # Checks the run file before anything heavy is started.
     claimable(config.generator, config.recipe, config.tasks, full_rollouts=0)
     check_grading(config.tasks)
+    check_harnesses(config)
     listener = listen(config.http.bind, config.generator.http_port, setting="generator.http_port")
     set_environment(config.generator)
     if (sentence := why_not_registered()) is not None:
@@ -110,8 +115,13 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
         reach_grader(config.tasks, config.grader_rpc, config.grader.patience_seconds, exporter), stopping
     )
     standing = Standing()
-    http = HttpServer(service_routes(exporter.render, standing.ready, started=standing.started), listener, config.http)
+    sessions = sessions_of(config, exporter, loop)
+    routes = () if sessions is None else EndpointApplication(sessions).routes()
+    application = service_routes(exporter.render, standing.ready, started=standing.started, routes=routes)
+    http = HttpServer(application, listener, config.http, guarded=frozenset({PREFIX}))
     http.start()
+    if sessions is not None:
+        sessions.url = local_url(config.http, http.port)
     key = new_key()
     starting = asyncio.create_task(report_starting(config.rpc, key))
     try:
@@ -128,7 +138,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
             )
             log.info("engine", threads=engine.num_threads, slots=slots.total, full_rollouts=engine.full_rollouts)
             exporter.set(names.GENERATOR_SLOTS, slots.total)
-            standing.service = GeneratorService(config, name, engine, slots, exporter, remote, key, episodes)
+            standing.service = GeneratorService(config, name, engine, slots, exporter, remote, key, episodes, sessions)
             return await standing.service.run(stopping)
         finally:
             engine.shutdown()
@@ -143,6 +153,25 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
     finally:
         starting.cancel()
         http.stop()
+
+
+def sessions_of(config: RunConfig, exporter: Exporter, loop: asyncio.AbstractEventLoop) -> Sessions | None:
+    """The sessions of harnesses; None = the run file names no harness."""
+    if not any(isinstance(one, HarnessEnvironment) for one in config.tasks.environments):
+        return None
+    token = config.http.token
+    run_token = None if token is None else token.get_secret_value().encode()
+    return Sessions(Path(config.model.path).name, exporter, loop, run_token)
+
+
+def check_harnesses(config: RunConfig) -> None:
+    """Raises UserError if outside programs could not ask for their tasks."""
+    for number, one in enumerate(config.tasks.environments):
+        if isinstance(one, HarnessEnvironment) and one.command is None and config.http.token is None:
+            raise UserError(
+                f"tasks.environments.{number}.command is missing, and programs of your own that ask for tasks need the "
+                "run's http.token; give a command, or set ROLLCAST_HTTP_TOKEN"
+            )
 
 
 async def _started(start: Coroutine[Any, Any, T], stopping: asyncio.Event) -> T:
@@ -206,10 +235,12 @@ class GeneratorService:
         remote: RemoteSandbox | None,
         key: bytes,
         episodes: EpisodeParts | None,
+        sessions: Sessions | None,
     ) -> None:
         """key: the one that this process has reported to the trainer while its engine started. episodes: None = the run
-        has no environments."""
+        has no environments. sessions: None = none of them is a harness."""
         self._episodes = episodes
+        self._sessions = sessions
         self._config = config
         self._engine = engine
         self._kills = kills()
@@ -227,6 +258,7 @@ class GeneratorService:
             reaches_trainer=lambda: self._member.joined,
             exporter=exporter,
             episodes=episodes,
+            sessions=sessions,
         )
         self._member = WeightMember(
             engine=GeneratorWeights(name, engine, self._claims, exporter),
@@ -272,6 +304,8 @@ class GeneratorService:
                 task.cancel()
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._claims.close(), 5.0)
+            if self._sessions is not None:
+                await self._sessions.close()
             if self._episodes is not None:
                 await self._episodes.close()
             await self._grader.close()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.environments.openenv import OpenEnvironment
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.config.errors import UserError
@@ -25,6 +26,8 @@ def _missing(tasks: Tasks, number: int) -> Iterator[str]:
     field = f"tasks.environments.{number}"
     if isinstance(environment, ToolSet):
         yield from _missing_of_tools(field, environment)
+    elif isinstance(environment, HarnessEnvironment) and environment.command is not None:
+        yield from _missing_program(f"{field}.command.0", environment.command[0])
     elif isinstance(environment, OpenEnvironment) and shutil.which(environment.interpreter) is None:
         yield (
             f"{field}.interpreter = {environment.interpreter}: is no program; give the python of the virtual "

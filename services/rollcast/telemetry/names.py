@@ -219,6 +219,23 @@ EPISODE_TOKENS_DISCARDED = Metric(
     "rollcast_episode_tokens_discarded_total", "Sampled tokens of episodes that began again", _ENVIRONMENT
 )
 
+ENDPOINT_SEQUENCES = Metric(
+    "rollcast_endpoint_sequences_total",
+    "Further sequences of harnesses, by reason (rewritten|new|forked|retried|format)",
+    ("environment", "reason"),
+)
+ENDPOINT_UNREAD = Metric(
+    "rollcast_endpoint_unread_turns_total", "Completions that no harness read, left out of training", _ENVIRONMENT
+)
+ENDPOINT_REPLACED = Metric(
+    "rollcast_endpoint_replaced_settings_total",
+    "Sampling settings of requests in place of which the run's were used",
+    _ENVIRONMENT,
+)
+ENDPOINT_REFUSED = Metric(
+    "rollcast_endpoint_refused_requests_total", "Refused requests of harnesses, by code", ("environment", "code")
+)
+
 # Queue and weights
 QUEUE_GROUPS = Metric("rollcast_queue_groups", "Finished groups on the queue")
 QUEUE_BYTES = Metric("rollcast_queue_bytes", "Bytes of finished groups on the queue")

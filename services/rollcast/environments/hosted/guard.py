@@ -36,9 +36,10 @@ class _EndedError(Exception):
     """The nursery, or its end, asked for the end."""
 
 
-def guard(run: Callable[[], None], connection: socket.socket, folder: Path | None) -> None:
-    """Fork `run`, and return when no process of it is left.
+def guard(run: Callable[[], None], connection: socket.socket | None, folder: Path | None) -> int:
+    """Fork `run`, and return its exit code when no process of it is left; negative: the signal that ended it.
 
+    connection: is given the reason if it was too much. None = it cannot be too much.
     folder: the private one, whose size is bounded. None = the profile is trusted.
     """
 
@@ -56,37 +57,40 @@ def guard(run: Callable[[], None], connection: socket.socket, folder: Path | Non
     try:
         die_with_parent(signal.SIGTERM)
         if os.getppid() == 1:  # it was gone before the signal was asked for
-            return
-        why = _watch(pid, folder)
-        if why:
+            return -signal.SIGTERM
+        code, why = _watch(pid, folder)
+        if why and connection is not None:
             with contextlib.suppress(OSError):
                 connection.sendall(packed({"ended": why}))
+        return code
     except _EndedError:
-        pass
+        return -signal.SIGTERM
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _kill_all()
 
 
-def _watch(environment: int, folder: Path | None) -> str:
-    """Wait for the environment's end; a sentence if it was too much."""
+def _watch(environment: int, folder: Path | None) -> tuple[int, str]:
+    """Wait for the environment's end: its exit code, and a sentence if it was too much."""
     looks = 0
     while True:
         while (ended := _reaped()) is not None:
-            if ended == environment:
-                return ""
+            pid, code = ended
+            if pid == environment:
+                return code, ""
         looks += 1
         if folder is not None and (why := _too_much(folder, looks)):
-            return why
+            return -signal.SIGKILL, why
         time.sleep(LOOK_SECONDS)
 
 
-def _reaped() -> int | None:
+def _reaped() -> tuple[int, int] | None:
+    """A child that has ended, and its exit code."""
     try:
-        pid, _ = os.waitpid(-1, os.WNOHANG)
+        pid, status = os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
         return None
-    return pid or None
+    return (pid, os.waitstatus_to_exitcode(status)) if pid else None
 
 
 def _too_much(folder: Path, looks: int) -> str:

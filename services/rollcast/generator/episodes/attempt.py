@@ -26,6 +26,7 @@ from rollcast.generator.episodes.reward import reward_of
 from rollcast.generator.episodes.transcript import Transcript
 from rollcast.generator.episodes.waits import GivenUpError, T, UnusableEpisodeError, Waits
 from rollcast.generator.grading import Graded
+from rollcast.generator.sequence import TurnEnds
 from rollcast.generator.vllm.engine import Engine, Finish
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rollout
 from rollcast.telemetry import names
@@ -191,7 +192,7 @@ class EpisodeAttempt:
             seconds = max(self._deadline - time.monotonic(), 0.0)
             timer = asyncio.get_running_loop().call_later(seconds, self.record.abort)
             try:
-                finish = await self.record.sample_turn(sequence, self._parts.renderer.stop_token_ids)
+                finish = await self.record.sample_turn(sequence, TurnEnds(self._parts.renderer.stop_token_ids))
             finally:
                 timer.cancel()
                 self._parts.slots.release()

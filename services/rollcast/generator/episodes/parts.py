@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from rollcast.chat.base import ChatRenderer
 from rollcast.config.environments.settings import EnvironmentSettings
@@ -48,7 +48,11 @@ class EpisodeParts:
 
     def release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
         """Give an environment back. Does not wait: its processes may take long to end, and a hand-over must not."""
-        task = asyncio.create_task(self._release(environment, is_reusable=is_reusable))
+        self.do_aside(self.environments.release(environment, is_reusable=is_reusable))
+
+    def do_aside(self, ending: Coroutine[Any, Any, None]) -> None:
+        """End something of an environment without waiting for it."""
+        task = asyncio.create_task(self._within_deadline(ending))
         self._releases.add(task)
         task.add_done_callback(self._releases.discard)
 
@@ -58,10 +62,10 @@ class EpisodeParts:
             task.cancel()
         await self.environments.close()
 
-    async def _release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
+    async def _within_deadline(self, ending: Coroutine[Any, Any, None]) -> None:
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
-                await self.environments.release(environment, is_reusable=is_reusable)
+                await ending
         except Exception as error:  # it is not used again; `close` ends its processes
             log.warning("an environment was not taken back", reason=repr(error))
 

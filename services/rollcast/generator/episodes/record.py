@@ -7,13 +7,14 @@ Used by the episode loop, and by sessions of the endpoint, whose turns are asked
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from rollcast.generator.completion import Completion
-from rollcast.generator.sequence import SequenceSampler
+from rollcast.generator.completion import Completion, Decode
+from rollcast.generator.episodes.shortening import shortened
+from rollcast.generator.sequence import NO_OTHER_ENDS, SequenceSampler, TurnEnds
 from rollcast.generator.vllm.engine import Engine, Finish
 from rollcast.rollouts.records import (
     Branch,
@@ -50,8 +51,10 @@ class EpisodeRecord:
         self.end = EpisodeEnd.RUNNING
         self.reason = ""
         """Why the environment failed; empty = it has not."""
-        self._has_last_turn_stopped = False
-        """The last token of the last turn is one that ends turns."""
+        self._has_stopped: list[bool] = []
+        """Whether the last token of each turn is one that ends turns."""
+        self._ends: dict[int, int] = {}
+        """How many tokens each sequence keeps, after `drop_turns`."""
 
     def restore(self, rollout: Rollout) -> None:
         """Take over the record of a former owner of the task."""
@@ -66,7 +69,19 @@ class EpisodeRecord:
         self.restarts = episode.restarts
         self.end = episode.end
         self.reason = episode.reason
-        self._has_last_turn_stopped = episode.end not in CUT_ENDS
+        self._has_stopped = [True] * len(self.turns)
+        if self.turns:
+            self._has_stopped[-1] = episode.end not in CUT_ENDS
+
+    @property
+    def decode(self) -> Decode:
+        """Token ids to text, special tokens included."""
+        return self._engine.decode
+
+    @property
+    def task_prompt(self) -> TokenIds:
+        """The prompt that the first sequence has unless the record has another for it."""
+        return self._task.prompt_token_ids
 
     @property
     def num_tokens(self) -> int:
@@ -91,12 +106,17 @@ class EpisodeRecord:
         tokens = sequence.completion.token_ids
         return sequence.prompt_token_ids + tokens[: found.start], tokens[found.start : found.end]
 
+    def input_tokens(self, sequence: int) -> list[int]:
+        """All tokens of a sequence before its next turn, prompt included."""
+        found = self.sequences[sequence]
+        return found.prompt_token_ids + found.completion.input_token_ids
+
     def last_answer(self) -> list[int]:
         """Tokens of the model's last turn, without the one that ended it: what a verifier grades."""
         if not self.turns:
             return []
         _, tokens = self.turn_tokens(-1)
-        return tokens[:-1] if self._has_last_turn_stopped else tokens
+        return tokens[:-1] if self._has_stopped[-1] else tokens
 
     def begin_sequence(self, prompt_token_ids: list[int], start: Rollout | None = None) -> int:
         """Return the number of a new sequence. `start`: its tokens so far, sampled by a former owner of the task."""
@@ -110,34 +130,32 @@ class EpisodeRecord:
         of_sequence = self._max_sequence_tokens - self.sequences[sequence].num_tokens
         return min(of_episode, of_sequence)
 
-    async def sample_turn(
-        self, sequence: int, stop_token_ids: tuple[int, ...] = (), max_tokens: int | None = None
-    ) -> Finish:
+    async def sample_turn(self, sequence: int, ends: TurnEnds = NO_OTHER_ENDS, max_tokens: int | None = None) -> Finish:
         """Sample a turn of the model at the end of a sequence, within the episode's budget. Raises the engine's errors.
 
-        "abort" = `abort` was called. Without a token there is no turn. `max_tokens`: budget of this turn alone.
+        "abort" = `abort` was called. Without a token there is no turn. `max_tokens`: budget of this turn alone, a
+        former owner's tokens included.
         """
         sampler = self.sequences[sequence]
         completion = sampler.completion
         budget = self.remaining_tokens(sequence)
-        if max_tokens is not None:
-            budget = min(budget, max_tokens)
+        most = budget + len(completion.token_ids) if max_tokens is None else max_tokens
         has_turns = any(turn.sequence == sequence for turn in self.turns)
         if completion.token_ids and not has_turns:  # a former owner began this turn
             start = 0
-            completion.limit_turn(len(completion.token_ids) + budget)
+            completion.limit_turn(min(len(completion.token_ids) + budget, most))
         else:
             start = completion.num_input_tokens
-            completion.begin_turn(len(self.turns), budget)
+            completion.begin_turn(len(self.turns), min(budget, most))
         began = time.monotonic()
         try:
-            finish = await sampler.turn(stop_token_ids)
+            finish = await sampler.turn(ends)
         finally:
             self.sampling_seconds += time.monotonic() - began
         end = len(completion.token_ids)
         if end > start:
             self.turns.append(Turn(sequence, start, end))
-            self._has_last_turn_stopped = finish == "stop"
+            self._has_stopped.append(finish == "stop" and not sampler.has_stopped_by_text)
         return finish
 
     def answered(
@@ -158,6 +176,22 @@ class EpisodeRecord:
             environment_seconds=environment_seconds,
         )
 
+    def drop_turns(self, numbers: Container[int]) -> None:
+        """Take out turns that no later turn of their sequence follows, and sequences without a turn.
+
+        Nothing may be sampled after it.
+        """
+        kept = [number for number in range(len(self.turns)) if number not in numbers]
+        turns = [self.turns[number] for number in kept]
+        used = sorted({turn.sequence for turn in turns})
+        places = {sequence: place for place, sequence in enumerate(used)}
+        self._ends = {}
+        for turn in turns:
+            self._ends[places[turn.sequence]] = max(turn.end, self._ends.get(places[turn.sequence], 0))
+        self.turns = [replace(turn, sequence=places[turn.sequence]) for turn in turns]
+        self._has_stopped = [self._has_stopped[number] for number in kept]
+        self.sequences = [self.sequences[sequence] for sequence in used]
+
     def abort(self) -> None:
         """Make every running `sample_turn` return soon. There is no other turn after it."""
         for sequence in self.sequences:
@@ -174,7 +208,7 @@ class EpisodeRecord:
                 stop_reason=self.stop_reason,
                 episode=self._episode(None, (), ()),
             )
-        rollouts = [sequence.rollout() for sequence in self.sequences]
+        rollouts = [self._recorded(number) for number in range(len(self.sequences))]
         prompts = [np.asarray(sequence.prompt_token_ids, dtype=np.int32) for sequence in self.sequences]
         # A branch without a token is left out, so that turns of later ones get its number.
         kept = [number for number, rollout in enumerate(rollouts) if number == 0 or rollout.num_tokens]
@@ -189,6 +223,13 @@ class EpisodeRecord:
         first.partial = self.end is EpisodeEnd.RUNNING
         first.stop_reason = self.stop_reason
         return first
+
+    def _recorded(self, number: int) -> Rollout:
+        rollout = self.sequences[number].rollout()
+        end = self._ends.get(number, rollout.num_tokens)
+        if end == rollout.num_tokens:
+            return rollout
+        return shortened(rollout, end, len(self.sequences[number].prompt_token_ids))
 
     @property
     def stop_reason(self) -> StopReason:

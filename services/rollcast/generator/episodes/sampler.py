@@ -11,12 +11,14 @@ token. Tokens that are thrown away are counted.
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.generator.episodes.attempt import EpisodeAttempt
-from rollcast.generator.episodes.parts import EpisodeParts
+from rollcast.generator.episodes.parts import EpisodeParts, Stage
+from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.waits import GivenUpError
 from rollcast.generator.grading import Graded
 from rollcast.generator.vllm.engine import Engine
@@ -25,17 +27,78 @@ from rollcast.telemetry import names
 from rollcast.wire.version import PolicyVersion
 
 
+class AnyAttempt(Protocol):
+    """One attempt at an episode."""
+
+    @property
+    def record(self) -> EpisodeRecord: ...
+
+    @property
+    def start(self) -> Rollout | None:
+        """A former owner's part of the first turn, not used so far."""
+        ...
+
+    @property
+    def has_ended_turn(self) -> bool:
+        """Its environment's state may have changed, so that no other owner can go on with it."""
+        ...
+
+    @property
+    def stage(self) -> Stage:
+        """The wait that it is in, or was in last."""
+        ...
+
+    @property
+    def graded(self) -> Graded | None:
+        """A verdict that was given with it; None = a verifier gives it."""
+        ...
+
+    @property
+    def occupies_slot(self) -> bool:
+        """It samples, waits for a slot of the engine, or soon will."""
+        ...
+
+    @property
+    def versions(self) -> set[PolicyVersion]:
+        """Versions that have or may have sampled a token, a former owner's included."""
+        ...
+
+    async def run(self) -> None:
+        """Set `record.end` and `graded`. Raises EnvironmentFailedError, GivenUpError, and the engine's errors."""
+        ...
+
+    def give_up(self) -> None:
+        """Make `run` raise GivenUpError soon."""
+        ...
+
+    def fail(self, reason: str) -> None:
+        """End without a verdict."""
+        ...
+
+
+Begin = Callable[[Engine, PromptTask, int, EpisodeParts, Rollout | None], AnyAttempt]
+"""Begins an attempt at a rollout of a task, with a former owner's part of its first turn."""
+
+
 class EpisodeSampler:
     """Samples one rollout of a task in an environment; `run` returns it finished, or partial after `stop`."""
 
     def __init__(
-        self, engine: Engine, task: PromptTask, index: int, parts: EpisodeParts, start: Rollout | None = None
+        self,
+        engine: Engine,
+        task: PromptTask,
+        index: int,
+        parts: EpisodeParts,
+        start: Rollout | None = None,
+        begin: Begin = EpisodeAttempt,
     ) -> None:
+        """`begin`: what an attempt is; another one if a program outside takes the turns."""
         assert task.episode is not None
         self._engine = engine
         self._task = task
         self._index = index
         self._parts = parts
+        self._begin_attempt = begin
         self._name = task.episode.environment
         former = None if start is None else start.episode
         self._num_restarts = 0 if former is None else former.restarts
@@ -114,8 +177,8 @@ class EpisodeSampler:
         nothing = np.zeros(0, dtype=np.int32)
         return Rollout(self._index, nothing, nothing.astype(np.float32), partial=True)
 
-    def _begin(self, start: Rollout | None) -> EpisodeAttempt:
-        return EpisodeAttempt(self._engine, self._task, self._index, self._parts, start)
+    def _begin(self, start: Rollout | None) -> AnyAttempt:
+        return self._begin_attempt(self._engine, self._task, self._index, self._parts, start)
 
     def _begin_again(self) -> None:
         self._parts.note_discarded(self._name, self._attempt.record.num_sampled_tokens)

@@ -65,6 +65,10 @@ class EngineRequest:
     """Number of leading tokens whose expert choices are not returned (MoE models only)."""
     stop_token_ids: tuple[int, ...] = ()
     """Tokens that end it besides the model's own end of text; the one that did is the last of its tokens."""
+    stop: tuple[str, ...] = ()
+    """Texts that end it; the token that completes one is its last."""
+    on_tokens: Callable[[list[int]], None] | None = None
+    """Called with all its tokens so far while it runs. None = they are wanted at its end only."""
     aborted: bool = False
     rebuilds: list[tuple[int, int]] = field(default_factory=list)
     """(output tokens, kept) of each preemption so far, as of the last `Engine.observe`."""
@@ -80,6 +84,8 @@ class Sampled:
     spans: list[VersionSpan]
     finish: Finish
     num_cached_tokens: int
+    stopped_by_text: bool = False
+    """One of `EngineRequest.stop` ended it, and no token that ends turns."""
     routed_experts: RoutedExperts | None = None
     """[tokens from `routed_from` on without the last, routing layers, choices]; None = not returned by this engine."""
 
@@ -198,6 +204,10 @@ class Engine:
             outputs = await self._submit(request, self.version)
         try:
             output = await outputs.get()
+            while not output.finished:
+                assert request.on_tokens is not None
+                request.on_tokens(list(output.outputs[0].token_ids))
+                output = await outputs.get()
         except asyncio.CancelledError:
             await self._llm.abort(request.request_id, internal=True)
             raise
@@ -216,6 +226,7 @@ class Engine:
             ],
             finish=completion.finish_reason,
             num_cached_tokens=output.num_cached_tokens or 0,
+            stopped_by_text=isinstance(completion.stop_reason, str),
             routed_experts=self._experts_of(completion),
         )
 
@@ -329,9 +340,10 @@ class Engine:
                 # 0: the log-prob of the sampled token alone; flat: one array, not a dictionary for each token.
                 logprobs=0,
                 flat_logprobs=True,
-                detokenize=False,
-                # One message from the engine's process for the whole request, not one for each token.
-                output_kind=RequestOutputKind.FINAL_ONLY,
+                stop=list(request.stop),
+                detokenize=bool(request.stop),
+                # One message for the whole request, not one for each token, unless they are read.
+                output_kind=RequestOutputKind.FINAL_ONLY if request.on_tokens is None else RequestOutputKind.CUMULATIVE,
                 routed_experts_prompt_start=request.routed_from,
             )
             prompt = tokens_input(request.token_ids, cache_salt=request.salt(version))

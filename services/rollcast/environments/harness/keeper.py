@@ -1,0 +1,28 @@
+"""`python -m rollcast.environments.harness.keeper COMMAND...`: a harness and all that it starts end together.
+
+Ends with the exit code of the command. SIGTERM, or the end of the generator: kills all of them, in any session.
+"""
+
+import os
+import sys
+
+from rollcast.environments.hosted.guard import guard
+
+CANNOT_START = 127
+"""Exit code, as of a shell."""
+
+
+def main(command: list[str]) -> int:
+    def run() -> None:
+        try:
+            os.execvp(command[0], command)  # noqa: S606  # the user's own program
+        except OSError as error:
+            print(f"{command[0]} cannot be started: {error.strerror}", flush=True)
+            os._exit(CANNOT_START)
+
+    code = guard(run, None, None)
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

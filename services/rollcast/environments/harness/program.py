@@ -1,0 +1,115 @@
+"""One harness while it runs: its process, the end of its output, and its folder.
+
+start -> keeper -> command -> ...       `end`, or the end of the command: no process of it is left
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rollcast.environments.base import EnvironmentFailedError
+
+MAX_LINES = 5
+"""Last lines of its output that are kept: the message of an exception and the place that raised it."""
+MAX_LINE_CHARACTERS = 300
+READ_BYTES = 1 << 16
+END_SECONDS = 10.0
+"""How long the keeper may take to kill all processes of a harness on a busy machine."""
+_SECRET_PREFIXES = ("ROLLCAST_", "OPENAI_", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "REDIS")
+"""Variables of the generator that a harness does not see."""
+
+
+class HarnessProgram:
+    """A started harness."""
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
+        self._process = process
+        self._folder = folder
+        self._lines: deque[str] = deque(maxlen=MAX_LINES)
+        self._watching = asyncio.create_task(self._watch())
+
+    @classmethod
+    async def start(cls, command: Sequence[str], variables: Mapping[str, str]) -> "HarnessProgram":
+        """Start it in a new folder, with the user's variables and these. Raises EnvironmentFailedError."""
+        folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="rollcast-harness-"))
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-P", "-m", "rollcast.environments.harness.keeper"),
+                *absolute(command),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                cwd=folder,
+                env={**inherited(), "TMPDIR": str(folder), **variables},
+                start_new_session=True,
+            )
+        except BaseException as error:
+            shutil.rmtree(folder, ignore_errors=True)  # it is empty
+            if isinstance(error, OSError):
+                raise EnvironmentFailedError(f"{command[0]} cannot be started: {error.strerror}") from error
+            raise
+        return cls(process, folder)
+
+    @property
+    def exit_code(self) -> int | None:
+        """None = it runs."""
+        return self._process.returncode if self._watching.done() else None
+
+    @property
+    def last_lines(self) -> str:
+        """The end of its output, in one line."""
+        return " | ".join(line for line in self._lines if line)
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for its end; returns whether it has ended."""
+        await asyncio.wait({self._watching}, timeout=max(seconds, 0.0))
+        return self._watching.done()
+
+    async def end(self) -> None:
+        """Kill it and everything that it started, and remove its folder. May be called again."""
+        if not self._watching.done():
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+            if not await self.wait(END_SECONDS):
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.kill()
+                self._watching.cancel()
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    async def _watch(self) -> None:
+        """Read its output, so that it never waits for a reader, and wait for its end."""
+        assert self._process.stdout is not None
+        line = b""
+        while part := await self._process.stdout.read(READ_BYTES):
+            *finished, line = (line + part).split(b"\n")
+            for one in finished[-MAX_LINES:]:
+                self._lines.append(_readable(one))
+            line = line[-MAX_LINE_CHARACTERS:]
+        self._lines.append(_readable(line))
+        await self._process.wait()
+
+
+def absolute(command: Sequence[str]) -> list[str]:
+    """The command for another working folder: the program's path, and the files among its arguments."""
+    program = shutil.which(command[0])
+    found = command[0] if program is None else os.path.abspath(program)
+    return [found, *(os.path.abspath(one) if os.path.isfile(one) else one for one in command[1:])]
+
+
+def inherited() -> dict[str, str]:
+    """The user's variables without the run's secrets; calls to this machine go through no proxy."""
+    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(_SECRET_PREFIXES)}
+    for name in ("NO_PROXY", "no_proxy"):
+        kept[name] = ",".join(filter(None, (kept.get(name), "127.0.0.1", "localhost")))
+    return kept
+
+
+def _readable(line: bytes) -> str:
+    return " ".join(line[-MAX_LINE_CHARACTERS:].decode("utf-8", "replace").split())

@@ -1,0 +1,1 @@
+"""The endpoint for programs that run an agent themselves: chat completions that are recorded as episodes."""

@@ -1,0 +1,330 @@
+"""The endpoint over HTTP, in the thread of the generator's server; sampling runs on the engine's loop.
+
+    POST /rollcast/SESSION/v1/chat/completions       with tools, as a stream or not
+    GET  /rollcast/SESSION/v1/models
+    POST /rollcast/SESSION/inference/v1/generate     tokens in, tokens out
+    POST /rollcast/SESSION/reward                    {"reward": 0.5}
+    POST /rollcast/v1/sessions                       an outside program asks for its next task, with the run's token
+    POST /rollcast/SESSION/end                       it reports the end: {}, or {"failed": "why"}
+    /v1/responses, /v1/messages, a call without a session: a sentence
+
+Bodies are bounded. A request ends with its episode's time, or when its client is gone.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rollcast.connections.http import in_url
+from rollcast.generator.endpoint.answers import chunk_body, completion_body, error_body, final_deltas, models_body
+from rollcast.generator.endpoint.call import Answered, ChatRequest, EndpointCall
+from rollcast.generator.endpoint.protocol import AskedChat, read_request
+from rollcast.generator.endpoint.refusals import RefusedRequestError
+from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.endpoint.sessions import PREFIX, Sessions
+from rollcast.generator.endpoint.streaming import Deltas
+from rollcast.generator.endpoint.token_request import TokenRequest, generated_body
+from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS
+from rollcast.telemetry.logging import get_logger
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+MAX_BODY_BYTES = 16 << 20
+"""A history of a million tokens has some 4 MB."""
+BODY_SECONDS = 60.0
+"""Deadline for a client to send its body."""
+STREAM_SECONDS = 0.05
+"""Between two parts of a stream, at least: each is parsed from the turn's first token."""
+PARSING_SHARE = 10.0
+"""The pause is also this many times what the last parse took, so that a long turn does not take a core."""
+MAX_REWARD_CHARACTERS = 100
+NEXT_TASK_SECONDS = 30.0
+"""How long a request for a task may wait. Then it is answered without one, and the program asks again."""
+
+T = TypeVar("T")
+log = get_logger()
+Handler = Callable[["Request", HarnessSession], Coroutine[Any, Any, "Response"]]
+
+
+class EndpointApplication:
+    """Its routes, for the server of a generator."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def routes(self) -> "list[Route]":
+        """All of its paths."""
+        from starlette.routing import Route
+
+        own = f"{PREFIX}{{session}}"
+        return [
+            Route(f"{PREFIX}v1/sessions", self._next_task, methods=["POST"]),
+            Route(f"{own}/v1/chat/completions", self._in_session(self._chat), methods=["POST"]),
+            Route(f"{own}/v1/models", self._in_session(self._models)),
+            Route(f"{own}/inference/v1/generate", self._in_session(self._generate), methods=["POST"]),
+            Route(f"{own}/reward", self._in_session(self._reward), methods=["POST"]),
+            Route(f"{own}/end", self._in_session(self._end), methods=["POST"]),
+            Route(f"{own}/{{path:path}}", self._in_session(_not_served), methods=["GET", "POST"]),
+            Route("/v1/{path:path}", _without_session, methods=["GET", "POST"]),
+        ]
+
+    def _in_session(self, handler: Handler) -> Any:
+        """A handler of requests that carry a session and its token."""
+        from starlette.requests import Request
+
+        async def answer(request: Request) -> "Response":
+            session: HarnessSession | None = None
+            try:
+                session = self._sessions.find(request.path_params["session"], _token(request))
+                return await handler(request, session)
+            except RefusedRequestError as refusal:
+                if session is not None:
+                    self._sessions.note_refused(session, refusal)
+                return _refused(refusal)
+            except Exception as error:  # the engine is dead, say: the claim loop ends the process
+                log.error("a request of a harness failed", reason=repr(error)[:500])
+                return _refused(RefusedRequestError("the generator failed; this episode begins again", 500, "failed"))
+
+        return answer
+
+    async def _chat(self, request: "Request", session: HarnessSession) -> "Response":
+        from starlette.responses import JSONResponse, StreamingResponse
+
+        replaces = session.settings.sampling == "run"
+        asked = read_request(await _body(request), self._sessions.model, session.task.sampling, replaces=replaces)
+        self._sessions.note_replaced(session, asked.replaced)
+        name = f"chatcmpl-{session.id}-{time.monotonic_ns()}"
+        if asked.is_streamed:
+            stream = _Stream(self._sessions, session, asked, name)
+            await stream.begin(request)
+            return StreamingResponse(stream.parts(), media_type="text/event-stream")
+        call = EndpointCall(session, ChatRequest(asked))
+        answered = await self._sampled(request, call)
+        logprobs = self._logprobs(session, answered) if asked.wants_logprobs else None
+        return JSONResponse(completion_body(answered, name, self._sessions.model, logprobs))
+
+    async def _models(self, request: "Request", session: HarnessSession) -> "Response":
+        from starlette.responses import JSONResponse
+
+        return JSONResponse(models_body(self._sessions.model))
+
+    async def _reward(self, request: "Request", session: HarnessSession) -> "Response":
+        from starlette.responses import JSONResponse
+
+        body = await _body(request)
+        reward = body.get("reward") if isinstance(body, dict) else None
+        if isinstance(reward, bool) or not isinstance(reward, int | float) or not 0 <= reward <= 1:
+            written = repr(reward)[:MAX_REWARD_CHARACTERS]
+            raise RefusedRequestError(f"reward = {written}: give a number from 0 to 1")
+        if session.is_closed:
+            raise RefusedRequestError("this session has ended", 404, "session_ended")
+        session.reward = float(reward)
+        return JSONResponse({"used": session.task.rewards})
+
+    async def _generate(self, request: "Request", session: HarnessSession) -> "Response":
+        from starlette.responses import JSONResponse
+
+        replaces = session.settings.sampling == "run"
+        asked, replaced = TokenRequest.read(await _body(request), session.task.sampling, replaces=replaces)
+        self._sessions.note_replaced(session, replaced)
+        answered = await self._sampled(request, EndpointCall(session, asked))
+        return JSONResponse(generated_body(answered, f"generate-{time.monotonic_ns()}", self._sessions.model))
+
+    async def _end(self, request: "Request", session: HarnessSession) -> "Response":
+        from starlette.responses import JSONResponse
+
+        if session.settings.command is not None:
+            raise RefusedRequestError("a program that was started here ends its session by its own end")
+        body = await _body(request)
+        failed = body.get("failed") if isinstance(body, dict) else None
+        session.ended = str(failed or "")[:MAX_REASON_CHARACTERS]
+        return JSONResponse({})
+
+    async def _next_task(self, request: "Request") -> "Response":
+        """The next task for an outside program, which has the run's token."""
+        from starlette.responses import JSONResponse, Response
+
+        from rollcast.connections.token_gate import presents
+
+        token = self._sessions.run_token
+        if token is None or not presents(request.scope, token):
+            wanted = (
+                "send http.token as the API key" if token else "this run has no http.token, and no task for programs"
+            )
+            return _refused(RefusedRequestError(f"wrong or missing token: {wanted}", 401, "wrong_token"))
+        waiting = self._sessions.next_task(NEXT_TASK_SECONDS)
+        asking = asyncio.run_coroutine_threadsafe(waiting, self._sessions.loop)
+        session = await _unless_gone(request, asking, asking.cancel)
+        if session is None:
+            return Response(status_code=204)
+        # The address of this very generator, whatever name it was found by.
+        host, port = request.scope["server"]
+        described = self._sessions.described(session, f"{request.url.scheme}://{in_url(host)}:{port}")
+        row = json.loads(session.task.row)
+        return JSONResponse({**described, "environment": session.task.environment, "row": row})
+
+    async def _sampled(self, request: "Request", call: EndpointCall) -> Answered:
+        """The answer; if the client is gone before, its call is abandoned."""
+        loop = self._sessions.loop
+        answering = asyncio.run_coroutine_threadsafe(call.run(), loop)
+        return await _unless_gone(request, answering, lambda: loop.call_soon_threadsafe(call.abandon))
+
+    def _logprobs(self, session: HarnessSession, answered: Answered) -> list[dict[str, Any]]:
+        decode = session.record.decode
+        texts = [decode([token]) for token in answered.token_ids]
+        return [
+            {"token": text, "logprob": logprob, "bytes": list(text.encode()), "top_logprobs": []}
+            for text, logprob in zip(texts, answered.logprobs, strict=True)
+        ]
+
+
+class _Stream:
+    """One streamed completion: `begin`, then `parts`."""
+
+    def __init__(self, sessions: Sessions, session: HarnessSession, asked: AskedChat, name: str) -> None:
+        self._sessions = sessions
+        self._session = session
+        self._asked = asked
+        self._name = name
+        self._here = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._tokens: list[int] = []
+        self._call = EndpointCall(session, ChatRequest(asked), self._arrived)
+        self._deltas = Deltas(has_tools=bool(asked.tools))
+        self._answering: asyncio.Future[Answered] | None = None
+
+    async def begin(self, request: "Request") -> None:
+        """Wait until the first token, so that a refusal still has its status. Raises RefusedRequestError."""
+        future = asyncio.run_coroutine_threadsafe(self._call.run(), self._sessions.loop)
+        self._answering = asyncio.wrap_future(future)
+        self._answering.add_done_callback(lambda _: self._changed.set())
+        waits = [asyncio.create_task(self._changed.wait()), asyncio.create_task(_gone(request))]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if not self._changed.is_set():
+            self._sessions.loop.call_soon_threadsafe(self._call.abandon)
+        for wait in waits:
+            wait.cancel()
+        if self._answering.done():
+            self._answering.result()
+
+    async def parts(self) -> AsyncIterator[str]:
+        """Server-sent events."""
+        assert self._answering is not None
+        try:
+            yield self._event({"role": "assistant", "content": ""})
+            while not self._answering.done():
+                self._changed.clear()
+                began = time.monotonic()
+                for delta in self._parsed():
+                    yield self._event(delta)
+                await asyncio.sleep(max(STREAM_SECONDS, PARSING_SHARE * (time.monotonic() - began)))
+                await self._changed.wait()
+            try:
+                answered = self._answering.result()
+            except RefusedRequestError as refusal:  # the session was closed in the middle of it
+                self._sessions.note_refused(self._session, refusal)
+                yield f"data: {json.dumps(error_body(refusal))}\n\n"
+                return
+            for delta in final_deltas(answered, self._deltas):
+                yield self._event(delta)
+            yield self._event({}, answered.finish_reason)
+            if self._asked.wants_usage:
+                yield _event(chunk_body(self._name, self._sessions.model, None, answered=answered))
+            yield "data: [DONE]\n\n"
+        finally:
+            if not self._answering.done():
+                self._sessions.loop.call_soon_threadsafe(self._call.abandon)
+
+    def _arrived(self, tokens: list[int]) -> None:
+        """On the engine's loop."""
+        self._here.call_soon_threadsafe(self._note, tokens)
+
+    def _note(self, tokens: list[int]) -> None:
+        self._tokens = tokens
+        self._changed.set()
+
+    def _parsed(self) -> list[dict[str, Any]]:
+        turn = self._session.parts.renderer.parse(self._call.tokens_before, self._tokens, self._asked.tools)
+        return self._deltas.of(turn.reasoning, turn.content, has_calls=bool(turn.calls))
+
+    def _event(self, delta: dict[str, Any], finish_reason: str | None = None) -> str:
+        return _event(chunk_body(self._name, self._sessions.model, delta, finish_reason))
+
+
+def _event(body: dict[str, Any]) -> str:
+    return f"data: {json.dumps(body)}\n\n"
+
+
+async def _not_served(request: "Request", session: HarnessSession) -> "Response":
+    path = request.url.path.rpartition("/v1/")[2]
+    raise RefusedRequestError(
+        f"/v1/{path[:100]} is not served: sessions are recorded from /v1/chat/completions", 404, "not_served"
+    )
+
+
+async def _without_session(request: "Request") -> "Response":
+    return _refused(
+        RefusedRequestError(
+            "a call needs a session: its base URL is http://HOST:PORT/rollcast/SESSION/v1, as OPENAI_BASE_URL of the "
+            "program has it; nothing is sampled or trained without one",
+            404,
+            "no_session",
+        )
+    )
+
+
+def _refused(refusal: RefusedRequestError) -> "Response":
+    from starlette.responses import JSONResponse
+
+    # Client libraries repeat a request that failed unless they are asked not to.
+    return JSONResponse(error_body(refusal), refusal.status, headers={"x-should-retry": "false"})
+
+
+def _token(request: "Request") -> bytes:
+    if (key := request.headers.get("x-api-key")) is not None:  # as clients of /v1/messages send it
+        return key.encode()
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.encode() if scheme.lower() == "bearer" else b""
+
+
+async def _body(request: "Request") -> Any:
+    """The body's JSON. Raises RefusedRequestError for one that is too large, too slow, or no JSON."""
+    content = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                content += part
+                if len(content) > MAX_BODY_BYTES:
+                    raise RefusedRequestError(f"the body has more than {MAX_BODY_BYTES} bytes", 413, "too_large")
+    except TimeoutError:
+        raise RefusedRequestError(f"the body did not come within {BODY_SECONDS:g} seconds", 400, "too_slow") from None
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise RefusedRequestError("the body is not JSON", code="not_json") from None
+
+
+async def _gone(request: "Request") -> None:
+    """Wait until the client has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _unless_gone(request: "Request", answering: Future[T], abandon: Callable[[], object]) -> T:
+    """The answer of the engine's loop; `abandon` is called if the client is gone before."""
+    here = asyncio.wrap_future(answering)
+    leaving = asyncio.create_task(_gone(request))
+    waits: set[asyncio.Future[Any]] = {here, leaving}
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if not here.done():
+            abandon()
+        return await here
+    finally:
+        leaving.cancel()

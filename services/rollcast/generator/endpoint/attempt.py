@@ -1,0 +1,215 @@
+"""One attempt at an episode whose turns a harness takes, from the start of its program to its end.
+
+    open -> command started | offered to outside programs -> first request -> ... -> program ends -> close -> reward
+       |         `- none within `reset_seconds`                   `- none for `call_seconds`: failed, begins again
+       `- max_seconds over: closed, truncated
+
+An episode without a turn is a failed environment. So is a program that ends with another code than 0, unless its budget
+was over: many programs end so when they are refused.
+"""
+
+import asyncio
+import time
+
+from rollcast.config.environments.harness import HarnessEnvironment
+from rollcast.environments.base import EnvironmentFailedError
+from rollcast.environments.harness.program import HarnessProgram
+from rollcast.generator.endpoint.session import HarnessSession, SessionTask
+from rollcast.generator.endpoint.sessions import Sessions, row_of
+from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, EpisodeParts, Stage
+from rollcast.generator.episodes.record import EpisodeRecord
+from rollcast.generator.episodes.reward import checked
+from rollcast.generator.episodes.waits import GivenUpError, UnusableEpisodeError, Waits
+from rollcast.generator.grading import Graded
+from rollcast.generator.vllm.engine import Engine
+from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rollout
+from rollcast.telemetry import names
+from rollcast.wire.version import PolicyVersion
+
+LOOK_SECONDS = 0.25
+"""Between two looks at the deadlines of a program that runs."""
+END_SECONDS = 60.0
+"""Deadline for the engine to end the requests of a closed session."""
+
+
+class HarnessAttempt:
+    """`run` it once. `give_up` makes it raise GivenUpError soon."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        task: PromptTask,
+        index: int,
+        parts: EpisodeParts,
+        start: Rollout | None = None,
+        *,
+        sessions: Sessions,
+    ) -> None:
+        """`start`: a former owner's part of the first turn, used if the program begins with the same prompt."""
+        assert task.episode is not None
+        self._name = task.episode.environment
+        settings = parts.settings[self._name]
+        assert isinstance(settings, HarnessEnvironment)
+        self._settings = settings
+        self._limits = task.episode
+        self._parts = parts
+        self._sessions = sessions
+        self._waits = Waits()
+        self.record = EpisodeRecord(engine, task, index, parts.max_sequence_tokens)
+        session_task = SessionTask(
+            environment=self._name,
+            limits=task.episode,
+            sampling=task.sampling,
+            max_tokens=task.length.max_tokens,
+            row=row_of(task.reference),
+            rewards=not task.verifier,
+        )
+        self.session = HarnessSession(session_task, settings, parts, self.record)
+        self.session.start = start
+        self.stage: Stage = "start"
+        """The wait that it is in, or was in last."""
+        self.graded: Graded | None = None
+        """The harness's verdict; None = a verifier gives it."""
+
+    @property
+    def start(self) -> Rollout | None:
+        """A former owner's part of the first turn, not used so far."""
+        return self.session.start
+
+    @property
+    def has_ended_turn(self) -> bool:
+        """Its program has had an answer, or may have: only a first turn under way can be continued."""
+        return self.session.has_answered or len(self.record.sequences) > 1
+
+    @property
+    def occupies_slot(self) -> bool:
+        """Until its first request, so that hundreds of programs are never started together; then while it samples."""
+        return not self.session.has_begun or self.session.num_open_requests > 0
+
+    @property
+    def versions(self) -> set[PolicyVersion]:
+        """Versions that have or may have sampled a token, a former owner's included."""
+        if self.start is not None and not self.record.sequences:
+            return set(self.start.versions)
+        return self.record.versions
+
+    def give_up(self) -> None:
+        """Nothing more is sampled."""
+        self._waits.give_up()
+        self._sessions.remove(self.session)
+
+    def fail(self, reason: str) -> None:
+        """End without a verdict."""
+        sentence = " ".join(f"environment {self._name}: {reason}".split())[:MAX_REASON_CHARACTERS]
+        self.record.end = EpisodeEnd.FAILED
+        self.record.reason = sentence
+        self.graded = Graded(0.0, GradingStatus.ERROR, 0.0, failure=sentence)
+        self._parts.note_failure(self._name, self.stage, sentence)
+
+    async def run(self) -> None:
+        """Set `record.end` and `graded`. Raises EnvironmentFailedError, GivenUpError, and the engine's errors."""
+        if self._waits.is_given_up:
+            raise GivenUpError
+        began = time.monotonic()
+        self._sessions.add(self.session)
+        self._parts.change(names.EPISODES_WAITING, self._name, 1)
+        program: HarnessProgram | None = None
+        try:
+            try:
+                program = await self._begun()
+            finally:
+                self._parts.change(names.EPISODES_WAITING, self._name, -1)
+            self.stage = "call"
+            end = await self._ended(program)
+            await self._quiet()
+            self.session.drop_unread()
+            if not self.record.turns:
+                raise EnvironmentFailedError(self._why_no_turn(program))
+            if self.session.task.rewards:
+                self.stage = "reward"
+                self.graded = self._reward()
+            self.record.end = end
+        except UnusableEpisodeError as error:
+            self.fail(str(error))
+        finally:
+            if program is not None:
+                self._parts.do_aside(self._sessions.end(program))
+            await self._quiet()
+            self.record.environment_seconds = max(time.monotonic() - began - self.record.sampling_seconds, 0.0)
+
+    async def _begun(self) -> HarnessProgram | None:
+        """Start the command, or wait until a program elsewhere takes the task. None = one has."""
+        session = self.session
+        program: HarnessProgram | None = None
+        try:
+            if self._settings.command is not None:
+                program = await self._waits.wait(self._sessions.start(session), self._settings.reset_seconds)
+            else:
+                await self._sessions.offer(session)
+                await self._waits.wait(session.taken.wait(), self._limits.max_seconds)
+        except TimeoutError:
+            if self._settings.command is None:
+                why = f"no program took its task within {self._limits.max_seconds:g} seconds"
+            else:
+                why = f"was not started within {self._settings.reset_seconds:g} seconds"
+            raise EnvironmentFailedError(why) from None
+        session.deadline = time.monotonic() + self._limits.max_seconds
+        return program
+
+    async def _ended(self, program: HarnessProgram | None) -> EpisodeEnd:
+        """Wait until the program has ended, or a deadline ends it."""
+        began = time.monotonic()
+        session = self.session
+        while True:
+            await self._waits.wait(_look(program), END_SECONDS)
+            if session.failure is not None:
+                raise session.failure
+            if program is not None and program.exit_code is not None:
+                return self._end_of(program.exit_code, program.last_lines)
+            if session.ended is not None:
+                return self._end_of(0, session.ended)
+            if session.is_over:
+                return EpisodeEnd.SECONDS
+            if not session.has_begun and time.monotonic() - began > self._settings.reset_seconds:
+                raise EnvironmentFailedError(f"made no request within {self._settings.reset_seconds:g} seconds")
+            if session.has_begun and session.idle_seconds > self._settings.call_seconds:
+                if session.over is not None:
+                    return session.over
+                raise EnvironmentFailedError(f"asked for nothing for {self._settings.call_seconds:g} seconds")
+
+    def _end_of(self, code: int, said: str) -> EpisodeEnd:
+        """The end of an episode whose program has ended. Raises EnvironmentFailedError."""
+        if self.session.over is not None:
+            return self.session.over
+        if code:
+            refused = f"; it was refused: {self.session.last_refusal}" if self.session.last_refusal else ""
+            raise EnvironmentFailedError(f"ended with exit code {code}{refused}: {said or 'it printed nothing'}")
+        if self.session.ended:
+            raise EnvironmentFailedError(f"reported that it failed: {said}")
+        if self.session.is_last_turn_cut:
+            return EpisodeEnd.TOKENS
+        turns = self.record.turns
+        return EpisodeEnd.DONE if turns and turns[-1].tool_calls else EpisodeEnd.ANSWERED
+
+    async def _quiet(self) -> None:
+        """Close the session, and wait until nothing of it is sampled."""
+        self._sessions.remove(self.session)
+        async with asyncio.timeout(END_SECONDS), self.session.changed:
+            await self.session.changed.wait_for(lambda: not self.session.num_running)
+
+    def _reward(self) -> Graded:
+        reward = checked(self.session.reward)
+        return Graded(reward, GradingStatus.OK if reward > 0 else GradingStatus.WRONG, 0.0)
+
+    def _why_no_turn(self, program: HarnessProgram | None) -> str:
+        if self.session.last_refusal:
+            return f"sampled nothing; it was refused: {self.session.last_refusal}"
+        said = program.last_lines if program is not None else ""
+        return f"ended without a request to the model{f': {said}' if said else ''}"
+
+
+async def _look(program: HarnessProgram | None) -> None:
+    if program is None:
+        await asyncio.sleep(LOOK_SECONDS)
+    else:
+        await program.wait(LOOK_SECONDS)

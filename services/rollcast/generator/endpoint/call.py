@@ -1,0 +1,307 @@
+"""One request of a session, from its history to its answer.
+
+    reserve (budget) -> slot of the engine -> find the history -> sample -> answer
+                          `- deadline, end of the session, its client is gone: the wait ends
+
+The history is looked for when the slot is there, without a wait between that and the beginning of the turn: two
+requests never extend the same tokens.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rollcast.chat.base import ChatMessage, ToolSchema
+from rollcast.chat.messages import assistant_message
+from rollcast.generator.endpoint.histories import RecordedTurn, history_digests
+from rollcast.generator.endpoint.protocol import AskedChat
+from rollcast.generator.endpoint.refusals import RefusedRequestError
+from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.episodes.waits import UnusableEpisodeError
+from rollcast.generator.sequence import TurnEnds
+from rollcast.generator.vllm.engine import BadRequestError, Finish
+from rollcast.rollouts.records import EpisodeEnd
+
+MAX_CHARACTERS_PER_TOKEN = 64
+"""A chat with more characters for each token that a sequence may have is not rendered: it would hold up the event loop
+for seconds, and never fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The turn that was sampled for a request."""
+
+    message: dict[str, Any]
+    """The assistant's message, as a client may send it back."""
+    reasoning: str
+    finish_reason: str
+    num_prompt_tokens: int
+    token_ids: list[int]
+    logprobs: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPlace:
+    """The sequence in which a request's turn is sampled."""
+
+    sequence: int
+    history: bytes
+    """Digest of the history that it answers."""
+
+
+class Request(Protocol):
+    """The ways in which a history is given: as messages, or as tokens."""
+
+    def place(self, session: HarnessSession) -> TurnPlace:
+        """Begin or extend a sequence with the history. Raises RefusedRequestError."""
+        ...
+
+    @property
+    def max_tokens(self) -> int | None: ...
+
+    @property
+    def stop(self) -> tuple[str, ...]: ...
+
+    def answer(self, session: HarnessSession, place: TurnPlace, number: int, finish: Finish) -> Answered:
+        """Remember a turn of the record, and return what its client gets."""
+        ...
+
+
+class EndpointCall:
+    """`run` it once. `abandon`: its client is gone."""
+
+    def __init__(
+        self, session: HarnessSession, request: Request, on_tokens: Callable[[list[int]], None] | None = None
+    ) -> None:
+        """`on_tokens`: called with the turn's tokens so far. None = they are wanted at its end only."""
+        self._session = session
+        self._request = request
+        self._on_tokens = on_tokens
+        self._waiting: asyncio.Task[Any] | None = None
+        self._sequence: int | None = None
+        self.tokens_before: list[int] = []
+        """All tokens before the turn in its sequence, once it is sampled."""
+        self._is_abandoned = False
+        self._is_ended = False
+
+    async def run(self) -> Answered:
+        """Sample a turn. Raises RefusedRequestError, and what the engine raises if it is dead."""
+        session = self._session
+        session.enter(self, self._end_wait)
+        self._waiting = asyncio.current_task()
+        try:
+            async with asyncio.timeout_at(asyncio.get_running_loop().time() + self._remaining_seconds()):
+                tokens = await session.reserve(self, self._request.max_tokens)
+            await session.take_slot(self)
+            self._waiting = None
+            try:
+                return await self._sampled(tokens)
+            finally:
+                session.parts.slots.release()
+        except TimeoutError:
+            raise session.refused_for(EpisodeEnd.SECONDS) from None
+        except asyncio.CancelledError:
+            if not self._is_ended:
+                raise
+            raise RefusedRequestError("this session has ended", 404, "session_ended") from None
+        except BadRequestError as error:
+            raise RefusedRequestError(f"the engine refused it: {error}") from error
+        except UnusableEpisodeError as error:
+            session.failure = error
+            raise RefusedRequestError(str(error), 503, "no_slot") from None
+        except RefusedRequestError:
+            raise
+        except Exception as error:
+            session.failure = error
+            raise
+        finally:
+            self._waiting = None
+            await session.give_back(self)
+            session.leave(self)
+
+    def abandon(self) -> None:
+        """No client reads the answer: stop sampling, and do not train on it."""
+        self._is_abandoned = True
+        self._end_wait()
+        if self._sequence is not None:
+            self._session.record.sequences[self._sequence].abort()
+
+    def _end_wait(self) -> None:
+        self._is_ended = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def _remaining_seconds(self) -> float:
+        return min(max(self._session.deadline - time.monotonic(), 0.0), 1e9)
+
+    async def _sampled(self, tokens: int) -> Answered:
+        session = self._session
+        session.check_open()
+        place = self._request.place(session)
+        self._sequence = place.sequence
+        self.tokens_before = session.record.input_tokens(place.sequence)
+        sampler = session.record.sequences[place.sequence]
+        ends = TurnEnds(session.parts.renderer.stop_token_ids, self._request.stop, self._on_tokens)
+        before = len(session.record.turns)
+        timer = asyncio.get_running_loop().call_later(self._remaining_seconds(), sampler.abort)
+        try:
+            finish = await session.record.sample_turn(place.sequence, ends, tokens)
+        finally:
+            timer.cancel()
+        number = len(session.record.turns) - 1
+        if number < before or session.record.turns[number].sequence != place.sequence:
+            session.check_open()
+            raise session.refused_for(EpisodeEnd.SECONDS)
+        answered = self._request.answer(session, place, number, finish)
+        session.histories.turns[-1].is_abandoned = self._is_abandoned
+        self._note_end(finish, len(answered.token_ids))
+        return answered
+
+    def _note_end(self, finish: Finish, num_tokens: int) -> None:
+        session = self._session
+        session.has_answered |= finish != "abort" or not session.is_closed
+        most = self._request.max_tokens
+        session.last_refusal = ""
+        session.is_last_turn_cut = finish == "length"
+        session.over = None
+        if finish == "abort" and not session.is_closed and not self._is_abandoned:
+            session.over = EpisodeEnd.SECONDS
+        elif finish == "length" and (most is None or num_tokens < most):
+            session.over = EpisodeEnd.TOKENS
+
+
+class ChatRequest:
+    """A history of messages."""
+
+    def __init__(self, asked: AskedChat) -> None:
+        self._asked = asked
+        self._digests = history_digests(asked.messages, asked.tools)
+
+    @property
+    def max_tokens(self) -> int | None:
+        return self._asked.max_tokens
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        return self._asked.stop
+
+    def place(self, session: HarnessSession) -> TurnPlace:
+        """Extend the turn that the messages continue, or begin a sequence. Raises RefusedRequestError."""
+        messages = self._asked.messages
+        tools = self._asked.tools
+        found = session.histories.longest(self._digests, messages)
+        if found is None:
+            has_answers = any(message.get("role") == "assistant" for message in messages)
+            reason = "rewritten" if has_answers else self._reason(session, "new")
+            return self._begun(session, self._rendered(session), reason)
+        turn, count = found
+        before, sampled = session.record.turn_tokens(turn.number)
+        given = _between(session, before, sampled, messages[count:], tools)
+        turn.has_followers = True
+        if given is None:
+            return self._begun(session, self._rendered(session), self._reason(session, "format"))
+        if turn.is_extended or turn.is_abandoned:
+            return self._begun(session, [*before, *sampled, *given], self._reason(session, "forked"))
+        return TurnPlace(extended(session, turn, given), self._digests[-1])
+
+    def answer(self, session: HarnessSession, place: TurnPlace, number: int, finish: Finish) -> Answered:
+        """Parse a turn of the record, and remember it."""
+        before, sampled = session.record.turn_tokens(number)
+        parsed = session.parts.renderer.parse(before, sampled, self._asked.tools)
+        call_ids = session.next_call_ids(len(parsed.calls))
+        message = dict(assistant_message(parsed, call_ids))
+        message.pop("reasoning_content", None)
+        for text in self._asked.stop:
+            message["content"] = str(message["content"]).partition(text)[0]
+        malformed = sum(bool(call.problem) for call in parsed.calls)
+        session.record.answered(number, tool_calls=len(parsed.calls), malformed_calls=malformed)
+        remembered(session, place, number, tuple(call["id"] for call in message.get("tool_calls", ())), message)
+        turn = session.record.turns[number]
+        logprobs = session.record.sequences[turn.sequence].completion.logprobs[turn.start : turn.end]
+        stopped = "tool_calls" if message.get("tool_calls") else "stop"
+        reason = stopped if finish == "stop" else "length"
+        return Answered(message, parsed.reasoning, reason, len(before), sampled, logprobs)
+
+    def _begun(self, session: HarnessSession, prompt: list[int], reason: str) -> TurnPlace:
+        return TurnPlace(begun(session, prompt, reason), self._digests[-1])
+
+    def _reason(self, session: HarnessSession, otherwise: str) -> str:
+        return "retried" if session.histories.was_asked(self._digests[-1]) else otherwise
+
+    def _rendered(self, session: HarnessSession) -> list[int]:
+        messages = self._asked.messages
+        length = sum(len(str(message.get("content"))) for message in messages)
+        if length > MAX_CHARACTERS_PER_TOKEN * session.parts.max_sequence_tokens:
+            raise too_long(session, f"a chat of {length} characters")
+        try:
+            return session.parts.renderer.prompt(messages, self._asked.tools)
+        except Exception as error:  # templates and tokenizers raise of all kinds at a hostile text
+            raise RefusedRequestError(f"messages: are none of the model's chats: {str(error)[:300]}") from error
+
+
+def _between(
+    session: HarnessSession,
+    before: list[int],
+    sampled: list[int],
+    messages: Sequence[ChatMessage],
+    tools: Sequence[ToolSchema],
+) -> list[int] | None:
+    """The tokens between a recorded turn and the next; None = the format does not extend it."""
+    if any(message.get("role") == "assistant" for message in messages):
+        return None
+    try:
+        return session.parts.renderer.next_turn(before, sampled, messages, tools)
+    except Exception as error:  # as in `_rendered`
+        raise RefusedRequestError(f"messages: are none of the model's chats: {str(error)[:300]}") from error
+
+
+def begun(session: HarnessSession, prompt: list[int], reason: str) -> int:
+    """Begin a sequence; `reason` is counted if it is a further one. Raises RefusedRequestError if it is too long."""
+    record = session.record
+    if len(prompt) >= session.parts.max_sequence_tokens:
+        raise too_long(session, f"a history of {len(prompt)} tokens")
+    start = session.start
+    session.start = None
+    if record.sequences:
+        session.count_sequence(reason)
+    elif start is not None:
+        if start.prompt_of(start, record.task_prompt).tolist() == prompt:
+            return record.begin_sequence(prompt, start)
+        session.parts.note_discarded(session.task.environment, start.num_tokens)
+    return record.begin_sequence(prompt)
+
+
+def extended(session: HarnessSession, turn: RecordedTurn, given: list[int]) -> int:
+    """Give tokens to the sequence of a turn, which is its last. Raises RefusedRequestError if none would be left."""
+    record = session.record
+    sequence = record.turns[turn.number].sequence
+    if record.remaining_tokens(sequence) <= len(given):
+        raise too_long(session, f"a history of {record.sequences[sequence].num_tokens + len(given)} tokens")
+    turn.is_extended = True
+    record.answered(
+        turn.number,
+        tool_calls=record.turns[turn.number].tool_calls,
+        malformed_calls=record.turns[turn.number].malformed_calls,
+        environment_seconds=time.monotonic() - turn.answered_at,
+    )
+    record.sequences[sequence].completion.give(given)
+    return sequence
+
+
+def remembered(
+    session: HarnessSession, place: TurnPlace, number: int, call_ids: tuple[str, ...], message: ChatMessage | None
+) -> None:
+    """Remember a turn by the history that ends with its answer."""
+    session.histories.add(RecordedTurn(number, place.history, call_ids, time.monotonic()), message)
+
+
+def too_long(session: HarnessSession, what: str) -> RefusedRequestError:
+    """The refusal of a history that leaves no token to sample."""
+    session.over = EpisodeEnd.TOKENS
+    return RefusedRequestError(
+        f"{what} leaves none of the episode's {session.task.max_tokens} tokens, or of the "
+        f"{session.parts.max_sequence_tokens} of one sequence",
+        code="context_length_exceeded",
+    )

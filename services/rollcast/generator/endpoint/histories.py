@@ -1,0 +1,115 @@
+"""Which recorded turn a request continues. Clients send the history as text, the record has its tokens.
+
+Each recorded turn is known by a digest of the tools and messages up to its answer:
+
+    tools -> user -> assistant -> tool -> assistant      a digest after each; the longest one that is known wins
+
+Left out of the digest is what clients drop or make up: ids of calls, and the reasoning.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from rollcast.chat.base import ChatMessage, ToolSchema
+
+
+@dataclass(eq=False)
+class RecordedTurn:
+    """One turn of the record, with what a client calls it."""
+
+    number: int
+    """Its index in `EpisodeRecord.turns`."""
+    asked: bytes
+    """Digest of the history that it answers."""
+    call_ids: tuple[str, ...]
+    answered_at: float
+    """Monotonic seconds."""
+    has_followers: bool = False
+    """A later request has it in its history."""
+    is_extended: bool = False
+    """The tokens of its sequence go on behind it."""
+    is_abandoned: bool = False
+    """Its client was gone before it had the answer."""
+
+
+class Histories:
+    """The recorded turns of one session."""
+
+    def __init__(self) -> None:
+        self.turns: list[RecordedTurn] = []
+        self._by_digest: dict[bytes, list[RecordedTurn]] = {}
+
+    def add(self, turn: RecordedTurn, answer: ChatMessage | None) -> None:
+        """Remember a turn under the history that ends with its answer. None = histories are given as tokens."""
+        self.turns.append(turn)
+        if answer is None:
+            return
+        self._by_digest.setdefault(_next(turn.asked, answer), []).append(turn)
+
+    def longest(self, digests: Sequence[bytes], messages: Sequence[ChatMessage]) -> tuple[RecordedTurn, int] | None:
+        """The recorded turn that most of the messages end with, and how many those are. None = none is recorded.
+
+        `digests`: of `history_digests`.
+        """
+        for count in range(len(messages), 0, -1):
+            found = self._by_digest.get(digests[count])
+            if found and messages[count - 1].get("role") == "assistant":
+                return _with_ids(found, messages[count - 1]), count
+        return None
+
+    def unread(self) -> list[RecordedTurn]:
+        """Turns whose answer no client read: abandoned ones, and those of a history that was sampled again.
+
+        Of one history that is sampled several times, turns are unread that no later history has. The last turn of the
+        session is read.
+        """
+        times: dict[bytes, int] = {}
+        for turn in self.turns:
+            times[turn.asked] = times.get(turn.asked, 0) + 1
+        last = max((turn.number for turn in self.turns if not turn.is_abandoned), default=-1)
+        return [
+            turn
+            for turn in self.turns
+            if not turn.has_followers and (turn.is_abandoned or (times[turn.asked] > 1 and turn.number != last))
+        ]
+
+    def was_asked(self, digest: bytes) -> bool:
+        """Whether this very history has been sampled before."""
+        return any(turn.asked == digest for turn in self.turns)
+
+
+def history_digests(messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[bytes]:
+    """The digest of the tools, and one after each message."""
+    digests = [_digest(b"", [dict(tool) for tool in tools])]
+    for message in messages:
+        digests.append(_next(digests[-1], message))
+    return digests
+
+
+def _next(before: bytes, message: ChatMessage) -> bytes:
+    calls = [_call(call) for call in message.get("tool_calls") or ()]
+    return _digest(before, [message.get("role"), message.get("content") or "", message.get("name") or "", calls])
+
+
+def _call(call: Any) -> list[Any]:
+    function = call.get("function") or {}
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        with suppress(ValueError, RecursionError):
+            arguments = json.loads(arguments)
+    return [function.get("name"), arguments]
+
+
+def _digest(before: bytes, value: Any) -> bytes:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True)
+    return hashlib.blake2b(before + text.encode(), digest_size=16).digest()
+
+
+def _with_ids(found: Sequence[RecordedTurn], answer: ChatMessage) -> RecordedTurn:
+    """The turn with these ids of calls, else the newest, among those with the same history and answer."""
+    ids = tuple(call.get("id") for call in answer.get("tool_calls") or ())
+    return next((turn for turn in reversed(found) if ids and turn.call_ids == ids), found[-1])

@@ -1,0 +1,185 @@
+"""The settings of a chat completion request that are honored, and those that are refused.
+
+vLLM's protocol classes check the form: the engine has imported them already. Messages are taken as they were sent.
+
+    honored    messages, tools, tool_choice auto|none, max_tokens, max_completion_tokens, stop, stream, logprobs
+    the run's  temperature, top_p, top_k, and every other setting of sampling: refused if it differs, or replaced
+    refused    n > 1, another model, content that is not text, tool_choice required, parallel_tool_calls false
+    ignored    settings that change no token: user, metadata, store, ...
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rollcast.chat.base import ChatMessage, ToolSchema
+from rollcast.generator.endpoint.refusals import RefusedRequestError
+from rollcast.rollouts.records import Sampling
+
+HONORED = frozenset(
+    {
+        *("messages", "model", "tools", "tool_choice", "max_tokens", "max_completion_tokens", "stop"),
+        *("stream", "stream_options", "n", "parallel_tool_calls", "logprobs"),
+    }
+)
+IGNORED = frozenset(
+    {
+        *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "request_id"),
+        *("session_id", "include_reasoning", "return_token_ids"),
+    }
+)
+"""They change no token."""
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "repetition_penalty": (1,),
+    "length_penalty": (1,),
+    "min_p": (0,),
+    "min_tokens": (0,),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+    "stop_token_ids": ([],),
+    "bad_words": ([],),
+    "use_beam_search": (False,),
+    "ignore_eos": (False,),
+    "echo": (False,),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "skip_special_tokens": (True,),
+    "add_generation_prompt": (True,),
+    "continue_final_message": (False,),
+}
+"""Values of settings that change nothing."""
+MAX_STOPS = 16
+MAX_STOP_CHARACTERS = 200
+MAX_MESSAGES = 10_000
+MAX_TOOLS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class AskedChat:
+    """A request as far as it is honored."""
+
+    messages: Sequence[ChatMessage]
+    tools: Sequence[ToolSchema]
+    max_tokens: int | None
+    """None = as many as the episode's budget has."""
+    stop: tuple[str, ...]
+    is_streamed: bool
+    wants_usage: bool
+    """The stream ends with the number of its tokens."""
+    wants_logprobs: bool
+    replaced: tuple[str, ...]
+    """Settings of sampling in place of which the run's are used."""
+
+
+def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -> AskedChat:
+    """Raises RefusedRequestError. `model`: its name. `replaces`: the run's sampling is used in place of another."""
+    from pydantic import ValidationError
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+
+    if not isinstance(body, dict):
+        raise RefusedRequestError("the body is not a JSON object")
+    _check_counts(body)
+    replaced = other_settings(body, sampling, HONORED)
+    if replaced and not replaces:
+        raise other_sampling(replaced[0], body[replaced[0]])
+    try:
+        request = ChatCompletionRequest.model_validate({key: body[key] for key in body if key in HONORED})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise RefusedRequestError(f"{place[:200]}: {' '.join(str(first['msg']).split())[:300]}") from None
+    except Exception as error:  # vLLM's own checks raise errors of its own
+        raise RefusedRequestError(" ".join(str(error).split())[:300]) from error
+    if request.model is not None and request.model != model:
+        raise RefusedRequestError(
+            f"model = {request.model[:200]!r} is not served here; this run's is {model!r}", 404, "model_not_found"
+        )
+    if request.n not in (None, 1):
+        raise RefusedRequestError(f"n = {request.n}: one request samples one completion; send {request.n} requests")
+    if request.parallel_tool_calls is False:
+        raise RefusedRequestError("parallel_tool_calls = false would need a grammar; leave it out")
+    if request.tool_choice not in (None, "auto", "none"):
+        raise RefusedRequestError("tool_choice: only auto and none are served, others would need a grammar")
+    options = request.stream_options
+    return AskedChat(
+        messages=[_message(message) for message in body["messages"]],
+        tools=tuple(body.get("tools") or ()) if body.get("tool_choice") != "none" else (),
+        max_tokens=one_max_tokens(body),
+        stop=stop_texts(body.get("stop")),
+        is_streamed=bool(request.stream),
+        wants_usage=bool(options is not None and options.include_usage),
+        wants_logprobs=bool(request.logprobs),
+        replaced=replaced,
+    )
+
+
+def other_settings(body: Mapping[str, Any], sampling: Sampling, honored: frozenset[str]) -> tuple[str, ...]:
+    """The settings of a request that would sample differently than the run."""
+    run = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
+    found = []
+    for name, value in body.items():
+        if name in honored or name in IGNORED or value is None:
+            continue
+        same = (run[name],) if name in run else NEUTRAL.get(name, ())
+        if not any((type(value) is not bool and value == one) or value is one for one in same):
+            found.append(name)
+    return tuple(found)
+
+
+def other_sampling(name: str, value: Any) -> RefusedRequestError:
+    """The refusal of a setting."""
+    written = repr(value)[:100]
+    return RefusedRequestError(
+        f"{name} = {written}: the run's own sampling is trained on; leave it out, or set sampling: run",
+        code="sampling_of_run",
+    )
+
+
+def _check_counts(body: Mapping[str, Any]) -> None:
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise RefusedRequestError("messages: give a list of at least one message")
+    tools = body.get("tools")
+    if len(messages) > MAX_MESSAGES or (isinstance(tools, list) and len(tools) > MAX_TOOLS):
+        raise RefusedRequestError(f"a request may have {MAX_MESSAGES} messages and {MAX_TOOLS} tools at most")
+    if isinstance(messages[-1], dict) and messages[-1].get("role") == "assistant":
+        raise RefusedRequestError("messages: the last one is the assistant's, and an answer is not continued")
+
+
+def _message(message: Any) -> ChatMessage:
+    """A message as chat templates take it. Raises RefusedRequestError for content that is not text."""
+    taken = {key: value for key, value in message.items() if value is not None}
+    content = taken.get("content")
+    if isinstance(content, list):
+        parts = [
+            part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content
+        ]
+        if not all(isinstance(part, str) for part in parts):
+            raise RefusedRequestError("messages: only content that is text is served")
+        taken["content"] = "".join(str(part) for part in parts)
+    elif content is not None and not isinstance(content, str):
+        raise RefusedRequestError("messages: only content that is text is served")
+    if taken.get("role") == "developer":
+        taken["role"] = "system"
+    return taken
+
+
+def one_max_tokens(body: Mapping[str, Any]) -> int | None:
+    """The most tokens that a request wants. Raises RefusedRequestError."""
+    given = [body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
+    if not given:
+        return None
+    if not isinstance(given[0], int) or isinstance(given[0], bool) or given[0] < 1:
+        raise RefusedRequestError(f"max_tokens = {given[0]}: must be a number of at least 1")
+    return given[0]
+
+
+def stop_texts(given: Any) -> tuple[str, ...]:
+    """The texts that end a completion. Raises RefusedRequestError."""
+    stops = [given] if isinstance(given, str) else given or []
+    is_list = isinstance(stops, list) and all(isinstance(stop, str) for stop in stops)
+    if not is_list or len(stops) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in stops):
+        raise RefusedRequestError(f"stop: at most {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters each")
+    return tuple(stops)

@@ -1,0 +1,207 @@
+"""One session: the rollout of a dispatched task that a program outside samples, request by request.
+
+    opened -> first request -> requests ... -> closed        after it every request is refused
+                                 `- budget of tokens, turns or seconds over: refused, unless the next history fits again
+
+Requests reach the engine through the rollout's `EpisodeRecord` alone. Lives on the engine's loop.
+"""
+
+import asyncio
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rollcast.config.environments.harness import HarnessEnvironment
+from rollcast.generator.endpoint.histories import Histories
+from rollcast.generator.endpoint.refusals import RefusedRequestError, budget_over
+from rollcast.generator.episodes.parts import EpisodeParts
+from rollcast.generator.episodes.record import EpisodeRecord
+from rollcast.generator.episodes.waits import UnusableEpisodeError
+from rollcast.rollouts.records import EpisodeEnd, EpisodeTask, Rollout, Sampling
+from rollcast.telemetry import names
+
+OVER = {
+    EpisodeEnd.TOKENS: "the episode's budget of tokens is used up",
+    EpisodeEnd.TURNS: "the episode's budget of turns is used up",
+    EpisodeEnd.SECONDS: "the episode's time is over",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTask:
+    """What a session is about."""
+
+    environment: str
+    limits: EpisodeTask
+    sampling: Sampling
+    max_tokens: int
+    """Budget of the whole episode."""
+    row: str
+    """JSON text of the row, as environments get it."""
+    rewards: bool
+    """The program reports the reward, and no verifier gives it."""
+
+
+class HarnessSession:
+    """A session from its opening to `close`."""
+
+    def __init__(
+        self, task: SessionTask, settings: HarnessEnvironment, parts: EpisodeParts, record: EpisodeRecord
+    ) -> None:
+        self.id = secrets.token_hex(8)
+        self.token = secrets.token_urlsafe(32)
+        self.task = task
+        self.settings = settings
+        self.parts = parts
+        self.record = record
+        self.histories = Histories()
+        self.changed = asyncio.Condition()
+        """Notified whenever a request has ended."""
+        self.deadline = float("inf")
+        """Monotonic seconds, moved by waits for a slot: what runs then is cut, and nothing is sampled after it."""
+        self._slot_seconds = task.limits.max_seconds
+        """How long its requests may still wait for slots."""
+        self._slot_waits: dict[object, float] = {}
+        """Requests that wait for a slot, each with the monotonic second of its beginning."""
+        self.start: Rollout | None = None
+        """A former owner's part of the first turn."""
+        self.has_begun = False
+        """It has had a request."""
+        self.taken = asyncio.Event()
+        """A program elsewhere has it."""
+        self.has_answered = False
+        """A turn has ended that it was not closed in."""
+        self.last_refusal = ""
+        """Why its last refused request was refused."""
+        self.is_closed = False
+        self.over: EpisodeEnd | None = None
+        """The budget for want of which the last request was cut or refused."""
+        self.is_last_turn_cut = False
+        """A request's own max_tokens cut the last turn."""
+        self.reward: float | None = None
+        """The reward that the program reported, not checked."""
+        self.failure: Exception | None = None
+        """What the engine raised, for the claim loop."""
+        self.ended: str | None = None
+        """An outside program has reported its end: empty, or why it failed. None = it has not."""
+        self._running: dict[object, int] = {}
+        """Requests under way, each with the tokens that it may still sample."""
+        self._cancels: dict[object, Callable[[], object]] = {}
+        self._idle_since = time.monotonic()
+        self._num_calls = 0
+
+    def knows(self, token: bytes) -> bool:
+        """Whether it is the session's token, compared in constant time."""
+        return hmac.compare_digest(token, self.token.encode())
+
+    @property
+    def num_running(self) -> int:
+        """Requests that sample, or wait for a slot."""
+        return len(self._running)
+
+    @property
+    def num_open_requests(self) -> int:
+        """Requests that are not answered."""
+        return len(self._cancels)
+
+    @property
+    def idle_seconds(self) -> float:
+        """Since the last answer, if no request is under way."""
+        return 0.0 if self._cancels else time.monotonic() - self._idle_since
+
+    def enter(self, request: object, cancel: Callable[[], object]) -> None:
+        """A request has come; `cancel` ends its waits. Raises RefusedRequestError."""
+        self.check_open()
+        self.has_begun = True
+        self._cancels[request] = cancel
+
+    def leave(self, request: object) -> None:
+        """A request is answered."""
+        del self._cancels[request]
+        self._idle_since = time.monotonic()
+
+    def check_open(self) -> None:
+        """Raises RefusedRequestError if nothing may be sampled any more."""
+        if self.is_closed:
+            raise RefusedRequestError("this session has ended", 404, "session_ended")
+        if self.is_over:
+            raise self.refused_for(EpisodeEnd.SECONDS)
+
+    @property
+    def is_over(self) -> bool:
+        """Its seconds are over. Waits for a slot of the engine are not its fault and do not count."""
+        now = time.monotonic()
+        return now >= self.deadline + sum(now - began for began in self._slot_waits.values())
+
+    async def take_slot(self, request: object) -> None:
+        """Wait for a slot of the engine. Raises UnusableEpisodeError if its waits together were too long."""
+        began = time.monotonic()
+        self._slot_waits[request] = began
+        try:
+            async with asyncio.timeout(max(self._slot_seconds, 0.0)):
+                await self.parts.slots.acquire()
+        except TimeoutError:
+            waited = self.task.limits.max_seconds
+            raise UnusableEpisodeError(f"no slot of the engine was free in the {waited:g} seconds of waiting") from None
+        finally:
+            del self._slot_waits[request]
+            waited = time.monotonic() - began
+            self._slot_seconds -= waited
+            self.deadline += waited
+
+    def refused_for(self, end: EpisodeEnd) -> RefusedRequestError:
+        """Note the budget that is over; returns the refusal of a request for want of it."""
+        self.over = end
+        return budget_over(OVER[end])
+
+    async def reserve(self, request: object, max_tokens: int | None) -> int:
+        """Wait until the episode's budget has room next to the requests that run; returns the tokens of this one.
+
+        A request without `max_tokens` may use all that remains, so that it runs alone. Raises RefusedRequestError.
+        """
+        async with self.changed:
+            while True:
+                self.check_open()
+                if len(self.record.turns) + self.num_running >= self.task.limits.max_turns:
+                    raise self.refused_for(EpisodeEnd.TURNS)
+                room = self.task.max_tokens - self.record.num_tokens - sum(self._running.values())
+                if not self._running and room <= 0:
+                    raise self.refused_for(EpisodeEnd.TOKENS)
+                if not self._running or (max_tokens is not None and max_tokens <= room):
+                    break
+                await self.changed.wait()
+            tokens = room if max_tokens is None else min(max_tokens, room)
+            self._running[request] = tokens
+            return tokens
+
+    async def give_back(self, request: object) -> None:
+        """The request samples no more."""
+        async with self.changed:
+            self._running.pop(request, None)
+            self.changed.notify_all()
+
+    def close(self) -> None:
+        """End every request soon, and refuse later ones."""
+        self.is_closed = True
+        self.record.abort()
+        for cancel in list(self._cancels.values()):
+            cancel()
+
+    def next_call_ids(self, count: int) -> list[str]:
+        """Ids of calls. Nine letters and digits, because Mistral's template takes no others."""
+        first = self._num_calls
+        self._num_calls += count
+        return [f"call{number:05}" for number in range(first, self._num_calls)]
+
+    def count_sequence(self, reason: str) -> None:
+        """Count a further sequence: format, rewritten, forked, retried or new."""
+        self.parts.exporter.add(names.ENDPOINT_SEQUENCES, environment=self.task.environment, reason=reason)
+
+    def drop_unread(self) -> None:
+        """Take turns that no client read out of the record. Call it once, after `close` and all requests."""
+        unread = self.histories.unread()
+        if unread:
+            self.parts.exporter.add(names.ENDPOINT_UNREAD, len(unread), environment=self.task.environment)
+        self.record.drop_turns({turn.number for turn in unread})

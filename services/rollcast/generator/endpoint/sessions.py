@@ -1,0 +1,152 @@
+"""The sessions of one generator: found by their names in a URL, opened and closed by attempts.
+
+    http://HOST:PORT/rollcast/SESSION/v1        its base URL, for any client of the OpenAI API
+    http://HOST:PORT/rollcast/SESSION/reward    a program reports its reward here
+
+Lives on the engine's loop; `loop` is how the server's thread reaches it.
+"""
+
+import asyncio
+import json
+from collections import deque
+from contextlib import suppress
+
+from rollcast.environments.harness.program import HarnessProgram
+from rollcast.generator.endpoint.refusals import RefusedRequestError
+from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+
+log = get_logger()
+
+PREFIX = "/rollcast/"
+"""Begins the paths that the endpoint guards itself, by the tokens of its sessions."""
+
+
+class Sessions:
+    """All sessions of one generator."""
+
+    def __init__(
+        self, model: str, exporter: Exporter, loop: asyncio.AbstractEventLoop, run_token: bytes | None = None
+    ) -> None:
+        """`model`: the name under which it is served. `run_token`: with it outside programs ask for tasks."""
+        self.model = model
+        self.run_token = run_token
+        self.exporter = exporter
+        self.loop = loop
+        self.url = ""
+        """Address of the generator's server, for programs on this machine; known once it listens."""
+        self._sessions: dict[str, HarnessSession] = {}
+        self._waiting: deque[HarnessSession] = deque()
+        """Sessions that an outside program may take, the oldest first."""
+        self._arrival = asyncio.Condition()
+        self._programs: set[HarnessProgram] = set()
+        self._reported: set[tuple[str, str]] = set()
+
+    def find(self, name: str, token: bytes) -> HarnessSession:
+        """The session of this name, if the token is its own. Raises RefusedRequestError. Thread-safe."""
+        session = self._sessions.get(name)
+        if session is None:
+            raise RefusedRequestError(
+                "there is no such session: it has ended, or it is another generator's; each task has its own base URL",
+                404,
+                "no_session",
+            )
+        if not session.knows(token):
+            raise RefusedRequestError("wrong or missing token: send the session's as the API key", 401, "wrong_token")
+        return session
+
+    def add(self, session: HarnessSession) -> None:
+        """Open a session."""
+        self._sessions[session.id] = session
+
+    def remove(self, session: HarnessSession) -> None:
+        """Close it: what runs in it ends, and later calls find no session."""
+        session.close()
+        self._sessions.pop(session.id, None)
+        with suppress(ValueError):
+            self._waiting.remove(session)
+
+    async def offer(self, session: HarnessSession) -> None:
+        """Let an outside program take a session."""
+        async with self._arrival:
+            self._waiting.append(session)
+            self._arrival.notify()
+
+    async def next_task(self, seconds: float) -> HarnessSession | None:
+        """A session that no program has taken, waited for this long; None = none came."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._arrival:
+                await self._arrival.wait_for(lambda: bool(self._waiting))
+                session = self._waiting.popleft()
+                session.taken.set()
+                return session
+        return None
+
+    async def start(self, session: HarnessSession) -> HarnessProgram:
+        """Start a session's command. Raises EnvironmentFailedError."""
+        command = session.settings.command
+        assert command is not None
+        program = await HarnessProgram.start(command, self.variables(session))
+        self._programs.add(program)
+        return program
+
+    async def end(self, program: HarnessProgram) -> None:
+        """End a program and everything that it started."""
+        try:
+            await program.end()
+        finally:
+            self._programs.discard(program)
+
+    def variables(self, session: HarnessSession) -> dict[str, str]:
+        """What a program finds in its environment."""
+        described = self.described(session, self.url)
+        return {
+            "OPENAI_BASE_URL": described["base_url"],
+            "OPENAI_API_KEY": described["token"],
+            "ROLLCAST_REWARD_URL": described["reward_url"],
+            "ROLLCAST_MODEL": described["model"],
+            "ROLLCAST_ROW": session.task.row,
+        }
+
+    def described(self, session: HarnessSession, url: str) -> dict[str, str]:
+        """A session for the program that takes its turns. `url`: of this generator's server."""
+        own = f"{url}{PREFIX}{session.id}"
+        return {
+            "session": session.id,
+            "base_url": f"{own}/v1",
+            "reward_url": f"{own}/reward",
+            "end_url": f"{own}/end",
+            "token": session.token,
+            "model": self.model,
+        }
+
+    def note_refused(self, session: HarnessSession, refusal: RefusedRequestError) -> None:
+        """Count a refused request. Thread-safe."""
+        self.exporter.add(names.ENDPOINT_REFUSED, environment=session.task.environment, code=refusal.code)
+        session.last_refusal = refusal.sentence
+
+    def note_replaced(self, session: HarnessSession, settings: tuple[str, ...]) -> None:
+        """Count settings in place of which the run's are used, and report each once. Thread-safe."""
+        environment = session.task.environment
+        for setting in settings:
+            self.exporter.add(names.ENDPOINT_REPLACED, environment=environment)
+            if (environment, setting[:100]) not in self._reported:
+                self._reported.add((environment, setting[:100]))
+                log.warning(
+                    "a harness asks for sampling of its own; the run's is used",
+                    environment=environment,
+                    setting=setting[:100],
+                )
+
+    async def close(self) -> None:
+        """Close all sessions, and end all programs."""
+        for session in list(self._sessions.values()):
+            self.remove(session)
+        await asyncio.gather(*(self.end(program) for program in list(self._programs)), return_exceptions=True)
+
+
+def row_of(reference: str) -> str:
+    """The JSON text of a task's row, on one line."""
+    return json.dumps(json.loads(reference))

@@ -1,0 +1,53 @@
+"""What of an unfinished turn can be streamed: text that no later token turns into a call or a mark of thinking.
+
+A turn is parsed as a whole, from its first token. Its text is sent up to the first character with which a call or a
+mark may begin; the rest is sent with the turn's end, and so are its calls.
+"""
+
+from typing import Any
+
+MARKS = "<[{`|"
+"""With one of them begins whatever is not plain text: `<tool_call>`, `[TOOL_CALLS]`, a bare object, a fence."""
+MAX_MARK_CHARACTERS = 32
+"""Without tools there are marks of thinking only, none of which is longer."""
+
+
+class Deltas:
+    """The parts of one streamed turn."""
+
+    def __init__(self, *, has_tools: bool) -> None:
+        self._has_tools = has_tools
+        self._reasoning = ""
+        self._content = ""
+
+    def of(self, reasoning: str, content: str, *, has_calls: bool) -> list[dict[str, Any]]:
+        """What can be sent of a turn that goes on, in parts."""
+        if has_calls:
+            return []
+        if not content:
+            return self._new(self._certain(reasoning), "")
+        return self._new(reasoning, self._certain(content))
+
+    def rest(self, reasoning: str, content: str) -> list[dict[str, Any]]:
+        """The parts of a turn that has ended which were not sent."""
+        return self._new(reasoning, content)
+
+    def _certain(self, text: str) -> str:
+        text = text.rstrip("\ufffd")  # the bytes of a character that has not ended
+        places = [text.find(mark) for mark in MARKS] if self._has_tools else [text.rfind("<")]
+        found = [place for place in places if place >= 0]
+        if not found:
+            return text
+        first = min(found)
+        return text if not self._has_tools and len(text) - first > MAX_MARK_CHARACTERS else text[:first]
+
+    def _new(self, reasoning: str, content: str) -> list[dict[str, Any]]:
+        """The new parts of both texts. A text that was read differently before is not sent further."""
+        parts: list[dict[str, Any]] = []
+        if reasoning.startswith(self._reasoning) and len(reasoning) > len(self._reasoning):
+            parts.append({"reasoning": reasoning[len(self._reasoning) :]})
+            self._reasoning = reasoning
+        if content.startswith(self._content) and len(content) > len(self._content):
+            parts.append({"content": content[len(self._content) :]})
+            self._content = content
+        return parts

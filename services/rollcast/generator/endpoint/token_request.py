@@ -1,0 +1,106 @@
+"""A request whose history is tokens: `/inference/v1/generate`, token in and token out, as vLLM has it.
+
+The history is matched with the record token by token, and nothing is rendered or parsed.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rollcast.generator.endpoint.call import Answered, TurnPlace, begun, extended, remembered
+from rollcast.generator.endpoint.histories import RecordedTurn
+from rollcast.generator.endpoint.protocol import one_max_tokens, other_sampling, other_settings, stop_texts
+from rollcast.generator.endpoint.refusals import RefusedRequestError
+from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.vllm.engine import Finish
+from rollcast.rollouts.records import Sampling
+
+HONORED = frozenset({"max_tokens", "stop", "n", "logprobs", "detokenize", "output_kind", "include_stop_str_in_output"})
+"""Fields of `sampling_params`. Log-probs of the sampled tokens are always given."""
+MAX_PROMPT_TOKENS = 4 << 20
+
+
+class TokenRequest:
+    """A history of tokens, to which the model's next tokens are sampled."""
+
+    def __init__(self, token_ids: list[int], max_tokens: int | None, stop: tuple[str, ...]) -> None:
+        self._token_ids = token_ids
+        self._history = hashlib.blake2b(np.asarray(token_ids, dtype=np.int64).tobytes(), digest_size=16).digest()
+        self.max_tokens = max_tokens
+        self.stop = stop
+
+    @classmethod
+    def read(cls, body: Any, sampling: Sampling, *, replaces: bool) -> "tuple[TokenRequest, tuple[str, ...]]":
+        """The request, and its settings in place of which the run's are used. Raises RefusedRequestError."""
+        if not isinstance(body, dict) or not isinstance(body.get("sampling_params", {}), dict):
+            raise RefusedRequestError("the body is not an object with token_ids and sampling_params")
+        given = body.get("token_ids")
+        if not isinstance(given, list) or not 0 < len(given) <= MAX_PROMPT_TOKENS or not all(map(_is_token, given)):
+            raise RefusedRequestError("token_ids: give a list of at least one token id")
+        if body.get("stream"):
+            raise RefusedRequestError("stream = true: tokens are given at the end; leave it out")
+        settings: Mapping[str, Any] = body.get("sampling_params", {})
+        replaced = other_settings(settings, sampling, HONORED)
+        if replaced and not replaces:
+            raise other_sampling(replaced[0], settings[replaced[0]])
+        if settings.get("n") not in (None, 1):
+            raise RefusedRequestError("n: one request samples one completion")
+        return cls(given, one_max_tokens(settings), stop_texts(settings.get("stop"))), replaced
+
+    def place(self, session: HarnessSession) -> TurnPlace:
+        """Extend the longest recorded turn that the tokens begin with, or begin a sequence."""
+        found, length = self._longest(session)
+        retried = session.histories.was_asked(self._history)
+        if found is None:
+            return TurnPlace(begun(session, self._token_ids, "retried" if retried else "new"), self._history)
+        found.has_followers = True
+        if found.is_extended or found.is_abandoned:
+            return TurnPlace(begun(session, self._token_ids, "retried" if retried else "forked"), self._history)
+        return TurnPlace(extended(session, found, self._token_ids[length:]), self._history)
+
+    def answer(self, session: HarnessSession, place: TurnPlace, number: int, finish: Finish) -> Answered:
+        """Remember a turn of the record."""
+        before, sampled = session.record.turn_tokens(number)
+        remembered(session, place, number, (), None)
+        turn = session.record.turns[number]
+        logprobs = session.record.sequences[turn.sequence].completion.logprobs[turn.start : turn.end]
+        return Answered({}, "", "stop" if finish == "stop" else "length", len(before), sampled, logprobs)
+
+    def _longest(self, session: HarnessSession) -> tuple[RecordedTurn | None, int]:
+        found: RecordedTurn | None = None
+        longest = 0
+        for turn in session.histories.turns:
+            before, sampled = session.record.turn_tokens(turn.number)
+            length = len(before) + len(sampled)
+            if longest <= length <= len(self._token_ids) and self._token_ids[:length] == before + sampled:
+                found = turn
+                longest = length
+        return found, longest
+
+
+def generated_body(answered: Answered, name: str, model: str) -> dict[str, Any]:
+    """The answer, as vLLM's `GenerateTokensResponse` has it."""
+    from vllm.entrypoints.scale_out.token_in_token_out.protocol import GenerateTokensResponse
+
+    pairs = zip(answered.token_ids, answered.logprobs, strict=True)
+    content = [{"token_id": token, "logprob": logprob} for token, logprob in pairs]
+    choice = {
+        "index": 0,
+        "finish_reason": answered.finish_reason,
+        "token_ids": answered.token_ids,
+        "logprobs": {"content": content},
+    }
+    sampled = len(answered.token_ids)
+    usage = {"prompt_tokens": answered.num_prompt_tokens, "completion_tokens": sampled}
+    usage["total_tokens"] = sum(usage.values())
+    body = GenerateTokensResponse.model_validate(
+        {"request_id": name, "model": model, "choices": [choice], "usage": usage}
+    )
+    found: dict[str, Any] = body.model_dump(exclude_none=True)
+    return found
+
+
+def _is_token(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,24 @@
+"""The first tokens of a sequence, as if the others had not been sampled."""
+
+from dataclasses import replace
+
+from rollcast.rollouts.records import Leg, Rollout, VersionSpan
+
+
+def shortened(rollout: Rollout, end: int, num_prompt_tokens: int) -> Rollout:
+    """Tokens [0, end) with their spans, legs and marks."""
+    experts = rollout.routed_experts
+    return replace(
+        rollout,
+        token_ids=rollout.token_ids[:end],
+        logprobs=rollout.logprobs[:end],
+        version_spans=tuple(
+            VersionSpan(span.version, span.start, min(span.end, end))
+            for span in rollout.version_spans
+            if span.start < end
+        ),
+        loss_masked=tuple((start, min(stop, end)) for start, stop in rollout.loss_masked if start < end),
+        legs=tuple(Leg(leg.kind, leg.start, min(leg.end, end)) for leg in rollout.legs if leg.start < end),
+        kv_marks=tuple(mark for mark in rollout.kv_marks if mark.position < end),
+        routed_experts=None if experts is None else experts[: num_prompt_tokens + end - 1],
+    )

@@ -1,0 +1,89 @@
+"""The endpoint of a generator, served in the test's process, with tasks that a test samples through it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from rollcast.config.environments.harness import HarnessEnvironment
+from rollcast.config.services import Http
+from rollcast.connections.http import HttpServer, listen, local_url, service_routes
+from rollcast.generator.endpoint.application import EndpointApplication
+from rollcast.generator.endpoint.attempt import HarnessAttempt
+from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.endpoint.sessions import PREFIX, Sessions
+from rollcast.generator.episodes.parts import EpisodeParts
+from rollcast.generator.episodes.sampler import EpisodeSampler
+from rollcast.rollouts.records import PromptTask, Rollout
+from testkit.generator.episode_tasks import WORLD, episode_parts
+from testkit.generator.scripted_world import ScriptedWorld, ScriptedWorlds
+
+MODEL = "tiny"
+
+
+@dataclasses.dataclass
+class ServedEndpoint:
+    """An endpoint that listens, and what its episodes share."""
+
+    engine: Any
+    parts: EpisodeParts
+    sessions: Sessions
+
+    def sampler(self, task: PromptTask, index: int = 0, start: Rollout | None = None) -> EpisodeSampler:
+        begin = partial(HarnessAttempt, sessions=self.sessions)
+        return EpisodeSampler(self.engine, task, index, self.parts, start, begin)
+
+    def count(self, metric: Any, **labels: str) -> float:
+        """The sum of a metric over the labels that are not given."""
+        name = metric.name.removesuffix("_total")
+        families = [family for family in self.parts.exporter.registry.collect() if family.name == name]
+        found = [one for family in families for one in family.samples if one.name == metric.name]
+        return sum(one.value for one in found if labels.items() <= one.labels.items())
+
+
+@asynccontextmanager
+async def served_endpoint(
+    engine: Any,
+    settings: dict[str, Any],
+    calls: Callable[[Sequence[int]], int] = lambda tokens: 1,
+    run_token: str | None = None,
+    **options: Any,
+) -> AsyncIterator[ServedEndpoint]:
+    """`settings`: of the environment; `calls` and `options`: of `episode_parts`."""
+    worlds = ScriptedWorlds(lambda: ScriptedWorld(answer=lambda number: None))  # type: ignore[arg-type, return-value]
+    parts = episode_parts(worlds, calls, **options)
+    parts.settings = {WORLD: HarnessEnvironment.model_validate({"kind": "harness", "name": WORLD, **settings})}
+    sessions = Sessions(MODEL, parts.exporter, asyncio.get_running_loop(), run_token.encode() if run_token else None)
+    http = Http()
+    routes = EndpointApplication(sessions).routes()
+    listener = listen(http.bind, 0, setting="generator.http_port")
+    application = service_routes(parts.exporter.render, lambda: (True, "ok"), routes=routes)
+    server = HttpServer(application, listener, http, guarded=frozenset({PREFIX}))
+    await asyncio.to_thread(server.start)
+    sessions.url = local_url(http, server.port)
+    try:
+        yield ServedEndpoint(engine, parts, sessions)
+    finally:
+        await sessions.close()
+        await parts.close()
+        await asyncio.to_thread(server.stop)
+
+
+async def taken(endpoint: ServedEndpoint) -> HarnessSession:
+    """The next session that an outside program would get."""
+    session = await endpoint.sessions.next_task(60.0)
+    assert session is not None
+    return session
+
+
+def client_of(endpoint: ServedEndpoint, session: HarnessSession, **options: Any) -> Any:
+    """An `openai.AsyncOpenAI` of a session; `options`: others than those of a program that is given its task."""
+    import openai
+
+    described = endpoint.sessions.described(session, endpoint.sessions.url)
+    given = {"base_url": described["base_url"], "api_key": described["token"], "max_retries": 0, "timeout": 60.0}
+    return openai.AsyncOpenAI(**{**given, **options})

@@ -1,0 +1,389 @@
+"""The endpoint with the `openai` client and a real engine: what is recorded is what was sampled, token by token."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.episodes.sampler import EpisodeSampler
+from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LegKind, LengthBudget, PromptTask, Rollout
+from rollcast.telemetry import names
+from testkit.generator.episode_tasks import episode_task
+from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, client_of, served_endpoint, taken
+from testkit.generator.scripted_world import TOOLS
+from testkit.replay import replay_logprobs
+from tests.generator.conftest import Versions
+
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+
+TOLERANCE = 1e-4
+STOP_TOKENS = (5, 17)
+USER = {"role": "user", "content": "what is in the room?"}
+PROMPT_LETTERS = 400
+Program = Callable[[Any, HarnessSession], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def more_engine_arguments() -> dict[str, Any]:
+    """A prompt is computed in several steps, between which versions change."""
+    return {"max_num_batched_tokens": 64}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def endpoint(versions: Versions) -> AsyncIterator[ServedEndpoint]:
+    await versions.apply(1)
+    settings = {"reset_seconds": 60, "call_seconds": 60}
+    async with served_endpoint(versions.engine, settings, stop_token_ids=STOP_TOKENS) as served:
+        yield served
+
+
+async def played(
+    endpoint: ServedEndpoint, task: PromptTask, program: Program, reward: float | None = 1.0
+) -> tuple[EpisodeSampler, Rollout]:
+    """An episode whose turns a coroutine takes, as an outside program that then reports its reward and its end."""
+    sampler = endpoint.sampler(task)
+    running = asyncio.create_task(sampler.run())
+    session = await taken(endpoint)
+    async with client_of(endpoint, session) as client:
+        await program(client, session)
+    session.reward = reward
+    session.ended = ""
+    await asyncio.wait_for(running, 60)
+    await endpoint.engine.observe()
+    return sampler, sampler.rollout()
+
+
+def check_exact(versions: Versions, rollout: Rollout, task: PromptTask) -> None:
+    """Every sampled token is replayed by plain Hugging Face; given ones have no loss."""
+    assert rollout.episode is not None
+    for sequence in rollout.sequences:
+        prompt = rollout.prompt_of(sequence, task.prompt_token_ids).tolist()
+        replayed = replay_logprobs(sequence, prompt, versions.weights, versions.model)
+        assert abs(replayed - sequence.logprobs).max() < TOLERANCE
+        given = tuple((leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN)
+        assert sequence.loss_masked == given
+    sampled = sum(leg.end - leg.start for one in rollout.sequences for leg in one.legs if leg.kind is not LegKind.GIVEN)
+    assert sampled == sum(turn.end - turn.start for turn in rollout.episode.turns)
+
+
+def answered(message: Any, text: str = "a door") -> list[Any]:
+    """The assistant's message as a client sends it back, and the answers to its calls."""
+    sent = message.model_dump(exclude_none=True)
+    return [
+        sent,
+        *({"role": "tool", "tool_call_id": call["id"], "content": text} for call in sent.get("tool_calls", ())),
+    ]
+
+
+async def test_the_history_that_a_client_sends_back_is_recognised(versions: Versions, endpoint: ServedEndpoint) -> None:
+    async def program(client: Any, session: HarnessSession) -> None:
+        messages: list[Any] = [USER]
+        for step in range(4):
+            completion = await client.chat.completions.create(model=MODEL, messages=messages, tools=TOOLS)
+            choice = completion.choices[0]
+            assert choice.finish_reason == "tool_calls"
+            assert choice.message.tool_calls[0].function.name == "look"
+            messages += answered(choice.message, f"door {step}")
+            await versions.apply(10 + step)
+        assert [one.id async for one in client.models.list()] == [MODEL]
+
+    task = episode_task(1, 1, LengthBudget(max_tokens=300))
+    sampler, rollout = await played(endpoint, task, program, 0.25)
+    check_exact(versions, rollout, task)
+    assert rollout.episode is not None
+    assert rollout.episode.end is EpisodeEnd.DONE
+    assert not rollout.episode.branches
+    assert [turn.tool_calls for turn in rollout.episode.turns] == [1, 1, 1, 1]
+    assert len(rollout.version_spans) >= 3
+    assert sampler.verdict is not None
+    assert sampler.verdict.reward == 0.25
+
+
+async def test_a_stream_arrives_in_parts_and_its_message_is_recognised(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
+    parts: list[int] = []
+
+    async def program(client: Any, session: HarnessSession) -> None:
+        messages: list[Any] = [USER]
+        for number in range(3):
+            options = {"tools": TOOLS} if number else {}
+            if number == 1:
+                messages = [USER]
+            content, calls, sampled = "", [], 0
+            stream = await client.chat.completions.create(
+                model=MODEL, messages=messages, stream=True, stream_options={"include_usage": True}, **options
+            )
+            async for chunk in stream:
+                for choice in chunk.choices:
+                    content += choice.delta.content or ""
+                    calls += choice.delta.tool_calls or []
+                    parts.append(bool(choice.delta.content))
+                if chunk.usage is not None:
+                    sampled = chunk.usage.completion_tokens
+            turn = session.record.turns[-1]
+            assert sampled == turn.end - turn.start
+            _, tokens = session.record.turn_tokens(-1)
+            assert content == endpoint.parts.renderer.parse([], tokens, ()).content
+            sent: dict[str, Any] = {"role": "assistant", "content": content}
+            if calls:
+                sent["tool_calls"] = [call.model_dump(exclude={"index"}) for call in calls]
+            messages += [sent, *({"role": "tool", "tool_call_id": call.id, "content": "a door"} for call in calls)]
+
+    task = episode_task(2, 1, LengthBudget(max_tokens=300))
+    _, rollout = await played(endpoint, task, program)
+    check_exact(versions, rollout, task)
+    assert sum(parts) > 3, "the text came at once"
+    assert rollout.episode is not None
+    assert [turn.sequence for turn in rollout.episode.turns] == [0, 1, 1], "other tools are another history"
+
+
+async def test_further_sequences_are_counted_and_a_sampled_turn_is_trained_once(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
+    async def program(client: Any, session: HarnessSession) -> None:
+        async def ask(messages: list[Any]) -> Any:
+            completion = await client.chat.completions.create(model=MODEL, messages=messages, max_tokens=20)
+            return completion.choices[0].message
+
+        first = await ask([USER])
+        assert (await ask([USER, *answered(first)])).tool_calls
+        await versions.apply(20)
+        await ask([USER, *answered(first, "another door")])
+        await ask([USER, {"role": "assistant", "content": "i was never sampled"}, USER])
+        both = [ask([{"role": "user", "content": f"sub agent {number}"}]) for number in range(2)]
+        await asyncio.gather(*both)
+
+    task = episode_task(3, 1, LengthBudget(max_tokens=300))
+    _, rollout = await played(endpoint, task, program)
+    check_exact(versions, rollout, task)
+    assert rollout.episode is not None
+    assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 1, 2, 3, 4]
+    forked = rollout.episode.branches[0]
+    whole = [*task.prompt_token_ids, *rollout.token_ids]
+    first = rollout.episode.turns[0]
+    sampled = len(task.prompt_token_ids) + first.end
+    assert forked.prompt_token_ids[:sampled].tolist() == whole[:sampled], "its prompt has the recorded tokens"
+    for reason, count in (("forked", 1), ("rewritten", 1), ("new", 2)):
+        assert endpoint.count(names.ENDPOINT_SEQUENCES, reason=reason) >= count
+
+
+async def test_a_retry_leaves_a_completion_that_is_not_trained(versions: Versions, endpoint: ServedEndpoint) -> None:
+    unread = endpoint.count(names.ENDPOINT_UNREAD)
+
+    async def program(client: Any, session: HarnessSession) -> None:
+        first = await client.chat.completions.create(model=MODEL, messages=[USER])
+        messages = [USER, *answered(first.choices[0].message)]
+        lost = await client.chat.completions.create(model=MODEL, messages=messages)
+        assert lost.choices
+        stream = await client.chat.completions.create(model=MODEL, messages=messages, stream=True)
+        await stream.__anext__()
+        await stream.close()
+        async with asyncio.timeout(60):
+            while session.num_open_requests:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        read = await client.chat.completions.create(model=MODEL, messages=messages)
+        await client.chat.completions.create(model=MODEL, messages=[*messages, *answered(read.choices[0].message)])
+
+    task = episode_task(4, 1, LengthBudget(max_tokens=384))
+    _, rollout = await played(endpoint, task, program)
+    check_exact(versions, rollout, task)
+    assert rollout.episode is not None
+    assert len(rollout.episode.turns) == 3
+    assert endpoint.count(names.ENDPOINT_UNREAD) == unread + 2
+    assert [turn.sequence for turn in rollout.episode.turns] == [0, 1, 1]
+    assert len(rollout.token_ids) == rollout.episode.turns[0].end, "the lost answer is not in the first sequence"
+
+
+async def test_max_tokens_stop_and_the_budget(versions: Versions, endpoint: ServedEndpoint) -> None:
+    import openai
+
+    async def program(client: Any, session: HarnessSession) -> None:
+        async def ask(**options: Any) -> Any:
+            return (await client.chat.completions.create(model=MODEL, messages=[USER], **options)).choices[0]
+
+        short = await ask(max_completion_tokens=3, logprobs=True)
+        assert short.finish_reason == "length"
+        assert [one.logprob for one in short.logprobs.content] == pytest.approx(
+            session.record.sequences[0].completion.logprobs
+        )
+        letters = list("abcdefghijklmnop")
+        stopped = await ask(stop=letters, max_tokens=30)
+        assert stopped.finish_reason != "length"
+        assert len(session.record.last_answer()) > 0
+        last = await ask()
+        if last.finish_reason != "length":  # the model may end its turn before the budget does
+            while last.finish_reason != "length":
+                last = await ask()
+        with pytest.raises(openai.BadRequestError, match="budget of tokens is used up"):
+            await ask()
+
+    task = episode_task(5, 1, LengthBudget(max_tokens=60), max_turns=64)
+    _, rollout = await played(endpoint, task, program)
+    check_exact(versions, rollout, task)
+    assert rollout.episode is not None
+    assert rollout.episode.end is EpisodeEnd.TOKENS
+    assert rollout.truncated
+
+
+async def test_requests_that_are_refused(versions: Versions, endpoint: ServedEndpoint) -> None:
+    import httpx
+    import openai
+
+    async def program(client: Any, session: HarnessSession) -> None:
+        wrong: list[tuple[dict[str, Any], str]] = [
+            ({"temperature": 0.3}, "temperature = 0.3: the run's own sampling"),
+            ({"top_p": 0.5}, "top_p"),
+            ({"seed": 1}, "seed"),
+            ({"presence_penalty": 1}, "presence_penalty"),
+            ({"logit_bias": {"5": 3}}, "logit_bias"),
+            ({"response_format": {"type": "json_object"}}, "response_format"),
+            ({"extra_body": {"typical_p": 0.3}}, "typical_p"),
+            ({"n": 2}, "n = 2"),
+            ({"tools": TOOLS, "tool_choice": "required"}, "tool_choice"),
+            ({"max_tokens": 0}, "max_tokens"),
+            ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "text"),
+            ({"messages": [USER, {"role": "assistant", "content": "x"}]}, "the last one is the assistant's"),
+        ]
+        for options, sentence in wrong:
+            with pytest.raises(openai.BadRequestError, match=sentence):
+                await client.chat.completions.create(**{"model": MODEL, "messages": [USER], **options})
+        with pytest.raises(openai.NotFoundError, match="is not served here"):
+            await client.chat.completions.create(model="gpt", messages=[USER])
+        with pytest.raises(openai.NotFoundError, match="recorded from /v1/chat/completions"):
+            await client.responses.create(model=MODEL, input="x")
+        same = {"temperature": 1.0, "top_p": 1.0, "frequency_penalty": 0, "seed": None, "user": "me"}
+        assert (await client.chat.completions.create(model=MODEL, messages=[USER], max_tokens=2, **same)).choices
+        async with client_of(endpoint, session, api_key="guessed") as stranger:
+            with pytest.raises(openai.AuthenticationError, match="wrong or missing token"):
+                await stranger.chat.completions.create(model=MODEL, messages=[USER])
+        async with httpx.AsyncClient(base_url=endpoint.sessions.url) as plain:
+            answer = await plain.post("/v1/chat/completions", json={"model": MODEL, "messages": [USER]})
+            assert answer.status_code == 404
+            assert "a call needs a session" in answer.json()["error"]["message"]
+            headers = {"authorization": f"Bearer {session.token}"}
+            path = f"/rollcast/{session.id}/v1/chat/completions"
+            large = await plain.post(path, content=b" " * (17 << 20), headers=headers)
+            assert large.status_code == 413
+            assert (await plain.post(path, content=b"{", headers=headers)).status_code == 400
+
+    task = episode_task(6, 1, LengthBudget(max_tokens=60))
+    _, rollout = await played(endpoint, task, program)
+    assert rollout.episode is not None
+    assert len(rollout.episode.turns) == 1
+    assert endpoint.count(names.ENDPOINT_REFUSED, code="sampling_of_run") == 7
+
+
+async def test_an_update_during_the_prefill(versions: Versions, endpoint: ServedEndpoint) -> None:
+    """KV of one prompt is of one version, or the record says where it changed: a plain replay decides."""
+    long = {"role": "user", "content": "where is the door? " * (PROMPT_LETTERS // 19)}
+
+    async def program(client: Any, session: HarnessSession) -> None:
+        asking = asyncio.create_task(client.chat.completions.create(model=MODEL, messages=[long]))
+        for step in range(30, 36):
+            await versions.apply(step)
+            await asyncio.sleep(0.02)
+        message = (await asking).choices[0].message
+        again = asyncio.create_task(client.chat.completions.create(model=MODEL, messages=[long, *answered(message)]))
+        for step in range(36, 39):
+            await versions.apply(step)
+            await asyncio.sleep(0.02)
+        await again
+
+    task = episode_task(7, 1, LengthBudget(max_tokens=100))
+    _, rollout = await played(endpoint, task, program)
+    check_exact(versions, rollout, task)
+    assert rollout.version_spans[0].version.step > 29
+
+
+async def test_tokens_in_tokens_out(versions: Versions, endpoint: ServedEndpoint) -> None:
+    import httpx
+
+    async def program(client: Any, session: HarnessSession) -> None:
+        headers = {"authorization": f"Bearer {session.token}"}
+        async with httpx.AsyncClient(base_url=endpoint.sessions.url, headers=headers, timeout=60) as plain:
+            path = f"/rollcast/{session.id}/inference/v1/generate"
+            tokens = list(range(3, 20))
+            for _ in range(3):
+                body = {"token_ids": tokens, "sampling_params": {"max_tokens": 9, "temperature": 1.0}}
+                choice = (await plain.post(path, json=body)).json()["choices"][0]
+                assert len(choice["logprobs"]["content"]) == len(choice["token_ids"])
+                tokens = [*tokens, *choice["token_ids"], 8, 9]
+            refused = await plain.post(path, json={"token_ids": tokens, "sampling_params": {"temperature": 0}})
+            assert refused.status_code == 400
+            assert refused.json()["error"]["code"] == "sampling_of_run"
+
+    task = episode_task(8, 1, LengthBudget(max_tokens=100))
+    _, rollout = await played(endpoint, task, program)
+    check_exact(versions, rollout, task)
+    assert rollout.episode is not None
+    assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 0]
+
+
+async def test_a_program_that_is_started(
+    versions: Versions, endpoint: ServedEndpoint, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """With its task in its environment; what a program that then hangs or crashes leaves is ended and begun again."""
+    program = tmp_path_factory.mktemp("harness") / "agent.py"
+    program.write_text(AGENT)
+    settings = {"command": [sys.executable, str(program)], "call_seconds": 3, "sampling": "run", "restarts": 1}
+    async with served_endpoint(versions.engine, settings, stop_token_ids=STOP_TOKENS) as served:
+        ends = {}
+        for how in ("well", "hangs", "crashes", "unread"):
+            task = dataclasses.replace(
+                episode_task(9, 1, LengthBudget(max_tokens=100)), reference=json.dumps({"how": how})
+            )
+            sampler = served.sampler(task)
+            assert sampler.occupies_slot
+            await asyncio.wait_for(sampler.run(), 120)
+            await served.engine.observe()
+            rollout = sampler.rollout()
+            assert rollout.episode is not None
+            ends[how] = (rollout.episode, rollout, sampler.verdict)
+        episode, rollout, verdict = ends["well"]
+        check_exact(versions, rollout, task)
+        assert (episode.end, len(episode.turns), episode.restarts) == (EpisodeEnd.DONE, 2, 0)
+        assert verdict is not None
+        assert verdict.reward == 0.5
+        assert served.count(names.ENDPOINT_REPLACED) >= 2
+        for how, reason in (
+            ("hangs", "asked for nothing for 3 seconds"),
+            ("crashes", "ended with exit code 1: .*RuntimeError: no such door"),
+            ("unread", "gave no reward"),
+        ):
+            episode, rollout, verdict = ends[how]
+            assert episode.end is EpisodeEnd.FAILED
+            assert re.search(reason, episode.reason), episode.reason
+            assert verdict is not None
+            assert verdict.status is GradingStatus.ERROR
+
+
+AGENT = """
+import json, os, time, urllib.request
+
+def post(url, body):
+    headers = {"authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "content-type": "application/json"}
+    return json.load(urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)))
+
+how = json.loads(os.environ["ROLLCAST_ROW"])["how"]
+messages = [{"role": "user", "content": "what is in the room?"}]
+for _ in range(2):
+    body = {"model": os.environ["ROLLCAST_MODEL"], "messages": messages, "max_tokens": 20, "temperature": 0.1}
+    message = post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body)["choices"][0]["message"]
+    if how == "hangs":
+        time.sleep(600)
+    if how == "crashes":
+        raise RuntimeError("no such door")
+    messages += [message, {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "a door"}]
+if how == "well":
+    post(os.environ["ROLLCAST_REWARD_URL"], {"reward": 0.5})
+"""
