@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,7 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("quick")
 
 
+@cache  # asked of each test, and there are thousands in a few hundred files
 def place(path: Path) -> int:
     """Index in SLOW of a test file, or of a folder that it is in; len(SLOW) for a quick one."""
     name = path.relative_to(TESTS).as_posix()
