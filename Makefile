@@ -20,7 +20,7 @@ test: $(INSTALLED) style debian
 	@$(PYTEST) -n 3 --durations=10 $(PYTEST_ARGUMENTS) || $(VENV)/bin/python -m testkit.again_alone
 
 quick: $(INSTALLED)
-	@$(PYTEST) -n 2 --quick -q -p no:schemathesis $(PYTEST_ARGUMENTS)
+	@$(PYTEST) -n 2 --quick -q $(PYTEST_ARGUMENTS)
 
 style: $(INSTALLED)
 	$(VENV)/bin/ruff format --check .

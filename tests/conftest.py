@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ SLOW = (
     "trainer/test_last_reading.py",
     "weights/test_faults.py",
     "gpu/test_parts.py",
+    "trainer/test_teacher_vllm.py",
     "chart",
     "monitoring",
     "autoscaler/test_service.py",
@@ -101,6 +103,9 @@ SLOW = (
     "scaling/test_verdict.py",
     "rollouts/test_outages.py",
     "trainer/test_two_ranks.py",
+    "trainer/test_lora.py",
+    "trainer/test_own_loss.py",
+    "trainer/test_replicas.py",
     "trainer/test_out_of_memory.py",
     "trainer/test_sharded_start.py",
     "scaling/test_shapes.py",
@@ -147,6 +152,7 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("quick")
 
 
+@cache  # asked of each test, and there are thousands in a few hundred files
 def place(path: Path) -> int:
     """Index in SLOW of a test file, or of a folder that it is in; len(SLOW) for a quick one."""
     name = path.relative_to(TESTS).as_posix()

@@ -6,7 +6,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -24,11 +25,17 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Visible
 """
 
 
+@cache
+def _owners() -> Mapping[str, list[str]]:
+    """Distributions by top-level module. Made once: it reads the list of files of every distribution."""
+    return packages_distributions()
+
+
 def hidden_modules(distributions: Collection[str]) -> set[str]:
     """Top-level modules of this environment that belong to no distribution among these (canonical names)."""
     return {
         module
-        for module, owners in packages_distributions().items()
+        for module, owners in _owners().items()
         if not any(re.sub(r"[-_.]+", "-", owner).lower() in {*distributions, "rollcast"} for owner in owners)
     } - set(sys.stdlib_module_names)
 
