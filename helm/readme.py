@@ -22,7 +22,8 @@ README = CHART / "README.md"
 INTRODUCTION = """# Chart `rollcast`
 
 One release is one run: a trainer (Indexed Job or JobSet), generators (Deployment), Redis, the forecaster and, if
-wanted, an autoscaler and graders. The walkthrough, upgrades, sizes and networking are in `docs/kubernetes.md`.
+wanted, an autoscaler, graders and servers of environments. The walkthrough, upgrades, sizes and networking are in
+`docs/kubernetes.md`.
 
     kubectl create namespace rl
     helm install demo helm/rollcast -n rl -f helm/rollcast/values-cpu.yaml          # a whole run without a GPU
@@ -62,6 +63,49 @@ since, and accepts values that it no longer has and names them in its notes. Arg
 `appVersion`: a tag of another version may have images that do not know them (exit code 2), and the notes say so.
 
 | value | default | meaning |
+|---|---|---|
+"""
+ENVIRONMENTS = """
+## Servers of environments
+
+Each entry of `environments` gets a Deployment, a Service, a NetworkPolicy, a disruption budget and, if wanted, an HPA.
+Only generators reach it, and it reaches nothing unless `egress` says so. Its pods hold no credential of the run, no
+volume of it and no service-account token.
+
+    environments:
+      - name: echo
+        image: {repository: team/echo-env, tag: "1.2"}
+        replicas: 2
+        scaling: {maxReplicas: 8}
+        readinessPath: /health
+      - name: files
+        image: {repository: team/files-mcp, tag: "3.0"}
+        sticky: true
+        extraEnv: [{name: MCP_TOKEN, valueFrom: {secretKeyRef: {name: files, key: token}}}]
+        egress: [{to: [{ipBlock: {cidr: 10.7.0.0/16}}], ports: [{port: 443}]}]
+    config:
+      tasks:
+        environments:
+          - {kind: openenv, name: echo, url: "http://demo-rollcast-env-echo:8000", interpreter: /opt/openenv/bin/python}
+          - {kind: tools, name: files,
+             mcp: [{name: files, url: "http://demo-rollcast-env-files:8000/mcp", token_variable: FILES_TOKEN}]}
+    generator:
+      extraEnv: [{name: FILES_TOKEN, valueFrom: {secretKeyRef: {name: files, key: token}}}]
+
+The notes after an install name the addresses. A token that the run file names is a variable of the generators.
+OpenEnv's client runs in the generators with an `interpreter` of its own, because its packages do not agree with
+vLLM's. The generator image needs a layer with it:
+
+    FROM rollcast/generator:0.2.0
+    USER root
+    RUN /usr/local/bin/python -m venv /opt/openenv && /opt/openenv/bin/pip install --no-cache-dir openenv==0.10.0
+    USER 1000:1000
+
+Environments of the kinds class and tools, except MCP servers behind an address, have no server: they run in processes
+of the generator pods and share `generator.resources`. Their files and packages are in the generator image or in a
+volume of `generator.extraVolumes`.
+
+| field | default | meaning |
 |---|---|---|
 """
 SHOWN_ONCE = {"resources", "extraArgs", "resourceClaims", "hostNetwork"}
@@ -121,13 +165,16 @@ def rows(values: dict[str, Any], told: dict[str, str], above: str = "") -> list[
     return result
 
 
-def readme() -> str:
-    text = (CHART / "values.yaml").read_text(encoding="utf-8")
-    table = rows(yaml.safe_load(text), descriptions(text))
-    return INTRODUCTION + "".join(
+def table(file: str) -> str:
+    text = (CHART / file).read_text(encoding="utf-8")
+    return "".join(
         f"| `{row.path}` | {row.default.replace('|', chr(92) + '|')} | {row.text.replace('|', chr(92) + '|')} |\n"
-        for row in table
+        for row in rows(yaml.safe_load(text), descriptions(text))
     )
+
+
+def readme() -> str:
+    return INTRODUCTION + table("values.yaml") + ENVIRONMENTS + table("files/environment-defaults.yaml")
 
 
 def main() -> int:

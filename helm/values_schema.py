@@ -105,6 +105,27 @@ EVERY_ROLE: dict[str, Node] = {
 }
 DEVICES: dict[str, Node] = {"resourceClaims": OBJECTS, "hostNetwork": BOOLEAN}
 """Of the roles that have devices."""
+PLACED = (
+    "resources", "labels", "annotations", "podAnnotations", "podLabels", "nodeSelector", "tolerations", "affinity",
+    "topologySpreadConstraints", "schedulerName", "runtimeClassName", "priorityClassName",
+)  # fmt: skip
+"""Of EVERY_ROLE: where a pod is put, and what its owner writes on it."""
+ENVIRONMENT: Node = mapping(
+    name={"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,16}[a-z0-9])?$"},
+    image={**IMAGE, "required": ["repository"]},
+    command={"type": "array", "items": STRING},
+    args={"type": "array", "items": STRING},
+    port=integer(1, 65535),
+    replicas=integer(0, 4096),
+    scaling=mapping(maxReplicas=integer(0, 4096), cpuPercent=integer(1, 1000)),
+    sticky=BOOLEAN,
+    readinessPath={"type": "string", "pattern": "^(/.*)?$"},
+    startupSeconds=integer(10),
+    terminationGracePeriodSeconds=integer(1),
+    egress={"type": "array", "items": mapping(to={"type": "array", "items": MAP}, ports=OBJECTS)},
+    podDisruptionBudget=mapping(enabled=BOOLEAN, maxUnavailable=integer(1)),
+    **{field: EVERY_ROLE[field] for field in ("extraEnv", "envFrom", "extraVolumes", "extraVolumeMounts", *PLACED)},
+) | {"required": ["name", "image"]}
 PEERS = {"type": "array", "items": mapping(namespaceSelector=MAP, podSelector=MAP, ipBlock=MAP)}
 
 CHART = mapping(
@@ -185,6 +206,7 @@ CHART = mapping(
         external=mapping(host=STRING, port=integer(1, 65535), tokenSecret=NAME),
         podDisruptionBudget=mapping(enabled=BOOLEAN, maxUnavailable=integer(1)),
     ),
+    environments={"type": "array", "items": ENVIRONMENT},
     redis=mapping(
         **EVERY_ROLE,
         enabled=BOOLEAN,

@@ -1,6 +1,6 @@
-"""`python -m testkit.mcp_server [--http PORT] [--json]`: an MCP server of the official package that can misbehave.
+"""`python -m testkit.mcp_server [--http PORT] [--host ADDRESS] [--json]`: an MCP server that can misbehave.
 
-With TESTKIT_MCP_TOKEN it answers over HTTP those alone who present that token.
+It is made with the official package. With TESTKIT_MCP_TOKEN it answers over HTTP those alone who present that token.
 """
 
 from __future__ import annotations
@@ -78,12 +78,13 @@ def process_id() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--http", type=int)
+    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.http is None:
         server.run("stdio")
     else:
-        server.run("streamable-http", port=arguments.http, json_response=arguments.json)
+        server.run("streamable-http", host=arguments.host, port=arguments.http, json_response=arguments.json)
 
 
 if __name__ == "__main__":

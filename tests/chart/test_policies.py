@@ -14,6 +14,7 @@ EVERYTHING = merged(
         "autoscaler": {"mode": "keda"},
         "grader": {"enabled": True},
         "redis": {"exporter": {"enabled": True}},
+        "environments": [{"name": "name", "image": {"repository": "team/environment", "tag": "1"}}],
     },
 )
 BEYOND = {
@@ -69,7 +70,7 @@ def test_whoever_is_let_in_as_any_pod_of_the_namespace_gets_out_as_well() -> Non
     closed = {
         role for role, place in network.roles.items() if not admitted(network, place, network.roles["forecaster"])
     }
-    assert closed == {"check", "grader", "image", "image-watch", "left-trainers", "redis", "uninstall"}, (
+    assert closed == {"check", "env-name", "grader", "image", "image-watch", "left-trainers", "redis", "uninstall"}, (
         "which speak to nobody in the release"
     )
 

@@ -10,6 +10,18 @@ from tests.chart.rendering import helm_errors, merged, profile, render
 from tests.chart.value_sets import VALUE_SETS
 
 CPU = profile("cpu")
+
+
+def environments(**fields: Any) -> dict[str, Any]:
+    return {"environments": [{"name": "a", "image": {"repository": "a", "tag": "1"}, **fields}]}
+
+
+def named_by(url: str) -> dict[str, Any]:
+    """A run file with an environment at that address."""
+    environment = {"kind": "openenv", "name": "a", "url": url, "interpreter": "/python"}
+    return {"config": {"tasks": {"environments": [environment]}}}
+
+
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     # What the schema knows: spelling, kinds, bounds.
     ("generater", {"generater": {"replicas": 2}}),
@@ -206,6 +218,51 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
         {"grader": {"enabled": True, "runtimeClassName": ""}, "config": {"grader": {"sandbox": "gvisor"}}},
     ),
     ("grader.extraEnv[0].name = ROLLCAST_GRADER_TOKEN", {"grader": {"extraEnv": [{"name": "ROLLCAST_GRADER_TOKEN"}]}}),
+    ("environments/0/name", {"environments": [{"name": "Echo", "image": {"repository": "a", "tag": "1"}}]}),
+    ("environments/0/name", {"environments": [{"name": "a" * 19, "image": {"repository": "a", "tag": "1"}}]}),
+    ("missing property 'image'", {"environments": [{"name": "a"}]}),
+    ("additional properties 'imagee'", {"environments": [{"name": "a", "image": {"repository": "a"}, "imagee": {}}]}),
+    ("additional properties 'namespaces'", environments(egress=[{"namespaces": []}])),
+    ("environments/0/port", environments(port=0)),
+    ("environments[0].image.tag is empty", {"environments": [{"name": "a", "image": {"repository": "a"}}]}),
+    ("environments/0/image/tag", {"environments": [{"name": "a", "image": {"repository": "a", "tag": "latest"}}]}),
+    ("environments[1].name = a", {"environments": [{"name": "a", "image": {"repository": "a", "tag": "1"}}] * 2}),
+    ("environments[0].scaling.maxReplicas = 2", environments(replicas=3, scaling={"maxReplicas": 2})),
+    ("environments[0].replicas = 0", environments(replicas=0, scaling={"maxReplicas": 2})),
+    ("environments[0].extraEnv[0].name = HOME", environments(extraEnv=[{"name": "HOME", "value": "/"}])),
+    ("environments[0].extraVolumes[1].name = a", environments(extraVolumes=[{"name": "a"}, {"name": "a"}])),
+    ("environments[0].extraVolumeMounts[0].mountPath = /tmp", environments(extraVolumeMounts=[{"mountPath": "/tmp"}])),
+    ("environments[0].podLabels.app.kubernetes.io/name", environments(podLabels={"app.kubernetes.io/name": "x"})),
+    ("environments[0].labels.helm.sh/chart", environments(labels={"helm.sh/chart": "x"})),
+    (
+        "config.tasks.environments[0].url = http://demo-rollcast-env-a:8001: no entry of environments has this "
+        "address; there are http://demo-rollcast-env-a:8000",
+        merged(environments(), named_by("http://demo-rollcast-env-a:8001")),
+    ),
+    (
+        "config.tasks.environments[0].url = https://demo-rollcast-env-a:8000/: no entry",
+        merged(environments(), named_by("https://demo-rollcast-env-a:8000/")),
+    ),
+    ("no entry of environments has this address; add one", named_by("http://demo-rollcast-env-a.ml.svc:8000")),
+    (
+        "config.tasks.environments[0].mcp[1].token_variable = FILES",
+        {
+            "config": {
+                "tasks": {
+                    "environments": [
+                        {
+                            "kind": "tools",
+                            "name": "t",
+                            "mcp": [
+                                {"name": "a", "command": ["a"]},
+                                {"name": "b", "url": "http://b", "token_variable": "FILES"},
+                            ],
+                        }
+                    ]
+                }
+            }
+        },
+    ),
     ("config.forecaster.push_token", {"config": {"forecaster": {"push_token": "hush"}}}),
     (
         "forecaster.extraEnv[0].name = ROLLCAST_PUSH_TOKEN",

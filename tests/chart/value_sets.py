@@ -189,6 +189,53 @@ CHANGES: dict[str, dict[str, Any]] = {
             "suspend": True,
         },
     },
+    "environments": {
+        "environments": [
+            {"name": "echo", "image": {"repository": "team/echo-env", "tag": "1.2"}},
+            {
+                "name": "files",
+                "image": {"registry": "registry.example.com", "repository": "team/files-mcp", "digest": _DIGEST},
+                "command": ["serve-files"],
+                "args": ["--root", "/data"],
+                "port": 9000,
+                "replicas": 2,
+                "scaling": {"maxReplicas": 8, "cpuPercent": 50},
+                "sticky": True,
+                "readinessPath": "/health",
+                "egress": [{"to": [{"ipBlock": {"cidr": "10.7.0.0/16"}}], "ports": [{"port": 443}]}],
+                "podDisruptionBudget": {"enabled": False},
+                "resources": {"requests": {"cpu": 2}, "limits": {"memory": "4Gi"}},
+                **{field: value for field, value in _ADDED.items() if field != "extraContainers"},
+                "extraVolumeMounts": [{"name": "more", "mountPath": "/data"}],
+                "runtimeClassName": "gvisor",
+            },
+        ],
+        "generator": {"extraEnv": [{"name": "FILES_TOKEN", "value": "t0p"}]},
+        "config": {
+            "tasks": {
+                "environments": [
+                    {
+                        "kind": "openenv",
+                        "name": "echo",
+                        "url": "http://demo-rollcast-env-echo:8000",
+                        "interpreter": "/opt/openenv/bin/python",
+                    },
+                    {
+                        "kind": "tools",
+                        "name": "files",
+                        "mcp": [
+                            {
+                                "name": "files",
+                                "url": "http://demo-rollcast-env-files:9000/mcp",
+                                "token_variable": "FILES_TOKEN",
+                            },
+                            {"name": "elsewhere", "url": "https://mcp.example.com:8443/mcp"},
+                        ],
+                    },
+                ]
+            }
+        },
+    },
     "small-numbers": {"config": {"recipe": {"optimizer": {"learning_rate": 5e-7}}}},
 }
 VALUE_SETS: dict[str, dict[str, Any]] = {

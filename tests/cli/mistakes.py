@@ -205,6 +205,7 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "A name on the hub without its owner": Mistake({"model": {"path": "Qwen3-0.6B"}}),
         "Its tokenizer.json is not a tokenizer": model(tokenizer_json="{}"),
         "A length that the model does not know": Mistake({"model": {"max_length": 4_096}}),
+        "A renderer that does not exist": Mistake({"model": {"renderer": "qwen-3"}}),
         "It has no weights": Mistake(files={"model/model.safetensors": None}),
         "A BERT": model(config_json=json.dumps({"architectures": ["BertForMaskedLM"], "model_type": "bert"})),
         "A T5": model(

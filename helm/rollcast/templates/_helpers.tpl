@@ -10,6 +10,9 @@ so values that came since are added. Values that have this chart's own number la
 {{- range $role := list "generator" "trainer" "forecaster" "autoscaler" "grader" "redis" -}}
 {{- include "rollcast.fillRole" (list (index $.Values $role) $.Values.everyRole) -}}
 {{- end -}}
+{{- range .Values.environments -}}
+{{- include "rollcast.fillEnvironment" (list $ .) -}}
+{{- end -}}
 {{- range $of := list .Values.hooks .Values.redis.exporter -}}
 {{- include "rollcast.addMissing" (list $of (dict "resources" (deepCopy $.Values.everyRole.resources))) -}}
 {{- end -}}
@@ -43,6 +46,17 @@ so values that came since are added. Values that have this chart's own number la
 {{- $_ := set $own $field ($given | default $shared) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* (list . environment): what everyRole says of all pods, then the defaults. Variables and volumes of the roles may hold secrets,
+and what the model writes reaches this pod. */}}
+{{- define "rollcast.fillEnvironment" -}}
+{{- $root := index . 0 -}}
+{{- $own := index . 1 -}}
+{{- $shared := omit $root.Values.everyRole "extraEnv" "envFrom" "extraContainers" "extraInitContainers" "extraVolumes" "extraVolumeMounts" -}}
+{{- include "rollcast.fillRole" (list $own $shared) -}}
+{{- include "rollcast.addMissing" (list $own ($root.Files.Get "files/environment-defaults.yaml" | fromYaml)) -}}
+{{- include "rollcast.quantitiesAsText" $own.resources -}}
 {{- end -}}
 
 {{/* Numbers among requests and limits become texts, as the API server keeps them; large ones would be rendered as 4e+09. */}}

@@ -6,6 +6,6 @@ class OverdueError(BaseException):
 
 
 class OverdueAnswer(str):
-    """The answer of a tool that ended its work at a deadline of its own, with what it had until then."""
+    """The answer of a tool that ended its work at a deadline of its own, with the part that was done."""
 
     __slots__ = ()
