@@ -22,7 +22,7 @@ tcpSocket: {port: env}
 {{- end -}}
 
 {{/* The servers that config.tasks.environments names, as {"servers": [...]}: where, address, port, variable of the token, and the
-first label of the host. What is no map is refused by the run file's own rules. */}}
+first label of the host. What is no map, and what is no name of a variable, is refused by the run file's own rules. */}}
 {{- define "rollcast.environmentServers" -}}
 {{- $tasks := kindIs "map" .Values.config.tasks | ternary .Values.config.tasks dict -}}
 {{- $found := list -}}
@@ -39,7 +39,7 @@ first label of the host. What is no map is refused by the run file's own rules. 
 {{- if kindIs "string" .of.url -}}
 {{- $host := regexFind "^[^/:?#.]*" (regexReplaceAll "^https?://" .of.url "") -}}
 {{- $found = append $found (dict "place" .place "url" .of.url "port" (include "rollcast.portOf" .of.url | int)
-    "variable" (toString (.of.token_variable | default "")) "host" $host) -}}
+    "variable" (regexFind "^[A-Za-z_][A-Za-z0-9_]*$" (toString (.of.token_variable | default ""))) "host" $host) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
