@@ -63,7 +63,7 @@ def make_settings(folder: Path, mark: str) -> dict[str, Any]:
         "code": f"{misbehaving_world.__file__}:MisbehavingWorld",
         "profile": "folder",
         "reset_seconds": 8.0,
-        "call_seconds": 1.0,
+        "call_seconds": 2.0,
         "restarts": 1,
     }
     return {

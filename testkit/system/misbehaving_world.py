@@ -76,7 +76,9 @@ class MisbehavingWorld:
                 os.write(3, b"HTTP/1.1 200 OK\r\n\r\n")
             case "processes":
                 for _ in range(MANY_PROCESSES):
-                    self._leak_process()
+                    if os.fork() == 0:
+                        time.sleep(HANG_SECONDS)
+                        os._exit(0)
                 time.sleep(HANG_SECONDS)
             case "leaks":
                 for number in range(3):
