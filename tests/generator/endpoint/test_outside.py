@@ -95,5 +95,5 @@ async def test_outside_programs_need_the_runs_token() -> None:
     }
     config = parse_run_config(settings, source="test")
     with pytest.raises(UserError, match=r"tasks.environments.0.command is missing, .* set ROLLCAST_HTTP_TOKEN"):
-        check_harnesses(config)
-    check_harnesses(config.model_copy(update={"http": config.http.model_copy(update={"token": SecretStr("x")})}))
+        check_harnesses(config.tasks, config.http)
+    check_harnesses(config.tasks, config.http.model_copy(update={"token": SecretStr("x")}))

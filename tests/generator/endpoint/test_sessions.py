@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from rollcast.generator.endpoint.session import HarnessSession
-from rollcast.generator.episodes.sampler import EpisodeSampler
+from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LegKind, LengthBudget, PromptTask, Rollout
 from rollcast.telemetry import names
 from testkit.generator.episode_tasks import episode_task
@@ -48,7 +48,7 @@ async def endpoint(versions: Versions) -> AsyncIterator[ServedEndpoint]:
 
 async def played(
     endpoint: ServedEndpoint, task: PromptTask, program: Program, reward: float | None = 1.0
-) -> tuple[EpisodeSampler, Rollout]:
+) -> tuple[Sampler, Rollout]:
     """An episode whose turns a coroutine takes, as an outside program that then reports its reward and its end."""
     sampler = endpoint.sampler(task)
     running = asyncio.create_task(sampler.run())

@@ -51,7 +51,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 }
 """Values of settings that change nothing."""
 MAX_STOPS = 4
-"""As many as OpenAI takes."""
+"""Most stop texts that the OpenAI API takes."""
 MAX_STOP_CHARACTERS = 200
 MAX_MESSAGES = 10_000
 MAX_TOOLS = 512
