@@ -37,7 +37,7 @@ async def test_a_program_asks_for_a_task_and_ends_it(monkeypatch: pytest.MonkeyP
         assert (await plain.post(path, headers=right)).status_code == 204
         sampler = endpoint.sampler(episode_task(7, 1, LengthBudget(max_tokens=100)))
         running = asyncio.create_task(sampler.run())
-        task = {}
+        task: dict[str, Any] = {}
         while not task:
             answer = await plain.post(path, headers=right)
             task = answer.json() if answer.status_code == 200 else {}

@@ -119,7 +119,9 @@ async def test_a_stream_arrives_in_parts_and_its_message_is_recognised(
             options = {"tools": TOOLS} if number else {}
             if number == 1:
                 messages = [USER]
-            content, calls, sampled = "", [], 0
+            content = ""
+            calls: list[Any] = []
+            sampled = 0
             stream = await client.chat.completions.create(
                 model=MODEL, messages=messages, stream=True, stream_options={"include_usage": True}, **options
             )
