@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rollcast.config.errors import PassingError, UserError
+from rollcast.config.lora import Lora, check_gpu_dtype
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local import devices
 from rollcast.local.devices import VISIBLE, check_gpus, check_transport, named_gpus, num_devices, with_gpus
@@ -60,6 +61,15 @@ def test_a_machine_without_gpus_is_left_as_it_is(tmp_path: Path) -> None:
     config = config_of(tmp_path, ranks=2, generators=1, workers=1)
     check_gpus(config.local, config.generator, ())
     assert not [one for given in seen(config, tmp_path, ()).values() for one in given]
+
+
+def test_adapters_in_float32_are_refused_on_a_gpu(tmp_path: Path) -> None:
+    """vLLM asserted it in its first step on a card, after a minute of starting."""
+    adapters = Lora()
+    check_gpu_dtype(None, "float32")
+    check_gpu_dtype(adapters, "bfloat16")
+    with pytest.raises(UserError, match=r"^model\.dtype = float32: on a GPU vLLM applies"):
+        check_gpu_dtype(adapters, "float32")
 
 
 def test_too_few_gpus_are_one_sentence(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rollcast.config.base import Settings
+from rollcast.config.errors import UserError
 
 LINEAR_LAYERS = (
     "q_proj",
@@ -49,3 +50,12 @@ class Lora(Settings):
     def layers(self) -> tuple[str, ...]:
         """The layers by name."""
         return LINEAR_LAYERS if self.targets == "all-linear" else self.targets
+
+
+def check_gpu_dtype(lora: Lora | None, dtype: str) -> None:
+    """Raise UserError if a GPU cannot serve the adapters: vLLM's kernels for them refuse float32 there, not on a CPU."""
+    if lora is not None and dtype == "float32":
+        raise UserError(
+            "model.dtype = float32: on a GPU vLLM applies adapters in bfloat16 only; set that, or train every weight "
+            "without model.lora"
+        )

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from rollcast.config.base import Settings
 from rollcast.config.errors import PassingError, UserError
+from rollcast.config.lora import check_gpu_dtype
 from rollcast.config.model import Model
 from rollcast.config.own_functions import check_file, is_function
 from rollcast.config.recipe import Recipe
@@ -150,7 +151,7 @@ def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
         ((), lambda: _check_compiler(config.local.generators)),
         (
             ("generator.tensor_parallel", "local", "weights.transport"),
-            lambda: _check_devices(config.local, config.generator, config.weights),
+            lambda: _check_devices(config.local, config.generator, config.weights, config.model),
         ),
         (tuple(config.recipe.own_parts), lambda: try_own_parts(config.recipe)),
         (("tasks", "recipe.prompts_per_step"), lambda: _check_tasks(config.tasks, config.recipe, config.model)),
@@ -328,10 +329,12 @@ def _check_room(wanted: Path, needed: int, setting: str, value: str, for_what: s
         raise UserError(f"{setting} = {value}: {room} for {for_what}")
 
 
-def _check_devices(local: Local, generator: Generator, weights: Weights) -> None:
+def _check_devices(local: Local, generator: Generator, weights: Weights, model: Model) -> None:
     """Without a GPU every worker uses a core."""
     gpus = usable_gpus()
     check_gpus(local, generator, gpus)
+    if gpus:
+        check_gpu_dtype(model.lora, model.dtype)
     check_transport(weights.transport, has_gpus=bool(gpus), shares_gpu=with_gpus(local, gpus).shares_gpu)
     cores = len(os.sched_getaffinity(0))
     if generator.tensor_parallel > cores and not gpus:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from rollcast.config import engine_arguments as passed
 from rollcast.config.errors import UserError
-from rollcast.config.lora import Lora
+from rollcast.config.lora import Lora, check_gpu_dtype
 from rollcast.config.model import TEXT_MODELS, text_part
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
@@ -73,7 +73,7 @@ def set_environment(generator: Generator) -> None:
 def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
     """Arguments of vLLM's AsyncEngineArgs for this run, on this device.
 
-    Raises UserError: there must be a GPU, and this build of vLLM is for CPUs.
+    Raises UserError: there must be a GPU, and this build of vLLM is for CPUs; or a GPU cannot serve these adapters.
     """
     from vllm.platforms import current_platform
 
@@ -110,6 +110,7 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
             arguments["distributed_executor_backend"] = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
         arguments["enforce_eager"] = True
     else:
+        check_gpu_dtype(config.model.lora, config.model.dtype)
         # vLLM takes this share of the device at its start; the rest is left for a staged version and pieces.
         arguments["gpu_memory_utilization"] = generator.gpu_memory_utilization
         if generator.gpu_kv_cache_gib is not None:
