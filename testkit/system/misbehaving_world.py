@@ -27,7 +27,7 @@ NAMED = {
     "10 MB in reset": "its process sent a message of 10485",
     "crash": "its process ended during call",
     "deaf": "call could not be interrupted after",
-    "processes": "processes, and 64 are allowed",
+    "processes": "its processes were ended: it",
     "rubbish": "its process sent a message of 1213486160 bytes",
     "no reward": "gave no reward",
     "odd reward": "could not convert string to float",
