@@ -32,7 +32,8 @@ async def test_a_wait_for_a_slot_does_not_count_towards_the_seconds_of_an_episod
     async with stepping(engine), asyncio.timeout(60):
         running = asyncio.create_task(patient.run())
         await impatient.run()
-        patient._attempt._deadline = time.monotonic()  # as if it had waited for as long as it may last
+        attempt: Any = patient._attempt
+        attempt._deadline = time.monotonic()  # as if it had waited for as long as it may last
         parts.slots.release()
         await running
     given_up = impatient.rollout().episode
