@@ -4,25 +4,7 @@ The forecaster, the dashboards and the alerts read the names from here; renaming
 Every series also carries the label `run`.
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One metric family: a histogram if it has buckets, a counter if its name ends in `_total`, else a gauge."""
-
-    name: str
-    help: str
-    labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()
-
-    @property
-    def kind(self) -> Literal["gauge", "counter", "histogram"]:
-        if self.buckets:
-            return "histogram"
-        return "counter" if self.name.endswith("_total") else "gauge"
-
+from rollcast.telemetry.metric import Metric as Metric
 
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 _EVAL = ("dataset", "incarnation", "step")
