@@ -9,7 +9,7 @@ import pytest
 from testkit.forked_programs import ForkedPrograms
 from testkit.system.chaos import LAG, Chaos
 
-pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(900)]
 
 
 def test_nothing_is_lost_or_used_twice_and_every_failure_is_counted_and_named(
