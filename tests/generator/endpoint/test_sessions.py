@@ -121,7 +121,8 @@ async def test_the_history_that_a_client_sends_back_is_recognised(versions: Vers
 async def test_a_stream_arrives_in_parts_and_its_message_is_recognised(
     versions: Versions, endpoint: ServedEndpoint
 ) -> None:
-    parts: list[int] = []
+    came_early: list[bool] = []
+    """By part with text: whether the turn was still sampled."""
 
     async def program(client: Any, session: HarnessSession) -> None:
         messages: list[Any] = [USER]
@@ -139,7 +140,8 @@ async def test_a_stream_arrives_in_parts_and_its_message_is_recognised(
                 for choice in chunk.choices:
                     content += choice.delta.content or ""
                     calls += choice.delta.tool_calls or []
-                    parts.append(bool(choice.delta.content))
+                    if choice.delta.content:
+                        came_early.append(len(session.record.turns) == number)
                 if chunk.usage is not None:
                     sampled = chunk.usage.completion_tokens
             turn = session.record.turns[-1]
@@ -154,7 +156,7 @@ async def test_a_stream_arrives_in_parts_and_its_message_is_recognised(
     task = episode_task(2, 1, LengthBudget(max_tokens=300))
     _, rollout = await played(endpoint, task, program)
     check_exact(versions, rollout, task)
-    assert sum(parts) > 3, "the text came at once"
+    assert any(came_early), "the text came at once"
     assert rollout.episode is not None
     assert [turn.sequence for turn in rollout.episode.turns] == [0, 1, 1], "other tools are another history"
 
