@@ -16,7 +16,8 @@ demo: $(INSTALLED)
 	@$(VENV)/bin/rollcast demo
 
 test: $(INSTALLED) style debian
-	@$(PYTEST) -n 3 --durations=10 $(PYTEST_ARGUMENTS)
+	@rm -f .pytest_cache/v/cache/lastfailed
+	@$(PYTEST) -n 3 --durations=10 $(PYTEST_ARGUMENTS) || $(VENV)/bin/python -m testkit.again_alone
 
 quick: $(INSTALLED)
 	@$(PYTEST) -n 2 --quick -q -p no:schemathesis $(PYTEST_ARGUMENTS)

@@ -17,16 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rollcast.runfolder.files import EVALUATIONS, RESULT, STEPS
-from rollcast.runfolder.outcomes import RunResult
-from rollcast.runfolder.record_file import RecordFile
-from rollcast.runfolder.records import EvaluationRecord, StepRecord, read_record
-from rollcast.runfolder.survival import surviving
+from testkit.ended_run import ended_run_figures
 from testkit.record import write_result
 
 LIMIT_SECONDS = 1_200.0
@@ -49,35 +44,10 @@ def run_seed(seed: int, folder: Path) -> dict[str, Any]:
     started = time.monotonic()
     ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
     seconds = time.monotonic() - started
-    run = folder / "demo"
-    result = read_record(run / RESULT, RunResult) if ended.returncode == 0 else None
-    if result is None or result.frozen is None:
+    figures = ended_run_figures(folder / "demo") if ended.returncode == 0 else None
+    if figures is None:
         return {"seed": seed, "failed": f"exit status {ended.returncode}: {ended.stdout[-500:]}{ended.stderr[-500:]}"}
-    points = surviving(RecordFile(run / EVALUATIONS, EvaluationRecord).read())
-    steps = list(RecordFile(run / STEPS, StepRecord).read())
-    frozen = result.frozen
-    gain = result.measured - result.initial
-    ages: Counter[int] = Counter()
-    for record in steps:
-        ages.update(record.staleness_tokens)
-    return {
-        "seed": seed,
-        "seconds": round(seconds, 1),
-        "initial": result.initial,
-        "measured_end": result.measured,
-        "evaluations": len(points),
-        "frozen_at_step": frozen.step,
-        "verdict": frozen.verdict,
-        "forecast": frozen.median,
-        "interval_90": [frozen.low, frozen.high],
-        "error": result.error,
-        "last_value_error": result.last_value_error,
-        "interval_holds_end": result.inside,
-        "gain_share_at_freeze": (frozen.last_value - result.initial) / gain,
-        "max_staleness": max(ages),
-        "mean_staleness": sum(age * tokens for age, tokens in ages.items()) / sum(ages.values()),
-        "curve": [[point.step, round(point.pass_rate, 4)] for point in points],
-    }
+    return {"seed": seed, "seconds": round(seconds, 1), **figures}
 
 
 def judge(rows: list[dict[str, Any]]) -> dict[str, bool]:

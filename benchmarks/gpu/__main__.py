@@ -7,6 +7,7 @@
 - wire-faults: members of wire 2 are killed and frozen over NCCL on one card; wire-tests: tests/weights on the card
 - system: the demo's task, a generator killed in the middle, then stopped and resumed
 - system-0.6b: a model of that size with random weights; system-nccl: services with weights over NCCL, and a kill
+- system-lora: adapters of the demo's model; system-episodes: examples/calculator, with tools over several turns
 - publish: versions from a trainer to a generator over NCCL and over gloo, in GB/s
 - head: the output head's log-probs and gradients against float64, time and memory
 - exactness: the sharded policy's log-probs and gradients against plain Transformers in float32 on the CPU

@@ -5,8 +5,8 @@
 There: mkdir /tmp/proof && tar xJf OUT.tar.xz -C /tmp/proof && . /tmp/proof/surroundings && cd $PROOF
        python3 -m benchmarks.gpu --minutes 9 --out FOLDER
 
-Needs pip with a package index here, and there a Python that has PyTorch for CUDA and Transformers. The demo's base
-model is trained here if it is not cached, so that no minutes of the card go into that.
+Needs pip with a package index here, and there a Python that has PyTorch for CUDA and Transformers. The models of the
+demo and of examples/calculator are trained here if they are not cached, so that no minutes of the card go into that.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from testkit.gpu.packing.archive import ALREADY_THERE, compress, download, fill, names_in, wanted_packages
+from testkit.gpu.system_today import ensure_example
 
 MAX_MEBIBYTES = 64
 """What a lent machine takes, other files included; a larger archive is reported."""
@@ -31,12 +32,12 @@ def main() -> int:
     parser.add_argument("--already-there", type=Path, default=ALREADY_THERE, metavar="FILE", help="packages it has")
     parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="keeps the downloads for another call")
     arguments = parser.parse_args()
-    model = ensure_base_model(BaseModel(), lambda _: None)
+    cached = [ensure_base_model(BaseModel(), lambda _: None), ensure_example()]
     with tempfile.TemporaryDirectory() as folder:
         wheels = arguments.wheels or Path(folder, "wheels")
         packed = Path(folder, "packed")
         download(wanted_packages(names_in(arguments.already_there)), arguments.python, wheels)
-        fill(packed, wheels, model, arguments.architecture)
+        fill(packed, wheels, cached, arguments.architecture)
         compress(packed, arguments.out)
     size = arguments.out.stat().st_size / 2**20
     print(f"{arguments.out}: {size:.1f} MiB; a lent machine may take {MAX_MEBIBYTES} MiB, other files included")

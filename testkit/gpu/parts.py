@@ -44,6 +44,8 @@ PARTS: Mapping[str, Part] = {
     "learner-4b": Part("learner", 120),
     "publish": Part("publishing", 50, starts_processes=True),
     "learner-4b-compiled": Part("learner", 220),
+    "system-lora": Part("system_today", 110, starts_processes=True),
+    "system-episodes": Part("system_today", 110, starts_processes=True),
     "system-0.6b": Part("system", 160, starts_processes=True),
     "learner-1.7b": Part("learner", 200),
     "system-nccl": Part("system_nccl", 150, starts_processes=True),

