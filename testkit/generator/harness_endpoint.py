@@ -6,18 +6,16 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
 from rollcast.generator.endpoint.application import EndpointApplication
-from rollcast.generator.endpoint.attempt import HarnessAttempt
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import PREFIX, Sessions
 from rollcast.generator.episodes.parts import EpisodeParts
-from rollcast.generator.episodes.sampler import EpisodeSampler
+from rollcast.generator.samplers import Sampler, Samplers
 from rollcast.rollouts.records import PromptTask, Rollout
 from testkit.generator.episode_tasks import WORLD, episode_parts
 from testkit.generator.scripted_world import ScriptedWorld, ScriptedWorlds
@@ -33,9 +31,8 @@ class ServedEndpoint:
     parts: EpisodeParts
     sessions: Sessions
 
-    def sampler(self, task: PromptTask, index: int = 0, start: Rollout | None = None) -> EpisodeSampler:
-        begin = partial(HarnessAttempt, sessions=self.sessions)
-        return EpisodeSampler(self.engine, task, index, self.parts, start, begin)
+    def sampler(self, task: PromptTask, index: int = 0, start: Rollout | None = None) -> Sampler:
+        return Samplers(self.engine, self.parts, self.sessions).sampler(task, index, start)
 
     def count(self, metric: Any, **labels: str) -> float:
         """The sum of a metric over the labels that are not given."""

@@ -25,10 +25,11 @@ from typing import Any, TypeVar
 from rollcast.config.bounds import MOST_DERIVED_SLOTS
 from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.errors import UserError
+from rollcast.config.model import Model
 from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Generator, Rpc
+from rollcast.config.services import Generator, Http, Rpc
 from rollcast.config.tasks import Tasks
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
 from rollcast.connections.port_files import publish_port
@@ -93,7 +94,7 @@ def serve(config: RunConfig, name: str, index: int, *, park: bool) -> int:
     # Checks the run file before anything heavy is started.
     claimable(config.generator, config.recipe, config.tasks, full_rollouts=0)
     check_grading(config.tasks)
-    check_harnesses(config)
+    check_harnesses(config.tasks, config.http)
     listener = listen(config.http.bind, config.generator.http_port, setting="generator.http_port")
     set_environment(config.generator)
     if (sentence := why_not_registered()) is not None:
@@ -115,7 +116,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
         reach_grader(config.tasks, config.grader_rpc, config.grader.patience_seconds, exporter), stopping
     )
     standing = Standing()
-    sessions = sessions_of(config, exporter, loop)
+    sessions = sessions_of(config.model, config.tasks, config.http, exporter)
     routes = () if sessions is None else EndpointApplication(sessions).routes()
     application = service_routes(exporter.render, standing.ready, started=standing.started, routes=routes)
     http = HttpServer(application, listener, config.http, guarded=frozenset({PREFIX}))
@@ -155,19 +156,18 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
         http.stop()
 
 
-def sessions_of(config: RunConfig, exporter: Exporter, loop: asyncio.AbstractEventLoop) -> Sessions | None:
-    """The sessions of harnesses; None = the run file names no harness."""
-    if not any(isinstance(one, HarnessEnvironment) for one in config.tasks.environments):
+def sessions_of(model: Model, tasks: Tasks, http: Http, exporter: Exporter) -> Sessions | None:
+    """The sessions of harnesses, on the running loop; None = the run file names no harness."""
+    if not any(isinstance(one, HarnessEnvironment) for one in tasks.environments):
         return None
-    token = config.http.token
-    run_token = None if token is None else token.get_secret_value().encode()
-    return Sessions(Path(config.model.path).name, exporter, loop, run_token)
+    run_token = None if http.token is None else http.token.get_secret_value().encode()
+    return Sessions(Path(model.path).name, exporter, asyncio.get_running_loop(), run_token)
 
 
-def check_harnesses(config: RunConfig) -> None:
-    """Raises UserError if outside programs could not ask for their tasks."""
-    for number, one in enumerate(config.tasks.environments):
-        if isinstance(one, HarnessEnvironment) and one.command is None and config.http.token is None:
+def check_harnesses(tasks: Tasks, http: Http) -> None:
+    """Raises UserError if programs elsewhere could not ask for their tasks."""
+    for number, one in enumerate(tasks.environments):
+        if isinstance(one, HarnessEnvironment) and one.command is None and http.token is None:
             raise UserError(
                 f"tasks.environments.{number}.command is missing, and programs of your own that ask for tasks need the "
                 "run's http.token; give a command, or set ROLLCAST_HTTP_TOKEN"

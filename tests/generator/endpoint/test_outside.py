@@ -37,7 +37,7 @@ async def test_a_program_asks_for_a_task_and_ends_it(monkeypatch: pytest.MonkeyP
         assert (await plain.post(path, headers=right)).status_code == 204
         sampler = endpoint.sampler(episode_task(7, 1, LengthBudget(max_tokens=100)))
         running = asyncio.create_task(sampler.run())
-        task = {}
+        task: dict[str, Any] = {}
         while not task:
             answer = await plain.post(path, headers=right)
             task = answer.json() if answer.status_code == 200 else {}
@@ -95,5 +95,5 @@ async def test_outside_programs_need_the_runs_token() -> None:
     }
     config = parse_run_config(settings, source="test")
     with pytest.raises(UserError, match=r"tasks.environments.0.command is missing, .* set ROLLCAST_HTTP_TOKEN"):
-        check_harnesses(config)
-    check_harnesses(config.model_copy(update={"http": config.http.model_copy(update={"token": SecretStr("x")})}))
+        check_harnesses(config.tasks, config.http)
+    check_harnesses(config.tasks, config.http.model_copy(update={"token": SecretStr("x")}))

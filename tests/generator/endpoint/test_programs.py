@@ -112,3 +112,24 @@ async def test_a_program_sees_none_of_the_runs_secrets(monkeypatch: pytest.Monke
     command = absolute(["python", "agent.py", "--verbose", "other.py"])
     assert command[0].startswith("/")
     assert command[1:] == [str(tmp_path / "agent.py"), "--verbose", "other.py"]
+
+
+async def test_a_program_ends_with_the_generator(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    harness = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    generator = (
+        "import asyncio, sys\n"
+        "from rollcast.environments.harness.program import HarnessProgram\n"
+        "async def run():\n"
+        f"    await HarnessProgram.start([sys.executable, '-c', {harness!r}], {{}})\n"
+        "    await asyncio.sleep(600)\n"
+        "asyncio.run(run())\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", generator)
+    async with asyncio.timeout(60):
+        while not note.exists() or not note.read_text():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        process.kill()
+        await process.wait()
+        while psutil.pid_exists(int(note.read_text())):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)

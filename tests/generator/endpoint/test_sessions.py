@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from rollcast.generator.endpoint.session import HarnessSession
-from rollcast.generator.episodes.sampler import EpisodeSampler
+from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LegKind, LengthBudget, PromptTask, Rollout
 from rollcast.telemetry import names
 from testkit.generator.episode_tasks import episode_task
@@ -48,7 +48,7 @@ async def endpoint(versions: Versions) -> AsyncIterator[ServedEndpoint]:
 
 async def played(
     endpoint: ServedEndpoint, task: PromptTask, program: Program, reward: float | None = 1.0
-) -> tuple[EpisodeSampler, Rollout]:
+) -> tuple[Sampler, Rollout]:
     """An episode whose turns a coroutine takes, as an outside program that then reports its reward and its end."""
     sampler = endpoint.sampler(task)
     running = asyncio.create_task(sampler.run())
@@ -119,7 +119,9 @@ async def test_a_stream_arrives_in_parts_and_its_message_is_recognised(
             options = {"tools": TOOLS} if number else {}
             if number == 1:
                 messages = [USER]
-            content, calls, sampled = "", [], 0
+            content = ""
+            calls: list[Any] = []
+            sampled = 0
             stream = await client.chat.completions.create(
                 model=MODEL, messages=messages, stream=True, stream_options={"include_usage": True}, **options
             )
@@ -133,7 +135,7 @@ async def test_a_stream_arrives_in_parts_and_its_message_is_recognised(
             turn = session.record.turns[-1]
             assert sampled == turn.end - turn.start
             _, tokens = session.record.turn_tokens(-1)
-            assert content == endpoint.parts.renderer.parse([], tokens, ()).content
+            assert content == endpoint.parts.renderer.parse([], tokens, ()).content.strip()
             sent: dict[str, Any] = {"role": "assistant", "content": content}
             if calls:
                 sent["tool_calls"] = [call.model_dump(exclude={"index"}) for call in calls]
@@ -216,18 +218,22 @@ async def test_max_tokens_stop_and_the_budget(versions: Versions, endpoint: Serv
         assert [one.logprob for one in short.logprobs.content] == pytest.approx(
             session.record.sequences[0].completion.logprobs
         )
-        letters = list("abcdefghijklmnop")
-        stopped = await ask(stop=letters, max_tokens=30)
-        assert stopped.finish_reason != "length"
-        assert len(session.record.last_answer()) > 0
-        last = await ask()
-        if last.finish_reason != "length":  # the model may end its turn before the budget does
-            while last.finish_reason != "length":
-                last = await ask()
+        letters = "aeio"
+        stopped = await ask(stop=list(letters))
+        assert not set(letters) & set(stopped.message.content or "")
+        _, tokens = session.record.turn_tokens(-1)
+        text = versions.engine.decode(tokens)
+        assert tokens[-1] in (2, *STOP_TOKENS) or text[-1] in letters or stopped.finish_reason == "length"
+        assert not set(letters) & set(text[:-1])
+        assert len(session.record.last_answer()) == len(tokens) - (tokens[-1] in (2, *STOP_TOKENS))
+        with pytest.raises(openai.BadRequestError, match="at most 4 texts"):
+            await ask(stop=["a"] * 5)
+        while (await ask()).finish_reason != "length":
+            pass
         with pytest.raises(openai.BadRequestError, match="budget of tokens is used up"):
             await ask()
 
-    task = episode_task(5, 1, LengthBudget(max_tokens=60), max_turns=64)
+    task = episode_task(5, 1, LengthBudget(max_tokens=200), max_turns=64)
     _, rollout = await played(endpoint, task, program)
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
@@ -340,7 +346,7 @@ async def test_a_program_that_is_started(
         ends = {}
         for how in ("well", "hangs", "crashes", "unread"):
             task = dataclasses.replace(
-                episode_task(9, 1, LengthBudget(max_tokens=100)), reference=json.dumps({"how": how})
+                episode_task(9, 1, LengthBudget(max_tokens=380)), reference=json.dumps({"how": how})
             )
             sampler = served.sampler(task)
             assert sampler.occupies_slot
@@ -377,7 +383,7 @@ def post(url, body):
 how = json.loads(os.environ["ROLLCAST_ROW"])["how"]
 messages = [{"role": "user", "content": "what is in the room?"}]
 for _ in range(2):
-    body = {"model": os.environ["ROLLCAST_MODEL"], "messages": messages, "max_tokens": 20, "temperature": 0.1}
+    body = {"model": os.environ["ROLLCAST_MODEL"], "messages": messages, "temperature": 0.1}
     message = post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body)["choices"][0]["message"]
     if how == "hangs":
         time.sleep(600)

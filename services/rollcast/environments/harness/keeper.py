@@ -1,6 +1,6 @@
-"""`python -m rollcast.environments.harness.keeper COMMAND...`: a harness and all that it starts end together.
+"""`python -m rollcast.environments.harness.keeper PARENT COMMAND...`: a harness and all that it starts end together.
 
-Ends with the exit code of the command. SIGTERM, or the end of the generator: kills all of them, in any session.
+Ends with the exit code of the command. SIGTERM, or the end of the process PARENT: kills all of them, in any session.
 """
 
 import os
@@ -12,7 +12,9 @@ CANNOT_START = 127
 """Exit code, as of a shell."""
 
 
-def main(command: list[str]) -> int:
+def main(arguments: list[str]) -> int:
+    parent, *command = arguments
+
     def run() -> None:
         try:
             os.execvp(command[0], command)  # noqa: S606  # the user's own program
@@ -20,7 +22,7 @@ def main(command: list[str]) -> int:
             print(f"{command[0]} cannot be started: {error.strerror}", flush=True)
             os._exit(CANNOT_START)
 
-    code = guard(run, None, None)
+    code = guard(run, None, None, int(parent))
     return code if code >= 0 else 128 - code
 
 

@@ -41,7 +41,7 @@ class HarnessProgram:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-P", "-m", "rollcast.environments.harness.keeper"),
+                *("-P", "-m", "rollcast.environments.harness.keeper", str(os.getpid())),
                 *absolute(command),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,

@@ -35,11 +35,12 @@ class _EndedError(Exception):
     """The nursery, or its end, asked for the end."""
 
 
-def guard(run: Callable[[], None], connection: socket.socket | None, folder: Path | None) -> int:
+def guard(run: Callable[[], None], connection: socket.socket | None, folder: Path | None, parent: int) -> int:
     """Fork `run`, and return its exit code when no process of it is left; negative: the signal that ended it.
 
     connection: is given the reason if it was too much. None = it cannot be too much.
     folder: the private one, whose size is bounded. None = the profile is trusted.
+    parent: the process that it must not outlive; in a container it may be process 1.
     """
 
     def end(number: int, frame: object) -> None:
@@ -55,7 +56,7 @@ def guard(run: Callable[[], None], connection: socket.socket | None, folder: Pat
         os._exit(0)
     try:
         die_with_parent(signal.SIGTERM)
-        if os.getppid() == 1:  # it was gone before the signal was asked for
+        if os.getppid() != parent:  # it was gone before the signal was asked for
             return -signal.SIGTERM
         code, why = _watch(pid, folder)
         if why and connection is not None:

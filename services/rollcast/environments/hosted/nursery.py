@@ -55,6 +55,7 @@ class Nursery:
         self._control = control
         self._definition = definition
         self._contained = contained
+        self._pid = os.getpid()
         self._children: dict[int, Child] = {}
         """By the number of their connection."""
         self._poll = select.epoll()
@@ -133,7 +134,7 @@ class Nursery:
             die_with_parent()
             run()
         else:
-            guard(run, connection, folder)
+            guard(run, connection, folder, self._pid)
         os._exit(0)
 
     def _end(self, child: Child) -> None:

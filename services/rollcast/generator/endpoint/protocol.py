@@ -50,7 +50,8 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "continue_final_message": (False,),
 }
 """Values of settings that change nothing."""
-MAX_STOPS = 16
+MAX_STOPS = 4
+"""Most stop texts that the OpenAI API takes."""
 MAX_STOP_CHARACTERS = 200
 MAX_MESSAGES = 10_000
 MAX_TOOLS = 512
@@ -81,11 +82,12 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
     if not isinstance(body, dict):
         raise RefusedRequestError("the body is not a JSON object")
     _check_counts(body)
+    stop = stop_texts(body.get("stop"))
     replaced = other_settings(body, sampling, HONORED)
     if replaced and not replaces:
         raise other_sampling(replaced[0], body[replaced[0]])
     try:
-        request = ChatCompletionRequest.model_validate({key: body[key] for key in body if key in HONORED})
+        request = ChatCompletionRequest.model_validate({key: body[key] for key in body if key in HONORED - {"stop"}})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
@@ -107,7 +109,7 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
         messages=[_message(message) for message in body["messages"]],
         tools=tuple(body.get("tools") or ()) if body.get("tool_choice") != "none" else (),
         max_tokens=one_max_tokens(body),
-        stop=stop_texts(body.get("stop")),
+        stop=stop,
         is_streamed=bool(request.stream),
         wants_usage=bool(options is not None and options.include_usage),
         wants_logprobs=bool(request.logprobs),

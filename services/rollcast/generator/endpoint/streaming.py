@@ -24,6 +24,7 @@ class Deltas:
         """What can be sent of a turn that goes on, in parts."""
         if has_calls:
             return []
+        content = content.strip()  # as in the message
         if not content:
             return self._new(self._certain(reasoning), "")
         return self._new(reasoning, self._certain(content))
