@@ -89,12 +89,13 @@ async def work(address: str, token: str, client: openai.AsyncOpenAI, http: httpx
     while retries < MAX_RETRIES:
         try:
             given = await http.post(f"{address}/rollcast/v1/sessions", headers={"authorization": f"Bearer {token}"})
-            if given.status_code == 200:
-                await work_on(given.json(), client, http)
-            elif given.status_code != 204:  # that one says that there is no task yet
+            if given.status_code == 401:
                 raise SystemExit(given.text)
+            given.raise_for_status()
+            if given.status_code == 200:  # 204 says that there is no task yet
+                await work_on(given.json(), client, http)
             retries = 0
-        except httpx.TransportError:
+        except httpx.HTTPError:
             retries += 1
             await asyncio.sleep(RETRY_SECONDS)
 
