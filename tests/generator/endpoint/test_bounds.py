@@ -40,12 +40,12 @@ class Played:
         return asyncio.create_task(asked)
 
     async def sampling(self, count: int) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while self.endpoint.engine.num_running < count:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     async def answer(self, asked: asyncio.Task[Any]) -> dict[str, Any]:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while not asked.done():
                 await self.endpoint.engine.advance(1)
         message: dict[str, Any] = asked.result().choices[0].message.model_dump(exclude_none=True)
@@ -61,10 +61,10 @@ async def playing() -> AsyncIterator[Played]:
         running = asyncio.create_task(sampler.run())
         session = await taken(endpoint)
         session.reward = 1.0
-        async with client_of(endpoint, session) as client:
+        async with client_of(endpoint, session, timeout=120.0) as client:
             yield Played(endpoint, session, client, sampler)
         session.ended = ""
-        await asyncio.wait_for(running, 60)
+        await asyncio.wait_for(running, 120)
 
 
 async def test_what_is_given_to_one_request_leaves_the_others_their_tokens() -> None:
@@ -92,7 +92,7 @@ async def test_a_turn_that_the_end_of_its_program_cuts_is_not_trained() -> None:
         await episode.sampling(1)
         await episode.endpoint.engine.advance(5)
         episode.session.ended = ""
-        await asyncio.wait({cut}, timeout=60)
+        await asyncio.wait({cut}, timeout=120)
         assert cut.done()
         unread = episode.endpoint.count(names.ENDPOINT_UNREAD)
     rollout = episode.sampler.rollout()
