@@ -75,6 +75,14 @@ def check_exact(versions: Versions, rollout: Rollout, task: PromptTask) -> None:
     assert sampled == sum(turn.end - turn.start for turn in rollout.episode.turns)
 
 
+def natural_end(rollout: Rollout) -> EpisodeEnd:
+    """The end of an episode whose program ended well: a last turn that its own max_tokens cut is truncated."""
+    assert rollout.episode is not None
+    last = rollout.episode.turns[-1]
+    token = int(rollout.sequences[last.sequence].token_ids[last.end - 1])
+    return EpisodeEnd.DONE if token in (2, *STOP_TOKENS) else EpisodeEnd.TOKENS
+
+
 def answered(message: Any, text: str = "a door") -> list[Any]:
     """The assistant's message as a client sends it back, and the answers to its calls."""
     sent = message.model_dump(exclude_none=True)
@@ -88,9 +96,11 @@ async def test_the_history_that_a_client_sends_back_is_recognised(versions: Vers
     async def program(client: Any, session: HarnessSession) -> None:
         messages: list[Any] = [USER]
         for step in range(4):
-            completion = await client.chat.completions.create(model=MODEL, messages=messages, tools=TOOLS)
+            completion = await client.chat.completions.create(
+                model=MODEL, messages=messages, tools=TOOLS, max_tokens=40
+            )
             choice = completion.choices[0]
-            assert choice.finish_reason == "tool_calls"
+            assert choice.finish_reason in ("tool_calls", "length")
             assert choice.message.tool_calls[0].function.name == "look"
             messages += answered(choice.message, f"door {step}")
             await versions.apply(10 + step)
@@ -100,7 +110,7 @@ async def test_the_history_that_a_client_sends_back_is_recognised(versions: Vers
     sampler, rollout = await played(endpoint, task, program, 0.25)
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
-    assert rollout.episode.end is EpisodeEnd.DONE
+    assert rollout.episode.end is natural_end(rollout)
     assert not rollout.episode.branches
     assert [turn.tool_calls for turn in rollout.episode.turns] == [1, 1, 1, 1]
     assert len(rollout.version_spans) >= 3
@@ -116,7 +126,7 @@ async def test_a_stream_arrives_in_parts_and_its_message_is_recognised(
     async def program(client: Any, session: HarnessSession) -> None:
         messages: list[Any] = [USER]
         for number in range(3):
-            options = {"tools": TOOLS} if number else {}
+            options: dict[str, Any] = {"max_tokens": 60, **({"tools": TOOLS} if number else {})}
             if number == 1:
                 messages = [USER]
             content = ""
@@ -183,18 +193,20 @@ async def test_a_retry_leaves_a_completion_that_is_not_trained(versions: Version
     unread = endpoint.count(names.ENDPOINT_UNREAD)
 
     async def program(client: Any, session: HarnessSession) -> None:
-        first = await client.chat.completions.create(model=MODEL, messages=[USER])
+        first = await client.chat.completions.create(model=MODEL, max_tokens=40, messages=[USER])
         messages = [USER, *answered(first.choices[0].message)]
-        lost = await client.chat.completions.create(model=MODEL, messages=messages)
+        lost = await client.chat.completions.create(model=MODEL, max_tokens=40, messages=messages)
         assert lost.choices
-        stream = await client.chat.completions.create(model=MODEL, messages=messages, stream=True)
+        stream = await client.chat.completions.create(model=MODEL, max_tokens=40, messages=messages, stream=True)
         await stream.__anext__()
         await stream.close()
         async with asyncio.timeout(60):
             while session.num_open_requests:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        read = await client.chat.completions.create(model=MODEL, messages=messages)
-        await client.chat.completions.create(model=MODEL, messages=[*messages, *answered(read.choices[0].message)])
+        read = await client.chat.completions.create(model=MODEL, max_tokens=40, messages=messages)
+        await client.chat.completions.create(
+            model=MODEL, max_tokens=40, messages=[*messages, *answered(read.choices[0].message)]
+        )
 
     task = episode_task(4, 1, LengthBudget(max_tokens=384))
     _, rollout = await played(endpoint, task, program)
@@ -294,12 +306,14 @@ async def test_an_update_during_the_prefill(versions: Versions, endpoint: Served
     long = {"role": "user", "content": "where is the door? " * (PROMPT_LETTERS // 19)}
 
     async def program(client: Any, session: HarnessSession) -> None:
-        asking = asyncio.create_task(client.chat.completions.create(model=MODEL, messages=[long]))
+        asking = asyncio.create_task(client.chat.completions.create(model=MODEL, max_tokens=30, messages=[long]))
         for step in range(30, 36):
             await versions.apply(step)
             await asyncio.sleep(0.02)
         message = (await asking).choices[0].message
-        again = asyncio.create_task(client.chat.completions.create(model=MODEL, messages=[long, *answered(message)]))
+        again = asyncio.create_task(
+            client.chat.completions.create(model=MODEL, max_tokens=30, messages=[long, *answered(message)])
+        )
         for step in range(36, 39):
             await versions.apply(step)
             await asyncio.sleep(0.02)
@@ -357,7 +371,7 @@ async def test_a_program_that_is_started(
             ends[how] = (rollout.episode, rollout, sampler.verdict)
         episode, rollout, verdict = ends["well"]
         check_exact(versions, rollout, task)
-        assert (episode.end, len(episode.turns), episode.restarts) == (EpisodeEnd.DONE, 2, 0)
+        assert (episode.end, len(episode.turns), episode.restarts) == (natural_end(rollout), 2, 0)
         assert verdict is not None
         assert verdict.reward == 0.5
         assert served.count(names.ENDPOINT_REPLACED) >= 2
@@ -383,7 +397,7 @@ def post(url, body):
 how = json.loads(os.environ["ROLLCAST_ROW"])["how"]
 messages = [{"role": "user", "content": "what is in the room?"}]
 for _ in range(2):
-    body = {"model": os.environ["ROLLCAST_MODEL"], "messages": messages, "temperature": 0.1}
+    body = {"model": os.environ["ROLLCAST_MODEL"], "messages": messages, "max_tokens": 40, "temperature": 0.1}
     message = post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body)["choices"][0]["message"]
     if how == "hangs":
         time.sleep(600)

@@ -27,7 +27,8 @@ class Deltas:
         content = content.strip()  # as in the message
         if not content:
             return self._new(self._certain(reasoning), "")
-        return self._new(reasoning, self._certain(content))
+        # A call may follow, and the message has no space before it.
+        return self._new(reasoning, self._certain(content).rstrip())
 
     def rest(self, reasoning: str, content: str) -> list[dict[str, Any]]:
         """The parts of a turn that has ended which were not sent."""

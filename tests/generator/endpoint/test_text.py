@@ -1,0 +1,66 @@
+"""Parts of a stream, and histories as clients send them back: functions of text, without an engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rollcast.generator.endpoint.histories import Histories, RecordedTurn, history_digests
+from rollcast.generator.endpoint.protocol import stop_texts
+from rollcast.generator.endpoint.refusals import RefusedRequestError
+from rollcast.generator.endpoint.streaming import Deltas
+
+USER = {"role": "user", "content": "what is in the room?"}
+
+
+def streamed(prefixes: list[str], final: str, *, has_tools: bool) -> list[str]:
+    """The parts of a content whose turn was parsed after each of the prefixes."""
+    deltas = Deltas(has_tools=has_tools)
+    parts = [part for text in prefixes for part in deltas.of("", text, has_calls=False)]
+    return [part["content"] for part in [*parts, *deltas.rest("", final)]]
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "final", "has_tools", "parts"),
+    [
+        (["a", "a door", "a door."], "a door.", True, ["a", " door", "."]),
+        ([" ", " a", " a d "], "a d", True, ["a", " d"]),
+        (["so <tool", "so <tool_call>{"], "so", True, ["so"]),
+        (["2 <", "2 < 3"], "2 < 3", True, ["2", " < 3"]),
+        (["caf\ufffd", "café"], "café", False, ["caf", "é"]),
+    ],
+    ids=["words", "stripped", "call", "no-call", "half-a-character"],
+)
+def test_parts_are_the_message(prefixes: list[str], final: str, has_tools: bool, parts: list[str]) -> None:
+    found = streamed(prefixes, final, has_tools=has_tools)
+    assert found == parts
+    assert "".join(found) == final
+
+
+def call(arguments: str, call_id: str = "call00000") -> dict[str, Any]:
+    return {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": call_id, "type": "function", "function": {"name": "look", "arguments": arguments}}],
+    }
+
+
+def test_what_clients_change_of_a_message_does_not_matter() -> None:
+    histories = Histories()
+    turn = RecordedTurn(0, history_digests([USER], ())[-1], ("call00000",), 0.0)
+    histories.add(turn, call('{"a": 1, "b": 2}'))
+    sent = [USER, {**call('{"b":2,"a":1}', "own"), "content": None, "reasoning": "x"}, {"role": "tool", "content": "y"}]
+    assert histories.longest(history_digests(sent, ()), sent) == (turn, 2)
+    other = [USER, call('{"a": 2}')]
+    assert histories.longest(history_digests(other, ()), other) is None
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    assert histories.longest(history_digests(sent, tools), sent) is None, "other tools are another history"
+
+
+def test_stop_texts_are_bounded() -> None:
+    assert stop_texts(None) == ()
+    assert stop_texts("end") == ("end",)
+    for wrong in (["a"] * 5, [""], [1], {"a": 1}, ["a" * 201]):
+        with pytest.raises(RefusedRequestError, match="at most 4 texts"):
+            stop_texts(wrong)
