@@ -51,6 +51,8 @@ async def served_endpoint(
     **options: Any,
 ) -> AsyncIterator[ServedEndpoint]:
     """`settings`: of the environment; `calls` and `options`: of `episode_parts`."""
+    import vllm.entrypoints.openai.chat_completion.protocol  # noqa: F401  # as the engine of a generator has by then
+
     worlds = ScriptedWorlds(lambda: ScriptedWorld(answer=lambda number: None))  # type: ignore[arg-type, return-value]
     parts = episode_parts(worlds, calls, **options)
     parts.settings = {WORLD: HarnessEnvironment.model_validate({"kind": "harness", "name": WORLD, **settings})}

@@ -11,6 +11,7 @@ import numpy as np
 
 from rollcast.config.tasks import Tasks
 from rollcast.generator.claims import ClaimLoop
+from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.grading import GradingThreads
 from rollcast.generator.slots import Slots
@@ -89,6 +90,7 @@ async def generator(
     grader: GradingThreads | None = None,
     reaches_trainer: Callable[[], bool] = lambda: True,
     episodes: EpisodeParts | None = None,
+    sessions: Sessions | None = None,
 ) -> AsyncIterator[Run]:
     broker = broker or MemoryBroker()
     exporter = Exporter("test")
@@ -104,6 +106,7 @@ async def generator(
         reaches_trainer=reaches_trainer,
         exporter=exporter,
         episodes=episodes,
+        sessions=sessions,
     )
     running = asyncio.create_task(claims.run())
     try:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
+import yaml
 
 from rollcast.chat.make import make_renderer
 from rollcast.chat.template import ChatTokenizer
 from rollcast.config.run import load_run_config
 from rollcast.tasks.tokens import load_tokenizer
+from testkit.module_of import module_of
 from tests.cli import command
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "calculator"
@@ -35,16 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-def module(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = made
-    spec.loader.exec_module(made)
-    return made
-
-
 def test_its_run_file_is_right_and_turns_of_its_model_extend_each_other(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,9 +47,9 @@ def test_its_run_file_is_right_and_turns_of_its_model_extend_each_other(
 
 
 def test_right_calls_earn_the_reward_and_no_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_model = module(folder / "make_model.py")
+    make_model = module_of(folder / "make_model.py")
     monkeypatch.setattr(make_model, "NOISE", 0.0)
-    world = module(folder / "world.py").Calculator()
+    world = module_of(folder / "world.py").Calculator()
     rows = {row["prompt"]: row for row in map(json.loads, (folder / "tasks.jsonl").read_text().splitlines())}
     draw = random.Random(make_model.SEED + 1)
     for _ in range(NUM_TASKS):
@@ -71,3 +62,25 @@ def test_right_calls_earn_the_reward_and_no_others(folder: Path, monkeypatch: py
         assert world.get_reward() == 1
         world.add(rows[task.text()]["answer"], 1)
         assert world.get_reward() == 0
+
+
+def test_the_agent_has_the_tools_of_the_class_and_its_run_the_same_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = module_of(EXAMPLE / "agent.py")
+    world = module_of(EXAMPLE / "world.py").Calculator()
+    for schema in agent.SCHEMAS:
+        name = schema["function"]["name"]
+        assert getattr(world, name).__doc__.startswith(schema["function"]["description"])
+        assert agent.call_tool(name, '{"a": 7, "b": 12}') == str(getattr(world, name)(a=7, b=12))
+    wrong = ("{", "[]", '{"a": 1}', '{"a": "x", "b": 2}', '{"a": 1e999, "b": 1}')
+    assert all(agent.call_tool("add", arguments).startswith("error: ") for arguments in wrong)
+    assert agent.call_tool("divide", '{"a": 1, "b": 1}') == "error: KeyError('divide')"
+    own, through = [yaml.safe_load((EXAMPLE / name).read_text()) for name in ("run.yaml", "through_endpoint.yaml")]
+    assert agent.ADDRESS.endswith(f":{through['generator'].pop('http_port')}")
+    assert through["tasks"]["dataset"].pop("verifier") == "exact"
+    assert through["tasks"]["environments"] == [{"kind": "harness", "name": "calculator", "reward": "verifier"}]
+    for settings in (own, through):
+        del settings["tasks"]["environments"], settings["run"]
+    assert through == own
+    monkeypatch.chdir(EXAMPLE)
+    run = load_run_config(EXAMPLE / "through_endpoint.yaml")
+    assert run.tasks.environments[0].reward == "verifier"

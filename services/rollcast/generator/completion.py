@@ -78,6 +78,11 @@ class Completion:
         return len(self.token_ids) + len(self._given)
 
     @property
+    def has_given(self) -> bool:
+        """Whether given tokens wait for the turn that follows them."""
+        return bool(self._given)
+
+    @property
     def can_have_two_legs(self) -> bool:
         """Whether it may be cut or is one of an episode, so that a later leg hits its own KV blocks."""
         return self._cut is not None or self.task.episode is not None

@@ -143,6 +143,8 @@ class EndpointCall:
         self._sequence = place.sequence
         self.tokens_before = session.record.input_tokens(place.sequence)
         sampler = session.record.sequences[place.sequence]
+        if sampler.completion.has_given:
+            tokens = session.lower_reservation(self, tokens)
         ends = TurnEnds(session.parts.renderer.stop_token_ids, self._request.stop, self._on_tokens)
         before = len(session.record.turns)
         timer = asyncio.get_running_loop().call_later(self._remaining_seconds(), sampler.abort)
@@ -150,12 +152,13 @@ class EndpointCall:
             finish = await session.record.sample_turn(place.sequence, ends, tokens)
         finally:
             timer.cancel()
+            self._sequence = None
         number = len(session.record.turns) - 1
         if number < before or session.record.turns[number].sequence != place.sequence:
             session.check_open()
             raise session.refused_for(EpisodeEnd.SECONDS)
         answered = self._request.answer(session, place, number, finish)
-        session.histories.turns[-1].is_abandoned = self._is_abandoned
+        session.histories.turns[-1].is_abandoned = self._is_abandoned or (finish == "abort" and session.was_ended_early)
         self._note_end(finish, len(answered.token_ids))
         return answered
 
@@ -178,6 +181,7 @@ class ChatRequest:
     def __init__(self, asked: AskedChat) -> None:
         self._asked = asked
         self._digests = history_digests(asked.messages, asked.tools)
+        self._num_characters = sum(len(str(message)) for message in asked.messages)
 
     @property
     def max_tokens(self) -> int | None:
@@ -191,6 +195,8 @@ class ChatRequest:
         """Extend the turn that the messages continue, or begin a sequence. Raises RefusedRequestError."""
         messages = self._asked.messages
         tools = self._asked.tools
+        if self._num_characters > MAX_CHARACTERS_PER_TOKEN * session.parts.max_sequence_tokens:
+            raise too_long(session, f"a chat of {self._num_characters} characters")
         found = session.histories.longest(self._digests, messages)
         if found is None:
             has_answers = any(message.get("role") == "assistant" for message in messages)
@@ -231,12 +237,8 @@ class ChatRequest:
         return "retried" if session.histories.was_asked(self._digests[-1]) else otherwise
 
     def _rendered(self, session: HarnessSession) -> list[int]:
-        messages = self._asked.messages
-        length = sum(len(str(message.get("content"))) for message in messages)
-        if length > MAX_CHARACTERS_PER_TOKEN * session.parts.max_sequence_tokens:
-            raise too_long(session, f"a chat of {length} characters")
         try:
-            return session.parts.renderer.prompt(messages, self._asked.tools)
+            return session.parts.renderer.prompt(self._asked.messages, self._asked.tools)
         except Exception as error:  # templates and tokenizers raise of all kinds at a hostile text
             raise RefusedRequestError(f"messages: are none of the model's chats: {str(error)[:300]}") from error
 

@@ -55,6 +55,7 @@ MAX_STOPS = 4
 MAX_STOP_CHARACTERS = 200
 MAX_MESSAGES = 10_000
 MAX_TOOLS = 512
+MAX_TOOLS_CHARACTERS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,8 @@ def _check_counts(body: Mapping[str, Any]) -> None:
     tools = body.get("tools")
     if len(messages) > MAX_MESSAGES or (isinstance(tools, list) and len(tools) > MAX_TOOLS):
         raise RefusedRequestError(f"a request may have {MAX_MESSAGES} messages and {MAX_TOOLS} tools at most")
+    if len(str(tools)) > MAX_TOOLS_CHARACTERS:
+        raise RefusedRequestError(f"tools: a request may have {MAX_TOOLS_CHARACTERS} characters of them at most")
     if isinstance(messages[-1], dict) and messages[-1].get("role") == "assistant":
         raise RefusedRequestError("messages: the last one is the assistant's, and an answer is not continued")
 

@@ -122,6 +122,11 @@ class HarnessSession:
         del self._cancels[request]
         self._idle_since = time.monotonic()
 
+    @property
+    def was_ended_early(self) -> bool:
+        """It was closed before its deadline: what was still sampled then answers nobody."""
+        return self.is_closed and time.monotonic() < self.deadline
+
     def check_open(self) -> None:
         """Raises RefusedRequestError if nothing may be sampled any more."""
         if self.is_closed:
@@ -175,6 +180,17 @@ class HarnessSession:
             tokens = room if max_tokens is None else min(max_tokens, room)
             self._running[request] = tokens
             return tokens
+
+    def lower_reservation(self, request: object, tokens: int) -> int:
+        """The tokens that a request may sample after its history was given: given tokens count in the budget too.
+
+        Raises RefusedRequestError if none are left.
+        """
+        others = sum(self._running.values()) - self._running[request]
+        self._running[request] = min(tokens, self.task.max_tokens - self.record.num_tokens - others)
+        if self._running[request] <= 0:
+            raise self.refused_for(EpisodeEnd.TOKENS)
+        return self._running[request]
 
     async def give_back(self, request: object) -> None:
         """The request samples no more."""

@@ -20,6 +20,8 @@ from rollcast.telemetry.logging import get_logger
 
 log = get_logger()
 
+MAX_REPORTED = 100
+"""Settings that are reported at most: a program may send any name."""
 PREFIX = "/rollcast/"
 """Begins the paths that the endpoint guards itself, by the tokens of its sessions."""
 
@@ -78,7 +80,11 @@ class Sessions:
         """A session that no program has taken, waited for this long; None = none came."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds), self._arrival:
-                await self._arrival.wait_for(lambda: bool(self._waiting))
+                try:
+                    await self._arrival.wait_for(lambda: bool(self._waiting))
+                except asyncio.CancelledError:
+                    self._arrival.notify()  # it may have been told of a task, which then is for the next
+                    raise
                 session = self._waiting.popleft()
                 session.taken.set()
                 return session
@@ -132,7 +138,7 @@ class Sessions:
         environment = session.task.environment
         for setting in settings:
             self.exporter.add(names.ENDPOINT_REPLACED, environment=environment)
-            if (environment, setting[:100]) not in self._reported:
+            if (environment, setting[:100]) not in self._reported and len(self._reported) < MAX_REPORTED:
                 self._reported.add((environment, setting[:100]))
                 log.warning(
                     "a harness asks for sampling of its own; the run's is used",

@@ -20,6 +20,8 @@ from rollcast.rollouts.records import Sampling
 HONORED = frozenset({"max_tokens", "stop", "n", "logprobs", "detokenize", "output_kind", "include_stop_str_in_output"})
 """Fields of `sampling_params`. Log-probs of the sampled tokens are always given."""
 MAX_PROMPT_TOKENS = 4 << 20
+MAX_TOKEN = (1 << 31) - 1
+"""A token is 32 bits on the wire; the engine refuses those that its model does not have."""
 
 
 class TokenRequest:
@@ -103,4 +105,4 @@ def generated_body(answered: Answered, name: str, model: str) -> dict[str, Any]:
 
 
 def _is_token(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKEN

@@ -1,0 +1,113 @@
+"""Budgets of one episode whose requests run side by side, its early end, and requests that are too large."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import openai
+import pytest
+
+from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.episodes.sampler import EpisodeSampler
+from rollcast.rollouts.records import EpisodeEnd, LengthBudget
+from rollcast.telemetry import names
+from testkit.generator.episode_tasks import MAX_LENGTH, episode_task
+from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, client_of, served_endpoint, taken
+from tests.generator.claiming import V1
+from tests.generator.scripted_engine import ScriptedEngine
+
+pytestmark = pytest.mark.asyncio
+USER = {"role": "user", "content": "go on"}
+BUDGET = 100
+
+
+class Played:
+    """An episode under way, whose requests the test makes and whose tokens it lets the engine sample."""
+
+    def __init__(self, endpoint: ServedEndpoint, session: HarnessSession, client: Any, sampler: EpisodeSampler) -> None:
+        self.endpoint = endpoint
+        self.session = session
+        self.sampler = sampler
+        self._client = client
+
+    def ask(self, messages: list[Any], max_tokens: int | None = None, **options: Any) -> asyncio.Task[Any]:
+        asked = self._client.chat.completions.create(
+            model=MODEL, messages=messages, **{"max_tokens": max_tokens} if max_tokens else {}, **options
+        )
+        return asyncio.create_task(asked)
+
+    async def sampling(self, count: int) -> None:
+        async with asyncio.timeout(120):
+            while self.endpoint.engine.num_running < count:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    async def answer(self, asked: asyncio.Task[Any]) -> dict[str, Any]:
+        async with asyncio.timeout(120):
+            while not asked.done():
+                await self.endpoint.engine.advance(1)
+        message: dict[str, Any] = asked.result().choices[0].message.model_dump(exclude_none=True)
+        return message
+
+
+@asynccontextmanager
+async def playing() -> AsyncIterator[Played]:
+    engine: Any = ScriptedEngine()
+    await engine.apply(V1)
+    async with served_endpoint(engine, {"restarts": 0}, calls=lambda tokens: 0) as endpoint:
+        sampler = endpoint.sampler(episode_task(1, 1, LengthBudget(max_tokens=BUDGET)))
+        running = asyncio.create_task(sampler.run())
+        session = await taken(endpoint)
+        session.reward = 1.0
+        async with client_of(endpoint, session, timeout=120.0) as client:
+            yield Played(endpoint, session, client, sampler)
+        session.ended = ""
+        await asyncio.wait_for(running, 120)
+
+
+async def test_what_is_given_to_one_request_leaves_the_others_their_tokens() -> None:
+    async with playing() as episode:
+        first = await episode.answer(episode.ask([USER], 10))
+        beside = episode.ask([USER, USER], 50)
+        await episode.sampling(1)
+        further = episode.ask([USER, first, {"role": "user", "content": "x" * 30}], 30)
+        await episode.sampling(2)
+        await episode.answer(further)
+        await episode.answer(beside)
+        with pytest.raises(openai.BadRequestError, match="budget of tokens is used up"):
+            await episode.ask([USER])
+    rollout = episode.sampler.rollout()
+    assert rollout.episode is not None
+    assert rollout.episode.end is EpisodeEnd.TOKENS
+    assert [turn.end - turn.start for turn in rollout.episode.turns][0::2] == [10, 50]
+    assert sum(len(sequence.token_ids) for sequence in rollout.sequences) == BUDGET
+
+
+async def test_a_turn_that_the_end_of_its_program_cuts_is_not_trained() -> None:
+    async with playing() as episode:
+        await episode.answer(episode.ask([USER], 10))
+        cut = episode.ask([USER, USER, USER])
+        await episode.sampling(1)
+        await episode.endpoint.engine.advance(5)
+        episode.session.ended = ""
+        await asyncio.wait({cut}, timeout=120)
+        assert cut.done()
+        unread = episode.endpoint.count(names.ENDPOINT_UNREAD)
+    rollout = episode.sampler.rollout()
+    assert rollout.episode is not None
+    assert [(turn.start, turn.end) for turn in rollout.episode.turns] == [(0, 10)]
+    assert not rollout.episode.branches
+    assert unread == 1
+
+
+async def test_what_would_hold_up_the_engine_is_refused() -> None:
+    async with playing() as episode:
+        first = await episode.answer(episode.ask([USER], 10))
+        long = {"role": "tool", "tool_call_id": "1", "content": "x" * (64 * MAX_LENGTH + 1)}
+        with pytest.raises(openai.BadRequestError, match=r"a chat of 3\d{4} characters leaves none"):
+            await episode.ask([USER, first, long])
+        tool = {"type": "function", "function": {"name": "look", "description": "x" * (1 << 20)}}
+        with pytest.raises(openai.BadRequestError, match="tools: a request may have 1048576 characters"):
+            await episode.ask([USER], tools=[tool])
