@@ -23,7 +23,7 @@ from socket import socket
 from typing import Any, TypeVar
 
 from rollcast.config.bounds import MOST_DERIVED_SLOTS
-from rollcast.config.environments.harness import HarnessEnvironment
+from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.recipe import Recipe
@@ -157,7 +157,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
 
 def sessions_of(config: RunConfig, exporter: Exporter, loop: asyncio.AbstractEventLoop) -> Sessions | None:
     """The sessions of harnesses; None = the run file names no harness."""
-    if not any(isinstance(one, HarnessEnvironment) for one in config.tasks.environments):
+    if not any(isinstance(one, SessionEnvironment) for one in config.tasks.environments):
         return None
     token = config.http.token
     run_token = None if token is None else token.get_secret_value().encode()
@@ -167,7 +167,7 @@ def sessions_of(config: RunConfig, exporter: Exporter, loop: asyncio.AbstractEve
 def check_harnesses(config: RunConfig) -> None:
     """Raises UserError if outside programs could not ask for their tasks."""
     for number, one in enumerate(config.tasks.environments):
-        if isinstance(one, HarnessEnvironment) and one.command is None and config.http.token is None:
+        if isinstance(one, SessionEnvironment) and not one.is_started_here and config.http.token is None:
             raise UserError(
                 f"tasks.environments.{number}.command is missing, and programs of your own that ask for tasks need the "
                 "run's http.token; give a command, or set ROLLCAST_HTTP_TOKEN"

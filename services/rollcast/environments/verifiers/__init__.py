@@ -1,0 +1,1 @@
+"""Tasksets of the package `verifiers`, unchanged: they run in its own virtual environment and ask the generator's endpoint."""
