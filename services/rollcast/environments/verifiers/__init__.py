@@ -1,1 +1,1 @@
-"""Tasksets of the package `verifiers`, unchanged: they run in its own virtual environment and ask the generator's endpoint."""
+"""Tasksets of the package `verifiers`, unchanged: in their own virtual environment, through the generator's endpoint."""

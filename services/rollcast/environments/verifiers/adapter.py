@@ -5,7 +5,7 @@
     serve   rollouts, many at the same time                    four bytes of length, then JSON, on the socket 0
 
     {"taskset", "arguments"}                                   -> {"ready": true} | {"failed": why}
-    {"do": "run", "id", "task", "model", "base_url", "token"}  -> {"id", "reward", "stop", "answers"} | {"id", "failed": why}
+    {"do": "run", "id", "task", "model", "base_url", "token"}  -> {"id", "reward", "stop", "answers"} | {"id", "failed"}
     {"do": "cancel", "id"}                                     -> {"id", "failed": "cancelled"}
 
 verifiers asks the endpoint at `base_url` for completions; what it recorded of them comes back as digests. A socket that
@@ -62,20 +62,22 @@ def why_missing(taskset: str) -> str | None:
 def environment_config(taskset: str, arguments: dict[str, Any]) -> Any:
     """verifiers' configuration of the environment.
 
-    A seat without a harness gets the taskset's own, else LOCAL_HARNESS, in a process here unless it says where.
+    A seat without a harness gets the taskset's own, else LOCAL_HARNESS. It is a process here, unless the seat says where
+    it runs or it needs a container.
     """
     import verifiers.v1 as vf
 
     given = {**arguments, "taskset": {**(arguments.get("taskset") or {}), "id": taskset}}
-    ships_harness = vf.default_harness_id(taskset) == taskset
+    harness = taskset if vf.default_harness_id(taskset) == taskset else LOCAL_HARNESS
+    needs_container = vf.load_harness(vf.harness_config_type(harness)(id=harness)).NEEDS_CONTAINER
     for name, field in vf.env_config_type(taskset, given.get("id") or "").model_fields.items():
         seat = field.default
         own = given.get(name) or {}
         if not isinstance(seat, vf.AgentConfig) or seat.harness is not None or "harness" in own:
             continue
         given[name] = {
-            **({} if ships_harness else {"harness": {"id": LOCAL_HARNESS}}),
-            **({"runtime": {"type": "subprocess"}} if isinstance(seat.runtime, vf.PrimeConfig) else {}),
+            "harness": {"id": harness},
+            **({} if needs_container else {"runtime": {"type": "subprocess"}}),
             **own,
         }
     return vf.resolve_env_config(given)
