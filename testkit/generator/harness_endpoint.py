@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rollcast.config.environments.harness import HarnessEnvironment
+from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
 from rollcast.generator.endpoint.application import EndpointApplication
@@ -55,7 +56,8 @@ async def served_endpoint(
 
     worlds = ScriptedWorlds(lambda: ScriptedWorld(answer=lambda number: None))  # type: ignore[arg-type, return-value]
     parts = episode_parts(worlds, calls, **options)
-    parts.settings = {WORLD: HarnessEnvironment.model_validate({"kind": "harness", "name": WORLD, **settings})}
+    kind = VerifiersEnvironment if "taskset" in settings else HarnessEnvironment
+    parts.settings = {WORLD: kind.model_validate({"name": WORLD, **settings})}
     sessions = Sessions(MODEL, parts.exporter, asyncio.get_running_loop(), run_token.encode() if run_token else None)
     http = Http()
     routes = EndpointApplication(sessions).routes()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from rollcast.config.environments.harness import HarnessEnvironment
+from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.generator.endpoint.attempt import HarnessAttempt
 from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.episodes.parts import EpisodeParts
@@ -83,7 +83,7 @@ class Samplers:
             return RolloutSampler(self._engine, task, index, start, self._episodes.slots if self._episodes else None)
         assert self._episodes is not None
         settings = self._episodes.settings[task.episode.environment]
-        if not isinstance(settings, HarnessEnvironment):
+        if not isinstance(settings, SessionEnvironment):
             return EpisodeSampler(self._engine, task, index, self._episodes, start)
         assert self._sessions is not None
         begin = partial(HarnessAttempt, sessions=self._sessions)

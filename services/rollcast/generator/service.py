@@ -23,7 +23,7 @@ from socket import socket
 from typing import Any, TypeVar
 
 from rollcast.config.bounds import MOST_DERIVED_SLOTS
-from rollcast.config.environments.harness import HarnessEnvironment
+from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.out_of_memory import OutOfMemory
@@ -158,7 +158,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
 
 def sessions_of(model: Model, tasks: Tasks, http: Http, exporter: Exporter) -> Sessions | None:
     """The sessions of harnesses, on the running loop; None = the run file names no harness."""
-    if not any(isinstance(one, HarnessEnvironment) for one in tasks.environments):
+    if not any(isinstance(one, SessionEnvironment) for one in tasks.environments):
         return None
     run_token = None if http.token is None else http.token.get_secret_value().encode()
     return Sessions(Path(model.path).name, exporter, asyncio.get_running_loop(), run_token)
@@ -167,7 +167,7 @@ def sessions_of(model: Model, tasks: Tasks, http: Http, exporter: Exporter) -> S
 def check_harnesses(tasks: Tasks, http: Http) -> None:
     """Raises UserError if programs elsewhere could not ask for their tasks."""
     for number, one in enumerate(tasks.environments):
-        if isinstance(one, HarnessEnvironment) and one.command is None and http.token is None:
+        if isinstance(one, SessionEnvironment) and not one.is_started_here and http.token is None:
             raise UserError(
                 f"tasks.environments.{number}.command is missing, and programs of your own that ask for tasks need the "
                 "run's http.token; give a command, or set ROLLCAST_HTTP_TOKEN"

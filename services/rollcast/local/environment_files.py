@@ -1,4 +1,7 @@
-"""Files, programs, packages and tokens that `tasks.environments` names, looked for before a run begins."""
+"""Files, programs, packages and tokens that `tasks.environments` names, looked for before a run begins.
+
+None of them is run, except the interpreter of a verifiers environment: it alone finds its packages.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -8,10 +11,12 @@ from pathlib import Path
 from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.environments.openenv import OpenEnvironment
 from rollcast.config.environments.tool_set import ToolSet
+from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.own_functions import check_file, is_function
 from rollcast.config.tasks import Tasks
 from rollcast.connections.bearer import NoTokenError, bearer_headers
+from rollcast.environments.verifiers.looking import why_missing
 
 
 def check_environment_files(tasks: Tasks) -> None:
@@ -28,6 +33,9 @@ def _missing(tasks: Tasks, number: int) -> Iterator[str]:
         yield from _missing_of_tools(field, environment)
     elif isinstance(environment, HarnessEnvironment) and environment.command is not None:
         yield from _missing_program(f"{field}.command.0", environment.command[0])
+    elif isinstance(environment, VerifiersEnvironment):
+        if (why := why_missing(environment)) is not None:
+            yield f"{field}.interpreter = {environment.interpreter}: {why}"
     elif isinstance(environment, OpenEnvironment) and shutil.which(environment.interpreter) is None:
         yield (
             f"{field}.interpreter = {environment.interpreter}: is no program; give the python of the virtual "

@@ -217,6 +217,11 @@ ENDPOINT_REPLACED = Metric(
 ENDPOINT_REFUSED = Metric(
     "rollcast_endpoint_refused_requests_total", "Refused requests of harnesses, by code", ("environment", "code")
 )
+ENDPOINT_DISAGREEMENTS = Metric(
+    "rollcast_endpoint_disagreements_total",
+    "Episodes of verifiers whose trace holds other answers than were sampled, left out of training",
+    _ENVIRONMENT,
+)
 
 # Queue and weights
 QUEUE_GROUPS = Metric("rollcast_queue_groups", "Finished groups on the queue")

@@ -20,9 +20,7 @@ def environment_classes() -> list[type[EnvironmentSettings]]:
             continue
         module = import_module(found.name)
         own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
-        classes += [
-            value for value in own if value is not EnvironmentSettings and issubclass(value, EnvironmentSettings)
-        ]
+        classes += [value for value in own if issubclass(value, EnvironmentSettings) and "kind" in value.model_fields]
     return classes
 
 

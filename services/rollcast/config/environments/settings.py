@@ -27,3 +27,21 @@ class EnvironmentSettings(Settings):
     restarts: Annotated[int, Field(ge=0, le=10)] = 2
     """How often an episode begins again when its environment fails. After that it is given up with its reason, and counts
     in no group's mean."""
+
+
+class SessionEnvironment(EnvironmentSettings):
+    """An environment whose program takes the turns itself, through the generator's endpoint."""
+
+    sampling: Literal["refuse", "run"] = "refuse"
+    """What happens to a request whose temperature, top_p or similar differs from the run's: it is refused in a sentence, or
+    `run`: it is answered with the run's settings, and counted."""
+    reset_seconds: Annotated[float, Field(gt=0, le=86_400)] = 120.0
+    """Deadline for a program's first request. Two minutes: an import may take one on a busy machine."""
+    call_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    """How long a program may take between an answer and its next request or its end, before it counts as failed: the longest
+    call of its tools, and more."""
+
+    @property
+    def is_started_here(self) -> bool:
+        """The generator starts the program; else it runs elsewhere and asks for its task."""
+        raise NotImplementedError

@@ -21,7 +21,7 @@ MAX_LINE_CHARACTERS = 300
 READ_BYTES = 1 << 16
 END_SECONDS = 10.0
 """How long the keeper may take to kill all processes of a harness on a busy machine."""
-_SECRET_PREFIXES = ("ROLLCAST_", "OPENAI_", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "REDIS")
+SECRET_PREFIXES = ("ROLLCAST_", "OPENAI_", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "REDIS")
 """Variables of the generator that a harness does not see."""
 
 
@@ -35,15 +35,20 @@ class HarnessProgram:
         self._watching = asyncio.create_task(self._watch())
 
     @classmethod
-    async def start(cls, command: Sequence[str], variables: Mapping[str, str]) -> "HarnessProgram":
-        """Start it in a new folder, with the user's variables and these. Raises EnvironmentFailedError."""
+    async def start(
+        cls, command: Sequence[str], variables: Mapping[str, str], stdin: int = asyncio.subprocess.DEVNULL
+    ) -> "HarnessProgram":
+        """Start it in a new folder, with the user's variables and these. Raises EnvironmentFailedError.
+
+        stdin: a descriptor for its standard input.
+        """
         folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="rollcast-harness-"))
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-P", "-m", "rollcast.environments.harness.keeper", str(os.getpid())),
                 *absolute(command),
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 cwd=folder,
@@ -58,9 +63,15 @@ class HarnessProgram:
         return cls(process, folder)
 
     @property
-    def exit_code(self) -> int | None:
-        """None = it runs."""
-        return self._process.returncode if self._watching.done() else None
+    def has_ended(self) -> bool:
+        """No process of it is left."""
+        return self._watching.done()
+
+    @property
+    def how_it_failed(self) -> str:
+        """Empty = it has not."""
+        code = self._process.returncode
+        return f"ended with exit code {code}" if self.has_ended and code else ""
 
     @property
     def last_lines(self) -> str:
@@ -105,7 +116,7 @@ def absolute(command: Sequence[str]) -> list[str]:
 
 def inherited() -> dict[str, str]:
     """The user's variables without the run's secrets; calls to this machine go through no proxy."""
-    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(_SECRET_PREFIXES)}
+    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(SECRET_PREFIXES)}
     for name in ("NO_PROXY", "no_proxy"):
         kept[name] = ",".join(filter(None, (kept.get(name), "127.0.0.1", "localhost")))
     return kept

@@ -139,7 +139,7 @@ class EndpointApplication:
     async def _end(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
 
-        if session.settings.command is not None:
+        if session.settings.is_started_here:
             raise RefusedRequestError("a program that was started here ends its session by its own end")
         body = await _body(request)
         failed = body.get("failed") if isinstance(body, dict) else None

@@ -11,11 +11,13 @@ was over: many programs end so when they are refused.
 import asyncio
 import time
 
-from rollcast.config.environments.harness import HarnessEnvironment
+from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.environments.base import EnvironmentFailedError
-from rollcast.environments.harness.program import HarnessProgram
+from rollcast.environments.verifiers.helper import VerifiersRollout
+from rollcast.generator.endpoint.programs import SessionProgram
 from rollcast.generator.endpoint.session import HarnessSession, SessionTask
 from rollcast.generator.endpoint.sessions import Sessions, row_of
+from rollcast.generator.endpoint.traces import STOPS, untrained_turns
 from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, EpisodeParts, Stage
 from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.reward import checked
@@ -49,7 +51,7 @@ class HarnessAttempt:
         assert task.episode is not None
         self._name = task.episode.environment
         settings = parts.settings[self._name]
-        assert isinstance(settings, HarnessEnvironment)
+        assert isinstance(settings, SessionEnvironment)
         self._settings = settings
         self._limits = task.episode
         self._parts = parts
@@ -113,7 +115,7 @@ class HarnessAttempt:
         began = time.monotonic()
         self._sessions.add(self.session)
         self._parts.change(names.EPISODES_WAITING, self._name, 1)
-        program: HarnessProgram | None = None
+        program: SessionProgram | None = None
         try:
             try:
                 program = await self._begun()
@@ -122,7 +124,10 @@ class HarnessAttempt:
             self.stage = "call"
             end = await self._ended(program)
             await self._quiet()
-            self.session.drop_unread()
+            untrained: set[int] = set()
+            if isinstance(program, VerifiersRollout):
+                untrained, end = self._joined(program, end)
+            self.session.drop_unread(untrained)
             if not self.record.turns:
                 raise EnvironmentFailedError(self._why_no_turn(program))
             if self.session.task.rewards:
@@ -137,18 +142,18 @@ class HarnessAttempt:
             await self._quiet()
             self.record.environment_seconds = max(time.monotonic() - began - self.record.sampling_seconds, 0.0)
 
-    async def _begun(self) -> HarnessProgram | None:
+    async def _begun(self) -> SessionProgram | None:
         """Start the command, or wait until a program elsewhere takes the task. None = one has."""
         session = self.session
-        program: HarnessProgram | None = None
+        program: SessionProgram | None = None
         try:
-            if self._settings.command is not None:
+            if self._settings.is_started_here:
                 program = await self._waits.wait(self._sessions.start(session), self._settings.reset_seconds)
             else:
                 await self._sessions.offer(session)
                 await self._waits.wait(session.taken.wait(), self._limits.max_seconds)
         except TimeoutError:
-            if self._settings.command is None:
+            if not self._settings.is_started_here:
                 why = f"no program took its task within {self._limits.max_seconds:g} seconds"
             else:
                 why = f"was not started within {self._settings.reset_seconds:g} seconds"
@@ -156,7 +161,7 @@ class HarnessAttempt:
         session.deadline = time.monotonic() + self._limits.max_seconds
         return program
 
-    async def _ended(self, program: HarnessProgram | None) -> EpisodeEnd:
+    async def _ended(self, program: SessionProgram | None) -> EpisodeEnd:
         """Wait until the program has ended, or a deadline ends it."""
         began = time.monotonic()
         session = self.session
@@ -164,11 +169,11 @@ class HarnessAttempt:
             await self._waits.wait(_look(program), END_SECONDS)
             if session.failure is not None:
                 raise session.failure
-            if program is not None and program.exit_code is not None:
-                return self._end_of(program.exit_code, program.last_lines)
+            if program is not None and program.has_ended:
+                return self._end_of(program.how_it_failed, program.last_lines)
             if session.ended is not None:
-                return self._end_of(0, session.ended)
-            if session.is_over:
+                return self._end_of("", session.ended)
+            if session.is_over_for(self._seconds_to_grade(program)):
                 return EpisodeEnd.SECONDS
             if not session.has_begun and time.monotonic() - began > self._settings.reset_seconds:
                 raise EnvironmentFailedError(f"made no request within {self._settings.reset_seconds:g} seconds")
@@ -177,19 +182,46 @@ class HarnessAttempt:
                     return session.over
                 raise EnvironmentFailedError(f"asked for nothing for {self._settings.call_seconds:g} seconds")
 
-    def _end_of(self, code: int, said: str) -> EpisodeEnd:
+    def _end_of(self, failed: str, said: str) -> EpisodeEnd:
         """The end of an episode whose program has ended. Raises EnvironmentFailedError."""
         if self.session.over is not None:
             return self.session.over
-        if code:
+        if failed:
             refused = f"; it was refused: {self.session.last_refusal}" if self.session.last_refusal else ""
-            raise EnvironmentFailedError(f"ended with exit code {code}{refused}: {said or 'it printed nothing'}")
+            raise EnvironmentFailedError(f"{failed}{refused}: {said or 'it printed nothing'}")
         if self.session.ended:
             raise EnvironmentFailedError(f"reported that it failed: {said}")
         if self.session.is_last_turn_cut:
             return EpisodeEnd.TOKENS
         turns = self.record.turns
         return EpisodeEnd.DONE if turns and turns[-1].tool_calls else EpisodeEnd.ANSWERED
+
+    def _seconds_to_grade(self, program: SessionProgram | None) -> float:
+        """How long a program that gives the reward at its end may go on after the episode's time."""
+        return self._settings.call_seconds if isinstance(program, VerifiersRollout) else 0.0
+
+    def _joined(self, program: VerifiersRollout, end: EpisodeEnd) -> tuple[set[int], EpisodeEnd]:
+        """Take verifiers' reward; returns the numbers of the turns that it does not train, and the episode's end.
+
+        Raises UnusableEpisodeError if its trace is not about what was sampled here.
+        """
+        if program.unusable:
+            raise UnusableEpisodeError(program.unusable)
+        trace = program.trace()
+        if trace is None:
+            why = program.last_lines or "it did not end"
+            raise UnusableEpisodeError(f"gave no reward after its budget was over: {why}")
+        unread = {turn.number for turn in self.session.histories.unread()}
+        read = [turn for turn in self.session.histories.turns if turn.number not in unread]
+        untrained = untrained_turns(read, trace)
+        if untrained is None:
+            self._parts.exporter.add(names.ENDPOINT_DISAGREEMENTS, environment=self._name)
+            raise UnusableEpisodeError(
+                f"has {len(trace.answers)} answers of the model in its trace, which are not the {len(read)} that were "
+                "sampled for it"
+            )
+        self.session.reward = trace.reward
+        return untrained, end if self.session.over is not None else STOPS.get(trace.stop, end)
 
     async def _quiet(self) -> None:
         """Close the session, and wait until nothing of it is sampled."""
@@ -201,14 +233,14 @@ class HarnessAttempt:
         reward = checked(self.session.reward)
         return Graded(reward, GradingStatus.OK if reward > 0 else GradingStatus.WRONG, 0.0)
 
-    def _why_no_turn(self, program: HarnessProgram | None) -> str:
+    def _why_no_turn(self, program: SessionProgram | None) -> str:
         if self.session.last_refusal:
             return f"sampled nothing; it was refused: {self.session.last_refusal}"
         said = program.last_lines if program is not None else ""
         return f"ended without a request to the model{f': {said}' if said else ''}"
 
 
-async def _look(program: HarnessProgram | None) -> None:
+async def _look(program: SessionProgram | None) -> None:
     if program is None:
         await asyncio.sleep(LOOK_SECONDS)
     else:

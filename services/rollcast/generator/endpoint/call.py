@@ -49,6 +49,8 @@ class TurnPlace:
     sequence: int
     history: bytes
     """Digest of the history that it answers."""
+    follows: int | None = None
+    """Number of the recorded turn that the history continues. None = it is none, or given as tokens."""
 
 
 class Request(Protocol):
@@ -207,10 +209,10 @@ class ChatRequest:
         given = _between(session, before, sampled, messages[count:], tools)
         turn.has_followers = True
         if given is None:
-            return self._begun(session, self._rendered(session), self._reason(session, "format"))
+            return self._begun(session, self._rendered(session), self._reason(session, "format"), turn.number)
         if turn.is_extended or turn.is_abandoned:
-            return self._begun(session, [*before, *sampled, *given], self._reason(session, "forked"))
-        return TurnPlace(extended(session, turn, given), self._digests[-1])
+            return self._begun(session, [*before, *sampled, *given], self._reason(session, "forked"), turn.number)
+        return TurnPlace(extended(session, turn, given), self._digests[-1], turn.number)
 
     def answer(self, session: HarnessSession, place: TurnPlace, number: int, finish: Finish) -> Answered:
         """Parse a turn of the record, and remember it."""
@@ -230,8 +232,8 @@ class ChatRequest:
         reason = stopped if finish == "stop" else "length"
         return Answered(message, parsed.reasoning, reason, len(before), sampled, logprobs)
 
-    def _begun(self, session: HarnessSession, prompt: list[int], reason: str) -> TurnPlace:
-        return TurnPlace(begun(session, prompt, reason), self._digests[-1])
+    def _begun(self, session: HarnessSession, prompt: list[int], reason: str, follows: int | None = None) -> TurnPlace:
+        return TurnPlace(begun(session, prompt, reason), self._digests[-1], follows)
 
     def _reason(self, session: HarnessSession, otherwise: str) -> str:
         return "retried" if session.histories.was_asked(self._digests[-1]) else otherwise
@@ -296,7 +298,8 @@ def remembered(
     session: HarnessSession, place: TurnPlace, number: int, call_ids: tuple[str, ...], message: ChatMessage | None
 ) -> None:
     """Remember a turn by the history that ends with its answer."""
-    session.histories.add(RecordedTurn(number, place.history, call_ids, time.monotonic()), message)
+    turn = RecordedTurn(number, place.history, call_ids, time.monotonic(), place.follows, message)
+    session.histories.add(turn)
 
 
 def too_long(session: HarnessSession, what: str) -> RefusedRequestError:

@@ -28,6 +28,10 @@ class RecordedTurn:
     call_ids: tuple[str, ...]
     answered_at: float
     """Monotonic seconds."""
+    follows: int | None = None
+    """Number of the turn that its history continues. None = no recorded one."""
+    answer: ChatMessage | None = None
+    """What its client got. None = histories are given as tokens."""
     has_followers: bool = False
     """A later request has it in its history."""
     is_extended: bool = False
@@ -43,12 +47,11 @@ class Histories:
         self.turns: list[RecordedTurn] = []
         self._by_digest: dict[bytes, list[RecordedTurn]] = {}
 
-    def add(self, turn: RecordedTurn, answer: ChatMessage | None) -> None:
-        """Remember a turn under the history that ends with its answer. None = histories are given as tokens."""
+    def add(self, turn: RecordedTurn) -> None:
+        """Remember a turn under the history that ends with its answer."""
         self.turns.append(turn)
-        if answer is None:
-            return
-        self._by_digest.setdefault(_next(turn.asked, answer), []).append(turn)
+        if turn.answer is not None:
+            self._by_digest.setdefault(_next(turn.asked, turn.answer), []).append(turn)
 
     def longest(self, digests: Sequence[bytes], messages: Sequence[ChatMessage]) -> tuple[RecordedTurn, int] | None:
         """The recorded turn that most of the messages end with, and how many those are. None = none is recorded.

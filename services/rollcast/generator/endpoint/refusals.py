@@ -17,5 +17,5 @@ class RefusedRequestError(Exception):
 
 
 def budget_over(sentence: str) -> RefusedRequestError:
-    """A request after the end of its episode's budget."""
-    return RefusedRequestError(sentence, code="budget_over")
+    """A request after the end of its episode's budget. At this code of OpenAI's many harnesses end in order."""
+    return RefusedRequestError(sentence, code="context_length_exceeded")

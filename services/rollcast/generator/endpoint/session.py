@@ -10,10 +10,10 @@ import asyncio
 import hmac
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
-from rollcast.config.environments.harness import HarnessEnvironment
+from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.generator.endpoint.histories import Histories
 from rollcast.generator.endpoint.refusals import RefusedRequestError, budget_over
 from rollcast.generator.episodes.parts import EpisodeParts
@@ -48,7 +48,7 @@ class HarnessSession:
     """A session from its opening to `close`."""
 
     def __init__(
-        self, task: SessionTask, settings: HarnessEnvironment, parts: EpisodeParts, record: EpisodeRecord
+        self, task: SessionTask, settings: SessionEnvironment, parts: EpisodeParts, record: EpisodeRecord
     ) -> None:
         self.id = secrets.token_hex(8)
         self.token = secrets.token_urlsafe(32)
@@ -137,8 +137,12 @@ class HarnessSession:
     @property
     def is_over(self) -> bool:
         """Its seconds are over. Waits for a slot of the engine are not its fault and do not count."""
+        return self.is_over_for(0.0)
+
+    def is_over_for(self, seconds: float) -> bool:
+        """Whether its seconds have been over for this long."""
         now = time.monotonic()
-        return now >= self.deadline + sum(now - began for began in self._slot_waits.values())
+        return now >= self.deadline + seconds + sum(now - began for began in self._slot_waits.values())
 
     async def take_slot(self, request: object) -> None:
         """Wait for a slot of the engine. Raises UnusableEpisodeError if its waits together were too long."""
@@ -215,9 +219,12 @@ class HarnessSession:
         """Count a further sequence: format, rewritten, forked, retried or new."""
         self.parts.exporter.add(names.ENDPOINT_SEQUENCES, environment=self.task.environment, reason=reason)
 
-    def drop_unread(self) -> None:
-        """Take turns that no client read out of the record. Call it once, after `close` and all requests."""
+    def drop_unread(self, untrained: Set[int] = frozenset()) -> None:
+        """Take turns that no client read out of the record, and others by their numbers.
+
+        Call it once, after `close` and all requests.
+        """
         unread = self.histories.unread()
         if unread:
             self.parts.exporter.add(names.ENDPOINT_UNREAD, len(unread), environment=self.task.environment)
-        self.record.drop_turns({turn.number for turn in unread})
+        self.record.drop_turns({turn.number for turn in unread} | untrained)

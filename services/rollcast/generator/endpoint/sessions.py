@@ -11,7 +11,7 @@ import json
 from collections import deque
 from contextlib import suppress
 
-from rollcast.environments.harness.program import HarnessProgram
+from rollcast.generator.endpoint.programs import SessionProgram, SessionPrograms
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.telemetry import names
@@ -43,7 +43,7 @@ class Sessions:
         self._waiting: deque[HarnessSession] = deque()
         """Sessions that an outside program may take, the oldest first."""
         self._arrival = asyncio.Condition()
-        self._programs: set[HarnessProgram] = set()
+        self._programs = SessionPrograms()
         self._reported: set[tuple[str, str]] = set()
 
     def find(self, name: str, token: bytes) -> HarnessSession:
@@ -90,31 +90,13 @@ class Sessions:
                 return session
         return None
 
-    async def start(self, session: HarnessSession) -> HarnessProgram:
-        """Start a session's command. Raises EnvironmentFailedError."""
-        command = session.settings.command
-        assert command is not None
-        program = await HarnessProgram.start(command, self.variables(session))
-        self._programs.add(program)
-        return program
+    async def start(self, session: HarnessSession) -> SessionProgram:
+        """Start a session's program. Raises EnvironmentFailedError."""
+        return await self._programs.start(session.settings, self.described(session, self.url), session.task.row)
 
-    async def end(self, program: HarnessProgram) -> None:
+    async def end(self, program: SessionProgram) -> None:
         """End a program and everything that it started."""
-        try:
-            await program.end()
-        finally:
-            self._programs.discard(program)
-
-    def variables(self, session: HarnessSession) -> dict[str, str]:
-        """What a program finds in its environment."""
-        described = self.described(session, self.url)
-        return {
-            "OPENAI_BASE_URL": described["base_url"],
-            "OPENAI_API_KEY": described["token"],
-            "ROLLCAST_REWARD_URL": described["reward_url"],
-            "ROLLCAST_MODEL": described["model"],
-            "ROLLCAST_ROW": session.task.row,
-        }
+        await self._programs.end(program)
 
     def described(self, session: HarnessSession, url: str) -> dict[str, str]:
         """A session for the program that takes its turns. `url`: of this generator's server."""
@@ -150,7 +132,7 @@ class Sessions:
         """Close all sessions, and end all programs."""
         for session in list(self._sessions.values()):
             self.remove(session)
-        await asyncio.gather(*(self.end(program) for program in list(self._programs)), return_exceptions=True)
+        await self._programs.close()
 
 
 def row_of(reference: str) -> str:

@@ -1,0 +1,25 @@
+"""Settings of a taskset of the package `verifiers`."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from rollcast.config.environments.settings import SessionEnvironment
+
+
+class VerifiersEnvironment(SessionEnvironment):
+    kind: Literal["verifiers"] = "verifiers"
+    """A taskset of verifiers 0.4.0: its harness takes the turns, its rewards are the reward. It is trusted: it runs with
+    everything that you can do."""
+    taskset: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w./@-]{0,199}$")]
+    """Its id, as `vf-eval` takes it."""
+    interpreter: Path
+    """Python of the virtual environment in which `verifiers` and the taskset are installed: both run there."""
+    arguments: Annotated[dict[str, Any], Field(default_factory=dict)]
+    """verifiers' own `[env]` block, without the taskset's id. A seat without `harness` has the taskset's own, else `null`
+    (chat and the taskset's tools), in a process on the generator's machine."""
+
+    @property
+    def is_started_here(self) -> bool:
+        return True

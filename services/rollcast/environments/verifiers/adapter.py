@@ -1,0 +1,257 @@
+"""`INTERPRETER -I adapter.py look|rows|serve`: verifiers 0.4.0 itself, in its virtual environment.
+
+    look    is the taskset there?                              {"taskset"} on standard input, {} or {"failed"} on output
+    rows    the tasks of the taskset, a row in each line       {"taskset", "arguments"} on standard input
+    serve   rollouts, many at the same time                    four bytes of length, then JSON, on the socket 0
+
+    {"taskset", "arguments"}                                   -> {"ready": true} | {"failed": why}
+    {"do": "run", "id", "task", "model", "base_url", "token"}  -> {"id", "reward", "stop", "answers"} | {"id", "failed"}
+    {"do": "cancel", "id"}                                     -> {"id", "failed": "cancelled"}
+
+verifiers asks the endpoint at `base_url` for completions; what it recorded of them comes back as digests. A socket that
+closes ends the adapter. It imports nothing of Rollcast.
+"""
+
+import asyncio
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+RELEASE = "0.4.0"
+LENGTH_BYTES = 4
+MAX_REQUEST_BYTES = 64 << 20
+MAX_FAILURE_CHARACTERS = 500
+LOCAL_HARNESS = "null"
+"""verifiers' harness that runs no code of the model: a chat with the taskset's tools."""
+FAILED_STAGES = ("setup_timeout", "finalize_timeout", "scoring_timeout")
+"""Stops after which a reward says nothing about the model."""
+
+
+def answer_digest(content: str | None, calls: Sequence[tuple[str, str, str]]) -> str:
+    """What both sides know an answer of the model by: its text, and id, name and arguments of its calls."""
+    text = json.dumps([content or "", [list(call) for call in calls]])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MAX_FAILURE_CHARACTERS]
+
+
+def why_missing(taskset: str) -> str | None:
+    """Why this Python cannot run the taskset; None = it may. Imports neither verifiers nor the taskset."""
+    found = importlib.util.find_spec("verifiers")
+    if found is None or not found.submodule_search_locations:
+        return f"has no verifiers; install verifiers=={RELEASE} there"
+    release = importlib.metadata.version("verifiers")
+    if release != RELEASE:
+        return f"has verifiers {release}; install verifiers=={RELEASE} there"
+    module = taskset.rsplit("/", 1)[-1].split("@", 1)[0].replace("-", "_").lower()
+    shipped = Path(next(iter(found.submodule_search_locations)), "v1", "tasksets", module)
+    if shipped.is_dir() or shipped.with_suffix(".py").is_file() or importlib.util.find_spec(module) is not None:
+        return None
+    return f"has no taskset {taskset!r}; install the package {module} there, or correct taskset"
+
+
+def environment_config(taskset: str, arguments: dict[str, Any]) -> Any:
+    """verifiers' configuration of the environment.
+
+    A seat without a harness gets the taskset's own, else LOCAL_HARNESS. It is a process here, unless the seat says where
+    it runs or it needs a container.
+    """
+    import verifiers.v1 as vf
+
+    given = {**arguments, "taskset": {**(arguments.get("taskset") or {}), "id": taskset}}
+    harness = taskset if vf.default_harness_id(taskset) == taskset else LOCAL_HARNESS
+    needs_container = vf.load_harness(vf.harness_config_type(harness)(id=harness)).NEEDS_CONTAINER
+    for name, field in vf.env_config_type(taskset, given.get("id") or "").model_fields.items():
+        seat = field.default
+        own = given.get(name) or {}
+        if not isinstance(seat, vf.AgentConfig) or seat.harness is not None or "harness" in own:
+            continue
+        given[name] = {
+            "harness": {"id": harness},
+            **({} if needs_container else {"runtime": {"type": "subprocess"}}),
+            **own,
+        }
+    return vf.resolve_env_config(given)
+
+
+def row_of(task: Any) -> dict[str, Any]:
+    """A task as a row of a data set: its chat, and all that builds it again."""
+    from verifiers.v1.types import content_text
+
+    data = task.data
+    if data.prompt is None:
+        raise ValueError(f"task {data.idx} has no prompt: its user begins, and a row needs a prompt")
+    system = [] if data.system_prompt is None else [{"role": "system", "content": data.system_prompt}]
+    if isinstance(data.prompt, str):
+        said = [{"role": "user", "content": data.prompt}]
+    else:
+        said = [{"role": one.role, "content": content_text(one.content)} for one in data.prompt]
+    return {"prompt": [*system, *said], "task": data.model_dump(mode="json", exclude_none=True)}
+
+
+def write_rows(taskset: str, arguments: dict[str, Any], output: Any) -> None:
+    """Write the rows, or one line {"failed"} in place of the next."""
+    try:
+        import verifiers.v1 as vf
+
+        tasks = vf.load_taskset(environment_config(taskset, arguments).taskset)
+        if not tasks.bounded:
+            raise ValueError("the taskset has no end; bound it by its own arguments")
+        for task in tasks:
+            output.write(json.dumps(row_of(task)) + "\n")
+    except Exception as error:
+        output.write(json.dumps({"failed": one_line(error)}) + "\n")
+    output.flush()
+
+
+def outcome(episode: Any) -> dict[str, Any]:
+    """What the generator has to know of an episode."""
+    if not episode.ok:
+        errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
+        said = " ".join(f"{errors[-1].type}: {errors[-1].message}".split()) if errors else "it gave no reason"
+        return {"failed": said[:MAX_FAILURE_CHARACTERS]}
+    if len(episode.traces) != 1:
+        return {"unusable": f"played {len(episode.traces)} agents, and an episode of one agent is trained"}
+    (trace,) = episode.traces
+    if trace.stop_condition in FAILED_STAGES or None in trace.rewards.values():
+        return {"failed": f"no reward was computed ({trace.stop_condition})"}
+    reward = float(trace.reward) if trace.rewards else None
+    return {"reward": reward, "stop": trace.stop_condition, "answers": answers(trace)}
+
+
+def answers(trace: Any) -> list[list[Any]]:
+    """Of each sampled message: its digest, the number of the sampled one before it, and whether it is trained."""
+    trained = {id(node) for branch in trace.branches if branch.trainable for node in branch.nodes}
+    numbers: dict[int, int] = {}
+    found: list[list[Any]] = []
+    for index, node in enumerate(trace.nodes):
+        if not node.sampled:
+            continue
+        before = node.parent
+        while before is not None and before not in numbers:
+            before = trace.nodes[before].parent
+        calls = [(call.id, call.name, call.arguments) for call in node.message.tool_calls or ()]
+        digest = answer_digest(node.message.content, calls)
+        found.append([digest, None if before is None else numbers[before], id(node) in trained])
+        numbers[index] = len(numbers)
+    return found
+
+
+class Rollouts:
+    """The rollouts of one environment."""
+
+    def __init__(self, environment: Any, writer: asyncio.StreamWriter) -> None:
+        self._environment = environment
+        self._writer = writer
+        self._running: dict[int, asyncio.Task[None]] = {}
+
+    def take(self, request: dict[str, Any]) -> None:
+        """Begin or cancel a rollout."""
+        number = request["id"]
+        if request["do"] == "cancel":
+            if number in self._running:
+                self._running[number].cancel()
+            return
+        task = asyncio.get_running_loop().create_task(self._run(number, request))
+        self._running[number] = task
+        task.add_done_callback(lambda _: self._running.pop(number))
+
+    async def close(self) -> None:
+        """Cancel all."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _run(self, number: int, request: dict[str, Any]) -> None:
+        # verifiers reads keys from variables alone; programs that it starts inherit none with API_KEY in its name.
+        variable = f"ROLLCAST_API_KEY_{number}"
+        os.environ[variable] = request["token"]
+        try:
+            answer = outcome(await self._episode(request, variable))
+        except asyncio.CancelledError:
+            answer = {"failed": "cancelled"}
+        except Exception as error:
+            answer = {"failed": one_line(error)}
+        finally:
+            del os.environ[variable]
+        send(self._writer, {"id": number, **answer})
+
+    async def _episode(self, request: dict[str, Any], variable: str) -> Any:
+        import verifiers.v1 as vf
+
+        kind = type(self._environment.taskset).task_type()
+        data = kind.data_type().model_validate(request["task"])
+        task = kind(data, self._environment.config.taskset.task)
+        client = vf.EvalClientConfig(base_url=request["base_url"], api_key_var=variable)
+        return await self._environment.run_episode(task, vf.ModelContext(model=request["model"], client=client))
+
+
+def send(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+    content = json.dumps(message).encode()
+    writer.write(len(content).to_bytes(LENGTH_BYTES, "big") + content)
+
+
+async def request_of(reader: asyncio.StreamReader) -> dict[str, Any]:
+    size = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
+    request: dict[str, Any] = json.loads(await reader.readexactly(min(size, MAX_REQUEST_BYTES)))
+    return request
+
+
+async def serve(connection: socket.socket) -> None:
+    """Load the environment, and run rollouts until the connection closes."""
+    reader, writer = await asyncio.open_connection(sock=connection)
+    asked = await request_of(reader)
+    try:
+        missing = why_missing(asked["taskset"])
+        if missing is not None:
+            send(writer, {"failed": missing})
+            return
+        import verifiers.v1 as vf
+
+        environment = vf.load_environment(environment_config(asked["taskset"], asked["arguments"]))
+        async with environment.serving():
+            rollouts = Rollouts(environment, writer)
+            send(writer, {"ready": True})
+            try:
+                while True:
+                    rollouts.take(await request_of(reader))
+            except (OSError, asyncio.IncompleteReadError):
+                pass
+            finally:
+                await rollouts.close()
+    except Exception as error:
+        send(writer, {"failed": f"cannot load taskset {asked['taskset']!r} ({one_line(error)})"})
+    finally:
+        writer.close()
+
+
+def main() -> None:
+    # Tasksets may print, and the programs that they start must not have the socket.
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    if sys.argv[1] == "serve":
+        connection = socket.socket(fileno=os.dup(0))
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        asyncio.run(serve(connection))
+        return
+    asked = json.load(sys.stdin)
+    missing = why_missing(asked["taskset"])
+    if sys.argv[1] == "look" or missing is not None:
+        json.dump({} if missing is None else {"failed": missing}, output)
+        output.flush()
+        return
+    write_rows(asked["taskset"], asked["arguments"], output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""A trace of verifiers and the record of the same session, joined: answer by answer, with all answers before it.
+
+    record    turn 0 -> turn 1 -> turn 2                 tokens, log-probs, spans
+    trace     answer 0 -> answer 1 -> answer 2           reward, branches
+
+Answers are known by their text and calls. If the two do not hold the same, it is not known what the reward is for.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+
+from rollcast.chat.base import ChatMessage
+from rollcast.environments.verifiers.adapter import answer_digest
+from rollcast.environments.verifiers.helper import Trace
+from rollcast.generator.endpoint.histories import RecordedTurn
+from rollcast.rollouts.records import EpisodeEnd
+
+STOPS = {
+    "max_turns": EpisodeEnd.TURNS,
+    "max_input_tokens": EpisodeEnd.TOKENS,
+    "max_output_tokens": EpisodeEnd.TOKENS,
+    "max_total_tokens": EpisodeEnd.TOKENS,
+    "agent_timeout": EpisodeEnd.SECONDS,
+}
+"""Limits of verifiers' own that end an episode before it was finished."""
+
+
+def untrained_turns(turns: Sequence[RecordedTurn], trace: Trace) -> set[int] | None:
+    """Numbers of the turns that verifiers does not train: those of a summary that came to nothing, say.
+
+    `turns`: those that a client read, the oldest first. None = record and trace disagree.
+    """
+    numbers = {turn.number: index for index, turn in enumerate(turns)}
+    parents = [None if turn.follows is None else numbers.get(turn.follows) for turn in turns]
+    recorded = _chained([message_digest(turn.answer) for turn in turns], parents)
+    traced = _chained([one.digest for one in trace.answers], [one.follows for one in trace.answers])
+    if recorded is None or traced is None or Counter(recorded) != Counter(traced):
+        return None
+    trained = {chain for chain, one in zip(traced, trace.answers, strict=True) if one.is_trained}
+    return {turn.number for turn, chain in zip(turns, recorded, strict=True) if chain not in trained}
+
+
+def message_digest(answer: ChatMessage | None) -> str:
+    """The digest of an answer. None = its history was given as tokens, and verifiers has another."""
+    if answer is None:
+        return ""
+    calls = [
+        (str(call["id"]), str(call["function"]["name"]), str(call["function"]["arguments"]))
+        for call in answer.get("tool_calls") or ()
+    ]
+    return answer_digest(answer.get("content"), calls)
+
+
+def _chained(digests: Sequence[str], parents: Sequence[int | None]) -> list[str] | None:
+    """A digest of each answer and all before it. None = an answer follows a later one."""
+    chains: list[str] = []
+    for digest, parent in zip(digests, parents, strict=True):
+        if parent is not None and not 0 <= parent < len(chains):
+            return None
+        before = "" if parent is None else chains[parent]
+        chains.append(hashlib.blake2b(f"{before}/{digest}".encode(), digest_size=16).hexdigest())
+    return chains

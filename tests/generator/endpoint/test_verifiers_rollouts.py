@@ -1,0 +1,134 @@
+"""Tasksets of verifiers, unchanged, through the endpoint of a real engine, from a virtual environment of their own.
+
+It is made once, in minutes, so that these tests run only where ROLLCAST_VERIFIERS_TESTS names a folder for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from rollcast.generator.episodes.sampler import EpisodeSampler
+from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LegKind, LengthBudget, Rollout
+from rollcast.telemetry import names
+from testkit.generator.episode_tasks import WORLD, episode_task
+from testkit.generator.harness_endpoint import ServedEndpoint, served_endpoint
+from testkit.replay import replay_logprobs
+from testkit.verifiers_tasksets import installed_tasksets
+from tests.generator.conftest import Versions
+
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+
+TOLERANCE = 1e-4
+STOP_TOKENS = (5, 17)
+
+
+@pytest.fixture(scope="session")
+def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of a virtual environment with verifiers and the tasksets that its `vf-init` wrote."""
+    return installed_tasksets(tmp_path_factory.mktemp("tasksets"))
+
+
+def served(versions: Versions, interpreter: Path, taskset: str, **settings: Any) -> Any:
+    given = {"taskset": taskset, "interpreter": interpreter, "reset_seconds": 600, "call_seconds": 200, "restarts": 0}
+    return served_endpoint(versions.engine, {**given, **settings}, stop_token_ids=STOP_TOKENS)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def agents(versions: Versions, interpreter: Path) -> AsyncIterator[ServedEndpoint]:
+    """A taskset with a harness of its own."""
+    await versions.apply(1)
+    async with served(versions, interpreter, "agents") as endpoint:
+        yield endpoint
+
+
+async def played(endpoint: ServedEndpoint, **task: Any) -> tuple[EpisodeSampler, Rollout]:
+    row = {"task": {"prompt": "what is in the room?", **task}}
+    asked = episode_task(1, 1, LengthBudget(max_tokens=200), max_turns=4, max_seconds=400)
+    sampler = endpoint.sampler(dataclasses.replace(asked, reference=json.dumps(row)))
+    await sampler.run()
+    await endpoint.engine.observe()
+    return sampler, sampler.rollout()
+
+
+def check_exact(versions: Versions, rollout: Rollout) -> None:
+    """Every sampled token is replayed by plain Hugging Face; given ones have no loss."""
+    task = episode_task(1, 1, LengthBudget(max_tokens=200))
+    for sequence in rollout.sequences:
+        prompt = rollout.prompt_of(sequence, task.prompt_token_ids).tolist()
+        replayed = replay_logprobs(sequence, prompt, versions.weights, versions.model)
+        assert abs(replayed - sequence.logprobs).max() < TOLERANCE
+        given = tuple((leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN)
+        assert sequence.loss_masked == given
+
+
+def check_failed(endpoint: ServedEndpoint, sampler: EpisodeSampler, rollout: Rollout, reason: str) -> None:
+    assert rollout.episode is not None
+    assert rollout.episode.end is EpisodeEnd.FAILED
+    assert reason in rollout.episode.reason
+    assert sampler.verdict is not None
+    assert sampler.verdict.status is GradingStatus.ERROR
+
+
+async def test_the_taskset_that_init_writes_with_tools_and_verifiers_own_harness(
+    versions: Versions, interpreter: Path
+) -> None:
+    await versions.apply(2)
+    async with served(versions, interpreter, "rooms", arguments={"agent": {"max_turns": 3}}) as endpoint:
+        sampler, rollout = await played(endpoint)
+        assert endpoint.count(names.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0
+    assert rollout.episode is not None
+    assert rollout.episode.end is EpisodeEnd.TURNS, rollout.episode.reason
+    assert [turn.tool_calls for turn in rollout.episode.turns] == [1, 1, 1]
+    assert not rollout.episode.branches
+    check_exact(versions, rollout)
+    assert sampler.verdict is not None
+    assert sampler.verdict.reward == 0.5, "the tool answered, so the trace has two of its answers"
+
+
+async def test_reward_and_branches(versions: Versions, agents: ServedEndpoint) -> None:
+    sampler, rollout = await played(agents, mode="branches")
+    assert rollout.episode is not None
+    assert rollout.episode.end is not EpisodeEnd.FAILED, rollout.episode.reason
+    assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 1]
+    assert len(rollout.episode.branches) == 1
+    check_exact(versions, rollout)
+    assert sampler.verdict is not None
+    assert sampler.verdict.reward == 0.75
+
+
+async def test_a_trace_that_lacks_a_turn_is_counted_and_not_trained(agents: ServedEndpoint) -> None:
+    before = agents.count(names.ENDPOINT_DISAGREEMENTS, environment=WORLD)
+    sampler, rollout = await played(agents, mode="beside")
+    check_failed(
+        agents, sampler, rollout, "has 1 answers of the model in its trace, which are not the 2 that were sampled"
+    )
+    assert agents.count(names.ENDPOINT_DISAGREEMENTS, environment=WORLD) == before + 1
+
+
+async def test_failures_of_a_taskset_are_never_a_reward(agents: ServedEndpoint) -> None:
+    sampler, rollout = await played(agents, mode="raises")
+    check_failed(agents, sampler, rollout, "failed in verifiers: HarnessError")
+    sampler, rollout = await played(agents, mode="no reward")
+    check_failed(agents, sampler, rollout, "failed in verifiers: TaskError: scoring")
+    sampler, rollout = await played(agents, mode="crash")
+    check_failed(agents, sampler, rollout, "its process ended")
+    sampler, rollout = await played(agents, mode="branches")
+    assert sampler.verdict is not None
+    assert sampler.verdict.reward == 0.75, "its process is started again"
+
+
+async def test_a_rollout_that_hangs_is_ended_and_the_next_one_plays(versions: Versions, interpreter: Path) -> None:
+    async with served(versions, interpreter, "agents", call_seconds=5) as endpoint:
+        sampler, rollout = await played(endpoint, mode="hang")
+        check_failed(endpoint, sampler, rollout, "asked for nothing for 5 seconds")
+    async with served(versions, interpreter, "agents") as endpoint:
+        sampler, rollout = await played(endpoint, mode="branches")
+        assert sampler.verdict is not None
+        assert sampler.verdict.reward == 0.75
