@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -48,7 +48,10 @@ def run_seed(seed: int, run_file: str, folder: Path) -> dict[str, Any]:
     (folder / run_file).write_text(yaml.safe_dump(settings | {"seed": seed}))
     command = [sys.executable, "-m", "rollcast.cli.main", "up", "--config", run_file]
     started = time.monotonic()
-    with agent_of(folder) if run_file == RUN_FILES["endpoint"] else nullcontext({}) as variables:
+    beside: AbstractContextManager[dict[str, str]] = nullcontext({})
+    if run_file == RUN_FILES["endpoint"]:
+        beside = agent_of(folder)
+    with beside as variables:
         environment = os.environ | variables
         ended = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False

@@ -12,6 +12,7 @@ import asyncio
 import json
 import operator
 import os
+import ssl
 import sys
 from typing import Any
 
@@ -83,37 +84,37 @@ async def work_on(task: dict[str, Any], client: openai.AsyncOpenAI, http: httpx.
     await http.post(task["end_url"], headers={"authorization": f"Bearer {task['token']}"}, json=report)
 
 
-async def work(address: str, token: str, client: openai.AsyncOpenAI, http: httpx.AsyncClient) -> None:
+async def work(address: str, token: str, context: ssl.SSLContext) -> None:
     """One task after another, until the generator is gone."""
     retries = 0
-    while retries < MAX_RETRIES:
-        try:
-            given = await http.post(f"{address}/rollcast/v1/sessions", headers={"authorization": f"Bearer {token}"})
-            if given.status_code == 401:
-                raise SystemExit(given.text)
-            given.raise_for_status()
-            if given.status_code == 200:  # 204 says that there is no task yet
-                await work_on(given.json(), client, http)
-            retries = 0
-        except httpx.HTTPError:
-            retries += 1
-            await asyncio.sleep(RETRY_SECONDS)
+    # Each worker has a pool of its own, of one connection: httpx looks at all of a pool's at every request.
+    async with httpx.AsyncClient(timeout=300, verify=context) as http:
+        client = openai.AsyncOpenAI(api_key=token, base_url=address, http_client=http)
+        while retries < MAX_RETRIES:
+            try:
+                given = await http.post(f"{address}/rollcast/v1/sessions", headers={"authorization": f"Bearer {token}"})
+                if given.status_code == 401:
+                    raise SystemExit(given.text)
+                given.raise_for_status()
+                if given.status_code == 200:  # 204 says that there is no task yet
+                    await work_on(given.json(), client, http)
+                retries = 0
+            except httpx.HTTPError:
+                retries += 1
+                await asyncio.sleep(RETRY_SECONDS)
 
 
 async def work_at(address: str, token: str) -> None:
     """Wait until a generator listens, and work for it."""
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-    async with httpx.AsyncClient(timeout=300, limits=limits) as http:
-        async with asyncio.timeout(START_SECONDS):
-            while True:
-                try:
-                    await http.get(f"{address}/healthz")
-                    break
-                except httpx.TransportError:
-                    await asyncio.sleep(1)
-        # One pool of connections for all sessions.
-        client = openai.AsyncOpenAI(api_key=token, base_url=address, http_client=http)
-        await asyncio.gather(*(work(address, token, client, http) for _ in range(AT_ONCE)))
+    context = ssl.create_default_context()
+    async with asyncio.timeout(START_SECONDS), httpx.AsyncClient(verify=context) as http:
+        while True:
+            try:
+                await http.get(f"{address}/healthz")
+                break
+            except httpx.TransportError:
+                await asyncio.sleep(1)
+    await asyncio.gather(*(work(address, token, context) for _ in range(AT_ONCE)))
 
 
 async def main() -> None:
