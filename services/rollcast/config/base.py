@@ -23,6 +23,7 @@ OWN_CLASS = r"^((?:.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*|[A-Za-z_][-\w]*)$"
 TOOL_NAME = r"^[A-Za-z_][\w-]{0,63}$"
 SHIPPED_TOOLS = ("python", "calculator", "shell", "search")
 TOOL = rf"^((.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*|{'|'.join(SHIPPED_TOOLS)})$"
+TASKSET = r"^[A-Za-z0-9][\w./@-]{0,199}$"
 WEB_ADDRESS = r"^https?://[^\s/@?#]+([/?#]\S*)?$"
 """Without user and password: addresses are said aloud, in logs as well."""
 IN_WORDS = {
@@ -39,6 +40,7 @@ IN_WORDS = {
     OWN_CLASS: "needs FILE.py:CLASS, PACKAGE.MODULE:CLASS or the name of an entry point",
     TOOL_NAME: "needs 1 to 64 letters, digits, `_` and `-`, the first of them a letter or `_`",
     TOOL: f"needs FILE.py:FUNCTION, PACKAGE.MODULE:FUNCTION or one of {', '.join(SHIPPED_TOOLS)}",
+    TASKSET: "needs the id of a taskset, as vf-eval takes it",
     WEB_ADDRESS: "needs http://HOST or https://HOST, without user and password",
 }
 """What a text must look like, as a sentence says it."""
