@@ -54,12 +54,12 @@ AGENT = """        import os
         user = {"role": "user", "content": data.prompt}
         first = await answer(own, [user])
         if data.mode == "branches":
-            results = [{"role": "tool", "tool_call_id": call["id"], "content": "a door"} for call in first["tool_calls"]]
-            await answer(own, [user, first, *results])
+            call = first["tool_calls"][0]["id"]
+            await answer(own, [user, first, {"role": "tool", "tool_call_id": call, "content": "a door"}])
             await answer(own, [{"role": "user", "content": "and now?"}])
         elif data.mode == "beside":
-            config = ctx.client
-            await answer(client(config.base_url, os.environ[config.api_key_var]), [user, {"role": "user", "content": "?"}])
+            beside = client(ctx.client.base_url, os.environ[ctx.client.api_key_var])
+            await answer(beside, [{"role": "user", "content": "and now?"}])
         elif data.mode == "raises":
             raise ValueError("no idea")
         elif data.mode == "crash":
@@ -71,7 +71,7 @@ AGENT = """        import os
 
 
 def installed_tasksets(folder: Path) -> Path:
-    """The Python of the folder that the variable names, with verifiers and both tasksets. Skips the test without one."""
+    """The Python of the folder that the variable names, with verifiers and both tasksets. Skips without one."""
     if FOLDER not in os.environ:
         pytest.skip(f"takes minutes: {COMMAND} installs {RELEASE} into FOLDER, once")
     home = Path(os.environ[FOLDER]).resolve()

@@ -253,6 +253,15 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
     "The machine": {
         "The run's folder is a file": Mistake({"folder": "rows.jsonl"}),
         "A core that the machine does not have": Mistake({"generator": {"cpu": 100_000}}),
+        "A Python that is not there": Mistake(
+            {
+                "tasks": {
+                    "environments": [
+                        {"kind": "verifiers", "name": "rooms", "taskset": "rooms", "interpreter": "env/bin/python"}
+                    ]
+                }
+            }
+        ),
         "A certificate that is not there": Mistake({"http": {"tls": {"certificate": "c.pem", "private_key": "k.pem"}}}),
         "No C++ compiler, and no GPU": Mistake(environment={"PATH": "/nowhere", "CXX": ""}),
         "Two services on one port": Mistake({"rpc": {"port": 7_001}, "forecaster": {"http_port": 7_001}}),

@@ -11,6 +11,7 @@ from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.environments.openenv import OpenEnvironment
 from rollcast.config.environments.settings import EnvironmentSettings
 from rollcast.config.environments.tool_set import McpServer, ToolSet
+from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Tasks
 from rollcast.local import environment_files
@@ -41,6 +42,21 @@ def environments(folder: Path, *, are_there: bool) -> tuple[EnvironmentSettings,
         HarnessEnvironment(name="agent", command=(program, "agent.py")),
         HarnessEnvironment(name="elsewhere"),
     )
+
+
+@pytest.mark.parametrize(
+    ("interpreter", "reason"),
+    [
+        ("/no/such/python", "cannot be started (No such file or directory); give the python of a virtual environment"),
+        ("/bin/false", "is no Python of 3.11 or later; give the python of a virtual environment"),
+        (sys.executable, "has no verifiers; install verifiers==0.4.0 there"),
+    ],
+)
+def test_the_interpreter_of_verifiers_is_asked(interpreter: str, reason: str) -> None:
+    environment = VerifiersEnvironment(name="rooms", taskset="rooms", interpreter=Path(interpreter))
+    with pytest.raises(UserError) as error:
+        check_environment_files(Tasks(environments=(environment,)))
+    assert str(error.value) == f"tasks.environments.0.interpreter = {interpreter}: {reason}"
 
 
 def test_what_is_there_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

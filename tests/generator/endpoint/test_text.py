@@ -48,8 +48,9 @@ def call(arguments: str, call_id: str = "call00000") -> dict[str, Any]:
 
 def test_what_clients_change_of_a_message_does_not_matter() -> None:
     histories = Histories()
-    turn = RecordedTurn(0, history_digests([USER], ())[-1], ("call00000",), 0.0)
-    histories.add(turn, call('{"a": 1, "b": 2}'))
+    answer = call('{"a": 1, "b": 2}')
+    turn = RecordedTurn(0, history_digests([USER], ())[-1], ("call00000",), 0.0, answer=answer)
+    histories.add(turn)
     sent = [USER, {**call('{"b":2,"a":1}', "own"), "content": None, "reasoning": "x"}, {"role": "tool", "content": "y"}]
     assert histories.longest(history_digests(sent, ()), sent) == (turn, 2)
     other = [USER, call('{"a": 2}')]

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from rollcast.config.base import TASKSET
 from rollcast.config.environments.settings import SessionEnvironment
 
 
@@ -12,7 +13,7 @@ class VerifiersEnvironment(SessionEnvironment):
     kind: Literal["verifiers"] = "verifiers"
     """A taskset of verifiers 0.4.0: its harness takes the turns, its rewards are the reward. It is trusted: it runs with
     everything that you can do."""
-    taskset: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w./@-]{0,199}$")]
+    taskset: Annotated[str, Field(pattern=TASKSET)]
     """Its id, as `vf-eval` takes it."""
     interpreter: Path
     """Python of the virtual environment in which `verifiers` and the taskset are installed: both run there."""

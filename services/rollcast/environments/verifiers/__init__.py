@@ -1,1 +1,1 @@
-"""Tasksets of the package `verifiers`, unchanged: in their own virtual environment, through the generator's endpoint."""
+"""Tasksets of `verifiers`, unchanged: in a virtual environment of their own, through the generator's endpoint."""

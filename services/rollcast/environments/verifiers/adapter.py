@@ -62,8 +62,8 @@ def why_missing(taskset: str) -> str | None:
 def environment_config(taskset: str, arguments: dict[str, Any]) -> Any:
     """verifiers' configuration of the environment.
 
-    A seat without a harness gets the taskset's own, else LOCAL_HARNESS. It is a process here, unless the seat says where
-    it runs or it needs a container.
+    A seat without a harness gets the taskset's own, else LOCAL_HARNESS, as a process here unless it needs a container
+    or the seat says where it runs.
     """
     import verifiers.v1 as vf
 
