@@ -16,7 +16,7 @@ import ssl
 import sys
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 
 ADDRESS = "http://127.0.0.1:8500"
@@ -71,7 +71,7 @@ async def solve(client: openai.AsyncOpenAI, model: str, prompt: str) -> None:
             messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
 
 
-async def work_on(task: dict[str, Any], client: openai.AsyncOpenAI, http: httpx.AsyncClient) -> None:
+async def work_on(task: dict[str, Any], client: openai.AsyncOpenAI, http: httpx2.AsyncClient) -> None:
     """One task from its beginning to the report of its end."""
     own = client.with_options(base_url=task["base_url"], api_key=task["token"])
     report = {}
@@ -87,8 +87,8 @@ async def work_on(task: dict[str, Any], client: openai.AsyncOpenAI, http: httpx.
 async def work(address: str, token: str, context: ssl.SSLContext) -> None:
     """One task after another, until the generator is gone."""
     retries = 0
-    # Each worker has a pool of its own, of one connection: httpx looks at all of a pool's at every request.
-    async with httpx.AsyncClient(timeout=300, verify=context) as http:
+    # Each worker has a pool of its own, of one connection: httpx2 looks at all of a pool's at every request.
+    async with httpx2.AsyncClient(timeout=300, verify=context) as http:
         client = openai.AsyncOpenAI(api_key=token, base_url=address, http_client=http)
         while retries < MAX_RETRIES:
             try:
@@ -99,7 +99,7 @@ async def work(address: str, token: str, context: ssl.SSLContext) -> None:
                 if given.status_code == 200:  # 204 says that there is no task yet
                     await work_on(given.json(), client, http)
                 retries = 0
-            except httpx.HTTPError:
+            except httpx2.HTTPError:
                 retries += 1
                 await asyncio.sleep(RETRY_SECONDS)
 
@@ -107,12 +107,12 @@ async def work(address: str, token: str, context: ssl.SSLContext) -> None:
 async def work_at(address: str, token: str) -> None:
     """Wait until a generator listens, and work for it."""
     context = ssl.create_default_context()
-    async with asyncio.timeout(START_SECONDS), httpx.AsyncClient(verify=context) as http:
+    async with asyncio.timeout(START_SECONDS), httpx2.AsyncClient(verify=context) as http:
         while True:
             try:
                 await http.get(f"{address}/healthz")
                 break
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 await asyncio.sleep(1)
     await asyncio.gather(*(work(address, token, context) for _ in range(AT_ONCE)))
 

@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from rollcast.generator.endpoint.session import HarnessSession
-from rollcast.generator.episodes.sampler import EpisodeSampler
+from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import EpisodeEnd, LengthBudget
 from rollcast.telemetry import names
 from testkit.generator.episode_tasks import MAX_LENGTH, episode_task
@@ -27,7 +27,7 @@ BUDGET = 100
 class Played:
     """An episode under way, whose requests the test makes and whose tokens it lets the engine sample."""
 
-    def __init__(self, endpoint: ServedEndpoint, session: HarnessSession, client: Any, sampler: EpisodeSampler) -> None:
+    def __init__(self, endpoint: ServedEndpoint, session: HarnessSession, client: Any, sampler: Sampler) -> None:
         self.endpoint = endpoint
         self.session = session
         self.sampler = sampler

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from rollcast.generator.episodes.sampler import EpisodeSampler
+from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LegKind, LengthBudget, Rollout
 from rollcast.telemetry import names
 from testkit.generator.episode_tasks import WORLD, episode_task
@@ -48,7 +48,7 @@ async def agents(versions: Versions, interpreter: Path) -> AsyncIterator[ServedE
         yield endpoint
 
 
-async def played(endpoint: ServedEndpoint, **task: Any) -> tuple[EpisodeSampler, Rollout]:
+async def played(endpoint: ServedEndpoint, **task: Any) -> tuple[Sampler, Rollout]:
     row = {"task": {"prompt": "what is in the room?", **task}}
     asked = episode_task(1, 1, LengthBudget(max_tokens=200), max_turns=4, max_seconds=400)
     sampler = endpoint.sampler(dataclasses.replace(asked, reference=json.dumps(row)))
@@ -68,7 +68,7 @@ def check_exact(versions: Versions, rollout: Rollout) -> None:
         assert sequence.loss_masked == given
 
 
-def check_failed(endpoint: ServedEndpoint, sampler: EpisodeSampler, rollout: Rollout, reason: str) -> None:
+def check_failed(endpoint: ServedEndpoint, sampler: Sampler, rollout: Rollout, reason: str) -> None:
     assert rollout.episode is not None
     assert rollout.episode.end is EpisodeEnd.FAILED
     assert reason in rollout.episode.reason

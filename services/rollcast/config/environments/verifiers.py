@@ -17,7 +17,7 @@ class VerifiersEnvironment(SessionEnvironment):
     """Its id, as `vf-eval` takes it."""
     interpreter: Path
     """Python of the virtual environment in which `verifiers` and the taskset are installed: both run there."""
-    arguments: Annotated[dict[str, Any], Field(default_factory=dict)]
+    arguments: dict[str, Any] = Field(default_factory=dict)
     """verifiers' own `[env]` block, without the taskset's id. A seat without `harness` has the taskset's own, else `null`
     (chat and the taskset's tools), in a process on the generator's machine."""
 
