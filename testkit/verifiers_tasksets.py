@@ -47,7 +47,7 @@ AGENT = """        import os
             return AsyncOpenAI(base_url=base_url, api_key=key, max_retries=0)
 
         async def answer(client, messages):
-            completion = await client.chat.completions.create(model=ctx.model, messages=messages)
+            completion = await client.chat.completions.create(model=ctx.model, messages=messages, max_tokens=20)
             return completion.choices[0].message.model_dump(exclude_none=True)
 
         own = client(endpoint, secret)
