@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from rollcast.generator.endpoint import application
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LegKind, LengthBudget, PromptTask, Rollout
@@ -119,8 +120,11 @@ async def test_the_history_that_a_client_sends_back_is_recognised(versions: Vers
 
 
 async def test_a_stream_arrives_in_parts_and_its_message_is_recognised(
-    versions: Versions, endpoint: ServedEndpoint
+    versions: Versions, endpoint: ServedEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A tiny model's turn is over before the usual pause between two parts.
+    monkeypatch.setattr(application, "STREAM_SECONDS", 0.0)
+    monkeypatch.setattr(application, "PARSING_SHARE", 0.0)
     came_early: list[bool] = []
     """By part with text: whether the turn was still sampled."""
 
