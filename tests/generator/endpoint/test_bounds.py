@@ -19,7 +19,8 @@ from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, client_of,
 from tests.generator.claiming import V1
 from tests.generator.scripted_engine import ScriptedEngine
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(600)]
+"""The first test to import vLLM waits for it, on a busy machine for minutes."""
 USER = {"role": "user", "content": "go on"}
 BUDGET = 100
 

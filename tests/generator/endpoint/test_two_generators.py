@@ -30,6 +30,7 @@ from testkit.trainer.states import make_state
 from tests.generator.claiming import V1, V2, generator
 from tests.generator.scripted_engine import ScriptedEngine
 
+pytestmark = pytest.mark.timeout(600)  # the first to import vLLM waits for it, on a busy machine for minutes
 AGENT = Path(__file__).parents[3] / "examples" / "calculator" / "agent.py"
 TOKEN = "of the run"
 GENERATORS = ("g-1", "g-2")
@@ -107,7 +108,7 @@ async def played() -> list[Delivery]:
     trainer.dispatch(TASKS)
     found: list[Delivery] = []
     async with one_generator(GENERATORS[0], broker, agent), one_generator(GENERATORS[1], broker, agent):
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while len(found) < len(TASKS):
                 await asyncio.sleep(0.02)
                 found += trainer.read(100, 0.0)
