@@ -103,6 +103,9 @@ class ScriptedEngine:
                     running.ended.set_result("stop")
                 elif len(running.versions) == running.request.max_tokens:
                     running.ended.set_result("length")
+                elif running.request.on_tokens is not None:
+                    base = len(running.request.token_ids)
+                    running.request.on_tokens([base + at for at in range(len(running.versions))])
         await asyncio.sleep(0.02)
 
     async def _wake(self) -> None:

@@ -1,4 +1,4 @@
-"""Budgets of one episode whose requests run side by side, its early end, and requests that are too large."""
+"""Requests of one episode: budgets side by side, an early end, a stream while it is sampled, and what is too large."""
 
 from __future__ import annotations
 
@@ -39,6 +39,15 @@ class Played:
             model=MODEL, messages=messages, **{"max_tokens": max_tokens} if max_tokens else {}, **options
         )
         return asyncio.create_task(asked)
+
+    async def begun_stream(self, messages: list[Any], max_tokens: int) -> Any:
+        """A stream whose first token is sampled."""
+        asked = self.ask(messages, max_tokens, stream=True)
+        await self.sampling(1)
+        async with asyncio.timeout(120):
+            while not asked.done():
+                await self.endpoint.engine.advance(1)
+        return asked.result()
 
     async def sampling(self, count: int) -> None:
         async with asyncio.timeout(120):
@@ -101,6 +110,30 @@ async def test_a_turn_that_the_end_of_its_program_cuts_is_not_trained() -> None:
     assert [(turn.start, turn.end) for turn in rollout.episode.turns] == [(0, 10)]
     assert not rollout.episode.branches
     assert unread == 1
+
+
+async def test_a_stream_arrives_while_its_turn_is_sampled() -> None:
+    async with playing() as episode:
+        stream = await episode.begun_stream([USER], 40)
+        text = ""
+        async with asyncio.timeout(120):
+            while not text:
+                part = asyncio.create_task(anext(stream))
+                while not part.done():
+                    await episode.endpoint.engine.advance(1)
+                text = part.result().choices[0].delta.content or ""
+                assert episode.endpoint.engine.num_running, "the text came with the turn's end"
+        rest = asyncio.create_task(_read(stream))
+        await episode.endpoint.engine.advance(40)
+        text += await asyncio.wait_for(rest, 120)
+        turn = episode.session.record.turns[-1]
+        _, tokens = episode.session.record.turn_tokens(-1)
+    assert turn.end - turn.start == 40
+    assert text == episode.endpoint.parts.renderer.parse([], tokens, ()).content.strip()
+
+
+async def _read(stream: Any) -> str:
+    return "".join([part.choices[0].delta.content or "" async for part in stream if part.choices])
 
 
 async def test_what_would_hold_up_the_engine_is_refused() -> None:
