@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,13 @@ import pytest
 from testkit.forked_programs import ForkedPrograms
 from testkit.system.chaos import LAG, Chaos
 
-pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(900)]
+REASON = "takes minutes of both cores: ROLLCAST_CHAOS=1 pytest tests/system/test_chaos_episodes.py"
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.engine,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not os.environ.get("ROLLCAST_CHAOS"), reason=REASON),
+]
 
 
 def test_nothing_is_lost_or_used_twice_and_every_failure_is_counted_and_named(
