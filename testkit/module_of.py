@@ -9,7 +9,7 @@ from typing import Any
 
 
 def module_of(file: Path) -> Any:
-    """Import it anew, under a name that no package has."""
+    """Import it again, under a name that no package has."""
     spec = importlib.util.spec_from_file_location(f"example_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None

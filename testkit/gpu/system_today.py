@@ -1,7 +1,7 @@
 """What teams train today, as whole systems on one card.
 
 system-lora: adapters of the demo's model, served by vLLM's LoRA. system-episodes: examples/calculator, whose tools run
-in processes beside the generator.
+in processes of their own.
 """
 
 from __future__ import annotations

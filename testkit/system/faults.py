@@ -14,7 +14,7 @@ from testkit.system.harness import System, wait_for
 
 
 def joined(system: System) -> float:
-    """Generators by the trainer's page; none where there is no page."""
+    """Generators that the trainer's page counts, or 0 without a page."""
     with suppress(httpx.HTTPError, OSError, ValueError):
         return system.metrics("trainer").get(("rollcast_generators", (("state", "joined"),)), 0.0)
     return 0.0

@@ -22,7 +22,7 @@ class RecordedGroup:
     newest: PolicyVersion
     """Published when it came, or by the step after: the trainer's books say no more."""
     task: bytes
-    """As it was dispatched."""
+    """The task that was dispatched."""
     group: bytes
 
 

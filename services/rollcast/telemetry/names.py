@@ -210,17 +210,13 @@ ENDPOINT_UNREAD = Metric(
     "rollcast_endpoint_unread_turns_total", "Completions that no harness read, left out of training", _ENVIRONMENT
 )
 ENDPOINT_REPLACED = Metric(
-    "rollcast_endpoint_replaced_settings_total",
-    "Sampling settings of requests in place of which the run's were used",
-    _ENVIRONMENT,
+    "rollcast_endpoint_replaced_settings_total", "Sampling settings of requests that the run's replaced", _ENVIRONMENT
 )
 ENDPOINT_REFUSED = Metric(
     "rollcast_endpoint_refused_requests_total", "Refused requests of harnesses, by code", ("environment", "code")
 )
 ENDPOINT_DISAGREEMENTS = Metric(
-    "rollcast_endpoint_disagreements_total",
-    "Episodes of verifiers whose trace holds other answers than were sampled, left out of training",
-    _ENVIRONMENT,
+    "rollcast_endpoint_disagreements_total", "Episodes with another trace by verifiers, not trained", _ENVIRONMENT
 )
 
 # Queue and weights

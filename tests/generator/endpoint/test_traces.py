@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rollcast.environments.verifiers.adapter import answer_digest
-from rollcast.environments.verifiers.helper import Trace, TracedAnswer
+from rollcast.environments.verifiers.helper import TracedAnswer, VerifiersTrace
 from rollcast.generator.endpoint.histories import RecordedTurn
 from rollcast.generator.endpoint.traces import untrained_turns
 
@@ -31,7 +31,7 @@ FIRST = traced("", None, ("call00000", "look", "{}"))
 
 
 def test_answers_in_any_order_are_joined_and_untrained_ones_named() -> None:
-    trace = Trace(1.0, "", (FIRST, traced("a summary", 0, is_trained=False), traced("a door", 0)))
+    trace = VerifiersTrace(1.0, "", (FIRST, traced("a summary", 0, is_trained=False), traced("a door", 0)))
     assert untrained_turns(TURNS, trace) == {3}
 
 
@@ -48,4 +48,4 @@ def test_answers_in_any_order_are_joined_and_untrained_ones_named() -> None:
     ids=["one-less", "one-more", "other-text", "other-branch", "other-call", "follows-a-later-one"],
 )
 def test_a_disagreement(answers: tuple[TracedAnswer, ...]) -> None:
-    assert untrained_turns(TURNS, Trace(1.0, "", answers)) is None
+    assert untrained_turns(TURNS, VerifiersTrace(1.0, "", answers)) is None

@@ -37,11 +37,11 @@ class TracedAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class VerifiersTrace:
     """What verifiers recorded of a rollout."""
 
     reward: float | None
-    """As the taskset gave it, not checked."""
+    """The taskset's own value, not checked."""
     stop: str
     """Its stop condition; empty = none."""
     answers: tuple[TracedAnswer, ...]
@@ -75,13 +75,13 @@ class VerifiersRollout:
         """Why its trace cannot be trained; empty = it can."""
         return str(self._answer.get("unusable", ""))
 
-    def trace(self) -> Trace | None:
+    def trace(self) -> VerifiersTrace | None:
         """None = it has not ended, or has failed. Raises EnvironmentFailedError if the process sent something else."""
         if "answers" not in self._answer:
             return None
         try:
             answers = tuple(TracedAnswer(str(one[0]), one[1], bool(one[2])) for one in self._answer["answers"])
-            return Trace(self._answer["reward"], str(self._answer["stop"] or ""), answers)
+            return VerifiersTrace(self._answer["reward"], str(self._answer["stop"] or ""), answers)
         except (LookupError, TypeError) as error:
             raise EnvironmentFailedError("its process sent a trace that is none") from error
 
@@ -203,7 +203,9 @@ class VerifiersHelper:
         self._running.clear()
 
     async def _end(self) -> None:
-        program, writer, reading = self._program, self._writer, self._reading
+        program = self._program
+        writer = self._writer
+        reading = self._reading
         self._program = None
         self._writer = None
         self._reading = None

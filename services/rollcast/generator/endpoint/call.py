@@ -50,7 +50,7 @@ class TurnPlace:
     history: bytes
     """Digest of the history that it answers."""
     follows: int | None = None
-    """Number of the recorded turn that the history continues. None = it is none, or given as tokens."""
+    """Number of the recorded turn that the history continues. None = no recorded turn, or tokens."""
 
 
 class Request(Protocol):

@@ -25,7 +25,7 @@ class SessionProgram(Protocol):
 
     @property
     def last_lines(self) -> str:
-        """What it said at its end, in one line."""
+        """The end of its output, in one line."""
         ...
 
     async def wait(self, seconds: float) -> bool:

@@ -124,7 +124,7 @@ class HarnessSession:
 
     @property
     def was_ended_early(self) -> bool:
-        """It was closed before its deadline: what was still sampled then answers nobody."""
+        """It was closed before its deadline: tokens sampled after that answer no client."""
         return self.is_closed and time.monotonic() < self.deadline
 
     def check_open(self) -> None:

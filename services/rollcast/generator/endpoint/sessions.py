@@ -83,7 +83,7 @@ class Sessions:
                 try:
                     await self._arrival.wait_for(lambda: bool(self._waiting))
                 except asyncio.CancelledError:
-                    self._arrival.notify()  # it may have been told of a task, which then is for the next
+                    self._arrival.notify()  # its task, if it got one, is for the next
                     raise
                 session = self._waiting.popleft()
                 session.taken.set()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rollcast.chat.base import ChatMessage
 from rollcast.environments.verifiers.adapter import answer_digest
-from rollcast.environments.verifiers.helper import Trace
+from rollcast.environments.verifiers.helper import VerifiersTrace
 from rollcast.generator.endpoint.histories import RecordedTurn
 from rollcast.rollouts.records import EpisodeEnd
 
@@ -26,7 +26,7 @@ STOPS = {
 """Limits of verifiers' own that end an episode before it was finished."""
 
 
-def untrained_turns(turns: Sequence[RecordedTurn], trace: Trace) -> set[int] | None:
+def untrained_turns(turns: Sequence[RecordedTurn], trace: VerifiersTrace) -> set[int] | None:
     """Numbers of the turns that verifiers does not train: those of a summary that came to nothing, say.
 
     `turns`: those that a client read, the oldest first. None = record and trace disagree.
