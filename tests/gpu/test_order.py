@@ -21,7 +21,16 @@ def test_the_parts_that_remove_most_risk_are_first() -> None:
     assert names.index("learner-4b") < names.index("staging")
 
 
-LATE = ("learner-4b-compiled", "system-0.6b", "learner-1.7b", "system-nccl", "staging", "group")
+LATE = (
+    "learner-4b-compiled",
+    "system-lora",
+    "system-episodes",
+    "system-0.6b",
+    "learner-1.7b",
+    "system-nccl",
+    "staging",
+    "group",
+)
 
 
 def test_two_calls_of_a_lease_of_fifteen_minutes_hold_what_matters() -> None:
