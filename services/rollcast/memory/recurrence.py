@@ -12,8 +12,8 @@ from typing import Any
 
 FLOAT32_BYTES = 4
 """Bytes of a float32, in which the recurrence is computed and its state is held."""
-CHUNK_TOKENS = 64
-"""Tokens of a chunk, to which every sequence is padded."""
+CHUNK_TOKENS = 32
+"""Tokens of a chunk, to which every sequence is padded. The trainer asks for it (learner/recurrence.py)."""
 STATE_OPERATIONS = 7
 """Operations of one token for each number of the state: decay 1, reading what a key holds 2, writing 2, the query 2."""
 VLLM_STATES = 2

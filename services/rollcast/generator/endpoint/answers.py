@@ -6,19 +6,16 @@ from typing import Any
 from rollcast.generator.endpoint.call import Answered
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.streaming import Deltas
+from rollcast.generator.vllm.protocol import chat_answer, chat_part
 
 KINDS = {401: "authentication_error", 404: "not_found_error", 500: "server_error"}
 
 
 def completion_body(answered: Answered, name: str, model: str, logprobs: list[dict[str, Any]] | None) -> dict[str, Any]:
     """A whole chat completion. `name`: of the completion."""
-    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionResponse
-
     message = {**answered.message, "reasoning": answered.reasoning or None}
     choice = {"index": 0, "message": message, "finish_reason": answered.finish_reason, "logprobs": _content(logprobs)}
-    body = ChatCompletionResponse.model_validate(
-        {"id": name, "model": model, "choices": [choice], "usage": usage(answered)}
-    )
+    body = chat_answer().model_validate({"id": name, "model": model, "choices": [choice], "usage": usage(answered)})
     found: dict[str, Any] = body.model_dump()
     return found
 
@@ -33,13 +30,11 @@ def chunk_body(
     logprobs: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """One part of a streamed completion. No delta: the part with the usage, which has no choice."""
-    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionStreamResponse
-
     choice = {"index": 0, "delta": delta or {}, "finish_reason": finish_reason, "logprobs": _content(logprobs)}
     body = {"id": name, "model": model, "choices": [] if delta is None else [choice], "created": int(time.time())}
     if answered is not None:
         body["usage"] = usage(answered)
-    found: dict[str, Any] = ChatCompletionStreamResponse.model_validate(body).model_dump(exclude_none=True)
+    found: dict[str, Any] = chat_part().model_validate(body).model_dump(exclude_none=True)
     for one in found["choices"]:
         one.setdefault("finish_reason", None)
     return found

@@ -14,6 +14,7 @@ from typing import Any
 
 from rollcast.chat.base import ChatMessage, ToolSchema
 from rollcast.generator.endpoint.refusals import RefusedRequestError
+from rollcast.generator.vllm.protocol import chat_request
 from rollcast.rollouts.records import Sampling
 
 HONORED = frozenset(
@@ -78,7 +79,6 @@ class AskedChat:
 def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -> AskedChat:
     """Raises RefusedRequestError. `model`: its name. `replaces`: the run's sampling is used in place of another."""
     from pydantic import ValidationError
-    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
     if not isinstance(body, dict):
         raise RefusedRequestError("the body is not a JSON object")
@@ -88,7 +88,7 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
     if replaced and not replaces:
         raise other_sampling(replaced[0], body[replaced[0]])
     try:
-        request = ChatCompletionRequest.model_validate({key: body[key] for key in body if key in HONORED - {"stop"}})
+        request = chat_request().model_validate({key: body[key] for key in body if key in HONORED - {"stop"}})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))

@@ -15,6 +15,7 @@ from rollcast.generator.endpoint.protocol import one_max_tokens, other_sampling,
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.vllm.engine import Finish
+from rollcast.generator.vllm.protocol import tokens_answer
 from rollcast.rollouts.records import Sampling
 
 HONORED = frozenset({"max_tokens", "stop", "n", "logprobs", "detokenize", "output_kind", "include_stop_str_in_output"})
@@ -84,8 +85,6 @@ class TokenRequest:
 
 def generated_body(answered: Answered, name: str, model: str) -> dict[str, Any]:
     """The answer, as vLLM's `GenerateTokensResponse` has it."""
-    from vllm.entrypoints.scale_out.token_in_token_out.protocol import GenerateTokensResponse
-
     pairs = zip(answered.token_ids, answered.logprobs, strict=True)
     content = [{"token_id": token, "logprob": logprob} for token, logprob in pairs]
     choice = {
@@ -97,9 +96,7 @@ def generated_body(answered: Answered, name: str, model: str) -> dict[str, Any]:
     sampled = len(answered.token_ids)
     usage = {"prompt_tokens": answered.num_prompt_tokens, "completion_tokens": sampled}
     usage["total_tokens"] = sum(usage.values())
-    body = GenerateTokensResponse.model_validate(
-        {"request_id": name, "model": model, "choices": [choice], "usage": usage}
-    )
+    body = tokens_answer().model_validate({"request_id": name, "model": model, "choices": [choice], "usage": usage})
     found: dict[str, Any] = body.model_dump(exclude_none=True)
     return found
 

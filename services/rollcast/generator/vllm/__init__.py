@@ -16,6 +16,7 @@ release still behaves this way, so that the workaround is needed.
 | Only the failed process logs its error, on the logger `vllm` | engine_failure | no release yet |
 | The front end does not get the reason why the engine did not start | engine_failure | no release yet |
 | The front end does not get the reason if the engine ran out of memory | engine_failure | no release yet |
+| Its classes of the OpenAI API, by their modules, say which requests are well formed | protocol | relied on |
 | Plug-ins run in every process of the engine | plugin | relied on |
 | On CPU linear layers are packed and their weights emptied, so new weights cannot be loaded | plugin | no release yet |
 | On CPU experts are packed, so new weights cannot be loaded | experts_on_cpu | no release yet |

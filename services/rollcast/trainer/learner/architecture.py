@@ -25,6 +25,7 @@ from transformers.modeling_outputs import MoeModelOutputWithPast
 from rollcast.config.model import TEXT_MODELS, Model, text_part
 from rollcast.trainer.learner.head import LogitShape
 from rollcast.trainer.learner.quantised_files import is_known
+from rollcast.trainer.learner.recurrence import shorten_chunks
 from rollcast.trainer.learner.unsupported import Unsupported
 
 NUM_PROBE_TOKENS = 4
@@ -81,6 +82,7 @@ def skeleton(settings: Model) -> Any:
             attn_implementation=_attention(config),
         )
     _check_head(causal_lm)
+    shorten_chunks(causal_lm)
     renamed = [name for name, published in published_names(causal_lm).items() if published is None]
     if renamed:
         raise Unsupported(f"stores {len(renamed)} weights in a form that the generators do not take ({renamed[0]})")
