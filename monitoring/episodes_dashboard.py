@@ -12,6 +12,7 @@ from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
 
 RATE = "$__rate_interval"
+NO_REQUESTS = "nothing yet: no agent of this run asks the endpoint, or none was refused"
 NO_EPISODES = "no episodes: no prompt of this run names an environment"
 NO_EVENTS = "nothing of the kind"
 _EACH = "{{environment}}"
@@ -190,12 +191,58 @@ def _losses() -> list[Panel]:
     ]
 
 
+def _endpoint() -> list[Panel]:
+    return [
+        lines(
+            "Requests that were refused",
+            "Since the start, by code of the answer. A few are agents that ran out of their budget "
+            "(context_length_exceeded); others are faults of the agent's program.",
+            [Query(f"sum by (environment, code) ({series(names.ENDPOINT_REFUSED, RUN)})", f"{_EACH}, {{{{code}}}}")],
+            width=8,
+            bounds=(0, None),
+            empty=NO_REQUESTS,
+        ),
+        lines(
+            "Histories that became further sequences",
+            "Since the start, by reason: the agent sent other tokens than were sampled, a new chat, two requests after "
+            "one turn, a retry, or text that the chat's form changes.",
+            [
+                Query(
+                    f"sum by (environment, reason) ({series(names.ENDPOINT_SEQUENCES, RUN)})",
+                    f"{_EACH}, {{{{reason}}}}",
+                )
+            ],
+            width=8,
+            bounds=(0, None),
+            empty=NO_REQUESTS,
+        ),
+        lines(
+            "Left out of training",
+            "Since the start: completions that no agent read, episodes whose agent recorded other answers than were "
+            "sampled, and settings of sampling in place of which the run's were used.",
+            [
+                _episodes(names.ENDPOINT_UNREAD, "unread completions"),
+                _episodes(names.ENDPOINT_DISAGREEMENTS, "disagreements"),
+                _episodes(names.ENDPOINT_REPLACED, "settings replaced"),
+            ],
+            width=8,
+            bounds=(0, None),
+            empty=NO_REQUESTS,
+        ),
+    ]
+
+
 def episodes_dashboard() -> Dashboard:
     return assemble(
         "episodes",
         "Episodes",
         "Turns, calls, environments and failures of one run whose prompts name environments.",
-        [("Length", _length()), ("Time", _time()), ("Failures and losses", _losses())],
+        [
+            ("Length", _length()),
+            ("Time", _time()),
+            ("Failures and losses", _losses()),
+            ("Agents at the endpoint", _endpoint()),
+        ],
         [variables.data_source(), variables.namespace(), variables.run()],
         time=("now-3h", "now"),
     )

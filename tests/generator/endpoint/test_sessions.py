@@ -352,10 +352,9 @@ async def test_a_program_that_is_started(
     settings = {"command": [sys.executable, str(program)], "call_seconds": 3, "sampling": "run", "restarts": 1}
     async with served_endpoint(versions.engine, settings, stop_token_ids=STOP_TOKENS) as served:
         ends = {}
-        for how in ("well", "hangs", "crashes", "unread"):
-            task = dataclasses.replace(
-                episode_task(9, 1, LengthBudget(max_tokens=380)), reference=json.dumps({"how": how})
-            )
+        for how in ("well", "long", "hangs", "crashes", "unread"):
+            row = {"how": how, "notes": "." * (200_000 if how == "long" else 1)}
+            task = dataclasses.replace(episode_task(9, 1, LengthBudget(max_tokens=380)), reference=json.dumps(row))
             sampler = served.sampler(task)
             assert sampler.occupies_slot
             await asyncio.wait_for(sampler.run(), 120)
@@ -368,6 +367,7 @@ async def test_a_program_that_is_started(
         assert (episode.end, len(episode.turns), episode.restarts) == (natural_end(rollout), 2, 0)
         assert verdict is not None
         assert verdict.reward == 0.5
+        assert ends["long"][0].end is natural_end(ends["long"][1])
         assert served.count(names.ENDPOINT_REPLACED) >= 2
         for how, reason in (
             ("hangs", "asked for nothing for 3 seconds"),
@@ -382,13 +382,15 @@ async def test_a_program_that_is_started(
 
 
 AGENT = """
-import json, os, time, urllib.request
+import json, os, sys, time, urllib.request
 
 def post(url, body):
     headers = {"authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "content-type": "application/json"}
     return json.load(urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)))
 
-how = json.loads(os.environ["ROLLCAST_ROW"])["how"]
+row = json.load(sys.stdin)
+how = row["how"]
+assert json.loads(os.environ.get("ROLLCAST_ROW", "null")) == (None if how == "long" else row)
 messages = [{"role": "user", "content": "what is in the room?"}]
 for _ in range(2):
     body = {"model": os.environ["ROLLCAST_MODEL"], "messages": messages, "max_tokens": 40, "temperature": 0.1}
@@ -398,6 +400,6 @@ for _ in range(2):
     if how == "crashes":
         raise RuntimeError("no such door")
     messages += [message, {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "a door"}]
-if how == "well":
+if how in ("well", "long"):
     post(os.environ["ROLLCAST_REWARD_URL"], {"reward": 0.5})
 """

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import tempfile
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -10,6 +11,9 @@ from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.environments.harness.program import HarnessProgram
 from rollcast.environments.verifiers.helper import VerifiersHelper
+
+MAX_VARIABLE_BYTES = 100_000
+"""Linux starts no program with a variable of over 128 KiB."""
 
 
 class SessionProgram(Protocol):
@@ -53,7 +57,11 @@ class SessionPrograms:
         else:
             assert isinstance(settings, HarnessEnvironment)
             assert settings.command is not None
-            program = await HarnessProgram.start(settings.command, _variables(described, row))
+            variables = _variables(described, row)
+            with tempfile.TemporaryFile() as file:
+                file.write(row.encode())
+                file.seek(0)
+                program = await HarnessProgram.start(settings.command, variables, stdin=file.fileno())
         self._running.add(program)
         return program
 
@@ -71,11 +79,11 @@ class SessionPrograms:
 
 
 def _variables(described: Mapping[str, str], row: str) -> dict[str, str]:
-    """What a command finds in its environment."""
-    return {
+    """What a command finds in its environment. Its standard input has every row; a variable holds a short one alone."""
+    found = {"ROLLCAST_ROW": row} if len(row.encode()) <= MAX_VARIABLE_BYTES else {}
+    return found | {
         "OPENAI_BASE_URL": described["base_url"],
         "OPENAI_API_KEY": described["token"],
         "ROLLCAST_REWARD_URL": described["reward_url"],
         "ROLLCAST_MODEL": described["model"],
-        "ROLLCAST_ROW": row,
     }
