@@ -1,4 +1,4 @@
-"""Tasksets as `vf-init` of verifiers writes them, with what it asks the author to fill in, in a virtual environment."""
+"""Tasksets as `vf-init` of verifiers writes them, completed as their author would, in a virtual environment."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def run_seed(seed: int, run_file: str, folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def agent_of(folder: Path) -> Iterator[dict[str, str]]:
-    """The example's agent, beside a run that has these variables."""
+    """Run the example's agent while a run with these variables goes on."""
     variables = {"ROLLCAST_HTTP_TOKEN": secrets.token_hex(16)}
     agent = subprocess.Popen([sys.executable, "agent.py"], cwd=folder, env=os.environ | variables)
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import redis
 
+from rollcast.rollouts.codec import decode_group, decode_task
 from rollcast.rollouts.keys import Keys
 from rollcast.wire.version import PolicyVersion
 from testkit.system.harness import System
@@ -18,7 +19,7 @@ class RecordedGroup:
     """An entry of :rollouts."""
 
     fields: dict[str, str]
-    """All but the group itself."""
+    """Of the entry, without the group itself."""
     newest: PolicyVersion
     """Published when it came, or by the step after: the trainer's books say no more."""
     task: bytes
@@ -33,8 +34,8 @@ class Recorder(threading.Thread):
         super().__init__(daemon=True)
         self._system = system
         self._keys = Keys(system.settings["run"])
-        self.tasks: dict[bytes, bytes] = {}
-        """By sequence, as first dispatched."""
+        self.tasks: dict[tuple[bytes, int], bytes] = {}
+        """By sequence and incarnation: a trainer that comes back dispatches some again, and both may be answered."""
         self.groups: dict[bytes, dict[bytes, bytes]] = {}
         """Fields by stream id."""
         self.stopped = False
@@ -49,22 +50,24 @@ class Recorder(threading.Thread):
                         if stream.decode() == self._keys.rollouts:
                             self.groups[entry_id] = fields
                         else:
-                            self.tasks.setdefault(fields[b"s"], fields[b"d"])
+                            incarnation = decode_task(fields[b"d"]).incarnation
+                            self.tasks.setdefault((fields[b"s"], incarnation), fields[b"d"])
 
     def finish(self) -> list[RecordedGroup]:
         """The groups whose tasks were seen, in order."""
         self.stopped = True
         self.join(10)
         marks = published(self._system.lines("tasks.jsonl"))
+        asked = {entry: (fields[b"s"], decode_group(fields[b"d"]).incarnation) for entry, fields in self.groups.items()}
         return [
             RecordedGroup(
                 {name.decode(): value.decode() for name, value in fields.items() if name != b"d"},
                 next((version for at, version in marks if at >= arrival(entry_id)), marks[-1][1]),
-                self.tasks[fields[b"s"]],
+                self.tasks[asked[entry_id]],
                 fields[b"d"],
             )
             for entry_id, fields in self.groups.items()
-            if fields[b"s"] in self.tasks
+            if asked[entry_id] in self.tasks
         ]
 
 

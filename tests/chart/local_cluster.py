@@ -26,6 +26,8 @@ from typing import Any
 from rollcast.local.embedded_redis import find_server
 from tests.chart.rendering import Object, PodOf, of_kind, pods
 
+CHECKOUT = Path(__file__).parents[2]
+
 _VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 _BY_THE_JOB = "batch.kubernetes.io/"
 
@@ -131,7 +133,11 @@ class LocalPod:
         if not folders:
             return text
         pattern = "|".join(re.escape(folder) for folder in folders)
-        return re.sub(rf"(?<![\w./-])({pattern})(?=/|\b|$)", lambda found: str(paths[found[1]]), text)
+        # A checkout may lie in a folder that a pod has too, such as /tmp.
+        checkout = re.escape(str(CHECKOUT))
+        return re.sub(
+            rf"(?<![\w./-])(?!{checkout}(/|$))({pattern})(?=/|\b|$)", lambda found: str(paths[found[2]]), text
+        )
 
 
 class LocalCluster:

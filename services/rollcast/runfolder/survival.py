@@ -14,7 +14,7 @@ MIN_GRADED_SHARE = 0.9
 """Least share of an evaluation's prompts that must be graded for the point to be part of the curve. The missing prompts
 are rarely like the others: they are the longest, or those whose answers break a grader."""
 LEAST_GRADED_SHARE = MIN_GRADED_SHARE - 1e-9
-"""The same with the rounding of a share."""
+"""MIN_GRADED_SHARE with room for rounding."""
 
 
 class Made(Protocol):

@@ -160,7 +160,7 @@ class Nursery:
 
 
 def _remove(folder: Path | None) -> None:
-    """Of a private folder nothing stays, whatever its files' modes are."""
+    """Nothing of a private folder stays, whatever its files' modes are."""
     if folder is None:
         return
     for parent, _, _ in os.walk(folder):

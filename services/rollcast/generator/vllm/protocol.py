@@ -6,7 +6,7 @@ from typing import Any
 
 @functools.cache
 def chat_request() -> Any:
-    """Of a request for a chat completion."""
+    """The class of a request for a chat completion."""
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
     return ChatCompletionRequest
@@ -14,7 +14,7 @@ def chat_request() -> Any:
 
 @functools.cache
 def chat_answer() -> Any:
-    """Of a whole chat completion."""
+    """The class of a whole chat completion."""
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionResponse
 
     return ChatCompletionResponse
@@ -22,7 +22,7 @@ def chat_answer() -> Any:
 
 @functools.cache
 def chat_part() -> Any:
-    """Of one part of a streamed chat completion."""
+    """The class of one part of a streamed chat completion."""
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionStreamResponse
 
     return ChatCompletionStreamResponse
@@ -30,7 +30,7 @@ def chat_part() -> Any:
 
 @functools.cache
 def tokens_answer() -> Any:
-    """Of an answer in tokens."""
+    """The class of an answer in tokens."""
     from vllm.entrypoints.scale_out.token_in_token_out.protocol import GenerateTokensResponse
 
     return GenerateTokensResponse

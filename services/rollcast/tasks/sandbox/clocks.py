@@ -56,7 +56,7 @@ class ClockReading(NamedTuple):
 
 class TimeLimit(NamedTuple):
     seconds: float
-    """Of processor time, from `start` on."""
+    """Seconds of processor time from `start` on."""
     start: ClockReading
     least_wait_seconds: float = LEAST_WAIT_SECONDS
     """Wall time beyond the limit at least."""
