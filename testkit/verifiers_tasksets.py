@@ -25,6 +25,8 @@ LOOK = '''    def look(self) -> str:
         return "a door"
 '''
 PREFIX = '    TOOL_PREFIX = "rooms"\n'
+NO_PREFIX = "    TOOL_PREFIX = None\n"
+"""The scripted model calls `look`."""
 ROOMS_REWARD = """        return sum(message.content == "a door" for message in trace.tool_messages) / 4
 """
 AGENTS_REWARD = """        if self.data.mode == "no reward":
@@ -82,7 +84,11 @@ def installed_tasksets(folder: Path) -> Path:
         _run([*_pip(python), RELEASE, "uv"])  # verifiers starts its harnesses by uv
         ready.touch()
     for name, option, changes in (
-        ("rooms", "--add-tool", {"taskset.py": {REWARD: ROOMS_REWARD}, "servers/tool.py": {TOOL: LOOK, PREFIX: ""}}),
+        (
+            "rooms",
+            "--add-tool",
+            {"taskset.py": {REWARD: ROOMS_REWARD}, "servers/tool.py": {TOOL: LOOK, PREFIX: NO_PREFIX}},
+        ),
         (
             "agents",
             "--add-harness",
