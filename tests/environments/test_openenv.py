@@ -7,7 +7,6 @@ that these tests run only where ROLLCAST_OPENENV_TESTS names a folder for it.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys

@@ -11,9 +11,9 @@
 
     adapter --fork--> guard --fork--> session --> agent ...    the guard adopts and kills what a session leaves behind
 
-A session has a process of its own, forked after the import of openenv (10 s of a core). Its agent asks the endpoint
-at `base_url` for completions. Calls of its TrainingTrace come back as digests of their tokens, with the tokens that carry no
-loss. A socket that closes ends the adapter. It imports nothing of Rollcast.
+A session has its own process, forked after the import of openenv (10 s of a core). Its agent asks the endpoint, and
+calls of its TrainingTrace come back as digests of their tokens, with those without loss. A socket that closes ends the
+adapter. It imports nothing of Rollcast.
 """
 
 import array
@@ -101,13 +101,11 @@ def made(build: Callable[..., Any], asked: Mapping[str, Any]) -> Any:
 
 def calls(trace: Any) -> list[list[Any]]:
     """Of each call: its digest, and the ranges of its own tokens that carry no loss. Raises OverflowError."""
-    return [
-        [
-            call_digest(turn.prompt_token_ids, turn.completion_token_ids),
-            ranges(turn.loss_mask[len(turn.prompt_token_ids) :]),
-        ]
-        for turn in trace.turns
-    ]
+    found = []
+    for turn in trace.turns:
+        masked = ranges(turn.loss_mask[len(turn.prompt_token_ids) :])
+        found.append([call_digest(turn.prompt_token_ids, turn.completion_token_ids), masked])
+    return found
 
 
 def ranges(mask: Sequence[int]) -> list[list[int]]:
@@ -125,8 +123,7 @@ def transcript(trace: Any) -> list[Any]:
     if not trace.turns:
         return []
     last = trace.turns[-1]
-    choices = last.response.get("choices") or [{}]
-    message = choices[0].get("message")
+    message = (last.response.get("choices") or [{}])[0].get("message")
     return [*(last.request.get("messages") or []), *([message] if message else [])]
 
 
@@ -261,9 +258,8 @@ class Sessions:
         if live.killed_at is not None:
             answer = {"failed": "cancelled"}
         send(self._connection, {**(answer or {"failed": "its process ended"}), "id": live.number})
-        self._selector.unregister(live.connection)
+        self._selector.unregister(self._live.pop(live.number).connection)
         live.connection.close()
-        del self._live[live.number]
 
     def _look(self) -> None:
         for live in self._live.values():
@@ -287,8 +283,7 @@ def guarded(connection: socket.socket, player: Player, request: Mapping[str, Any
 
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     folder = tempfile.mkdtemp(prefix="session-")
-    session = os.fork()
-    if session == 0:
+    if (session := os.fork()) == 0:
         os.setsid()
         os.chdir(folder)
         os.environ.update(TMPDIR=folder, OPENAI_BASE_URL=request["base_url"], OPENAI_API_KEY=request["token"])
