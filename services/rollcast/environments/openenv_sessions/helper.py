@@ -43,6 +43,11 @@ class OpenEnvRollout(TracedRollout):
         code = self._answer.get("exit", 0)
         return super().how_it_failed or (f"has an agent that ended with exit code {code}" if code else "")
 
+    @property
+    def last_lines(self) -> str:
+        """Why it failed."""
+        return super().last_lines or ("its session knows why" if self._answer.get("exit") else "")
+
     def trace(self) -> OpenEnvTrace | None:
         """None = it has not ended, or has failed. Raises EnvironmentFailedError if the process sent something else."""
         if "calls" not in self._answer:

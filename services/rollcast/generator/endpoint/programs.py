@@ -76,8 +76,9 @@ class SessionPrograms:
 
     async def close(self) -> None:
         """End all."""
+        await asyncio.gather(*(self.end(one) for one in list(self._running)), return_exceptions=True)
         helpers = [helper.close() for helper in (*self._verifiers.values(), *self._openenv.values())]
-        await asyncio.gather(*helpers, *(self.end(one) for one in list(self._running)), return_exceptions=True)
+        await asyncio.gather(*helpers, return_exceptions=True)
 
 
 def _variables(described: Mapping[str, str], row: str) -> dict[str, str]:
