@@ -155,7 +155,7 @@ async def test_sessions_are_ended_and_leave_nothing(interpreter: Path, tmp_path:
 async def noted(note: Path) -> list[str]:
     """The parts of a note that a session writes."""
     async with asyncio.timeout(400):
-        while len(found := parts_of(note)) < 3:
+        while len(found := parts_of(note)) < 3:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     return found
 
