@@ -3,11 +3,12 @@
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironment
 from rollcast.config.environments.verifiers import VerifiersEnvironment
+from rollcast.environments.harness.helper import TracedHelper
 from rollcast.environments.harness.program import HarnessProgram
 from rollcast.environments.openenv_sessions.helper import OpenEnvHelper
 from rollcast.environments.verifiers.helper import VerifiersHelper
@@ -77,8 +78,8 @@ class SessionPrograms:
     async def close(self) -> None:
         """End all."""
         await asyncio.gather(*(self.end(one) for one in list(self._running)), return_exceptions=True)
-        helpers = [helper.close() for helper in (*self._verifiers.values(), *self._openenv.values())]
-        await asyncio.gather(*helpers, return_exceptions=True)
+        helpers: list[TracedHelper[Any]] = [*self._verifiers.values(), *self._openenv.values()]
+        await asyncio.gather(*(helper.close() for helper in helpers), return_exceptions=True)
 
 
 def _variables(described: Mapping[str, str], row: str) -> dict[str, str]:
