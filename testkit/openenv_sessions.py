@@ -49,7 +49,7 @@ class TrainableSession(Protocol):
     def wait_for_completion(self, timeout_s=None): ...
     def fetch_training_trace(self): ...
 """
-"""Of openenv what the adapter and AGENT use: it is imported in no time."""
+"""It takes the place of openenv, with the classes that the adapter and AGENT use, and is imported in no time."""
 
 AGENT = """
 import os

@@ -155,7 +155,7 @@ class Completion:
             self.legs.append(Leg(kind, start, len(self.token_ids)))
 
     def mask(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Take the loss from tokens [start, end) of each range. Some may have none."""
+        """Take the loss from tokens [start, end) of each range. Some may be without it already."""
         found: list[tuple[int, int]] = []
         for first, stop in sorted([*self.loss_masked, *ranges]):
             # Ranges that touch stay apart: each leg that was not sampled has its own.

@@ -43,12 +43,12 @@ RELEASE = "0.10.0"
 LENGTH_BYTES = 4
 MAX_REQUEST_BYTES = 64 << 20
 MAX_ANSWER_BYTES = 4 << 20
-"""Of a session's process. The generator takes no larger one."""
+"""The generator takes no larger answer of a session."""
 ANSWER_SECONDS = 5.0
 """Between the first byte of a session's answer and its last."""
 MAX_FAILURE_CHARACTERS = 500
 CLOSE_SECONDS = 5.0
-"""How long a cancelled session may take to release what it holds elsewhere."""
+"""How long a cancelled session may take to release its resources elsewhere."""
 KILL_SECONDS = 10.0
 LOOK_SECONDS = 0.5
 """Between two looks at cancelled sessions and at processes that have ended."""
@@ -100,7 +100,7 @@ def made(build: Callable[..., Any], asked: Mapping[str, Any]) -> Any:
 
 
 def calls(trace: Any) -> list[list[Any]]:
-    """Of each call: its digest, and the ranges of its own tokens that carry no loss. Raises OverflowError."""
+    """The digest of each call, and the ranges of its own tokens that carry no loss. Raises OverflowError."""
     found = []
     for turn in trace.turns:
         masked = ranges(turn.loss_mask[len(turn.prompt_token_ids) :])
@@ -196,7 +196,7 @@ class Live:
     """Monotonic second at which it is killed; None = it is not cancelled."""
 
 
-class Sessions:
+class ForkedSessions:
     """The sessions of one environment."""
 
     def __init__(self, connection: socket.socket, build: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
@@ -249,7 +249,7 @@ class Sessions:
         self._selector.register(own, selectors.EVENT_READ, live)
 
     def _end(self, live: Live) -> None:
-        """Pass a session's answer on. Its guard ends what is left of it."""
+        """Pass a session's answer on. Its guard kills the processes that it has left."""
         live.connection.settimeout(ANSWER_SECONDS)
         try:
             answer = received(live.connection, MAX_ANSWER_BYTES)
@@ -271,15 +271,15 @@ class Sessions:
                 self._guards.discard(guard)
 
 
-class _EndedError(Exception):
-    """The adapter asked for the end."""
+class SessionKilledError(Exception):
+    """The adapter asked for its end."""
 
 
 def guarded(connection: socket.socket, player: Player, request: Mapping[str, Any]) -> None:
     """Play a session in a child, then kill all that it has left, in any process group."""
 
     def end(number: int, frame: object) -> None:
-        raise _EndedError
+        raise SessionKilledError
 
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     folder = tempfile.mkdtemp(prefix="session-")
@@ -290,7 +290,7 @@ def guarded(connection: socket.socket, player: Player, request: Mapping[str, Any
         tempfile.tempdir = None
         play(connection, player)
     connection.close()
-    with contextlib.suppress(_EndedError):
+    with contextlib.suppress(SessionKilledError):
         signal.signal(signal.SIGTERM, end)
         while os.waitpid(-1, 0)[0] != session:
             pass
@@ -382,7 +382,7 @@ def serve(connection: socket.socket) -> None:
         send(connection, {"failed": f"cannot load factory {factory!r} ({one_line(error)})"})
         return
     send(connection, {"ready": True})
-    Sessions(connection, build, asked["arguments"]).serve()
+    ForkedSessions(connection, build, asked["arguments"]).serve()
 
 
 def main() -> None:

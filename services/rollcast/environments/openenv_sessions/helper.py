@@ -16,7 +16,7 @@ class TracedCall:
     """A call of the model, as the session's TrainingTrace has it."""
 
     digest: str
-    """Of all tokens before it and its own."""
+    """It stands for all tokens before the call, and its own."""
     masked: tuple[tuple[int, int], ...]
     """Ranges of its own tokens that carry no loss."""
 

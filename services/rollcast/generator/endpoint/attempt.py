@@ -206,7 +206,7 @@ class HarnessAttempt:
     def _joined(self, program: TracedRollout, end: EpisodeEnd) -> tuple[set[int], EpisodeEnd]:
         """Take the trace's reward; returns the numbers of the turns that it does not train, and the episode's end.
 
-        Raises UnusableEpisodeError if the trace is not about what was sampled here.
+        Raises UnusableEpisodeError if the trace has other turns than were sampled here.
         """
         if program.unusable:
             raise UnusableEpisodeError(program.unusable)

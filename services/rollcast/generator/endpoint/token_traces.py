@@ -3,7 +3,7 @@
     record    turns      tokens, log-probs, spans: they are trained
     trace     calls      which of them are trained, and which of their tokens
 
-A call with other tokens than were sampled here is none of this session: then it is not known what the reward is for.
+If a call has other tokens than were sampled here, the reward may be for something else.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class TracedLoss:
     untrained: frozenset[int]
     """Numbers of the turns that it does not have, or has without loss."""
     masked: dict[int, Ranges]
-    """Of turns that it trains in part: the tokens without loss, counted from the turn's first."""
+    """The tokens without loss in each turn that it trains in part, counted from the turn's first."""
 
 
 def traced_loss(record: EpisodeRecord, read: Sequence[int], trace: OpenEnvTrace) -> TracedLoss | None:
