@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rollcast.config.environments.harness import HarnessEnvironment
+from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironment
+from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
@@ -56,7 +58,9 @@ async def served_endpoint(
 
     worlds = ScriptedWorlds(lambda: ScriptedWorld(answer=lambda number: None))  # type: ignore[arg-type, return-value]
     parts = episode_parts(worlds, calls, **options)
-    kind = VerifiersEnvironment if "taskset" in settings else HarnessEnvironment
+    kind: type[SessionEnvironment] = VerifiersEnvironment if "taskset" in settings else HarnessEnvironment
+    if "factory" in settings:
+        kind = OpenEnvSessionEnvironment
     parts.settings = {WORLD: kind.model_validate({"name": WORLD, **settings})}
     sessions = Sessions(MODEL, parts.exporter, asyncio.get_running_loop(), run_token.encode() if run_token else None)
     http = Http()

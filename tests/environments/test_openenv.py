@@ -7,7 +7,6 @@ that these tests run only where ROLLCAST_OPENENV_TESTS names a folder for it.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -23,12 +22,9 @@ from rollcast.config.environments.openenv import OpenEnvironment
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.of_run import EnvironmentsOfRun
 from rollcast.local.ports import free_port
+from testkit.openenv_sessions import installed_openenv
 
-FOLDER = "ROLLCAST_OPENENV_TESTS"
-COMMAND = f"{FOLDER}=FOLDER pytest tests/environments/test_openenv.py"
-RELEASE = "openenv==0.10.0"
 START_SECONDS = 120.0
-INSTALL_SECONDS = 120.0
 CLOSED_PORT = "http://127.0.0.1:9"
 
 TOOLS_SERVER = '''
@@ -82,38 +78,7 @@ app = create_app(Adding, CallToolAction, CallToolObservation, env_name="adding")
 @pytest.fixture(scope="session")
 def interpreter() -> Path:
     """Python of a virtual environment in which openenv is installed."""
-    if FOLDER not in os.environ:
-        pytest.skip(f"takes minutes: {COMMAND} installs {RELEASE} into FOLDER, once")
-    folder = Path(os.environ[FOLDER]).resolve()
-    python = folder / "bin" / "python"
-    ready = folder / f"has-{RELEASE}"
-    if not ready.exists():
-        install(folder, python)
-        ready.touch()
-    return python
-
-
-def install(folder: Path, python: Path) -> None:
-    uv = [sys.executable, "-m", "uv"]
-    made = subprocess.run(
-        [*uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, folder],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert made.returncode == 0, made.stderr
-    try:
-        installed = subprocess.run(
-            [*uv, "pip", "install", "--quiet", "--python", python, RELEASE],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=INSTALL_SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"{RELEASE} was not installed within {INSTALL_SECONDS:g} s")
-    if installed.returncode != 0:
-        pytest.skip(f"{RELEASE} cannot be installed: {installed.stderr.strip().splitlines()[-1]}")
+    return installed_openenv()
 
 
 Server = tuple[str, "subprocess.Popen[bytes]"]

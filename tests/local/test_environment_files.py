@@ -9,6 +9,7 @@ import pytest
 
 from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.environments.openenv import OpenEnvironment
+from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironment
 from rollcast.config.environments.settings import EnvironmentSettings
 from rollcast.config.environments.tool_set import McpServer, ToolSet
 from rollcast.config.environments.verifiers import VerifiersEnvironment
@@ -16,6 +17,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.tasks import Tasks
 from rollcast.local import environment_files
 from rollcast.local.environment_files import check_environment_files
+from testkit.openenv_sessions import stand_in
 
 TOKEN = "ROLLCAST_TEST_TOKEN"
 
@@ -57,6 +59,29 @@ def test_the_interpreter_of_verifiers_is_asked(interpreter: str, reason: str) ->
     with pytest.raises(UserError) as error:
         check_environment_files(Tasks(environments=(environment,)))
     assert str(error.value) == f"tasks.environments.0.interpreter = {interpreter}: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("factory", "reason"),
+    [
+        ("no_such_agent.of_mine:make", "interpreter = {python}: has no package 'no_such_agent'; install it there"),
+        ("./no_such_agent.py:make", "factory ./no_such_agent.py:make: there is no file "),
+    ],
+)
+def test_the_factory_of_harness_sessions_is_looked_for(factory: str, reason: str, tmp_path: Path) -> None:
+    python = stand_in(tmp_path)
+    environment = OpenEnvSessionEnvironment(name="coder", factory=factory, interpreter=python)
+    with pytest.raises(UserError) as error:
+        check_environment_files(Tasks(environments=(environment,)))
+    assert str(error.value).startswith(f"tasks.environments.0.{reason.format(python=python)}")
+
+
+def test_the_interpreter_of_harness_sessions_is_asked() -> None:
+    environment = OpenEnvSessionEnvironment(name="coder", factory="json:loads", interpreter=Path(sys.executable))
+    with pytest.raises(UserError) as error:
+        check_environment_files(Tasks(environments=(environment,)))
+    said = f"tasks.environments.0.interpreter = {sys.executable}: has no openenv; install openenv==0.10.0 there"
+    assert str(error.value) == said
 
 
 def test_what_is_there_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ whose thinking may be cut again. Given tokens become a part of the completion to
 sampled after them, because the same weights computed them; those that no sampled token follows never do.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -153,6 +153,17 @@ class Completion:
             self.legs[-1] = Leg(kind, self.legs[-1].start, len(self.token_ids))
         else:
             self.legs.append(Leg(kind, start, len(self.token_ids)))
+
+    def mask(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Take the loss from tokens [start, end) of each range. Some may be without it already."""
+        found: list[tuple[int, int]] = []
+        for first, stop in sorted([*self.loss_masked, *ranges]):
+            # Ranges that touch stay apart: each leg that was not sampled has its own.
+            if found and first < found[-1][1]:
+                found[-1] = (found[-1][0], max(stop, found[-1][1]))
+            else:
+                found.append((first, stop))
+        self.loss_masked = found
 
     def record_experts(self, start: int, experts: RoutedExperts) -> None:
         """Record the experts of the tokens from `start` on, prompt included, as they were computed last."""

@@ -1,6 +1,6 @@
 """Files, programs, packages and tokens that `tasks.environments` names, looked for before a run begins.
 
-None of them is run, except the interpreter of a verifiers environment: it alone finds its packages.
+None of them is run, except interpreters of verifiers and of OpenEnv's sessions: they alone find their packages.
 """
 
 import shutil
@@ -10,13 +10,15 @@ from pathlib import Path
 
 from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.environments.openenv import OpenEnvironment
+from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironment
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.own_functions import check_file, is_function
 from rollcast.config.tasks import Tasks
 from rollcast.connections.bearer import NoTokenError, bearer_headers
-from rollcast.environments.verifiers.looking import why_missing
+from rollcast.environments.openenv_sessions import looking as openenv_sessions
+from rollcast.environments.verifiers import looking as verifiers
 
 
 def check_environment_files(tasks: Tasks) -> None:
@@ -34,7 +36,11 @@ def _missing(tasks: Tasks, number: int) -> Iterator[str]:
     elif isinstance(environment, HarnessEnvironment) and environment.command is not None:
         yield from _missing_program(f"{field}.command.0", environment.command[0])
     elif isinstance(environment, VerifiersEnvironment):
-        if (why := why_missing(environment)) is not None:
+        if (why := verifiers.why_missing(environment)) is not None:
+            yield f"{field}.interpreter = {environment.interpreter}: {why}"
+    elif isinstance(environment, OpenEnvSessionEnvironment):
+        yield from _missing_function(f"{field}.factory", environment.factory)
+        if (why := openenv_sessions.why_missing(environment)) is not None:
             yield f"{field}.interpreter = {environment.interpreter}: {why}"
     elif isinstance(environment, OpenEnvironment) and shutil.which(environment.interpreter) is None:
         yield (
@@ -45,11 +51,8 @@ def _missing(tasks: Tasks, number: int) -> Iterator[str]:
 
 def _missing_of_tools(field: str, tools: ToolSet) -> Iterator[str]:
     for index, source in enumerate(tools.tools):
-        try:
-            if is_function(source):
-                check_file(source, f"{field}.tools.{index}")
-        except UserError as error:
-            yield str(error)
+        if is_function(source):
+            yield from _missing_function(f"{field}.tools.{index}", source)
     if "search" in tools.tools:
         yield from _missing_package(f"{field}.tools", "the tool search", "bm25s")
     if tools.corpus is not None and not _is_readable(tools.corpus):
@@ -63,6 +66,13 @@ def _missing_of_tools(field: str, tools: ToolSet) -> Iterator[str]:
             bearer_headers(server.token_variable)
         except NoTokenError as error:
             yield f"{field}.mcp.{index}.token_variable: {error}; export it where the run is started"
+
+
+def _missing_function(field: str, source: str) -> Iterator[str]:
+    try:
+        check_file(source, field)
+    except UserError as error:
+        yield str(error)
 
 
 def _missing_program(field: str, program: str) -> Iterator[str]:

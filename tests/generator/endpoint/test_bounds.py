@@ -40,9 +40,9 @@ class Played:
         )
         return asyncio.create_task(asked)
 
-    async def begun_stream(self, messages: list[Any], max_tokens: int) -> Any:
+    async def begun_stream(self, messages: list[Any], max_tokens: int, **options: Any) -> Any:
         """A stream whose first token is sampled."""
-        asked = self.ask(messages, max_tokens, stream=True)
+        asked = self.ask(messages, max_tokens, stream=True, **options)
         await self.sampling(1)
         async with asyncio.timeout(120):
             while not asked.done():
@@ -130,6 +130,23 @@ async def test_a_stream_arrives_while_its_turn_is_sampled() -> None:
         _, tokens = episode.session.record.turn_tokens(-1)
     assert turn.end - turn.start == 40
     assert text == episode.endpoint.parts.renderer.parse([], tokens, ()).content.strip()
+
+
+async def test_tokens_come_with_the_end_of_a_stream() -> None:
+    async with playing() as episode:
+        ids = {"return_token_ids": True, "return_tokens_as_token_ids": True}
+        stream = await episode.begun_stream([USER], 5, logprobs=True, extra_body=ids)
+        rest = asyncio.create_task(_parts(stream))
+        await episode.endpoint.engine.advance(5)
+        last = (await asyncio.wait_for(rest, 120))[-1]
+        before, tokens = episode.session.record.turn_tokens(-1)
+    assert last.prompt_token_ids == before
+    assert last.choices[0].token_ids == tokens
+    assert [one.token for one in last.choices[0].logprobs.content] == [f"token_id:{token}" for token in tokens]
+
+
+async def _parts(stream: Any) -> list[Any]:
+    return [part async for part in stream]
 
 
 async def _read(stream: Any) -> str:

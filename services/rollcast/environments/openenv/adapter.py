@@ -48,7 +48,7 @@ class Session:
         self._is_mcp = False
 
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer to one request of the generator; `failed` says why there is none."""
+        """The answer to one request of the generator; `failed` says why it cannot be given."""
         what = request["do"]
         seconds = request["seconds"]
         try:

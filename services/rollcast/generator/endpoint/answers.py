@@ -1,9 +1,12 @@
 """Answers in the form of the OpenAI API, as vLLM's protocol classes write them."""
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
+from rollcast.generator.completion import Decode
 from rollcast.generator.endpoint.call import Answered
+from rollcast.generator.endpoint.protocol import AskedChat
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.streaming import Deltas
 from rollcast.generator.vllm.protocol import chat_answer, chat_part
@@ -11,12 +14,44 @@ from rollcast.generator.vllm.protocol import chat_answer, chat_part
 KINDS = {401: "authentication_error", 404: "not_found_error", 500: "server_error"}
 
 
-def completion_body(answered: Answered, name: str, model: str, logprobs: list[dict[str, Any]] | None) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What of its tokens a request wants besides the text."""
+
+    logprobs: list[dict[str, Any]] | None = None
+    prompt_token_ids: list[int] | None = None
+    token_ids: list[int] | None = None
+
+    @property
+    def of_choice(self) -> dict[str, Any]:
+        content = None if self.logprobs is None else {"content": self.logprobs}
+        return {"logprobs": content, "token_ids": self.token_ids}
+
+
+NO_EXTRAS = Extras()
+
+
+def extras(answered: Answered, asked: AskedChat, decode: Decode) -> Extras:
+    """What the request wants of these."""
+    logprobs = [
+        _logprob(token, logprob, None if asked.names_tokens_by_id else decode([token]))
+        for token, logprob in zip(answered.token_ids, answered.logprobs, strict=True)
+        if asked.wants_logprobs
+    ]
+    return Extras(
+        logprobs if asked.wants_logprobs else None,
+        answered.prompt_token_ids if asked.wants_token_ids else None,
+        answered.token_ids if asked.wants_token_ids else None,
+    )
+
+
+def completion_body(answered: Answered, name: str, model: str, more: Extras) -> dict[str, Any]:
     """A whole chat completion. `name`: of the completion."""
     message = {**answered.message, "reasoning": answered.reasoning or None}
-    choice = {"index": 0, "message": message, "finish_reason": answered.finish_reason, "logprobs": _content(logprobs)}
-    body = chat_answer().model_validate({"id": name, "model": model, "choices": [choice], "usage": usage(answered)})
-    found: dict[str, Any] = body.model_dump()
+    choice = {"index": 0, "message": message, "finish_reason": answered.finish_reason, **more.of_choice}
+    body = {"id": name, "model": model, "choices": [choice], "usage": usage(answered)}
+    whole = chat_answer().model_validate({**body, "prompt_token_ids": more.prompt_token_ids})
+    found: dict[str, Any] = whole.model_dump()
     return found
 
 
@@ -27,11 +62,12 @@ def chunk_body(
     finish_reason: str | None = None,
     *,
     answered: Answered | None = None,
-    logprobs: list[dict[str, Any]] | None = None,
+    more: Extras = NO_EXTRAS,
 ) -> dict[str, Any]:
     """One part of a streamed completion. No delta: the part with the usage, which has no choice."""
-    choice = {"index": 0, "delta": delta or {}, "finish_reason": finish_reason, "logprobs": _content(logprobs)}
+    choice = {"index": 0, "delta": delta or {}, "finish_reason": finish_reason, **more.of_choice}
     body = {"id": name, "model": model, "choices": [] if delta is None else [choice], "created": int(time.time())}
+    body["prompt_token_ids"] = more.prompt_token_ids
     if answered is not None:
         body["usage"] = usage(answered)
     found: dict[str, Any] = chat_part().model_validate(body).model_dump(exclude_none=True)
@@ -51,11 +87,12 @@ def final_deltas(answered: Answered, deltas: Deltas) -> list[dict[str, Any]]:
 
 def usage(answered: Answered) -> dict[str, int]:
     """Numbers of tokens."""
+    prompt = len(answered.prompt_token_ids)
     sampled = len(answered.token_ids)
     return {
-        "prompt_tokens": answered.num_prompt_tokens,
+        "prompt_tokens": prompt,
         "completion_tokens": sampled,
-        "total_tokens": answered.num_prompt_tokens + sampled,
+        "total_tokens": prompt + sampled,
     }
 
 
@@ -71,5 +108,7 @@ def models_body(model: str) -> dict[str, Any]:
     return {"object": "list", "data": [card]}
 
 
-def _content(logprobs: list[dict[str, Any]] | None) -> dict[str, Any] | None:
-    return None if logprobs is None else {"content": logprobs}
+def _logprob(token: int, logprob: float, text: str | None) -> dict[str, Any]:
+    """One token's entry. No text: it is named by its id."""
+    name = f"token_id:{token}" if text is None else text
+    return {"token": name, "logprob": logprob, "bytes": list(name.encode()), "top_logprobs": []}

@@ -19,7 +19,14 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rollcast.connections.http import in_url
-from rollcast.generator.endpoint.answers import chunk_body, completion_body, error_body, final_deltas, models_body
+from rollcast.generator.endpoint.answers import (
+    chunk_body,
+    completion_body,
+    error_body,
+    extras,
+    final_deltas,
+    models_body,
+)
 from rollcast.generator.endpoint.call import Answered, ChatRequest, EndpointCall
 from rollcast.generator.endpoint.protocol import AskedChat, read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
@@ -106,8 +113,8 @@ class EndpointApplication:
             return StreamingResponse(stream.parts(), media_type="text/event-stream")
         call = EndpointCall(session, ChatRequest(asked))
         answered = await self._sampled(request, call)
-        logprobs = self._logprobs(session, answered) if asked.wants_logprobs else None
-        return JSONResponse(completion_body(answered, name, self._sessions.model, logprobs))
+        more = extras(answered, asked, session.record.decode)
+        return JSONResponse(completion_body(answered, name, self._sessions.model, more))
 
     async def _models(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
@@ -175,14 +182,6 @@ class EndpointApplication:
         answering = asyncio.run_coroutine_threadsafe(call.run(), loop)
         return await _unless_gone(request, answering, lambda: loop.call_soon_threadsafe(call.abandon))
 
-    def _logprobs(self, session: HarnessSession, answered: Answered) -> list[dict[str, Any]]:
-        decode = session.record.decode
-        texts = [decode([token]) for token in answered.token_ids]
-        return [
-            {"token": text, "logprob": logprob, "bytes": list(text.encode()), "top_logprobs": []}
-            for text, logprob in zip(texts, answered.logprobs, strict=True)
-        ]
-
 
 class _Stream:
     """One streamed completion: `begin`, then `parts`."""
@@ -233,7 +232,9 @@ class _Stream:
                 return
             for delta in final_deltas(answered, self._deltas):
                 yield self._event(delta)
-            yield self._event({}, answered.finish_reason)
+            # All at its end, as no part of the stream has a whole number of tokens.
+            more = extras(answered, self._asked, self._session.record.decode)
+            yield _event(chunk_body(self._name, self._sessions.model, {}, answered.finish_reason, more=more))
             if self._asked.wants_usage:
                 yield _event(chunk_body(self._name, self._sessions.model, None, answered=answered))
             yield "data: [DONE]\n\n"
@@ -253,8 +254,8 @@ class _Stream:
         turn = self._session.parts.renderer.parse(self._call.tokens_before, self._tokens, self._asked.tools)
         return self._deltas.of(turn.reasoning, turn.content, has_calls=bool(turn.calls))
 
-    def _event(self, delta: dict[str, Any], finish_reason: str | None = None) -> str:
-        return _event(chunk_body(self._name, self._sessions.model, delta, finish_reason))
+    def _event(self, delta: dict[str, Any]) -> str:
+        return _event(chunk_body(self._name, self._sessions.model, delta))
 
 
 def _event(body: dict[str, Any]) -> str:

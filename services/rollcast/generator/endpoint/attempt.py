@@ -13,10 +13,13 @@ import time
 
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.environments.base import EnvironmentFailedError
-from rollcast.environments.verifiers.helper import VerifiersRollout
+from rollcast.environments.harness.helper import TracedRollout
+from rollcast.environments.openenv_sessions.helper import OpenEnvRollout, OpenEnvTrace
+from rollcast.environments.verifiers.helper import VerifiersRollout, VerifiersTrace
 from rollcast.generator.endpoint.programs import SessionProgram
 from rollcast.generator.endpoint.session import HarnessSession, SessionTask
 from rollcast.generator.endpoint.sessions import Sessions, row_of
+from rollcast.generator.endpoint.token_traces import MAX_RANGES, traced_loss
 from rollcast.generator.endpoint.traces import STOPS, untrained_turns
 from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, EpisodeParts, Stage
 from rollcast.generator.episodes.record import EpisodeRecord
@@ -125,7 +128,7 @@ class HarnessAttempt:
             end = await self._ended(program)
             await self._quiet()
             untrained: set[int] = set()
-            if isinstance(program, VerifiersRollout):
+            if isinstance(program, TracedRollout):
                 untrained, end = self._joined(program, end)
             self.session.drop_unread(untrained)
             if not self.record.turns:
@@ -198,30 +201,57 @@ class HarnessAttempt:
 
     def _seconds_to_grade(self, program: SessionProgram | None) -> float:
         """How long a program that gives the reward at its end may go on after the episode's time."""
-        return self._settings.call_seconds if isinstance(program, VerifiersRollout) else 0.0
+        return self._settings.call_seconds if isinstance(program, TracedRollout) else 0.0
 
-    def _joined(self, program: VerifiersRollout, end: EpisodeEnd) -> tuple[set[int], EpisodeEnd]:
-        """Take verifiers' reward; returns the numbers of the turns that it does not train, and the episode's end.
+    def _joined(self, program: TracedRollout, end: EpisodeEnd) -> tuple[set[int], EpisodeEnd]:
+        """Take the trace's reward; returns the numbers of the turns that it does not train, and the episode's end.
 
-        Raises UnusableEpisodeError if its trace is not about what was sampled here.
+        Raises UnusableEpisodeError if the trace has other turns than were sampled here.
         """
         if program.unusable:
             raise UnusableEpisodeError(program.unusable)
+        assert isinstance(program, VerifiersRollout | OpenEnvRollout)
         trace = program.trace()
         if trace is None:
             why = program.last_lines or "it did not end"
             raise UnusableEpisodeError(f"gave no reward after its budget was over: {why}")
+        self.session.reward = trace.reward
+        is_over = self.session.over is not None
+        if isinstance(trace, OpenEnvTrace):
+            return self._joined_by_tokens(trace), EpisodeEnd.SECONDS if trace.is_late and not is_over else end
+        return self._joined_by_text(trace), end if is_over else STOPS.get(trace.stop, end)
+
+    def _joined_by_text(self, trace: VerifiersTrace) -> set[int]:
         unread = {turn.number for turn in self.session.histories.unread()}
         read = [turn for turn in self.session.histories.turns if turn.number not in unread]
         untrained = untrained_turns(read, trace)
         if untrained is None:
-            self._parts.exporter.add(names.ENDPOINT_DISAGREEMENTS, environment=self._name)
-            raise UnusableEpisodeError(
+            raise self._disagreement(
                 f"has {len(trace.answers)} answers of the model in its trace, which are not the {len(read)} that were "
                 "sampled for it"
             )
-        self.session.reward = trace.reward
-        return untrained, end if self.session.over is not None else STOPS.get(trace.stop, end)
+        return untrained
+
+    def _joined_by_tokens(self, trace: OpenEnvTrace) -> set[int]:
+        unread = {turn.number for turn in self.session.histories.unread()}
+        turns = range(len(self.record.turns))
+        loss = traced_loss(self.record, [number for number in turns if number not in unread], trace)
+        if loss is None:
+            raise self._disagreement(
+                f"has {len(trace.calls)} calls of the model in its trace, which are not among the {len(turns)} that "
+                "were sampled for it"
+            )
+        if turns and len(loss.untrained) == len(turns):
+            raise UnusableEpisodeError(f"has a trace that trains none of the {len(turns)} turns")
+        if sum(map(len, loss.masked.values())) > MAX_RANGES:
+            raise UnusableEpisodeError(f"has loss masks of more than {MAX_RANGES} parts")
+        for number, ranges in loss.masked.items():
+            self.record.mask_turn(number, ranges)
+        return set(loss.untrained)
+
+    def _disagreement(self, why: str) -> UnusableEpisodeError:
+        self._parts.exporter.add(names.ENDPOINT_DISAGREEMENTS, environment=self._name)
+        return UnusableEpisodeError(why)
 
     async def _quiet(self) -> None:
         """Close the session, and wait until nothing of it is sampled."""

@@ -37,7 +37,8 @@ class Answered:
     """The assistant's message, as a client may send it back."""
     reasoning: str
     finish_reason: str
-    num_prompt_tokens: int
+    prompt_token_ids: list[int]
+    """All tokens before the turn."""
     token_ids: list[int]
     logprobs: list[float]
 
@@ -230,7 +231,7 @@ class ChatRequest:
         logprobs = session.record.sequences[turn.sequence].completion.logprobs[turn.start : turn.end]
         stopped = "tool_calls" if message.get("tool_calls") else "stop"
         reason = stopped if finish == "stop" else "length"
-        return Answered(message, parsed.reasoning, reason, len(before), sampled, logprobs)
+        return Answered(message, parsed.reasoning, reason, before, sampled, logprobs)
 
     def _begun(self, session: HarnessSession, prompt: list[int], reason: str, follows: int | None = None) -> TurnPlace:
         return TurnPlace(begun(session, prompt, reason), self._digests[-1], follows)

@@ -1,16 +1,19 @@
-"""What takes the turns of sessions: a command of its own for each, or rollouts of verifiers in one process."""
+"""What takes the turns of sessions: a command of its own for each, or a rollout that another package plays."""
 
 import asyncio
 import json
 import tempfile
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from rollcast.config.environments.harness import HarnessEnvironment
-from rollcast.config.environments.settings import SessionEnvironment
+from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironment
 from rollcast.config.environments.verifiers import VerifiersEnvironment
+from rollcast.environments.harness.helper import TracedHelper
 from rollcast.environments.harness.program import HarnessProgram
+from rollcast.environments.openenv_sessions.helper import OpenEnvHelper
 from rollcast.environments.verifiers.helper import VerifiersHelper
+from rollcast.generator.endpoint.session import HarnessSession
 
 MAX_VARIABLE_BYTES = 100_000
 """Linux starts no program with a variable of over 128 KiB."""
@@ -46,14 +49,22 @@ class SessionPrograms:
 
     def __init__(self) -> None:
         self._running: set[SessionProgram] = set()
-        self._helpers: dict[str, VerifiersHelper] = {}
+        self._verifiers: dict[str, VerifiersHelper] = {}
+        self._openenv: dict[str, OpenEnvHelper] = {}
 
-    async def start(self, settings: SessionEnvironment, described: Mapping[str, str], row: str) -> SessionProgram:
+    async def start(self, session: HarnessSession, described: Mapping[str, str]) -> SessionProgram:
         """Start the program of a session. Raises EnvironmentFailedError."""
+        settings = session.settings
+        row = session.task.row
         program: SessionProgram
         if isinstance(settings, VerifiersEnvironment):
-            helper = self._helpers.setdefault(settings.name, VerifiersHelper(settings))
-            program = await helper.start(json.loads(row), described)
+            tasksets = self._verifiers.setdefault(settings.name, VerifiersHelper(settings))
+            program = await tasksets.start(json.loads(row), described)
+        elif isinstance(settings, OpenEnvSessionEnvironment):
+            sessions = self._openenv.setdefault(settings.name, OpenEnvHelper(settings))
+            run = session.task.sampling
+            sampling = {"temperature": run.temperature, "top_p": run.top_p, "top_k": run.top_k}
+            program = await sessions.start(json.loads(row), described, sampling)
         else:
             assert isinstance(settings, HarnessEnvironment)
             assert settings.command is not None
@@ -74,8 +85,9 @@ class SessionPrograms:
 
     async def close(self) -> None:
         """End all."""
-        helpers = [helper.close() for helper in self._helpers.values()]
-        await asyncio.gather(*helpers, *(self.end(one) for one in list(self._running)), return_exceptions=True)
+        await asyncio.gather(*(self.end(one) for one in list(self._running)), return_exceptions=True)
+        helpers: list[TracedHelper[Any]] = [*self._verifiers.values(), *self._openenv.values()]
+        await asyncio.gather(*(helper.close() for helper in helpers), return_exceptions=True)
 
 
 def _variables(described: Mapping[str, str], row: str) -> dict[str, str]:

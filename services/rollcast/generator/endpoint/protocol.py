@@ -2,7 +2,8 @@
 
 vLLM's protocol classes check the form: the engine has imported them already. Messages are taken as they were sent.
 
-    honored    messages, tools, tool_choice auto|none, max_tokens, max_completion_tokens, stop, stream, logprobs
+    honored    messages, tools, tool_choice auto|none, max_tokens, max_completion_tokens, stop, stream, logprobs,
+               return_token_ids and return_tokens_as_token_ids of vLLM
     the run's  temperature, top_p, top_k, and every other setting of sampling: refused if it differs, or replaced
     refused    n > 1, another model, content that is not text, tool_choice required, parallel_tool_calls false
     ignored    settings that change no token: user, metadata, store, ...
@@ -21,12 +22,13 @@ HONORED = frozenset(
     {
         *("messages", "model", "tools", "tool_choice", "max_tokens", "max_completion_tokens", "stop"),
         *("stream", "stream_options", "n", "parallel_tool_calls", "logprobs"),
+        *("return_token_ids", "return_tokens_as_token_ids"),
     }
 )
 IGNORED = frozenset(
     {
         *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "request_id"),
-        *("session_id", "include_reasoning", "return_token_ids"),
+        *("session_id", "include_reasoning"),
     }
 )
 """They change no token."""
@@ -72,6 +74,10 @@ class AskedChat:
     wants_usage: bool
     """The stream ends with the number of its tokens."""
     wants_logprobs: bool
+    wants_token_ids: bool
+    """The tokens of prompt and answer, as vLLM gives them."""
+    names_tokens_by_id: bool
+    """Log-probs are of `token_id:17` in place of the token's text."""
     replaced: tuple[str, ...]
     """Settings of sampling in place of which the run's are used."""
 
@@ -114,18 +120,24 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
         is_streamed=bool(request.stream),
         wants_usage=bool(options is not None and options.include_usage),
         wants_logprobs=bool(request.logprobs),
+        wants_token_ids=bool(request.return_token_ids),
+        names_tokens_by_id=bool(request.return_tokens_as_token_ids),
         replaced=replaced,
     )
 
 
 def other_settings(body: Mapping[str, Any], sampling: Sampling, honored: frozenset[str]) -> tuple[str, ...]:
     """The settings of a request that would sample differently than the run."""
-    run = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
+    run = {
+        "temperature": (sampling.temperature,),
+        "top_p": (sampling.top_p,),
+        "top_k": (sampling.top_k or -1, sampling.top_k),
+    }
     found = []
     for name, value in body.items():
         if name in honored or name in IGNORED or value is None:
             continue
-        same = (run[name],) if name in run else NEUTRAL.get(name, ())
+        same = run.get(name) or NEUTRAL.get(name, ())
         if not any((type(value) is not bool and value == one) or value is one for one in same):
             found.append(name)
     return tuple(found)

@@ -92,7 +92,7 @@ class Sessions:
 
     async def start(self, session: HarnessSession) -> SessionProgram:
         """Start a session's program. Raises EnvironmentFailedError."""
-        return await self._programs.start(session.settings, self.described(session, self.url), session.task.row)
+        return await self._programs.start(session, self.described(session, self.url))
 
     async def end(self, program: SessionProgram) -> None:
         """End a program and everything that it started."""

@@ -69,7 +69,7 @@ class TokenRequest:
         remembered(session, place, number, (), None)
         turn = session.record.turns[number]
         logprobs = session.record.sequences[turn.sequence].completion.logprobs[turn.start : turn.end]
-        return Answered({}, "", "stop" if finish == "stop" else "length", len(before), sampled, logprobs)
+        return Answered({}, "", "stop" if finish == "stop" else "length", before, sampled, logprobs)
 
     def _longest(self, session: HarnessSession) -> tuple[RecordedTurn | None, int]:
         found: RecordedTurn | None = None
@@ -94,7 +94,7 @@ def generated_body(answered: Answered, name: str, model: str) -> dict[str, Any]:
         "logprobs": {"content": content},
     }
     sampled = len(answered.token_ids)
-    usage = {"prompt_tokens": answered.num_prompt_tokens, "completion_tokens": sampled}
+    usage = {"prompt_tokens": len(answered.prompt_token_ids), "completion_tokens": sampled}
     usage["total_tokens"] = sum(usage.values())
     body = tokens_answer().model_validate({"request_id": name, "model": model, "choices": [choice], "usage": usage})
     found: dict[str, Any] = body.model_dump(exclude_none=True)

@@ -7,7 +7,7 @@ Used by the episode loop, and by sessions of the endpoint, whose turns are asked
 """
 
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -177,11 +177,15 @@ class EpisodeRecord:
         )
 
     def drop_turns(self, numbers: Container[int]) -> None:
-        """Take out turns that no later turn of their sequence follows, and sequences without a turn.
+        """Take out turns, and sequences without a turn. One that a turn which stays follows stays too, without loss.
 
         Nothing may be sampled after it.
         """
-        kept = [number for number in range(len(self.turns)) if number not in numbers]
+        last = {turn.sequence: number for number, turn in enumerate(self.turns) if number not in numbers}
+        kept = [number for number, turn in enumerate(self.turns) if number <= last.get(turn.sequence, -1)]
+        for number in kept:
+            if number in numbers:
+                self.mask_turn(number, [(0, self.turns[number].end - self.turns[number].start)])
         turns = [self.turns[number] for number in kept]
         used = sorted({turn.sequence for turn in turns})
         places = {sequence: place for place, sequence in enumerate(used)}
@@ -191,6 +195,11 @@ class EpisodeRecord:
         self.turns = [replace(turn, sequence=places[turn.sequence]) for turn in turns]
         self._has_stopped = [self._has_stopped[number] for number in kept]
         self.sequences = [self.sequences[sequence] for sequence in used]
+
+    def mask_turn(self, number: int, ranges: Iterable[tuple[int, int]]) -> None:
+        """Take the loss from tokens of a turn, counted from its first."""
+        turn = self.turns[number]
+        self.sequences[turn.sequence].completion.mask((turn.start + start, turn.start + end) for start, end in ranges)
 
     def abort(self) -> None:
         """Make every running `sample_turn` return soon. There is no other turn after it."""

@@ -88,15 +88,15 @@ def _turns_defect(episode: Episode) -> str | None:
 
 
 def _mask_defect(sequence: Rollout | Branch, task: PromptTask) -> str | None:
-    """What carries no loss is given, or the phrase that ends thinking."""
-    unsampled = []
+    """Given tokens and the phrase that ends thinking carry no loss. An environment may take it from others too."""
+    has_loss = np.ones(len(sequence.token_ids), dtype=np.bool_)
+    for start, end in sequence.loss_masked:
+        has_loss[start:end] = False
     for leg in sequence.legs:
         if leg.kind is LegKind.PHRASE:
             is_phrase = np.array_equal(sequence.token_ids[leg.start : leg.end], task.length.phrase)
             if not is_phrase or not task.length.interrupt_from:
                 return "was interrupted with another phrase than its task's"
-        if leg.kind in (LegKind.GIVEN, LegKind.PHRASE):
-            unsampled.append((leg.start, leg.end))
-    if tuple(unsampled) != sequence.loss_masked:
-        return f"has the loss-mask ranges {str(sequence.loss_masked)[:200]}, and other tokens were not sampled"
+        if leg.kind in (LegKind.GIVEN, LegKind.PHRASE) and has_loss[leg.start : leg.end].any():
+            return f"has the loss-mask ranges {str(sequence.loss_masked)[:200]}, and other tokens were not sampled"
     return None

@@ -1,0 +1,47 @@
+"""The Python of another virtual environment, in which an adapter runs that imports nothing of Rollcast."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rollcast.environments.harness.program import SECRET_PREFIXES
+
+LOOK_SECONDS = 60.0
+"""Deadline for a Python to start and look for some packages, on a busy machine."""
+OWN_PREFIXES = ("ROLLCAST_", "REDIS")
+"""Variables of the generator that an adapter does not see. It sees others' keys: judges need them."""
+
+
+def adapter_command(interpreter: Path, adapter: ModuleType, what: str) -> list[str]:
+    """The adapter in the interpreter."""
+    return [str(interpreter), "-I", str(Path(str(adapter.__file__)).resolve()), what]
+
+
+def why_unfit(command: Sequence[str], asked: Mapping[str, Any]) -> str | None:
+    """What `look` of an adapter finds missing, to be read after the interpreter's path; None = nothing."""
+    try:
+        done = subprocess.run(  # noqa: S603  # the user's own interpreter
+            command, input=json.dumps(asked), capture_output=True, text=True, timeout=LOOK_SECONDS, check=False
+        )
+        found: dict[str, Any] = json.loads(done.stdout)
+    except OSError as error:
+        return f"cannot be started ({error.strerror}); give the python of a virtual environment"
+    except subprocess.TimeoutExpired:
+        return f"does not answer within {LOOK_SECONDS:g} s; give the python of a virtual environment"
+    except ValueError:
+        return "is no Python of 3.11 or later; give the python of a virtual environment"
+    return found.get("failed")
+
+
+def adapter_variables(interpreter: Path) -> dict[str, str]:
+    """What an adapter has besides what a harness has: keys, and the programs of its virtual environment."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name.upper().startswith(SECRET_PREFIXES) and not name.upper().startswith(OWN_PREFIXES)
+    }
+    return {**kept, "PATH": f"{os.path.abspath(interpreter.parent)}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}

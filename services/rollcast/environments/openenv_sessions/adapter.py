@@ -1,0 +1,400 @@
+"""`INTERPRETER -I adapter.py look|serve`: harness sessions of OpenEnv 0.10.0, in their virtual environment.
+
+    look    are openenv and the factory there?     {"factory"} on standard input, {} or {"failed"} on output
+    serve   sessions, many at the same time        four bytes of length, then JSON, on the socket 0
+
+    {"factory", "arguments"}                                   -> {"ready": true} | {"failed": why}
+    {"do": "run", "id", "task", "seed", "episode",
+     "base_url", "token", "model", "sampling"}                 -> {"id", "reward", "exit", "late", "calls"}
+                                                                  | {"id", "unusable"} | {"id", "failed"}
+    {"do": "cancel", "id"}                                     -> {"id", "failed": "cancelled"}
+
+    adapter --fork--> guard --fork--> session --> agent ...    the guard adopts and kills what a session leaves behind
+
+A session has its own process, forked after the import of openenv (10 s of a core). Its agent asks the endpoint, and
+calls of its TrainingTrace come back as digests of their tokens, with those without loss. A socket that closes ends the
+adapter. It imports nothing of Rollcast.
+"""
+
+import array
+import contextlib
+import ctypes
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+RELEASE = "0.10.0"
+LENGTH_BYTES = 4
+MAX_REQUEST_BYTES = 64 << 20
+MAX_ANSWER_BYTES = 4 << 20
+"""The generator takes no larger answer of a session."""
+ANSWER_SECONDS = 5.0
+"""Between the first byte of a session's answer and its last."""
+MAX_FAILURE_CHARACTERS = 500
+CLOSE_SECONDS = 5.0
+"""How long a cancelled session may take to release its resources elsewhere."""
+KILL_SECONDS = 10.0
+LOOK_SECONDS = 0.5
+"""Between two looks at cancelled sessions and at processes that have ended."""
+SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER of prctl."""
+
+
+def call_digest(prompt: Sequence[int], sampled: Sequence[int]) -> str:
+    """What both sides know a call of the model by: all tokens before it, and its own. Raises OverflowError."""
+    tokens = array.array("q", [len(prompt), *prompt, *sampled]).tobytes()
+    return hashlib.blake2b(tokens, digest_size=16).hexdigest()
+
+
+def one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MAX_FAILURE_CHARACTERS]
+
+
+def why_missing(factory: str) -> str | None:
+    """Why this Python cannot make the factory; None = it may. Imports neither openenv nor the factory."""
+    found = importlib.util.find_spec("openenv")
+    if found is None or not found.submodule_search_locations:
+        return f"has no openenv; install openenv=={RELEASE} there"
+    if not Path(next(iter(found.submodule_search_locations)), "core", "harness", "training.py").is_file():
+        return f"has openenv {importlib.metadata.version('openenv')}; install openenv=={RELEASE} there"
+    place = factory.rpartition(":")[0]
+    package = place.partition(".")[0]
+    if place.endswith(".py") or importlib.util.find_spec(package) is not None:
+        return None
+    return f"has no package {package!r}; install it there, or correct factory"
+
+
+def loaded(factory: str) -> Callable[..., Any]:
+    """What the name stands for. Raises whatever its import raises."""
+    place, _, name = factory.rpartition(":")
+    if place.endswith(".py"):
+        sys.path.insert(0, os.path.dirname(place))
+        place = Path(place).stem
+    found: Callable[..., Any] = getattr(importlib.import_module(place), name)
+    return found
+
+
+def made(build: Callable[..., Any], asked: Mapping[str, Any]) -> Any:
+    """The factory. Arguments of the run file win over those of the session."""
+    own = {"llm_url": asked["base_url"], "api_key": asked["token"]}
+    own.update((name, asked[name]) for name in ("base_url", "model", "sampling"))
+    taken = inspect.signature(build).parameters.values()
+    names = {one.name for one in taken if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    return build(**{**{name: value for name, value in own.items() if name in names}, **asked["arguments"]})
+
+
+def calls(trace: Any) -> list[list[Any]]:
+    """The digest of each call, and the ranges of its own tokens that carry no loss. Raises OverflowError."""
+    found = []
+    for turn in trace.turns:
+        masked = ranges(turn.loss_mask[len(turn.prompt_token_ids) :])
+        found.append([call_digest(turn.prompt_token_ids, turn.completion_token_ids), masked])
+    return found
+
+
+def ranges(mask: Sequence[int]) -> list[list[int]]:
+    """The stretches of zeros, [start, end)."""
+    edges = [place for place in range(len(mask) + 1) if _has_loss(mask, place - 1) != _has_loss(mask, place)]
+    return [edges[at : at + 2] for at in range(0, len(edges), 2)]
+
+
+def _has_loss(mask: Sequence[int], place: int) -> bool:
+    return not 0 <= place < len(mask) or bool(mask[place])
+
+
+def transcript(trace: Any) -> list[Any]:
+    """The messages of the last call and its answer, as far as the trace has them."""
+    if not trace.turns:
+        return []
+    last = trace.turns[-1]
+    message = (last.response.get("choices") or [{}])[0].get("message")
+    return [*(last.request.get("messages") or []), *([message] if message else [])]
+
+
+class Player:
+    """One session, in its own process."""
+
+    def __init__(self, build: Callable[..., Any], asked: Mapping[str, Any]) -> None:
+        self._build = build
+        self._asked = asked
+        self._session: Any = None
+        self._closing = threading.Lock()
+
+    def play(self) -> dict[str, Any]:
+        """The answer to the generator."""
+        try:
+            return self._outcome()
+        except Exception as error:
+            return {"failed": one_line(error)}
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close the session, once."""
+        with self._closing:
+            session = self._session
+            self._session = None
+            if session is not None:
+                try:
+                    session.close()
+                except Exception as error:
+                    print(f"close failed: {one_line(error)}", flush=True)
+
+    def _outcome(self) -> dict[str, Any]:
+        from openenv.core.harness import TrainableSession, TrainingTrace
+
+        asked = self._asked
+        factory = made(self._build, asked)
+        session = factory.create(task=asked["task"], seed=asked["seed"], episode_id=asked["episode"])
+        self._session = session
+        if not isinstance(session, TrainableSession):
+            return {"unusable": f"has sessions ({type(session).__name__}) without fetch_training_trace"}
+        is_late = False
+        code: Any = 0
+        try:
+            code = session.wait_for_completion()
+        except TimeoutError:
+            is_late = True
+        try:
+            trace = TrainingTrace.model_validate(session.fetch_training_trace().model_dump())
+            traced = calls(trace)
+        except (ValueError, OverflowError) as error:
+            return {"unusable": f"has no TrainingTrace of schema 1 ({one_line(error)})"}
+        reward = session.verify(transcript(trace)).env_reward
+        return {
+            "reward": None if reward is None else float(reward),
+            "exit": int(code or 0),
+            "late": is_late,
+            "calls": traced,
+        }
+
+
+@dataclass(eq=False)
+class Live:
+    """A session that runs, as the adapter sees it."""
+
+    number: int
+    guard: int
+    connection: socket.socket
+    killed_at: float | None = None
+    """Monotonic second at which it is killed; None = it is not cancelled."""
+
+
+class ForkedSessions:
+    """The sessions of one environment."""
+
+    def __init__(self, connection: socket.socket, build: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+        self._connection = connection
+        self._build = build
+        self._arguments = arguments
+        self._live: dict[int, Live] = {}
+        self._guards: set[int] = set()
+        self._selector = selectors.DefaultSelector()
+
+    def serve(self) -> None:
+        """Take requests until the connection closes."""
+        self._selector.register(self._connection, selectors.EVENT_READ)
+        while True:
+            for key, _ in self._selector.select(LOOK_SECONDS):
+                if key.data is not None:
+                    self._end(key.data)
+                    continue
+                request = received(self._connection)
+                if request is None:
+                    return
+                self._take(request)
+            self._look()
+
+    def _take(self, request: dict[str, Any]) -> None:
+        """Begin or cancel a session."""
+        live = self._live.get(request["id"])
+        if request["do"] == "run":
+            self._begin(request)
+        elif live is not None:
+            live.killed_at = time.monotonic() + CLOSE_SECONDS
+            with contextlib.suppress(OSError):
+                live.connection.shutdown(socket.SHUT_WR)
+
+    def _begin(self, request: dict[str, Any]) -> None:
+        own, its_end = socket.socketpair()
+        guard = os.fork()
+        if guard == 0:
+            try:
+                for one in (own, self._connection, *(live.connection for live in self._live.values())):
+                    one.close()
+                self._selector.close()
+                guarded(its_end, Player(self._build, {**request, "arguments": self._arguments}), request)
+            finally:
+                os._exit(1)
+        its_end.close()
+        live = Live(request["id"], guard, own)
+        self._live[live.number] = live
+        self._guards.add(guard)
+        self._selector.register(own, selectors.EVENT_READ, live)
+
+    def _end(self, live: Live) -> None:
+        """Pass a session's answer on. Its guard kills the processes that it has left."""
+        live.connection.settimeout(ANSWER_SECONDS)
+        try:
+            answer = received(live.connection, MAX_ANSWER_BYTES)
+        except (OSError, ValueError) as error:
+            answer = {"failed": f"its process sent no answer ({one_line(error)})"}
+        if live.killed_at is not None:
+            answer = {"failed": "cancelled"}
+        send(self._connection, {**(answer or {"failed": "its process ended"}), "id": live.number})
+        self._selector.unregister(self._live.pop(live.number).connection)
+        live.connection.close()
+
+    def _look(self) -> None:
+        for live in self._live.values():
+            if live.killed_at is not None and time.monotonic() > live.killed_at:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(live.guard, signal.SIGTERM)
+        for guard in list(self._guards):
+            if os.waitpid(guard, os.WNOHANG)[0]:
+                self._guards.discard(guard)
+
+
+class SessionKilledError(Exception):
+    """The adapter asked for its end."""
+
+
+def guarded(connection: socket.socket, player: Player, request: Mapping[str, Any]) -> None:
+    """Play a session in a child, then kill all that it has left, in any process group."""
+
+    def end(number: int, frame: object) -> None:
+        raise SessionKilledError
+
+    ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+    folder = tempfile.mkdtemp(prefix="session-")
+    if (session := os.fork()) == 0:
+        os.setsid()
+        os.chdir(folder)
+        os.environ.update(TMPDIR=folder, OPENAI_BASE_URL=request["base_url"], OPENAI_API_KEY=request["token"])
+        tempfile.tempdir = None
+        play(connection, player)
+    connection.close()
+    with contextlib.suppress(SessionKilledError):
+        signal.signal(signal.SIGTERM, end)
+        while os.waitpid(-1, 0)[0] != session:
+            pass
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    kill_children(time.monotonic() + KILL_SECONDS)
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+def kill_children(deadline: float) -> None:
+    """Kill the children of this process, and those that it adopts as they end."""
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < deadline:
+            for child in children(os.getpid()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            time.sleep(0.01)
+
+
+def children(parent: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()  # after a name that may be anything
+            if int(fields[1]) == parent:
+                found.append(int(stat.parent.name))
+    return found
+
+
+def play(connection: socket.socket, player: Player) -> None:
+    """Play the session until it ends or the connection closes."""
+
+    def end_with_connection() -> None:
+        connection.recv(1)
+        player.close()
+        os._exit(0)
+
+    threading.Thread(target=end_with_connection, daemon=True).start()
+    try:
+        send(connection, player.play())
+    finally:
+        os._exit(0)  # whatever threads the session has left
+
+
+def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
+    content = json.dumps(message).encode()
+    connection.sendall(len(content).to_bytes(LENGTH_BYTES, "big") + content)
+
+
+def received(connection: socket.socket, most: int = MAX_REQUEST_BYTES) -> dict[str, Any] | None:
+    """The next message; None = the other end is gone. Raises OSError, and ValueError for one that is too large."""
+    head = taken(connection, LENGTH_BYTES)
+    if head is None:
+        return None
+    size = int.from_bytes(head, "big")
+    if size > most:
+        raise ValueError(f"a message of {size} bytes")
+    found: dict[str, Any] = json.loads(taken(connection, size) or b"null")
+    return found
+
+
+def taken(connection: socket.socket, size: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < size:
+        part = connection.recv(min(size - len(parts), 1 << 20))
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)
+
+
+def serve(connection: socket.socket) -> None:
+    """Import openenv and the factory, and play sessions until the connection closes."""
+    asked = received(connection)
+    if asked is None:
+        return
+    factory = asked["factory"]
+    missing = why_missing(factory)
+    if missing is not None:
+        send(connection, {"failed": missing})
+        return
+    try:
+        import openenv.core.harness  # noqa: F401  # for all sessions together
+
+        build = loaded(factory)
+    except Exception as error:
+        send(connection, {"failed": f"cannot load factory {factory!r} ({one_line(error)})"})
+        return
+    send(connection, {"ready": True})
+    ForkedSessions(connection, build, asked["arguments"]).serve()
+
+
+def main() -> None:
+    if sys.argv[1] == "look":
+        missing = why_missing(json.load(sys.stdin)["factory"])
+        json.dump({} if missing is None else {"failed": missing}, sys.stdout)
+        return
+    # Programs that sessions start must not have the socket.
+    connection = socket.socket(fileno=os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    serve(connection)
+
+
+if __name__ == "__main__":
+    main()

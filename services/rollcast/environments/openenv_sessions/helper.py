@@ -1,0 +1,88 @@
+"""The generator's side: harness sessions of OpenEnv, each in a process of its own that the adapter forks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironment
+from rollcast.config.own_functions import absolute
+from rollcast.environments.base import EnvironmentFailedError
+from rollcast.environments.harness.helper import TracedHelper, TracedRollout
+from rollcast.environments.openenv_sessions.looking import command
+
+
+@dataclass(frozen=True, slots=True)
+class TracedCall:
+    """A call of the model, as the session's TrainingTrace has it."""
+
+    digest: str
+    """It stands for all tokens before the call, and its own."""
+    masked: tuple[tuple[int, int], ...]
+    """Ranges of its own tokens that carry no loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEnvTrace:
+    """What a session gave at its end."""
+
+    reward: float | None
+    """What `verify` forwarded, not checked; None = it has no score."""
+    is_late: bool
+    """Its agent was stopped by a time limit of its own."""
+    calls: tuple[TracedCall, ...]
+
+
+class OpenEnvRollout(TracedRollout):
+    """A started session."""
+
+    package: ClassVar[str] = "OpenEnv"
+
+    @property
+    def how_it_failed(self) -> str:
+        """Empty = it has not."""
+        code = self._answer.get("exit", 0)
+        return super().how_it_failed or (f"has an agent that ended with exit code {code}" if code else "")
+
+    @property
+    def last_lines(self) -> str:
+        """Why it failed."""
+        return super().last_lines or ("its session knows why" if self._answer.get("exit") else "")
+
+    def trace(self) -> OpenEnvTrace | None:
+        """None = it has not ended, or has failed. Raises EnvironmentFailedError if the process sent something else."""
+        if "calls" not in self._answer:
+            return None
+        try:
+            calls = tuple(
+                TracedCall(str(digest), tuple((int(start), int(end)) for start, end in masked))
+                for digest, masked in self._answer["calls"]
+            )
+            return OpenEnvTrace(self._answer["reward"], bool(self._answer["late"]), calls)
+        except (LookupError, TypeError, ValueError) as error:
+            raise EnvironmentFailedError("its process sent a trace that is none") from error
+
+
+class OpenEnvHelper(TracedHelper[OpenEnvRollout]):
+    """The process of one environment of the run file."""
+
+    def __init__(self, settings: OpenEnvSessionEnvironment) -> None:
+        loading = {"factory": absolute(settings.factory), "arguments": settings.arguments}
+        super().__init__(OpenEnvRollout, command(settings, "serve"), loading, "the factory", settings.reset_seconds)
+
+    async def start(
+        self, row: Mapping[str, Any], described: Mapping[str, str], sampling: Mapping[str, float]
+    ) -> OpenEnvRollout:
+        """Begin a session for a row. Raises EnvironmentFailedError.
+
+        Its task is the field `task` of the row, else the row; its seed is the field `seed`.
+        """
+        asked = {name: described[name] for name in ("model", "base_url", "token")}
+        return await self.play(
+            {
+                "task": row.get("task", row),
+                "seed": row.get("seed"),
+                "episode": described["session"],
+                "sampling": dict(sampling),
+                **asked,
+            }
+        )

@@ -1,0 +1,176 @@
+"""Harness sessions of OpenEnv over the real endpoint, with an engine without a model."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from rollcast.generator.samplers import Sampler
+from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LegKind, LengthBudget, Rollout
+from rollcast.telemetry import names
+from rollcast.trainer.control.episode_defects import episode_defect
+from testkit.generator.episode_tasks import MAX_LENGTH, WORLD, episode_task
+from testkit.generator.harness_endpoint import ServedEndpoint, served_endpoint
+from testkit.openenv_sessions import AGENT, CAPTURED, installed_openenv, stand_in
+from tests.generator.claiming import V1
+from tests.generator.scripted_engine import ScriptedEngine
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(1_200)]
+"""The first test to import vLLM waits for it, on a busy machine for minutes; so does the import of openenv."""
+ANSWER_TOKENS = 6
+
+
+@pytest.fixture
+def interpreter(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A Python with openenv: of the classes that the adapter uses, or `installed`, which is imported for minutes."""
+    if getattr(request, "param", "") == "installed":
+        return installed_openenv()
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    return stand_in(folder)
+
+
+@asynccontextmanager
+async def served(interpreter: Path, folder: Path, code: str = AGENT, **settings: Any) -> AsyncIterator[ServedEndpoint]:
+    """The endpoint, whose engine samples six tokens for each request."""
+    file = folder / "agent.py"
+    file.write_text(code)
+    factory = f"{file}:{'Factory' if code is AGENT else 'CapturedFactory'}"
+    engine = ScriptedEngine(lambda request: len(request.token_ids) + ANSWER_TOKENS)
+    await engine.apply(V1)
+    given = {"factory": factory, "interpreter": interpreter, "reset_seconds": 600, "call_seconds": 300, "restarts": 0}
+    sampling = asyncio.create_task(always_sampling(engine))
+    try:
+        async with served_endpoint(engine, {**given, **settings}) as endpoint:
+            yield endpoint
+    finally:
+        sampling.cancel()
+
+
+async def always_sampling(engine: ScriptedEngine) -> None:
+    while True:
+        await engine.advance(1)
+
+
+def sampler_of(endpoint: ServedEndpoint, mode: str, **task: Any) -> Sampler:
+    asked = episode_task(1, 1, LengthBudget(max_tokens=400), max_seconds=900)
+    return endpoint.sampler(dataclasses.replace(asked, reference=json.dumps({"task": {"mode": mode, **task}})))
+
+
+async def played(endpoint: ServedEndpoint, mode: str, **task: Any) -> tuple[Sampler, Rollout]:
+    sampler = sampler_of(endpoint, mode, **task)
+    await sampler.run()
+    return sampler, sampler.rollout()
+
+
+def check_failed(sampler: Sampler, rollout: Rollout, reason: str) -> None:
+    assert rollout.episode is not None
+    assert rollout.episode.end is EpisodeEnd.FAILED
+    assert reason in rollout.episode.reason
+    assert sampler.verdict is not None
+    assert sampler.verdict.status is GradingStatus.ERROR
+
+
+def sampled_without_loss(sequence: Any) -> list[tuple[int, int]]:
+    given = {(leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN}
+    return [one for one in sequence.loss_masked if one not in given]
+
+
+@pytest.mark.parametrize("interpreter", ["stand-in", "installed"], indirect=True)
+async def test_reward_branches_and_masks_are_the_sessions(interpreter: Path, tmp_path: Path) -> None:
+    async with served(interpreter, tmp_path, arguments={"door": "blue"}) as endpoint:
+        sampler, rollout = await played(endpoint, "branches", closed=str(tmp_path / "closed"))
+        assert rollout.episode is not None
+        assert rollout.episode.end is not EpisodeEnd.FAILED, rollout.episode.reason
+        assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 1]
+        assert not any(sampled_without_loss(sequence) for sequence in rollout.sequences)
+        assert sampler.verdict is not None
+        assert sampler.verdict.reward == 0.75
+        assert (tmp_path / "closed").exists()
+
+        _, rollout = await played(endpoint, "lacks")
+        assert rollout.episode is not None
+        assert [turn.sequence for turn in rollout.episode.turns] == [0, 0]
+        assert not rollout.episode.branches
+
+        _, rollout = await played(endpoint, "three")
+        assert rollout.episode is not None
+        second, third = rollout.episode.turns[1:]
+        assert sampled_without_loss(rollout) == [(second.start, second.end), (third.end - 2, third.end - 1)]
+        task = episode_task(1, 1, LengthBudget(max_tokens=400))
+        assert episode_defect(rollout, rollout.episode, task, MAX_LENGTH) is None
+        assert endpoint.count(names.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0
+
+        check_failed(
+            *await played(endpoint, "disagrees"), "has 3 calls of the model in its trace, which are not among the 3"
+        )
+        assert endpoint.count(names.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 1
+        _, rollout = await played(endpoint, "late")
+        assert rollout.episode is not None
+        assert rollout.episode.end is EpisodeEnd.SECONDS
+
+
+async def test_failures_of_a_session_are_never_a_reward(interpreter: Path, tmp_path: Path) -> None:
+    async with served(interpreter, tmp_path) as endpoint:
+        for mode, reason in {
+            "no reward": "gave no reward",
+            "raises": "failed in OpenEnv: ConnectionError: no sandbox",
+            "exit code": "has an agent that ended with exit code 3",
+            "other schema": "has no TrainingTrace of schema 1 (ValidationError: ",
+            "untraced": "has sessions (object) without fetch_training_trace",
+            "crash": "failed in OpenEnv: its process ended",
+        }.items():
+            check_failed(*await played(endpoint, mode), reason)
+
+
+async def test_sessions_are_ended_and_leave_nothing(interpreter: Path, tmp_path: Path) -> None:
+    async with served(interpreter, tmp_path) as endpoint:
+        for mode in ("crash", "hang", "stuck"):
+            note = tmp_path / mode
+            closed = tmp_path / f"closed-{mode}"
+            sampler = sampler_of(endpoint, mode, note=str(note), closed=str(closed))
+            running = asyncio.create_task(sampler.run())
+            left, session, folder = await noted(note)
+            if mode != "crash":
+                sampler.stop()
+            await asyncio.wait_for(running, 400)
+            async with asyncio.timeout(120):
+                while psutil.pid_exists(int(left)) or psutil.pid_exists(int(session)) or os.path.exists(folder):  # noqa: ASYNC110, ASYNC240
+                    await asyncio.sleep(0.02)
+            assert closed.exists() is (mode == "hang")
+        _, rollout = await played(endpoint, "branches")
+        assert rollout.episode is not None
+        assert rollout.episode.end is not EpisodeEnd.FAILED, "the others go on"
+
+
+async def noted(note: Path) -> list[str]:
+    """The parts of a note that a session writes."""
+    async with asyncio.timeout(400):
+        while len(found := parts_of(note)) < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    return found
+
+
+def parts_of(note: Path) -> list[str]:
+    return note.read_text().split() if note.exists() else []
+
+
+async def test_an_agent_that_openenvs_own_proxy_records(tmp_path: Path) -> None:
+    async with served(installed_openenv(), tmp_path, CAPTURED) as endpoint:
+        sampler, rollout = await played(endpoint, "")
+        assert rollout.episode is not None
+        assert rollout.episode.end is not EpisodeEnd.FAILED, rollout.episode.reason
+        assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 0], "a title is not the agent's work"
+        assert not sampled_without_loss(rollout)
+        assert sampler.verdict is not None
+        assert sampler.verdict.reward == 1.0
+        assert endpoint.count(names.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0
