@@ -39,6 +39,10 @@ GAINED_PASS_RATE = 0.5
 FIRST_MALFORMED_SHARE = 0.4
 RESTARTED_SHARE = 0.02
 END_SHARES = {EpisodeEnd.ANSWERED: 0.85, EpisodeEnd.TURNS: 0.1, EpisodeEnd.SECONDS: 0.04, EpisodeEnd.FAILED: 0.01}
+SEQUENCE_SHARES = {"rewritten": 0.05, "new": 0.2, "retried": 0.02}
+REFUSED_SHARES = {"context_length_exceeded": 0.1, "sampling_of_run": 0.01}
+UNREAD_SHARE = 0.05
+DISAGREED_SHARE = 0.01
 NUM_SLOTS = 64
 TARGET = 0.7
 
@@ -71,6 +75,12 @@ def tick(rng: random.Random, exporter: Exporter, number: int) -> None:
         exporter.set(names.EPISODES_WAITING, rng.randrange(0, 6), environment=environment)
         exporter.add(names.EPISODE_ANSWERS_CUT, rng.randrange(0, 2), environment=environment)
         exporter.add(names.EPISODE_TOKENS_DISCARDED, rng.randrange(0, 40), environment=environment)
+        for reason, share in SEQUENCE_SHARES.items():
+            exporter.add(names.ENDPOINT_SEQUENCES, int(rng.random() < share), environment=environment, reason=reason)
+        for code, share in REFUSED_SHARES.items():
+            exporter.add(names.ENDPOINT_REFUSED, int(rng.random() < share), environment=environment, code=code)
+        exporter.add(names.ENDPOINT_UNREAD, int(rng.random() < UNREAD_SHARE), environment=environment)
+        exporter.add(names.ENDPOINT_DISAGREEMENTS, int(rng.random() < DISAGREED_SHARE), environment=environment)
         if number % TICKS_PER_EVALUATION == 0:
             labels = {
                 "dataset": names.ENVIRONMENT_PREFIX + environment,
