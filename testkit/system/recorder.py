@@ -19,7 +19,7 @@ class RecordedGroup:
     """An entry of :rollouts."""
 
     fields: dict[str, str]
-    """Of the entry, without the group itself."""
+    """All fields of the entry except the group."""
     newest: PolicyVersion
     """Published when it came, or by the step after: the trainer's books say no more."""
     task: bytes
