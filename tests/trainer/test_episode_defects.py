@@ -11,7 +11,7 @@ import pytest
 
 from rollcast.config.recipe import Recipe
 from rollcast.rollouts.codec import decode_group, encode_group
-from rollcast.rollouts.records import EpisodeEnd, LengthBudget, PromptTask, Rollout, RolloutGroup, StopReason
+from rollcast.rollouts.records import EpisodeEnd, LegKind, LengthBudget, PromptTask, Rollout, RolloutGroup, StopReason
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.ledger import Ledger
@@ -105,6 +105,13 @@ def mask_sampled(rollout: Rollout) -> None:
     rollout.episode.branches[0].loss_masked = ((0, 1),)
 
 
+def mask_one_sampled_more(rollout: Rollout) -> None:
+    assert rollout.episode is not None
+    branch = rollout.episode.branches[0]
+    sampled = next(leg for leg in branch.legs if leg.kind is LegKind.ANSWER)
+    branch.loss_masked = tuple(sorted([*branch.loss_masked, (sampled.start, sampled.start + 1)]))
+
+
 def end_otherwise(rollout: Rollout) -> None:
     assert rollout.episode is not None
     rollout.episode.end = EpisodeEnd.TURNS
@@ -141,6 +148,7 @@ def misplace_a_mark(rollout: Rollout) -> None:
         (spoil_logprobs, "log-probability of"),
         (lengthen_prompt, "has a sequence of 64 + "),
         (mask_sampled, "other tokens were not sampled"),
+        (mask_one_sampled_more, "other tokens were not sampled"),
         (end_otherwise, "stopped for end, and its episode ended for turns"),
         (truncate, "stopped for length, and its episode ended for answered"),
         (reward_a_turn, "has a reward of -1e+09 for turn 0"),
@@ -152,6 +160,16 @@ def test_defects_of_an_episode_are_named(spoil: Callable[[Rollout], None], told:
     task, group = answered()
     spoil(group.rollouts[1])
     assert told in str(found(task, group))
+
+
+def test_only_an_environment_with_masks_of_its_own_takes_the_loss_from_sampled_tokens() -> None:
+    state = make_state(history=SurvivingHistory((), VERSION.incarnation), published=NEWEST)
+    finder = DefectFinder(state, VOCAB, MAX_LENGTH, masking_environments=frozenset({EPISODE_TASK.environment}))
+    task, group = answered()
+    mask_one_sampled_more(group.rollouts[1])
+    assert finder.find(group, task) is None
+    mask_sampled(group.rollouts[1])
+    assert "other tokens were not sampled" in str(finder.find(group, task))
 
 
 def test_the_budgets_of_the_task_bound_an_episode() -> None:

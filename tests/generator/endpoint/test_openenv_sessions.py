@@ -107,7 +107,7 @@ async def test_reward_branches_and_masks_are_the_sessions(interpreter: Path, tmp
         second, third = rollout.episode.turns[1:]
         assert sampled_without_loss(rollout) == [(second.start, second.end), (third.end - 2, third.end - 1)]
         task = episode_task(1, 1, LengthBudget(max_tokens=400))
-        assert episode_defect(rollout, rollout.episode, task, MAX_LENGTH) is None
+        assert episode_defect(rollout, rollout.episode, task, MAX_LENGTH, may_mask_sampled=True) is None
         assert endpoint.count(names.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0
 
         check_failed(

@@ -1,7 +1,7 @@
 """Settings of harness sessions of the package `openenv`."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,8 @@ from rollcast.config.environments.settings import SessionEnvironment
 
 
 class OpenEnvSessionEnvironment(SessionEnvironment):
+    masks_sampled_tokens: ClassVar[bool] = True
+
     kind: Literal["openenv-sessions"] = "openenv-sessions"
     """Harness sessions of OpenEnv 0.10.0: an agent that runs its own loop, with its TrainingTrace and the reward of
     `verify`. It is trusted: it runs with everything that you can do."""

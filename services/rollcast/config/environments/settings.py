@@ -14,6 +14,8 @@ class EnvironmentSettings(Settings):
 
     gives_reward: ClassVar[bool] = True
     """Whether an environment of this kind may reward an episode itself."""
+    masks_sampled_tokens: ClassVar[bool] = False
+    """Whether an environment of this kind may take the loss from tokens that the policy sampled."""
 
     name: Annotated[str, Field(pattern=DATASET_NAME)]
     """What `environment` of a data set, or of a row, calls it; also its label in metrics."""

@@ -64,6 +64,8 @@ def build_controller(
     open_evaluations = OpenEvaluations(config.run, config.tasks.evaluation.deadline_seconds)
     own_filter = GroupFilter(recipe)
     is_wanted = partial(can_be_trained_on, recipe=recipe, own_filter=own_filter)
+    masking = frozenset(one.name for one in config.tasks.environments if one.masks_sampled_tokens)
+    finder = DefectFinder(state, learners.vocab_size, config.model.max_length, learners.routing, masking)
     intake = Intake(
         state,
         queue,
@@ -71,7 +73,7 @@ def build_controller(
         exporter,
         make_task=make_task,
         count_outcome=reporter.count_group,
-        find_defect=DefectFinder(state, learners.vocab_size, config.model.max_length, learners.routing).find,
+        find_defect=finder.find,
         is_filtered=lambda group: recipe.refill_filtered and not is_wanted(group),
         note_answer=GroupSignals(recipe, exporter, is_wanted).note,
         teacher=_teacher(recipe, exporter, config.model.max_length, is_wanted),

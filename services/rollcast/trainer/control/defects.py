@@ -42,6 +42,8 @@ class DefectFinder:
     """Tokens of prompt and completion."""
     routing: Routing | None = None
     """Shape of the expert choices that a training group must bring; None = the recipe replays none."""
+    masking_environments: frozenset[str] = frozenset()
+    """Names of those that may take the loss from tokens that the policy sampled."""
 
     def find(self, group: RolloutGroup, task: PromptTask) -> str | None:
         """Return why this group must not be used as the answer to `task`, as that was dispatched; None if it may."""
@@ -50,10 +52,23 @@ class DefectFinder:
         seconds = group.finished_at - group.started_at
         if not abs(seconds) <= MAX_GROUP_SECONDS:
             return f"it took {seconds:g} s, more than {MAX_GROUP_SECONDS:g} s"
-        found = _rollouts_defect(group.rollouts, task, vocab_size=self.vocab_size, max_length=self.max_length)
+        found = self._rollouts_defect(group.rollouts, task)
         if found is None and self.routing is not None and group.purpose is Purpose.TRAIN:
             found = _routing_defect(group, self.routing)
         return found
+
+    def _rollouts_defect(self, rollouts: Sequence[Rollout], task: PromptTask) -> str | None:
+        """Return the defect of the first wrong rollout, or None."""
+        max_tokens = min(self.max_length - len(task.prompt_token_ids), task.length.max_tokens)
+        may_mask = task.episode is not None and task.episode.environment in self.masking_environments
+        for rollout in rollouts:
+            if rollout.episode is None:
+                what = _length_defect(rollout, max_tokens) or _interruption_defect(rollout, task)
+            else:
+                what = episode_defect(rollout, rollout.episode, task, self.max_length, may_mask_sampled=may_mask)
+            if what := what or _grading_defect(rollout) or _kv_defect(rollout, task.prompt_token_ids):
+                return f"rollout {rollout.index} {what}"
+        return _number_defect(rollouts, self.vocab_size)
 
     def _version_defect(self, group: RolloutGroup) -> str | None:
         newest = self.state.published
@@ -99,19 +114,6 @@ def _task_defect(group: RolloutGroup, task: PromptTask) -> str | None:
 def _as_sent(sampling: Sampling) -> tuple[float, float, int, int]:
     """Temperature and top_p travel as float32."""
     return float(np.float32(sampling.temperature)), float(np.float32(sampling.top_p)), sampling.top_k, sampling.seed
-
-
-def _rollouts_defect(rollouts: Sequence[Rollout], task: PromptTask, *, vocab_size: int, max_length: int) -> str | None:
-    """Return the defect of the first wrong rollout, or None. `max_length`: tokens of prompt and completion."""
-    max_tokens = min(max_length - len(task.prompt_token_ids), task.length.max_tokens)
-    for rollout in rollouts:
-        if rollout.episode is None:
-            what = _length_defect(rollout, max_tokens) or _interruption_defect(rollout, task)
-        else:
-            what = episode_defect(rollout, rollout.episode, task, max_length)
-        if what := what or _grading_defect(rollout) or _kv_defect(rollout, task.prompt_token_ids):
-            return f"rollout {rollout.index} {what}"
-    return _number_defect(rollouts, vocab_size)
 
 
 def _length_defect(rollout: Rollout, max_tokens: int) -> str | None:

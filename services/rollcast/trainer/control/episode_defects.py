@@ -46,13 +46,19 @@ def own_prompts_of(rollout: Rollout) -> list[TokenIds]:
     return first + [branch.prompt_token_ids for branch in rollout.episode.branches]
 
 
-def episode_defect(rollout: Rollout, episode: Episode, task: PromptTask, max_length: int) -> str | None:
-    """Return the defect of one episode, or None. `max_length`: tokens of prompt and completion of a sequence."""
+def episode_defect(
+    rollout: Rollout, episode: Episode, task: PromptTask, max_length: int, *, may_mask_sampled: bool = False
+) -> str | None:
+    """Return the defect of one episode, or None.
+
+    max_length: tokens of prompt and completion of a sequence. may_mask_sampled: its environment may take the loss from
+    tokens that the policy sampled.
+    """
     return (
         _budget_defect(rollout, episode, task, max_length)
         or _end_defect(rollout, episode)
         or _turns_defect(episode)
-        or next(filter(None, (_mask_defect(sequence, task) for sequence in rollout.sequences)), None)
+        or next(filter(None, (_mask_defect(one, task, may_mask_sampled) for one in rollout.sequences)), None)
     )
 
 
@@ -87,16 +93,20 @@ def _turns_defect(episode: Episode) -> str | None:
     return None
 
 
-def _mask_defect(sequence: Rollout | Branch, task: PromptTask) -> str | None:
-    """Given tokens and the phrase that ends thinking carry no loss. An environment may take it from others too."""
+def _mask_defect(sequence: Rollout | Branch, task: PromptTask, may_mask_sampled: bool) -> str | None:
+    """Given tokens and the phrase that ends thinking carry no loss, and only some environments take it from others."""
     has_loss = np.ones(len(sequence.token_ids), dtype=np.bool_)
     for start, end in sequence.loss_masked:
         has_loss[start:end] = False
+    is_sampled = np.ones(len(sequence.token_ids), dtype=np.bool_)
     for leg in sequence.legs:
         if leg.kind is LegKind.PHRASE:
             is_phrase = np.array_equal(sequence.token_ids[leg.start : leg.end], task.length.phrase)
             if not is_phrase or not task.length.interrupt_from:
                 return "was interrupted with another phrase than its task's"
-        if leg.kind in (LegKind.GIVEN, LegKind.PHRASE) and has_loss[leg.start : leg.end].any():
-            return f"has the loss-mask ranges {str(sequence.loss_masked)[:200]}, and other tokens were not sampled"
+        if leg.kind in (LegKind.GIVEN, LegKind.PHRASE):
+            is_sampled[leg.start : leg.end] = False
+    is_wrong = has_loss > is_sampled if may_mask_sampled else has_loss != is_sampled
+    if is_wrong.any():
+        return f"has the loss-mask ranges {str(sequence.loss_masked)[:200]}, and other tokens were not sampled"
     return None
