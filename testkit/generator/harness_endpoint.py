@@ -12,7 +12,7 @@ from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironment
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.environments.verifiers import VerifiersEnvironment
-from rollcast.config.services import Http
+from rollcast.config.services import TLS, Http
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
 from rollcast.generator.endpoint.application import EndpointApplication
 from rollcast.generator.endpoint.session import HarnessSession
@@ -51,6 +51,7 @@ async def served_endpoint(
     settings: dict[str, Any],
     calls: Callable[[Sequence[int]], int] = lambda tokens: 1,
     run_token: str | None = None,
+    tls: TLS | None = None,
     **options: Any,
 ) -> AsyncIterator[ServedEndpoint]:
     """`settings`: of the environment; `calls` and `options`: of `episode_parts`."""
@@ -62,8 +63,10 @@ async def served_endpoint(
     if "factory" in settings:
         kind = OpenEnvSessionEnvironment
     parts.settings = {WORLD: kind.model_validate({"name": WORLD, **settings})}
-    sessions = Sessions(MODEL, parts.exporter, asyncio.get_running_loop(), run_token.encode() if run_token else None)
-    http = Http()
+    authority = tls.certificate_authority if tls else None
+    token = run_token.encode() if run_token else None
+    sessions = Sessions(MODEL, parts.exporter, asyncio.get_running_loop(), token, authority)
+    http = Http(tls=tls)
     routes = EndpointApplication(sessions).routes()
     listener = listen(http.bind, 0, setting="generator.http_port")
     application = service_routes(parts.exporter.render, lambda: (True, "ok"), routes=routes)

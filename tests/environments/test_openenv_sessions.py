@@ -20,7 +20,7 @@ SAMPLING = {"temperature": 1.0}
 
 async def why_it_does_not_start(interpreter: Path | str, factory: str) -> str:
     given = {"name": "coder", "factory": factory, "interpreter": interpreter, "reset_seconds": 300}
-    helper = OpenEnvHelper(OpenEnvSessionEnvironment.model_validate(given))
+    helper = OpenEnvHelper(OpenEnvSessionEnvironment.model_validate(given), {})
     try:
         with pytest.raises(EnvironmentFailedError) as failed:
             await helper.start({}, DESCRIBED, SAMPLING)
@@ -42,7 +42,7 @@ async def test_a_python_without_openenv_and_a_factory_that_cannot_be_loaded(tmp_
 async def test_a_session_that_cannot_be_made_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text("def make(task):\n    pass\n")
     given = {"name": "coder", "factory": f"{tmp_path}/agent.py:make", "interpreter": stand_in(tmp_path)}
-    helper = OpenEnvHelper(OpenEnvSessionEnvironment.model_validate({**given, "reset_seconds": 300}))
+    helper = OpenEnvHelper(OpenEnvSessionEnvironment.model_validate({**given, "reset_seconds": 300}), {})
     try:
         for _ in range(2):
             rollout = await helper.start({"task": 1}, DESCRIBED, SAMPLING)

@@ -44,7 +44,7 @@ def program(folder: Path, code: str) -> Path:
 
 
 async def why_it_does_not_start(interpreter: Path | str, **others: Any) -> str:
-    helper = VerifiersHelper(settings(interpreter, **others))
+    helper = VerifiersHelper(settings(interpreter, **others), {})
     try:
         with pytest.raises(EnvironmentFailedError) as failed:
             await helper.start(ROW, DESCRIBED)
@@ -77,7 +77,7 @@ async def test_a_process_that_is_never_ready(code: str, reason: str, tmp_path: P
 
 async def test_a_process_that_ends_fails_its_rollouts_and_is_started_again(tmp_path: Path) -> None:
     ready = "it.recv(9999); it.sendall(b'\\0\\0\\0\\2{}'); it.recv(9999)"
-    helper = VerifiersHelper(settings(program(tmp_path, f"{ready}; sys.exit('out of memory')"), reset_seconds=60))
+    helper = VerifiersHelper(settings(program(tmp_path, f"{ready}; sys.exit('out of memory')"), reset_seconds=60), {})
     try:
         for _ in range(2):
             rollout = await helper.start(ROW, DESCRIBED)
@@ -94,7 +94,7 @@ async def test_closing_ends_the_process_and_its_rollouts(tmp_path: Path) -> None
     code = (
         f"import os; open({str(note)!r}, 'w').write(str(os.getpid()))\nit.recv(9999); it.sendall(b'\\0\\0\\0\\2{{}}')\n"
     )
-    helper = VerifiersHelper(settings(program(tmp_path, f"{code}time.sleep(600)"), reset_seconds=60))
+    helper = VerifiersHelper(settings(program(tmp_path, f"{code}time.sleep(600)"), reset_seconds=60), {})
     rollout = await helper.start(ROW, DESCRIBED)
     await helper.close()
     assert rollout.has_ended
@@ -103,7 +103,7 @@ async def test_closing_ends_the_process_and_its_rollouts(tmp_path: Path) -> None
 
 async def test_a_row_that_is_none_of_the_taskset() -> None:
     with pytest.raises(EnvironmentFailedError, match="its row has no field `task`; write the data set by"):
-        await VerifiersHelper(settings(sys.executable)).start({"prompt": "what?"}, DESCRIBED)
+        await VerifiersHelper(settings(sys.executable), {}).start({"prompt": "what?"}, DESCRIBED)
 
 
 def node(parent: int | None, content: str | None, *, sampled: bool = True, calls: Any = None) -> Any:

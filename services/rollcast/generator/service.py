@@ -31,6 +31,7 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator, Http, Rpc
 from rollcast.config.tasks import Tasks
+from rollcast.connections.certificates import verifying_context
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.generator.claims import ClaimLoop
@@ -157,11 +158,16 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
 
 
 def sessions_of(model: Model, tasks: Tasks, http: Http, exporter: Exporter) -> Sessions | None:
-    """The sessions of harnesses, on the running loop; None = the run file names no harness."""
+    """The sessions of harnesses, on the running loop; None = the run file names no harness.
+
+    Raises UserError if http.tls.certificate_authority cannot be read.
+    """
     if not any(isinstance(one, SessionEnvironment) for one in tasks.environments):
         return None
     run_token = None if http.token is None else http.token.get_secret_value().encode()
-    return Sessions(Path(model.path).name, exporter, asyncio.get_running_loop(), run_token)
+    authority = http.tls.certificate_authority if http.tls else None
+    verifying_context(http.tls, "http.tls")
+    return Sessions(Path(model.path).name, exporter, asyncio.get_running_loop(), run_token, authority)
 
 
 def check_harnesses(tasks: Tasks, http: Http) -> None:

@@ -14,10 +14,12 @@ from typing import Any
 import psutil
 import pytest
 
+from rollcast.config.services import TLS
 from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LegKind, LengthBudget, Rollout
 from rollcast.telemetry import names
 from rollcast.trainer.control.episode_defects import episode_defect
+from testkit.connections.certificates import make_certificates
 from testkit.generator.episode_tasks import MAX_LENGTH, WORLD, episode_task
 from testkit.generator.harness_endpoint import ServedEndpoint, served_endpoint
 from testkit.openenv_sessions import AGENT, CAPTURED, installed_openenv, stand_in
@@ -40,7 +42,9 @@ def interpreter(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def served(interpreter: Path, folder: Path, code: str = AGENT, **settings: Any) -> AsyncIterator[ServedEndpoint]:
+async def served(
+    interpreter: Path, folder: Path, code: str = AGENT, tls: TLS | None = None, **settings: Any
+) -> AsyncIterator[ServedEndpoint]:
     """The endpoint, whose engine samples six tokens for each request."""
     file = folder / "agent.py"
     file.write_text(code)
@@ -50,7 +54,7 @@ async def served(interpreter: Path, folder: Path, code: str = AGENT, **settings:
     given = {"factory": factory, "interpreter": interpreter, "reset_seconds": 600, "call_seconds": 300, "restarts": 0}
     sampling = asyncio.create_task(always_sampling(engine))
     try:
-        async with served_endpoint(engine, {**given, **settings}) as endpoint:
+        async with served_endpoint(engine, {**given, **settings}, tls=tls) as endpoint:
             yield endpoint
     finally:
         sampling.cancel()
@@ -117,6 +121,16 @@ async def test_reward_branches_and_masks_are_the_sessions(interpreter: Path, tmp
         _, rollout = await played(endpoint, "late")
         assert rollout.episode is not None
         assert rollout.episode.end is EpisodeEnd.SECONDS
+
+
+async def test_a_session_verifies_the_certificate_of_the_endpoint(interpreter: Path, tmp_path: Path) -> None:
+    async with served(interpreter, tmp_path, tls=make_certificates(tmp_path / "tls")) as endpoint:
+        sampler, rollout = await played(endpoint, "branches")
+        assert endpoint.sessions.url.startswith("https://")
+        assert rollout.episode is not None
+        assert rollout.episode.end is not EpisodeEnd.FAILED, rollout.episode.reason
+        assert sampler.verdict is not None
+        assert sampler.verdict.reward == 0.75
 
 
 async def test_failures_of_a_session_are_never_a_reward(interpreter: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import sys
@@ -16,6 +17,7 @@ import pytest
 from rollcast.environments.harness.program import HarnessProgram, absolute, inherited
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LengthBudget, Rollout
 from rollcast.telemetry import names
+from testkit.connections.certificates import make_certificates
 from testkit.generator.episode_tasks import WORLD, episode_task
 from testkit.generator.harness_endpoint import served_endpoint
 from tests.generator.claiming import V1
@@ -67,6 +69,43 @@ async def test_a_program_that_cannot_be_started() -> None:
     rollout, _ = await ended("", command=["./no-such-agent"], restarts=0)
     assert rollout.episode is not None
     assert "no-such-agent cannot be started" in rollout.episode.reason
+
+
+async def test_a_program_verifies_the_certificate_of_the_endpoint(tmp_path: Path) -> None:
+    code = (
+        "import openai, os; client = openai.OpenAI(max_retries=0); messages = [{'role': 'user', 'content': 'x'}]; "
+        "client.chat.completions.create(model=os.environ['ROLLCAST_MODEL'], messages=messages); "
+        "import httpx; headers = {'authorization': 'Bearer ' + client.api_key}; "
+        "httpx.post(os.environ['ROLLCAST_REWARD_URL'], json={'reward': 1}, headers=headers).raise_for_status()"
+    )
+    engine: Any = ScriptedEngine(lambda request: len(request.token_ids) + 6)
+    await engine.apply(V1)
+    given = {"command": [sys.executable, "-c", code], "reset_seconds": 300, "restarts": 0}
+    async with served_endpoint(engine, given, tls=make_certificates(tmp_path / "tls")) as endpoint:
+        assert endpoint.sessions.url.startswith("https://")
+        sampler = endpoint.sampler(episode_task(1, 1, LengthBudget(max_tokens=100)))
+        playing = asyncio.create_task(sampler.run())
+        async with asyncio.timeout(400):
+            while not playing.done():
+                await engine.advance(1)
+        await playing
+    episode = sampler.rollout().episode
+    assert episode is not None
+    assert episode.end is not EpisodeEnd.FAILED, episode.reason
+    assert len(episode.turns) == 1
+    assert sampler.verdict is not None
+    assert sampler.verdict.reward == 1.0
+
+
+async def test_a_full_disk_fails_the_episode_and_not_the_generator(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("rollcast.environments.harness.program.tempfile.mkdtemp", full)
+    rollout, _ = await ended("pass", restarts=0)
+    assert rollout.episode is not None
+    assert rollout.episode.end is EpisodeEnd.FAILED
+    assert "No space left on device" in rollout.episode.reason
 
 
 async def test_what_a_program_leaves_behind_ends_with_it(tmp_path: Path) -> None:

@@ -75,11 +75,21 @@ class TracedHelper(Generic[Played]):
     """The process of one environment of the run file."""
 
     def __init__(
-        self, kind: type[Played], command: list[str], loading: Mapping[str, Any], loaded: str, seconds: float
+        self,
+        kind: type[Played],
+        command: list[str],
+        variables: Mapping[str, str],
+        loading: Mapping[str, Any],
+        loaded: str,
+        seconds: float,
     ) -> None:
-        """`command`: the adapter. `loading`: its first request, answered when what `loaded` names is there."""
+        """`command`: the adapter. `variables`: what it finds in its environment besides the user's.
+
+        `loading`: its first request, answered when what `loaded` names is there.
+        """
         self._kind = kind
         self._command = command
+        self._variables = variables
         self._loading = loading
         self._loaded = loaded
         self._seconds = seconds
@@ -126,9 +136,8 @@ class TracedHelper(Generic[Played]):
         seconds = self._seconds
         with its_end:
             try:
-                self._program = await HarnessProgram.start(
-                    self._command, adapter_variables(interpreter), stdin=its_end.fileno()
-                )
+                variables = {**adapter_variables(interpreter), **self._variables}
+                self._program = await HarnessProgram.start(self._command, variables, stdin=its_end.fileno())
             except BaseException:
                 own.close()
                 raise

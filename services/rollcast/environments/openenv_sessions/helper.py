@@ -65,9 +65,11 @@ class OpenEnvRollout(TracedRollout):
 class OpenEnvHelper(TracedHelper[OpenEnvRollout]):
     """The process of one environment of the run file."""
 
-    def __init__(self, settings: OpenEnvSessionEnvironment) -> None:
+    def __init__(self, settings: OpenEnvSessionEnvironment, variables: Mapping[str, str]) -> None:
+        """`variables`: what its process finds in its environment besides the user's."""
         loading = {"factory": absolute(settings.factory), "arguments": settings.arguments}
-        super().__init__(OpenEnvRollout, command(settings, "serve"), loading, "the factory", settings.reset_seconds)
+        adapter = command(settings, "serve")
+        super().__init__(OpenEnvRollout, adapter, variables, loading, "the factory", settings.reset_seconds)
 
     async def start(
         self, row: Mapping[str, Any], described: Mapping[str, str], sampling: Mapping[str, float]

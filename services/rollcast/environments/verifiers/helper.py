@@ -51,9 +51,11 @@ class VerifiersRollout(TracedRollout):
 class VerifiersHelper(TracedHelper[VerifiersRollout]):
     """The process of one environment of the run file."""
 
-    def __init__(self, settings: VerifiersEnvironment) -> None:
+    def __init__(self, settings: VerifiersEnvironment, variables: Mapping[str, str]) -> None:
+        """`variables`: what its process finds in its environment besides the user's."""
         loading = {"taskset": settings.taskset, "arguments": settings.arguments}
-        super().__init__(VerifiersRollout, command(settings, "serve"), loading, "the taskset", settings.reset_seconds)
+        adapter = command(settings, "serve")
+        super().__init__(VerifiersRollout, adapter, variables, loading, "the taskset", settings.reset_seconds)
 
     async def start(self, row: Mapping[str, Any], described: Mapping[str, str]) -> VerifiersRollout:
         """Begin a rollout of a row in a session. Raises EnvironmentFailedError."""

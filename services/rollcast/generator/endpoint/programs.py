@@ -4,6 +4,8 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, Protocol
 
 from rollcast.config.environments.harness import HarnessEnvironment
@@ -11,6 +13,7 @@ from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironm
 from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.environments.harness.helper import TracedHelper
 from rollcast.environments.harness.program import HarnessProgram
+from rollcast.environments.harness.trust import trusting
 from rollcast.environments.openenv_sessions.helper import OpenEnvHelper
 from rollcast.environments.verifiers.helper import VerifiersHelper
 from rollcast.generator.endpoint.session import HarnessSession
@@ -47,7 +50,13 @@ class SessionProgram(Protocol):
 class SessionPrograms:
     """The programs of one generator's sessions."""
 
-    def __init__(self) -> None:
+    def __init__(self, authority: Path | None = None) -> None:
+        """`authority`: verifies the certificate of the generator's server. None = it has none of its own."""
+        self._closing = ExitStack()
+        self._trust: dict[str, str] = {}
+        if authority is not None:
+            folder = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="rollcast-trust-"))
+            self._trust = trusting(authority, Path(folder))
         self._running: set[SessionProgram] = set()
         self._verifiers: dict[str, VerifiersHelper] = {}
         self._openenv: dict[str, OpenEnvHelper] = {}
@@ -58,17 +67,17 @@ class SessionPrograms:
         row = session.task.row
         program: SessionProgram
         if isinstance(settings, VerifiersEnvironment):
-            tasksets = self._verifiers.setdefault(settings.name, VerifiersHelper(settings))
+            tasksets = self._verifiers.setdefault(settings.name, VerifiersHelper(settings, self._trust))
             program = await tasksets.start(json.loads(row), described)
         elif isinstance(settings, OpenEnvSessionEnvironment):
-            sessions = self._openenv.setdefault(settings.name, OpenEnvHelper(settings))
+            sessions = self._openenv.setdefault(settings.name, OpenEnvHelper(settings, self._trust))
             run = session.task.sampling
             sampling = {"temperature": run.temperature, "top_p": run.top_p, "top_k": run.top_k}
             program = await sessions.start(json.loads(row), described, sampling)
         else:
             assert isinstance(settings, HarnessEnvironment)
             assert settings.command is not None
-            variables = _variables(described, row)
+            variables = self._trust | _variables(described, row)
             with tempfile.TemporaryFile() as file:
                 file.write(row.encode())
                 file.seek(0)
@@ -88,6 +97,7 @@ class SessionPrograms:
         await asyncio.gather(*(self.end(one) for one in list(self._running)), return_exceptions=True)
         helpers: list[TracedHelper[Any]] = [*self._verifiers.values(), *self._openenv.values()]
         await asyncio.gather(*(helper.close() for helper in helpers), return_exceptions=True)
+        self._closing.close()
 
 
 def _variables(described: Mapping[str, str], row: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections import deque
 from contextlib import suppress
+from pathlib import Path
 
 from rollcast.generator.endpoint.programs import SessionProgram, SessionPrograms
 from rollcast.generator.endpoint.refusals import RefusedRequestError
@@ -30,9 +31,17 @@ class Sessions:
     """All sessions of one generator."""
 
     def __init__(
-        self, model: str, exporter: Exporter, loop: asyncio.AbstractEventLoop, run_token: bytes | None = None
+        self,
+        model: str,
+        exporter: Exporter,
+        loop: asyncio.AbstractEventLoop,
+        run_token: bytes | None = None,
+        authority: Path | None = None,
     ) -> None:
-        """`model`: the name under which it is served. `run_token`: with it outside programs ask for tasks."""
+        """`model`: the name under which it is served. `run_token`: with it outside programs ask for tasks.
+
+        authority: verifies the certificate of the generator's server; None = the system's do.
+        """
         self.model = model
         self.run_token = run_token
         self.exporter = exporter
@@ -43,7 +52,7 @@ class Sessions:
         self._waiting: deque[HarnessSession] = deque()
         """Sessions that an outside program may take, the oldest first."""
         self._arrival = asyncio.Condition()
-        self._programs = SessionPrograms()
+        self._programs = SessionPrograms(authority)
         self._reported: set[tuple[str, str]] = set()
 
     def find(self, name: str, token: bytes) -> HarnessSession:
