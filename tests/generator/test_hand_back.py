@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from rollcast.config.tasks import Tasks
 from rollcast.generator import claims as claims_module
 from rollcast.generator.grading import Graded, GradingThreads
+from rollcast.generator.groups import ActiveGroup
+from rollcast.generator.samplers import Samplers
 from rollcast.generator.vllm.engine import EngineRequest
 from rollcast.generator.weights import GeneratorWeights
+from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import (
     GradingStatus,
     PromptTask,
     Purpose,
+    Rollout,
 )
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.wire.version import PolicyVersion
+from testkit.rollouts.examples import make_rollout
 from testkit.rollouts.memory import MemoryBroker
 from tests.generator.claiming import V1, V2, generator, make_task
 from tests.generator.scripted_engine import ScriptedEngine
@@ -152,3 +158,44 @@ async def test_a_claim_under_way_does_not_take_a_handed_over_task_back() -> None
             assert sequence in run.trainer.outstanding().waiting
             run.trainer.retire([sequence])
             await asyncio.sleep(1.0)
+
+
+class EndsWhenStopped:
+    """A sampler whose environment gives its verdict in the moment in which its task is handed over."""
+
+    occupies_slot = False
+    num_kv_tokens = 0
+    verdict = Graded(0.0, GradingStatus.ERROR, 0.0)
+    answer_token_ids = (1,)
+
+    def __init__(self) -> None:
+        self.finished = False
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        await self._stopping.wait()
+        self.finished = True
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def rollout(self) -> Rollout:
+        return make_rollout(0, 3, reward=0.0, grading_status=GradingStatus.UNGRADED)
+
+
+class SamplersThatEnd(Samplers):
+    def sampler(self, task: PromptTask, index: int, start: Rollout | None) -> Any:
+        return EndsWhenStopped()
+
+
+async def test_a_verdict_that_was_given_is_handed_over_with_its_rollout() -> None:
+    """The next owner has no verifier for it, and no environment that could say it again."""
+    engine: Any = ScriptedEngine()
+    grader: Any = None
+    group = ActiveGroup(Claimed(make_task(1, Purpose.EVAL), "1-0", V1), engine, grader, SamplersThatEnd(engine))
+    running = asyncio.create_task(group.run())
+    await asyncio.sleep(0)
+    group.stop()
+    await asyncio.wait_for(running, 60)
+    (rollout,) = (await group.unfinished_task()).rollouts
+    assert rollout.grading_status is GradingStatus.ERROR

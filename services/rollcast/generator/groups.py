@@ -113,10 +113,12 @@ class ActiveGroup:
     async def _run_one(self, index: int) -> None:
         sampler = self._samplers[index]
         await sampler.run()
-        if self.stopped or not sampler.finished:
+        if not sampler.finished:
             return
         graded = sampler.verdict
         if graded is None:
+            if self.stopped:
+                return
             graded = await self._grade(sampler)
         # Not finished any more: the rollout was restarted while it was graded.
         if sampler.finished:

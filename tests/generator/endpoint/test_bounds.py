@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
@@ -23,6 +24,8 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(600)]
 """The first test to import vLLM waits for it, on a busy machine for minutes."""
 USER = {"role": "user", "content": "go on"}
 BUDGET = 100
+UNLUCKY = 666
+"""The scripted engine refuses a prompt that begins with it."""
 
 
 class Played:
@@ -63,11 +66,11 @@ class Played:
 
 
 @asynccontextmanager
-async def playing() -> AsyncIterator[Played]:
+async def playing(max_seconds: float = 60.0) -> AsyncIterator[Played]:
     engine: Any = ScriptedEngine()
     await engine.apply(V1)
     async with served_endpoint(engine, {"restarts": 0}, calls=lambda tokens: 0) as endpoint:
-        sampler = endpoint.sampler(episode_task(1, 1, LengthBudget(max_tokens=BUDGET)))
+        sampler = endpoint.sampler(episode_task(1, 1, LengthBudget(max_tokens=BUDGET), max_seconds=max_seconds))
         running = asyncio.create_task(sampler.run())
         session = await taken(endpoint)
         session.reward = 1.0
@@ -110,6 +113,62 @@ async def test_a_turn_that_the_end_of_its_program_cuts_is_not_trained() -> None:
     assert [(turn.start, turn.end) for turn in rollout.episode.turns] == [(0, 10)]
     assert not rollout.episode.branches
     assert unread == 1
+
+
+async def test_a_request_whose_client_left_uses_up_no_budget() -> None:
+    async with playing() as episode:
+        await episode.answer(episode.ask([USER], 10))
+        left = episode.ask([USER, USER])
+        await episode.sampling(1)
+        left.cancel()
+        async with asyncio.timeout(120):
+            while episode.endpoint.engine.num_running or episode.session.num_open_requests:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert "closed the connection" in episode.session.last_refusal
+    rollout = episode.sampler.rollout()
+    assert rollout.episode is not None
+    assert rollout.episode.end is EpisodeEnd.TOKENS, "its last turn had 10 tokens at most"
+    assert episode.session.over is None
+    assert not rollout.episode.branches
+
+
+async def test_the_reward_of_an_episode_whose_time_is_over_counts() -> None:
+    async with playing(max_seconds=1.0) as episode:
+        episode.session.reward = None
+        cut = episode.ask([USER])
+        await episode.sampling(1)
+        await episode.endpoint.engine.advance(5)
+        await asyncio.wait({cut}, timeout=120)
+        assert len(cut.result().choices[0].message.content) > 0
+        headers = {"authorization": f"Bearer {episode.session.token}"}
+        url = f"{episode.endpoint.sessions.url}/rollcast/{episode.session.id}/reward"
+        async with httpx.AsyncClient(headers=headers, timeout=60) as plain:
+            assert (await plain.post(url, json={"reward": 0.5})).status_code == 200
+        with pytest.raises(openai.BadRequestError, match="time is over"):
+            await episode.ask([USER])
+    rollout = episode.sampler.rollout()
+    assert rollout.episode is not None
+    assert rollout.episode.end is EpisodeEnd.SECONDS
+    assert episode.sampler.verdict is not None
+    assert episode.sampler.verdict.reward == 0.5
+
+
+async def test_a_prompt_that_the_engine_refuses_is_not_in_the_record() -> None:
+    async with playing() as episode:
+        headers = {"authorization": f"Bearer {episode.session.token}"}
+        url = f"{episode.endpoint.sessions.url}/rollcast/{episode.session.id}/inference/v1/generate"
+        async with httpx.AsyncClient(headers=headers, timeout=60) as plain:
+            refused = await plain.post(url, json={"token_ids": [UNLUCKY, 1], "sampling_params": {}})
+        assert refused.status_code == 400
+        assert episode.session.record.sequences
+        episode.session.ended = "no such token"
+        async with asyncio.timeout(120):
+            while not episode.sampler.finished:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    rollout = episode.sampler.rollout()
+    assert rollout.episode is not None
+    assert rollout.episode.end is EpisodeEnd.FAILED
+    assert rollout.episode.prompt_token_ids is None
 
 
 async def test_a_stream_arrives_while_its_turn_is_sampled() -> None:

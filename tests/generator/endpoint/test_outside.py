@@ -60,6 +60,31 @@ async def test_a_program_asks_for_a_task_and_ends_it(monkeypatch: pytest.MonkeyP
     assert "reported that it failed: no browser" in rollout.episode.reason
 
 
+async def test_programs_that_wait_leave_room_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(application, "MAX_WAITING_PROGRAMS", 1)
+    engine: Any = ScriptedEngine()
+    async with (
+        served_endpoint(engine, {}, run_token=TOKEN) as endpoint,
+        httpx.AsyncClient(base_url=endpoint.sessions.url, headers={"authorization": f"Bearer {TOKEN}"}) as plain,
+    ):
+        first = asyncio.create_task(plain.post("/rollcast/v1/sessions", timeout=60))
+        await asyncio.sleep(0.5)
+        refused = await plain.post("/rollcast/v1/sessions", timeout=60)
+        assert refused.status_code == 503
+        assert "1 programs wait for a task here" in refused.json()["error"]["message"]
+        first.cancel()
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await plain.post("/rollcast/v1/sessions", timeout=0.2)
+                except httpx.ReadTimeout:  # it waits, because the first has left its place
+                    break
+        await asyncio.sleep(0.5)
+    assert not [one for one in caplog.records if "ASGI" in one.getMessage()]
+
+
 async def test_a_task_that_no_program_takes_is_given_up() -> None:
     engine: Any = ScriptedEngine()
     await engine.apply(V1)

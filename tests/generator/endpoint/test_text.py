@@ -14,9 +14,9 @@ from rollcast.generator.endpoint.streaming import Deltas
 USER = {"role": "user", "content": "what is in the room?"}
 
 
-def streamed(prefixes: list[str], final: str, *, has_tools: bool) -> list[str]:
+def streamed(prefixes: list[str], final: str, stop: tuple[str, ...] = (), *, has_tools: bool) -> list[str]:
     """The parts of a content whose turn was parsed after each of the prefixes."""
-    deltas = Deltas(has_tools=has_tools)
+    deltas = Deltas(stop, has_tools=has_tools)
     parts = [part for text in prefixes for part in deltas.of("", text, has_calls=False)]
     return [part["content"] for part in [*parts, *deltas.rest("", final)]]
 
@@ -36,6 +36,11 @@ def test_parts_are_the_message(prefixes: list[str], final: str, has_tools: bool,
     found = streamed(prefixes, final, has_tools=has_tools)
     assert found == parts
     assert "".join(found) == final
+
+
+def test_the_beginning_of_a_stop_text_is_held_back() -> None:
+    prefixes = ["look O", "look Obs", "look Obi", "look Obi\nObserv", "look Obi\nObservation: a door"]
+    assert streamed(prefixes, "look Obi", ("Observation:", "\nObs"), has_tools=False) == ["look", " Obi"]
 
 
 def call(arguments: str, call_id: str = "call00000") -> dict[str, Any]:

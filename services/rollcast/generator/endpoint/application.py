@@ -53,6 +53,8 @@ PARSING_SHARE = 10.0
 MAX_REWARD_CHARACTERS = 100
 NEXT_TASK_SECONDS = 30.0
 """How long a request for a task may wait. Then it is answered without one, and the program asks again."""
+MAX_WAITING_PROGRAMS = 256
+"""Requests for a task that wait at once: more would take the connections that probes and completions need."""
 
 T = TypeVar("T")
 log = get_logger()
@@ -64,6 +66,7 @@ class EndpointApplication:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
+        self._num_waiting = 0
 
     def routes(self) -> "list[Route]":
         """All of its paths."""
@@ -165,9 +168,10 @@ class EndpointApplication:
                 "send http.token as the API key" if token else "this run has no http.token, and no task for programs"
             )
             return _refused(RefusedRequestError(f"wrong or missing token: {wanted}", 401, "wrong_token"))
-        waiting = self._sessions.next_task(NEXT_TASK_SECONDS)
-        asking = asyncio.run_coroutine_threadsafe(waiting, self._sessions.loop)
-        session = await _unless_gone(request, asking, asking.cancel)
+        if self._num_waiting >= MAX_WAITING_PROGRAMS:
+            why = f"{MAX_WAITING_PROGRAMS} programs wait for a task here; ask another generator, or later"
+            return _refused(RefusedRequestError(why, 503, "enough_programs"))
+        session = await self._taken(request)
         if session is None:
             return Response(status_code=204)
         # The address of this very generator, whatever name it was found by.
@@ -175,6 +179,20 @@ class EndpointApplication:
         described = self._sessions.described(session, f"{request.url.scheme}://{in_url(host)}:{port}")
         row = json.loads(session.task.row)
         return JSONResponse({**described, "environment": session.task.environment, "row": row})
+
+    async def _taken(self, request: "Request") -> HarnessSession | None:
+        """A session for the program that asks; None = none came in time, or the program is gone."""
+        waiting = self._sessions.next_task(NEXT_TASK_SECONDS)
+        asking = asyncio.run_coroutine_threadsafe(waiting, self._sessions.loop)
+        self._num_waiting += 1
+        try:
+            return await _unless_gone(request, asking, asking.cancel)
+        except asyncio.CancelledError:
+            if not asking.cancelled():
+                raise
+            return None
+        finally:
+            self._num_waiting -= 1
 
     async def _sampled(self, request: "Request", call: EndpointCall) -> Answered:
         """The answer; if the client is gone before, its call is abandoned."""
@@ -195,7 +213,7 @@ class _Stream:
         self._changed = asyncio.Event()
         self._tokens: list[int] = []
         self._call = EndpointCall(session, ChatRequest(asked), self._arrived)
-        self._deltas = Deltas(has_tools=bool(asked.tools))
+        self._deltas = Deltas(asked.stop, has_tools=bool(asked.tools))
         self._answering: asyncio.Future[Answered] | None = None
 
     async def begin(self, request: "Request") -> None:

@@ -151,7 +151,7 @@ class HarnessAttempt:
         program: SessionProgram | None = None
         try:
             if self._settings.is_started_here:
-                program = await self._waits.wait(self._sessions.start(session), self._settings.reset_seconds)
+                program = await self._waits.ask(self._sessions.start(session), self._settings.reset_seconds)
             else:
                 await self._sessions.offer(session)
                 await self._waits.wait(session.taken.wait(), self._limits.max_seconds)
@@ -200,8 +200,9 @@ class HarnessAttempt:
         return EpisodeEnd.DONE if turns and turns[-1].tool_calls else EpisodeEnd.ANSWERED
 
     def _seconds_to_grade(self, program: SessionProgram | None) -> float:
-        """How long a program that gives the reward at its end may go on after the episode's time."""
-        return self._settings.call_seconds if isinstance(program, TracedRollout) else 0.0
+        """How long a program that gives the reward may go on after the episode's time, without sampling."""
+        gives_reward = self.session.task.rewards or isinstance(program, TracedRollout)
+        return self._settings.call_seconds if gives_reward else 0.0
 
     def _joined(self, program: TracedRollout, end: EpisodeEnd) -> tuple[set[int], EpisodeEnd]:
         """Take the trace's reward; returns the numbers of the turns that it does not train, and the episode's end.

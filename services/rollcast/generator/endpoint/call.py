@@ -108,6 +108,8 @@ class EndpointCall:
         except asyncio.CancelledError:
             if not self._is_ended:
                 raise
+            if self._is_abandoned:
+                raise _left() from None
             raise RefusedRequestError("this session has ended", 404, "session_ended") from None
         except BadRequestError as error:
             raise RefusedRequestError(f"the engine refused it: {error}") from error
@@ -159,6 +161,8 @@ class EndpointCall:
         number = len(session.record.turns) - 1
         if number < before or session.record.turns[number].sequence != place.sequence:
             session.check_open()
+            if self._is_abandoned:
+                raise _left()
             raise session.refused_for(EpisodeEnd.SECONDS)
         answered = self._request.answer(session, place, number, finish)
         session.histories.turns[-1].is_abandoned = self._is_abandoned or (finish == "abort" and session.was_ended_early)
@@ -176,6 +180,11 @@ class EndpointCall:
             session.over = EpisodeEnd.SECONDS
         elif finish == "length" and (most is None or num_tokens < most):
             session.over = EpisodeEnd.TOKENS
+
+
+def _left() -> RefusedRequestError:
+    """The end of a request that no client waits for. No budget is over."""
+    return RefusedRequestError("its client closed the connection before a token was sampled", 499, "client_gone")
 
 
 class ChatRequest:

@@ -4,6 +4,7 @@ A turn is parsed as a whole, from its first token. Its text is sent up to the fi
 mark may begin; the rest is sent with the turn's end, and so are its calls.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 MARKS = "<[{`|"
@@ -15,7 +16,9 @@ MAX_MARK_CHARACTERS = 32
 class Deltas:
     """The parts of one streamed turn."""
 
-    def __init__(self, *, has_tools: bool) -> None:
+    def __init__(self, stop: Sequence[str] = (), *, has_tools: bool) -> None:
+        """`stop`: texts that end the turn and are not in its message."""
+        self._stop = stop
         self._has_tools = has_tools
         self._reasoning = ""
         self._content = ""
@@ -28,11 +31,18 @@ class Deltas:
         if not content:
             return self._new(self._certain(reasoning), "")
         # A call may follow, and the message has no space before it.
-        return self._new(reasoning, self._certain(content).rstrip())
+        return self._new(reasoning, self._certain(self._before_stop(content)).rstrip())
 
     def rest(self, reasoning: str, content: str) -> list[dict[str, Any]]:
         """The parts of a turn that has ended which were not sent."""
         return self._new(reasoning, content)
+
+    def _before_stop(self, text: str) -> str:
+        """The text up to where a stop text is, or may have begun."""
+        for stop in self._stop:
+            text = text.partition(stop)[0]
+        begun = [size for stop in self._stop for size in range(1, len(stop)) if text.endswith(stop[:size])]
+        return text[: len(text) - max(begun, default=0)]
 
     def _certain(self, text: str) -> str:
         text = text.rstrip("\ufffd")  # the bytes of a character that has not ended

@@ -208,7 +208,10 @@ class EpisodeRecord:
 
     def rollout(self) -> Rollout:
         """The record, not graded. Call it once, after `Engine.observe`, because it counts the preemptions."""
-        if not self.sequences:
+        rollouts = [self._recorded(number) for number in range(len(self.sequences))]
+        # One without a token is left out, because the engine may have refused its prompt. Later ones move up.
+        kept = [number for number, rollout in enumerate(rollouts) if rollout.num_tokens]
+        if not kept:
             return Rollout(
                 self._index,
                 np.zeros(0, dtype=np.int32),
@@ -217,16 +220,14 @@ class EpisodeRecord:
                 stop_reason=self.stop_reason,
                 episode=self._episode(None, (), ()),
             )
-        rollouts = [self._recorded(number) for number in range(len(self.sequences))]
         prompts = [np.asarray(sequence.prompt_token_ids, dtype=np.int32) for sequence in self.sequences]
-        # A branch without a token is left out, so that turns of later ones get its number.
-        kept = [number for number, rollout in enumerate(rollouts) if number == 0 or rollout.num_tokens]
         places = {number: place for place, number in enumerate(kept)}
         branches = [_branch(prompts[number], rollouts[number]) for number in kept[1:]]
         turns = [replace(turn, sequence=places[turn.sequence]) for turn in self.turns]
-        first = rollouts[0]
-        is_tasks_prompt = np.array_equal(prompts[0], self._task.prompt_token_ids)
-        first.episode = self._episode(None if is_tasks_prompt else prompts[0], turns, branches)
+        first = rollouts[kept[0]]
+        prompt = prompts[kept[0]]
+        is_tasks_prompt = np.array_equal(prompt, self._task.prompt_token_ids)
+        first.episode = self._episode(None if is_tasks_prompt else prompt, turns, branches)
         first.preemptions = sum(rollout.preemptions for rollout in rollouts)
         first.interrupted = any(rollout.interrupted for rollout in rollouts)
         first.partial = self.end is EpisodeEnd.RUNNING
