@@ -158,14 +158,20 @@ def main() -> int:
             rows.append(row)
             shown = {key: value for key, value in row.items() if key != "curve"}
             print(json.dumps(shown), flush=True)
-    card = first_card()
-    targets = judge(rows, has_gpu=card is not None)
+            write(arguments, rows)
+    targets = judge(rows, has_gpu=first_card() is not None)
     for target, met in targets.items():
         print(f"{'met   ' if met else 'MISSED'}  {target}")
-    name = "calculator" if arguments.through == "class" else f"calculator-{arguments.through}"
-    figures = {"at_once": arguments.at_once, "seeds": rows, "targets": targets}
-    print(write_result(name, figures) if card is None else write_result(f"gpu-{name}", {"card": card} | figures))
+    print(write(arguments, rows))
     return 0 if all(targets.values()) else 1
+
+
+def write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> Path:
+    """The result of the seeds that have ended: a later one may take long."""
+    card = first_card()
+    name = "calculator" if arguments.through == "class" else f"calculator-{arguments.through}"
+    figures = {"at_once": arguments.at_once, "seeds": rows, "targets": judge(rows, has_gpu=card is not None)}
+    return write_result(name, figures) if card is None else write_result(f"gpu-{name}", {"card": card} | figures)
 
 
 if __name__ == "__main__":

@@ -171,7 +171,8 @@ def train(folder: Path) -> None:
     model = make_model(len(tokenizer), tokenizer)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=NUM_STEPS, pct_start=0.05)
-    tools = [{"type": "function", "function": {"name": name}} for name in SYMBOLS]
+    # In the order in which a class's tools are listed: a small model has seen no other.
+    tools = [{"type": "function", "function": {"name": name}} for name in sorted(SYMBOLS)]
     for step in range(NUM_STEPS):
         rows = [tokens_of(conversation(draw(rng), rng), tools, tokenizer) for _ in range(BATCH)]
         longest = max(len(tokens) for tokens, _ in rows)
