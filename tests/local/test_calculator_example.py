@@ -71,6 +71,8 @@ def test_the_agent_has_the_tools_of_the_class_and_its_run_the_same_task(monkeypa
         name = schema["function"]["name"]
         assert getattr(world, name).__doc__.startswith(schema["function"]["description"])
         assert agent.call_tool(name, '{"a": 7, "b": 12}') == str(getattr(world, name)(a=7, b=12))
+    symbols = module_of(EXAMPLE / "make_model.py").SYMBOLS
+    assert list(agent.TOOLS) == sorted(symbols), "as a class's tools are listed, and as its model has seen them"
     wrong = ("{", "[]", '{"a": 1}', '{"a": "x", "b": 2}', '{"a": 1e999, "b": 1}')
     assert all(agent.call_tool("add", arguments).startswith("error: ") for arguments in wrong)
     assert agent.call_tool("divide", '{"a": 1, "b": 1}') == "error: KeyError('divide')"
