@@ -40,7 +40,7 @@ from testkit.system.audit import read_lines
 
 RUN_FILES = {"class": "run.yaml", "endpoint": "through_endpoint.yaml"}
 FIRST_PORT = 8500
-"""Of the endpoint of seed 0; each seed has its own, so that runs at once do not meet."""
+"""Port of the endpoint for seed 0. Each seed has its own, so that several runs can listen."""
 ON_A_GPU = {"slots": 128, "block_size": 32, "gpu_memory_utilization": 0.05, "gpu_kv_cache_gib": 1}
 """Settings of a generator that shares a GPU with several runs."""
 AGENT_SECONDS = 60.0

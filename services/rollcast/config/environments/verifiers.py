@@ -1,7 +1,7 @@
 """Settings of a taskset of the package `verifiers`."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,8 @@ from rollcast.config.environments.settings import SessionEnvironment
 
 
 class VerifiersEnvironment(SessionEnvironment):
+    masks_sampled_tokens: ClassVar[bool] = True
+
     kind: Literal["verifiers"] = "verifiers"
     """A taskset of verifiers 0.4.0: its harness takes the turns, its rewards are the reward. It is trusted: it runs with
     everything that you can do."""

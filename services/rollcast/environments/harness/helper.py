@@ -83,7 +83,7 @@ class TracedHelper(Generic[Played]):
         loaded: str,
         seconds: float,
     ) -> None:
-        """`command`: the adapter. `variables`: what it finds in its environment besides the user's.
+        """`command`: the adapter. `variables`: added to those of the user.
 
         `loading`: its first request, answered when what `loaded` names is there.
         """

@@ -66,7 +66,7 @@ class OpenEnvHelper(TracedHelper[OpenEnvRollout]):
     """The process of one environment of the run file."""
 
     def __init__(self, settings: OpenEnvSessionEnvironment, variables: Mapping[str, str]) -> None:
-        """`variables`: what its process finds in its environment besides the user's."""
+        """`variables`: its process gets them in addition to those of the user."""
         loading = {"factory": absolute(settings.factory), "arguments": settings.arguments}
         adapter = command(settings, "serve")
         super().__init__(OpenEnvRollout, adapter, variables, loading, "the factory", settings.reset_seconds)

@@ -52,7 +52,7 @@ class VerifiersHelper(TracedHelper[VerifiersRollout]):
     """The process of one environment of the run file."""
 
     def __init__(self, settings: VerifiersEnvironment, variables: Mapping[str, str]) -> None:
-        """`variables`: what its process finds in its environment besides the user's."""
+        """`variables`: its process gets them in addition to those of the user."""
         loading = {"taskset": settings.taskset, "arguments": settings.arguments}
         adapter = command(settings, "serve")
         super().__init__(VerifiersRollout, adapter, variables, loading, "the taskset", settings.reset_seconds)

@@ -54,7 +54,7 @@ MAX_REWARD_CHARACTERS = 100
 NEXT_TASK_SECONDS = 30.0
 """How long a request for a task may wait. Then it is answered without one, and the program asks again."""
 MAX_WAITING_PROGRAMS = 256
-"""Requests for a task that wait at once: more would take the connections that probes and completions need."""
+"""Requests for a task that may wait at the same time. More would take connections from probes and completions."""
 
 T = TypeVar("T")
 log = get_logger()

@@ -51,7 +51,7 @@ class SessionPrograms:
     """The programs of one generator's sessions."""
 
     def __init__(self, authority: Path | None = None) -> None:
-        """`authority`: verifies the certificate of the generator's server. None = it has none of its own."""
+        """`authority`: verifies the certificate of the generator's server. None = programs trust it already."""
         self._closing = ExitStack()
         self._trust: dict[str, str] = {}
         if authority is not None:

@@ -40,7 +40,7 @@ class Sessions:
     ) -> None:
         """`model`: the name under which it is served. `run_token`: with it outside programs ask for tasks.
 
-        authority: verifies the certificate of the generator's server; None = the system's do.
+        authority: verifies the certificate of the generator's server; None = programs trust it already.
         """
         self.model = model
         self.run_token = run_token

@@ -38,7 +38,7 @@ class Deltas:
         return self._new(reasoning, content)
 
     def _before_stop(self, text: str) -> str:
-        """The text up to where a stop text is, or may have begun."""
+        """The text before a stop text, or before what may be the beginning of one."""
         for stop in self._stop:
             text = text.partition(stop)[0]
         begun = [size for stop in self._stop for size in range(1, len(stop)) if text.endswith(stop[:size])]
