@@ -64,8 +64,6 @@ def build_controller(
     open_evaluations = OpenEvaluations(config.run, config.tasks.evaluation.deadline_seconds)
     own_filter = GroupFilter(recipe)
     is_wanted = partial(can_be_trained_on, recipe=recipe, own_filter=own_filter)
-    masking = frozenset(one.name for one in config.tasks.environments if one.masks_sampled_tokens)
-    finder = DefectFinder(state, learners.vocab_size, config.model.max_length, learners.routing, masking)
     intake = Intake(
         state,
         queue,
@@ -73,7 +71,7 @@ def build_controller(
         exporter,
         make_task=make_task,
         count_outcome=reporter.count_group,
-        find_defect=finder.find,
+        find_defect=_defect_finder(config, state, learners).find,
         is_filtered=lambda group: recipe.refill_filtered and not is_wanted(group),
         note_answer=GroupSignals(recipe, exporter, is_wanted).note,
         teacher=_teacher(recipe, exporter, config.model.max_length, is_wanted),
@@ -100,6 +98,11 @@ def build_controller(
     )
     checkpoints = Checkpoints(state, learners, intake, reporter, config.trainer.checkpoint_every_steps)
     return Controller(state, pipeline, examiner, fleet, checkpoints, learners, reporter, stop_requested)
+
+
+def _defect_finder(config: RunConfig, state: TrainerState, learners: LearnerGroup) -> DefectFinder:
+    masking = frozenset(one.name for one in config.tasks.environments if one.masks_sampled_tokens)
+    return DefectFinder(state, learners.vocab_size, config.model.max_length, learners.routing, masking)
 
 
 def _devices_each(generator: Generator, *, shares_gpu: bool) -> int:
