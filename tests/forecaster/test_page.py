@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import Error, expect, sync_playwright
 
 from rollcast.connections.port_files import publish_port
 from rollcast.local.ports import free_port
@@ -250,14 +251,15 @@ def answered_with(verdict: str, headline: str | None) -> Callable[[Any], None]:
     """The service's answer with another verdict on run c."""
 
     def fulfil(route: Any) -> None:
-        answer = route.fetch()
-        body = answer.json()
-        for run in body["runs"]:
-            if run["run"] == "c":
-                run["verdict"] = verdict
-                run["has_forecast"] = False
-                run["advice"]["headline"] = headline
-        route.fulfill(response=answer, json=body)
+        with suppress(Error):  # the page gives up the request under way when it is loaded again
+            answer = route.fetch()
+            body = answer.json()
+            for run in body["runs"]:
+                if run["run"] == "c":
+                    run["verdict"] = verdict
+                    run["has_forecast"] = False
+                    run["advice"]["headline"] = headline
+            route.fulfill(response=answer, json=body)
 
     return fulfil
 

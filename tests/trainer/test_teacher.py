@@ -255,9 +255,9 @@ def test_connections_that_cannot_be_closed_do_not_stop_the_end(monkeypatch: pyte
     async def never() -> None:
         await asyncio.sleep(WAIT_SECONDS)
 
-    monkeypatch.setattr(teacher_module, "STOP_SECONDS", 0.2)
     with teacher_server(working) as url:
         teacher = TeacherClient(endpoint(url), Exporter("r"), max_tokens=MAX_TOKENS)
+        monkeypatch.setattr(teacher_module, "STOP_SECONDS", 2.0)
         monkeypatch.setattr(teacher._asking, "close", never)
         teacher.close()
     assert not teacher._thread.is_alive()
