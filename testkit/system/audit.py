@@ -95,6 +95,13 @@ def check_every_episode_ended(lines: list[dict[str, Any]], rollouts: int) -> dic
     return dict(ends)
 
 
+def failures_of_dead(lines: list[dict[str, Any]]) -> list[int]:
+    """How often each task that was given up had lost its generator or had an answer that could not be used."""
+    dead = {task for line in surviving_lines(lines) if line["what"] == "dead" for task in line["tasks"]}
+    redone = Counter(task for line in lines if line["what"] == "redone" for task in line["tasks"])
+    return [redone[task] + 1 for task in sorted(dead)]
+
+
 def failures(lines: list[dict[str, Any]]) -> Counter[str]:
     """Episodes that were given up, by the sentence that says why."""
     found: Counter[str] = Counter()
