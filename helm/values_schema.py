@@ -228,6 +228,7 @@ CHART = mapping(
         enabled=BOOLEAN,
         prometheus=mapping(namespaceSelector=MAP, podSelector=MAP),
         forecasterFrom=PEERS,
+        generatorFrom=PEERS,
         autoscalerFrom=PEERS,
         proxyPorts={"type": "array", "items": integer(1, 65535)},
         allowHub={"type": ["boolean", "null"]},

@@ -159,6 +159,8 @@ def test_prometheus_and_keda_come_in_and_whoever_asks_prometheus_gets_out(name: 
         (container,) = pod_of(objects, "autoscaler").spec["containers"]
         (port,) = [port["name"] for port in container["ports"] if port["containerPort"] == asked]
         assert _let_in(policies["autoscaler"], "keda") == ({port} if keda else set())
+    agents = {role for role, spec in policies.items() if _let_in(spec, "agents") == {"http"}}
+    assert agents == ({"generator"} if name == "agents-elsewhere" else set())
     prometheus = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     asking = {role for role, spec in policies.items() if {"to": [prometheus]} in spec.get("egress", [])}
     settings = run_file(objects)

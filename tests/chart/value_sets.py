@@ -115,6 +115,12 @@ CHANGES: dict[str, dict[str, Any]] = {
     "annotations-for-prometheus": {"monitoring": {"annotations": True}},
     "no-network-policy": {"networkPolicy": {"enabled": False}},
     "closed-network": {"networkPolicy": {"allowHub": False, "apiServerCIDR": "10.0.0.1/32", "autoscalerFrom": []}},
+    "agents-elsewhere": {
+        "auth": {"http": True},
+        "networkPolicy": {
+            "generatorFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "agents"}}}]
+        },
+    },
     "shared-model-volume": {"model": {"volume": {"kind": "pvc", "storageClass": "fast"}}},
     "model-of-mine": {
         "config": {"model": {"path": "/models/mine"}},
