@@ -1,7 +1,7 @@
 """A tiny model that knows how tools are called, and a file of tasks: `python make_model.py`, some minutes on a core.
 
 The model is a Qwen3 of 0.6 million parameters, trained from scratch on conversations in which many calls are wrong: so
-it writes calls that can be read, and solves about a fifth of the tasks. What it lacks is what the run has to teach.
+it writes calls that can be read, and solves about a third of the tasks. What it lacks is what the run has to teach.
 """
 
 import json

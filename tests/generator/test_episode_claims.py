@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rollcast.config.environments.openenv import OpenEnvironment
+from rollcast.config.episodes import Episodes, TurnCredit
+from rollcast.config.recipe import Recipe
 from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResult
 from rollcast.generator.episodes import attempt as attempt_module
 from rollcast.generator.episodes import calls as calls_module
@@ -20,6 +24,7 @@ from rollcast.rollouts.base import Delivery
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LengthBudget, Purpose, Rollout
 from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
+from rollcast.trainer.control.episode_credit import whole_reward
 from testkit.generator.episode_tasks import WORLD, episode_parts, episode_task
 from testkit.generator.scripted_world import TOOLS, ScriptedWorld, ScriptedWorlds
 from tests.generator.claiming import V1, V2, generator
@@ -61,6 +66,24 @@ async def test_turns_are_recorded_with_their_calls_and_rewards() -> None:
     assert sampler.verdict is not None
     assert (sampler.verdict.reward, sampler.verdict.status) == (0.5, GradingStatus.OK)
     assert world.rows == [{"room": 1}]
+
+
+async def test_a_last_reward_that_is_the_episodes_counts_once() -> None:
+    """As OpenEnv's servers give it: 0.1 for the first turn, 0.2 and 0.4 for the calls of the second."""
+    rewards = [0.1, 0.2, 0.4]
+    world = ScriptedWorld(lambda number: ToolResult("a door", reward=rewards[number - 1], is_done=number == 3))
+    world.value = rewards[-1]
+    calls = iter([1, 2])
+    parts = episode_parts(ScriptedWorlds(lambda: world), lambda tokens: next(calls))
+    parts.settings = {WORLD: OpenEnvironment(name=WORLD, url="http://127.0.0.1:9", interpreter=Path("python"))}
+    sampler = await play(parts)
+    rollout = sampler.rollout()
+    assert rollout.episode is not None
+    assert sampler.verdict is not None
+    rollout.reward = sampler.verdict.reward
+    assert [turn.reward for turn in rollout.episode.turns] == pytest.approx([0.1, 0.2])
+    recipe = Recipe(episodes=Episodes(credit=TurnCredit(discount=1.0)))
+    assert whole_reward(rollout, recipe) == pytest.approx(sum(rewards))
 
 
 async def test_an_environment_that_fails_is_tried_again_and_given_up_without_a_verdict() -> None:

@@ -20,10 +20,11 @@ class EnvironmentFailedError(Exception):
     The message is one sentence with the cause. Such an episode is never trained as a 0.
     """
 
-    def __init__(self, reason: str, *, is_overdue: bool = False) -> None:
-        """is_overdue: it did not answer before its deadline."""
+    def __init__(self, reason: str, *, is_overdue: bool = False, is_of_another: bool = False) -> None:
+        """is_overdue: it did not answer before its deadline. is_of_another: another episode made it fail."""
         super().__init__(reason)
         self.is_overdue = is_overdue
+        self.is_of_another = is_of_another
 
 
 @dataclass(frozen=True, slots=True)

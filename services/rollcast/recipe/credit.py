@@ -6,8 +6,9 @@
               A_(i,t) = (G_(i,m) - mean_j b_j) / normaliser                      t in turn m
 
 r_(i,n) is the environment's reward for turn n alone, R_i the reward of the whole episode, which counts at its last
-turn, d the discount. j runs over the kept rollouts of the prompt; the normaliser is that of `advantages`, with the
-episode's mean of the turns' squares in place of a rollout's square:
+turn, d the discount. The last reward of an OpenEnv server is R_i and no turn's: no reward counts twice. j runs over the
+kept rollouts of the prompt; the normaliser is that of `advantages`, with the episode's mean of the turns' squares in
+place of a rollout's square:
 
     batch           sqrt(mean_i (1 / T_i) sum_m (G_(i,m) - mean_j b_j)^2) + eps    i over the kept rollouts of the batch
     prompt          the same with i over those of the prompt

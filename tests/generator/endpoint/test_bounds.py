@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -130,6 +131,37 @@ async def test_a_request_whose_client_left_uses_up_no_budget() -> None:
     assert rollout.episode.end is EpisodeEnd.TOKENS, "its last turn had 10 tokens at most"
     assert episode.session.over is None
     assert not rollout.episode.branches
+
+
+async def test_samples_of_one_history_beside_each_other_are_all_trained() -> None:
+    async with playing() as episode:
+        asked = [episode.ask([USER], 10) for _ in range(3)]
+        await episode.sampling(3)
+        for one in asked:
+            await episode.answer(one)
+        await episode.answer(episode.ask([USER, USER], 10))
+    rollout = episode.sampler.rollout()
+    assert rollout.episode is not None
+    assert [turn.sequence for turn in rollout.episode.turns] == [0, 1, 2, 3]
+    assert episode.endpoint.count(names.ENDPOINT_UNREAD) == 0
+
+
+async def test_a_turn_goes_on_when_a_wait_of_another_request_moves_the_episodes_end() -> None:
+    async with playing() as episode:
+        episode.session.deadline = time.monotonic() + 5.0
+        asked = episode.ask([USER], 40)
+        await episode.sampling(1)
+        first_end = episode.session.deadline
+        episode.session.deadline = first_end + 600.0
+        await asyncio.sleep(first_end - time.monotonic() + 0.5)
+        await episode.answer(asked)
+        turn = episode.session.record.turns[-1]
+        assert turn.end - turn.start == 40
+        episode.session.deadline = time.monotonic() + 0.5
+        cut = episode.ask([USER, USER], 40)
+        await asyncio.wait({cut}, timeout=120)
+        assert cut.done()
+    assert episode.session.over is EpisodeEnd.SECONDS
 
 
 async def test_the_reward_of_an_episode_whose_time_is_over_counts() -> None:

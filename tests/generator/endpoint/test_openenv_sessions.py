@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from rollcast.config.services import TLS
+from rollcast.environments.harness import helper
 from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LegKind, LengthBudget, Rollout
 from rollcast.telemetry import names
@@ -164,6 +165,24 @@ async def test_sessions_are_ended_and_leave_nothing(interpreter: Path, tmp_path:
         _, rollout = await played(endpoint, "branches")
         assert rollout.episode is not None
         assert rollout.episode.end is not EpisodeEnd.FAILED, "the others go on"
+
+
+async def test_a_session_that_does_not_end_costs_the_others_no_restart(
+    interpreter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(helper, "CANCEL_SECONDS", 1.0)
+    async with served(interpreter, tmp_path) as endpoint:
+        notes = {mode: tmp_path / mode for mode in ("hang", "stuck")}
+        samplers = {mode: sampler_of(endpoint, mode, note=str(note)) for mode, note in notes.items()}
+        running = {mode: asyncio.create_task(sampler.run()) for mode, sampler in samplers.items()}
+        for note in notes.values():
+            await noted(note)
+        notes["hang"].unlink()
+        samplers["stuck"].stop()
+        await noted(notes["hang"])
+        assert not samplers["hang"].finished, "it began again, although restarts = 0"
+        samplers["hang"].stop()
+        await asyncio.wait(running.values(), timeout=400)
 
 
 async def noted(note: Path) -> list[str]:

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
-from rollcast.generator.endpoint import application
+from rollcast.generator.endpoint import application, attempt
 from rollcast.generator.service import check_harnesses
 from rollcast.rollouts.records import EpisodeEnd, LengthBudget
 from testkit.generator.episode_tasks import WORLD, episode_task
@@ -85,7 +85,21 @@ async def test_programs_that_wait_leave_room_and_no_traceback(
     assert not [one for one in caplog.records if "ASGI" in one.getMessage()]
 
 
-async def test_a_task_that_no_program_takes_is_given_up() -> None:
+async def test_a_task_that_no_program_takes_leaves_its_slot_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine: Any = ScriptedEngine()
+    await engine.apply(V1)
+    async with served_endpoint(engine, {"restarts": 0}) as endpoint:
+        sampler = endpoint.sampler(episode_task(1, 1, LengthBudget(max_tokens=100)))
+        running = asyncio.create_task(sampler.run())
+        assert sampler.occupies_slot
+        monkeypatch.setattr(attempt, "MAX_SET_UP_SLOT_SECONDS", 0.1)
+        await asyncio.sleep(0.2)
+        assert not sampler.occupies_slot
+        sampler.stop()
+        await asyncio.wait_for(running, 60)
+
+
+async def test_a_task_that_no_program_takes_is_is_given_up() -> None:
     engine: Any = ScriptedEngine()
     await engine.apply(V1)
     async with served_endpoint(engine, {"restarts": 0}) as endpoint:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 
@@ -166,6 +167,7 @@ async def test_further_sequences_are_counted_and_a_sampled_turn_is_trained_once(
         await versions.apply(20)
         await ask([USER, *answered(first, "another door")])
         await ask([USER, {"role": "assistant", "content": "i was never sampled"}, USER])
+        await ask([USER, *answered(first), {"role": "assistant", "content": "nor was i"}, USER])
         both = [ask([{"role": "user", "content": f"sub agent {number}"}]) for number in range(2)]
         await asyncio.gather(*both)
 
@@ -173,14 +175,29 @@ async def test_further_sequences_are_counted_and_a_sampled_turn_is_trained_once(
     _, rollout = await played(endpoint, task, program)
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
-    assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 1, 2, 3, 4]
+    assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 1, 2, 3, 4, 5]
     forked = rollout.episode.branches[0]
     whole = [*task.prompt_token_ids, *rollout.token_ids]
     first = rollout.episode.turns[0]
     sampled = len(task.prompt_token_ids) + first.end
     assert forked.prompt_token_ids[:sampled].tolist() == whole[:sampled], "its prompt has the recorded tokens"
-    for reason, count in (("forked", 1), ("rewritten", 1), ("new", 2)):
+    for reason, count in (("forked", 1), ("rewritten", 2), ("new", 2)):
         assert endpoint.count(names.ENDPOINT_SEQUENCES, reason=reason) >= count
+
+
+class LosingTransport(httpx.AsyncHTTPTransport):
+    """Loses the first answer, as a connection that breaks in between does."""
+
+    num_lost = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        response = await super().handle_async_request(request)
+        if self.num_lost:
+            return response
+        self.num_lost += 1
+        await response.aread()
+        await response.aclose()
+        raise httpx.ReadError("the connection broke")
 
 
 async def test_a_retry_leaves_a_completion_that_is_not_trained(versions: Versions, endpoint: ServedEndpoint) -> None:
@@ -189,15 +206,17 @@ async def test_a_retry_leaves_a_completion_that_is_not_trained(versions: Version
     async def program(client: Any, session: HarnessSession) -> None:
         first = await client.chat.completions.create(model=MODEL, max_tokens=40, messages=[USER])
         messages = [USER, *answered(first.choices[0].message)]
-        lost = await client.chat.completions.create(model=MODEL, max_tokens=40, messages=messages)
-        assert lost.choices
         stream = await client.chat.completions.create(model=MODEL, max_tokens=40, messages=messages, stream=True)
         await stream.__anext__()
         await stream.close()
         async with asyncio.timeout(60):
             while session.num_open_requests:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        read = await client.chat.completions.create(model=MODEL, max_tokens=40, messages=messages)
+        transport = LosingTransport()
+        retrying = {"max_retries": 1, "http_client": httpx.AsyncClient(transport=transport)}
+        async with client_of(endpoint, session, **retrying) as library:
+            read = await library.chat.completions.create(model=MODEL, max_tokens=40, messages=messages)
+        assert transport.num_lost == 1
         await client.chat.completions.create(
             model=MODEL, max_tokens=40, messages=[*messages, *answered(read.choices[0].message)]
         )
@@ -248,7 +267,6 @@ async def test_max_tokens_stop_and_the_budget(versions: Versions, endpoint: Serv
 
 
 async def test_requests_that_are_refused(versions: Versions, endpoint: ServedEndpoint) -> None:
-    import httpx
     import openai
 
     async def program(client: Any, session: HarnessSession) -> None:
@@ -320,7 +338,6 @@ async def test_an_update_during_the_prefill(versions: Versions, endpoint: Served
 
 
 async def test_tokens_in_tokens_out(versions: Versions, endpoint: ServedEndpoint) -> None:
-    import httpx
 
     async def program(client: Any, session: HarnessSession) -> None:
         headers = {"authorization": f"Bearer {session.token}"}

@@ -70,3 +70,30 @@ def test_stop_texts_are_bounded() -> None:
     for wrong in (["a"] * 5, [""], [1], {"a": 1}, ["a" * 201]):
         with pytest.raises(RefusedRequestError, match="at most 4 texts"):
             stop_texts(wrong)
+
+
+ASKED_AGAIN = [
+    ("1 1 1", "nnn", [0, 1]),
+    ("1 1 1", "---", []),
+    ("1 1 1", "--r", [1]),
+    ("1 1 1 1", "-r-r", [0, 2]),
+    ("1 2 1 2", "nnnn", [0, 1]),
+    ("1f 1 2", "nnn", []),
+    ("1a 1", "-r", [0]),
+    ("1 1a 1", "--r", [1]),
+    ("1 1a", "--", [1]),
+]
+"""Histories, f = a later one has its answer, a = abandoned; n = the client does not say, - no retry, r a retry."""
+
+
+@pytest.mark.parametrize(("histories", "retries", "unread"), ASKED_AGAIN)
+def test_a_retry_replaces_one_turn_and_samples_beside_each_other_are_read(
+    histories: str, retries: str, unread: list[int]
+) -> None:
+    found = Histories()
+    for number, (history, retry) in enumerate(zip(histories.split(), retries, strict=True)):
+        says = None if retry == "n" else retry == "r"
+        turn = RecordedTurn(number, history[:1].encode(), (), 0.0, is_retry=says, is_abandoned="a" in history)
+        turn.has_followers = "f" in history
+        found.add(turn)
+    assert [turn.number for turn in found.unread()] == unread

@@ -1,7 +1,7 @@
 """Settings of an environment of the package `openenv`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,8 @@ from rollcast.config.environments.settings import EnvironmentSettings
 
 
 class OpenEnvironment(EnvironmentSettings):
+    repeats_last_reward: ClassVar[bool] = True
+
     kind: Literal["openenv"] = "openenv"
     """A server of OpenEnv: its actions are the tools, its observations the answers, its rewards the reward."""
     url: Annotated[str, Field(pattern=WEB_ADDRESS)]

@@ -14,6 +14,8 @@ class EnvironmentSettings(Settings):
 
     gives_reward: ClassVar[bool] = True
     """Whether an environment of this kind may reward an episode itself."""
+    repeats_last_reward: ClassVar[bool] = False
+    """Whether the reward of an episode is that of its last rewarded call. It then counts once, as the episode's."""
     masks_sampled_tokens: ClassVar[bool] = False
     """Whether an environment of this kind may take the loss from tokens that the policy sampled."""
 

@@ -42,6 +42,11 @@ class TracedRollout:
         return f"failed in {self.package}" if "failed" in self._answer else ""
 
     @property
+    def is_ended_by_another(self) -> bool:
+        """It was ended with its process, because another rollout did not end."""
+        return bool(self._answer.get("ended_by_another"))
+
+    @property
     def last_lines(self) -> str:
         """Why it failed."""
         return str(self._answer.get("failed", ""))
@@ -176,9 +181,9 @@ class TracedHelper(Generic[Played]):
         finally:
             self._fail_all(why)
 
-    def _fail_all(self, why: str) -> None:
+    def _fail_all(self, why: str, *, ended_by_another: bool = False) -> None:
         for rollout in self._running.values():
-            rollout.note({"failed": why})
+            rollout.note({"failed": why, "ended_by_another": ended_by_another})
         self._running.clear()
 
     async def _end(self) -> None:
@@ -190,7 +195,7 @@ class TracedHelper(Generic[Played]):
         self._reading = None
         if reading is not None:
             reading.cancel()
-        self._fail_all("its process was ended, because another rollout did not end")
+        self._fail_all("its process was ended, because another rollout did not end", ended_by_another=True)
         if writer is not None:
             writer.close()
         if program is not None:

@@ -51,6 +51,8 @@ STREAM_SECONDS = 0.05
 PARSING_SHARE = 10.0
 """The pause is also this many times what the last parse took, so that a long turn does not take a core."""
 MAX_REWARD_CHARACTERS = 100
+RETRIES_HEADER = "x-stainless-retry-count"
+"""How often the request was sent before."""
 NEXT_TASK_SECONDS = 30.0
 """How long a request for a task may wait. Then it is answered without one, and the program asks again."""
 MAX_WAITING_PROGRAMS = 256
@@ -110,11 +112,12 @@ class EndpointApplication:
         asked = read_request(await _body(request), self._sessions.model, session.task.sampling, replaces=replaces)
         self._sessions.note_replaced(session, asked.replaced)
         name = f"chatcmpl-{session.id}-{time.monotonic_ns()}"
+        chat = ChatRequest(asked, is_retry=_is_retry(request))
         if asked.is_streamed:
-            stream = _Stream(self._sessions, session, asked, name)
+            stream = _Stream(self._sessions, session, asked, chat, name)
             await stream.begin(request)
             return StreamingResponse(stream.parts(), media_type="text/event-stream")
-        call = EndpointCall(session, ChatRequest(asked))
+        call = EndpointCall(session, chat)
         answered = await self._sampled(request, call)
         more = extras(answered, asked, session.record.decode)
         return JSONResponse(completion_body(answered, name, self._sessions.model, more))
@@ -141,7 +144,9 @@ class EndpointApplication:
         from starlette.responses import JSONResponse
 
         replaces = session.settings.sampling == "run"
-        asked, replaced = TokenRequest.read(await _body(request), session.task.sampling, replaces=replaces)
+        body = await _body(request)
+        sampling = session.task.sampling
+        asked, replaced = TokenRequest.read(body, sampling, replaces=replaces, is_retry=_is_retry(request))
         self._sessions.note_replaced(session, replaced)
         answered = await self._sampled(request, EndpointCall(session, asked))
         return JSONResponse(generated_body(answered, f"generate-{time.monotonic_ns()}", self._sessions.model))
@@ -204,7 +209,9 @@ class EndpointApplication:
 class _Stream:
     """One streamed completion: `begin`, then `parts`."""
 
-    def __init__(self, sessions: Sessions, session: HarnessSession, asked: AskedChat, name: str) -> None:
+    def __init__(
+        self, sessions: Sessions, session: HarnessSession, asked: AskedChat, chat: ChatRequest, name: str
+    ) -> None:
         self._sessions = sessions
         self._session = session
         self._asked = asked
@@ -212,7 +219,7 @@ class _Stream:
         self._here = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._tokens: list[int] = []
-        self._call = EndpointCall(session, ChatRequest(asked), self._arrived)
+        self._call = EndpointCall(session, chat, self._arrived)
         self._deltas = Deltas(asked.stop, has_tools=bool(asked.tools))
         self._answering: asyncio.Future[Answered] | None = None
 
@@ -310,6 +317,12 @@ def _token(request: "Request") -> bytes:
         return key.encode()
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.encode() if scheme.lower() == "bearer" else b""
+
+
+def _is_retry(request: "Request") -> bool | None:
+    """Whether a client library asks again because a request had failed, as OpenAI's say. None = it does not say."""
+    retries = request.headers.get(RETRIES_HEADER)
+    return None if retries is None else retries != "0"
 
 
 async def _body(request: "Request") -> Any:

@@ -21,7 +21,7 @@ from rollcast.generator.endpoint.session import HarnessSession, SessionTask
 from rollcast.generator.endpoint.sessions import Sessions, row_of
 from rollcast.generator.endpoint.token_traces import MAX_RANGES, traced_loss
 from rollcast.generator.endpoint.traces import STOPS, untrained_turns
-from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, EpisodeParts, Stage
+from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, MAX_SET_UP_SLOT_SECONDS, EpisodeParts, Stage
 from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.reward import checked
 from rollcast.generator.episodes.waits import GivenUpError, UnusableEpisodeError, Waits
@@ -60,6 +60,7 @@ class HarnessAttempt:
         self._parts = parts
         self._sessions = sessions
         self._waits = Waits()
+        self._created_at = time.monotonic()
         self.record = EpisodeRecord(engine, task, index, parts.max_sequence_tokens)
         session_task = SessionTask(
             environment=self._name,
@@ -88,8 +89,13 @@ class HarnessAttempt:
 
     @property
     def occupies_slot(self) -> bool:
-        """Until its first request, so that hundreds of programs are never started together; then while it samples."""
-        return not self.session.has_begun or self.session.num_open_requests > 0
+        """Until its first request, so that hundreds of programs are never started together; then while it samples.
+
+        A task for programs elsewhere does so only for a short time: nothing is started here, and perhaps none asks.
+        """
+        if not self.session.has_begun:
+            return self._settings.is_started_here or time.monotonic() - self._created_at < MAX_SET_UP_SLOT_SECONDS
+        return self.session.num_open_requests > 0
 
     @property
     def versions(self) -> set[PolicyVersion]:
@@ -173,7 +179,8 @@ class HarnessAttempt:
             if session.failure is not None:
                 raise session.failure
             if program is not None and program.has_ended:
-                return self._end_of(program.how_it_failed, program.last_lines)
+                is_of_another = isinstance(program, TracedRollout) and program.is_ended_by_another
+                return self._end_of(program.how_it_failed, program.last_lines, is_of_another=is_of_another)
             if session.ended is not None:
                 return self._end_of("", session.ended)
             if session.is_over_for(self._seconds_to_grade(program)):
@@ -185,13 +192,14 @@ class HarnessAttempt:
                     return session.over
                 raise EnvironmentFailedError(f"asked for nothing for {self._settings.call_seconds:g} seconds")
 
-    def _end_of(self, failed: str, said: str) -> EpisodeEnd:
+    def _end_of(self, failed: str, said: str, *, is_of_another: bool = False) -> EpisodeEnd:
         """The end of an episode whose program has ended. Raises EnvironmentFailedError."""
         if self.session.over is not None:
             return self.session.over
         if failed:
             refused = f"; it was refused: {self.session.last_refusal}" if self.session.last_refusal else ""
-            raise EnvironmentFailedError(f"{failed}{refused}: {said or 'it printed nothing'}")
+            why = f"{failed}{refused}: {said or 'it printed nothing'}"
+            raise EnvironmentFailedError(why, is_of_another=is_of_another)
         if self.session.ended:
             raise EnvironmentFailedError(f"reported that it failed: {said}")
         if self.session.is_last_turn_cut:

@@ -20,10 +20,12 @@ from rollcast.generator.endpoint.protocol import AskedChat
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.episodes.waits import UnusableEpisodeError
-from rollcast.generator.sequence import TurnEnds
+from rollcast.generator.sequence import SequenceSampler, TurnEnds
 from rollcast.generator.vllm.engine import BadRequestError, Finish
 from rollcast.rollouts.records import EpisodeEnd
 
+LOOK_SECONDS = 0.05
+"""Between two looks at a deadline that a wait for a slot moves."""
 MAX_CHARACTERS_PER_TOKEN = 64
 """A chat with more characters for each token that a sequence may have is not rendered: it would hold up the event loop
 for seconds, and never fits."""
@@ -86,6 +88,8 @@ class EndpointCall:
         self._sequence: int | None = None
         self.tokens_before: list[int] = []
         """All tokens before the turn in its sequence, once it is sampled."""
+        self._timer: asyncio.TimerHandle | None = None
+        """Ends the turn with the episode's time."""
         self._is_abandoned = False
         self._is_ended = False
 
@@ -152,11 +156,12 @@ class EndpointCall:
             tokens = session.lower_reservation(self, tokens)
         ends = TurnEnds(session.parts.renderer.stop_token_ids, self._request.stop, self._on_tokens)
         before = len(session.record.turns)
-        timer = asyncio.get_running_loop().call_later(self._remaining_seconds(), sampler.abort)
+        self._end_in_time(sampler)
         try:
             finish = await session.record.sample_turn(place.sequence, ends, tokens)
         finally:
-            timer.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
             self._sequence = None
         number = len(session.record.turns) - 1
         if number < before or session.record.turns[number].sequence != place.sequence:
@@ -168,6 +173,14 @@ class EndpointCall:
         session.histories.turns[-1].is_abandoned = self._is_abandoned or (finish == "abort" and session.was_ended_early)
         self._note_end(finish, len(answered.token_ids))
         return answered
+
+    def _end_in_time(self, sampler: SequenceSampler) -> None:
+        """Stop the turn at the deadline, which other requests of the session move while they wait for a slot."""
+        if self._session.is_over:
+            sampler.abort()
+            return
+        seconds = max(self._remaining_seconds(), LOOK_SECONDS)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._end_in_time, sampler)
 
     def _note_end(self, finish: Finish, num_tokens: int) -> None:
         session = self._session
@@ -190,8 +203,10 @@ def _left() -> RefusedRequestError:
 class ChatRequest:
     """A history of messages."""
 
-    def __init__(self, asked: AskedChat) -> None:
+    def __init__(self, asked: AskedChat, *, is_retry: bool | None) -> None:
+        """`is_retry`: as `RecordedTurn.is_retry`."""
         self._asked = asked
+        self._is_retry = is_retry
         self._digests = history_digests(asked.messages, asked.tools)
         self._num_characters = sum(len(str(message)) for message in asked.messages)
 
@@ -216,8 +231,10 @@ class ChatRequest:
             return self._begun(session, self._rendered(session), reason)
         turn, count = found
         before, sampled = session.record.turn_tokens(turn.number)
-        given = _between(session, before, sampled, messages[count:], tools)
         turn.has_followers = True
+        if any(message.get("role") == "assistant" for message in messages[count:]):
+            return self._begun(session, self._rendered(session), "rewritten", turn.number)
+        given = _between(session, before, sampled, messages[count:], tools)
         if given is None:
             return self._begun(session, self._rendered(session), self._reason(session, "format"), turn.number)
         if turn.is_extended or turn.is_abandoned:
@@ -235,7 +252,8 @@ class ChatRequest:
             message["content"] = str(message["content"]).partition(text)[0]
         malformed = sum(bool(call.problem) for call in parsed.calls)
         session.record.answered(number, tool_calls=len(parsed.calls), malformed_calls=malformed)
-        remembered(session, place, number, tuple(call["id"] for call in message.get("tool_calls", ())), message)
+        kept_ids = tuple(call["id"] for call in message.get("tool_calls", ()))
+        remembered(session, place, number, kept_ids, message, is_retry=self._is_retry)
         turn = session.record.turns[number]
         logprobs = session.record.sequences[turn.sequence].completion.logprobs[turn.start : turn.end]
         stopped = "tool_calls" if message.get("tool_calls") else "stop"
@@ -263,8 +281,6 @@ def _between(
     tools: Sequence[ToolSchema],
 ) -> list[int] | None:
     """The tokens between a recorded turn and the next; None = the format does not extend it."""
-    if any(message.get("role") == "assistant" for message in messages):
-        return None
     try:
         return session.parts.renderer.next_turn(before, sampled, messages, tools)
     except Exception as error:  # as in `_rendered`
@@ -305,10 +321,16 @@ def extended(session: HarnessSession, turn: RecordedTurn, given: list[int]) -> i
 
 
 def remembered(
-    session: HarnessSession, place: TurnPlace, number: int, call_ids: tuple[str, ...], message: ChatMessage | None
+    session: HarnessSession,
+    place: TurnPlace,
+    number: int,
+    call_ids: tuple[str, ...],
+    message: ChatMessage | None,
+    *,
+    is_retry: bool | None,
 ) -> None:
     """Remember a turn by the history that ends with its answer."""
-    turn = RecordedTurn(number, place.history, call_ids, time.monotonic(), place.follows, message)
+    turn = RecordedTurn(number, place.history, call_ids, time.monotonic(), place.follows, message, is_retry=is_retry)
     session.histories.add(turn)
 
 

@@ -36,6 +36,8 @@ class RecordedTurn:
     """A later request has it in its history."""
     is_extended: bool = False
     """The tokens of its sequence go on behind it."""
+    is_retry: bool | None = None
+    """Its client library asked again because a request had failed. None = the library does not say."""
     is_abandoned: bool = False
     """Its client was gone before it had the answer."""
 
@@ -65,20 +67,22 @@ class Histories:
         return None
 
     def unread(self) -> list[RecordedTurn]:
-        """Turns whose answer no client read: abandoned ones, and those of a history that was sampled again.
+        """Turns whose answer no client read: abandoned ones, and for each retry the one that it replaces.
 
-        Of one history that is sampled several times, turns are unread that no later history has. The last turn of the
-        session is read.
+        It replaces the newest turn of the same history that no later history has. A client that does not say whether
+        it retries does so when it asks for the same history again.
         """
-        times: dict[bytes, int] = {}
+        unread = [turn for turn in self.turns if turn.is_abandoned and not turn.has_followers]
+        pending: dict[bytes, list[RecordedTurn]] = {}
         for turn in self.turns:
-            times[turn.asked] = times.get(turn.asked, 0) + 1
-        last = max((turn.number for turn in self.turns if not turn.is_abandoned), default=-1)
-        return [
-            turn
-            for turn in self.turns
-            if not turn.has_followers and (turn.is_abandoned or (times[turn.asked] > 1 and turn.number != last))
-        ]
+            earlier = pending.setdefault(turn.asked, [])
+            if earlier and turn.is_retry is not False:
+                replaced = earlier.pop()
+                if not replaced.is_abandoned:
+                    unread.append(replaced)
+            if not turn.has_followers:
+                earlier.append(turn)
+        return sorted(unread, key=lambda turn: turn.number)
 
     def was_asked(self, digest: bytes) -> bool:
         """Whether this very history has been sampled before."""

@@ -28,14 +28,20 @@ MAX_TOKEN = (1 << 31) - 1
 class TokenRequest:
     """A history of tokens, to which the model's next tokens are sampled."""
 
-    def __init__(self, token_ids: list[int], max_tokens: int | None, stop: tuple[str, ...]) -> None:
+    def __init__(
+        self, token_ids: list[int], max_tokens: int | None, stop: tuple[str, ...], *, is_retry: bool | None
+    ) -> None:
+        """`is_retry`: as `RecordedTurn.is_retry`."""
         self._token_ids = token_ids
         self._history = hashlib.blake2b(np.asarray(token_ids, dtype=np.int64).tobytes(), digest_size=16).digest()
+        self._is_retry = is_retry
         self.max_tokens = max_tokens
         self.stop = stop
 
     @classmethod
-    def read(cls, body: Any, sampling: Sampling, *, replaces: bool) -> "tuple[TokenRequest, tuple[str, ...]]":
+    def read(
+        cls, body: Any, sampling: Sampling, *, replaces: bool, is_retry: bool | None
+    ) -> "tuple[TokenRequest, tuple[str, ...]]":
         """The request, and its settings in place of which the run's are used. Raises RefusedRequestError."""
         if not isinstance(body, dict) or not isinstance(body.get("sampling_params", {}), dict):
             raise RefusedRequestError("the body is not an object with token_ids and sampling_params")
@@ -50,7 +56,8 @@ class TokenRequest:
             raise other_sampling(replaced[0], settings[replaced[0]])
         if settings.get("n") not in (None, 1):
             raise RefusedRequestError("n: one request samples one completion")
-        return cls(given, one_max_tokens(settings), stop_texts(settings.get("stop"))), replaced
+        stop = stop_texts(settings.get("stop"))
+        return cls(given, one_max_tokens(settings), stop, is_retry=is_retry), replaced
 
     def place(self, session: HarnessSession) -> TurnPlace:
         """Extend the longest recorded turn that the tokens begin with, or begin a sequence."""
@@ -66,7 +73,7 @@ class TokenRequest:
     def answer(self, session: HarnessSession, place: TurnPlace, number: int, finish: Finish) -> Answered:
         """Remember a turn of the record."""
         before, sampled = session.record.turn_tokens(number)
-        remembered(session, place, number, (), None)
+        remembered(session, place, number, (), None, is_retry=self._is_retry)
         turn = session.record.turns[number]
         logprobs = session.record.sequences[turn.sequence].completion.logprobs[turn.start : turn.end]
         return Answered({}, "", "stop" if finish == "stop" else "length", before, sampled, logprobs)

@@ -20,7 +20,7 @@ from typing import Any
 from rollcast.chat.base import AssistantTurn, ChatMessage
 from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, Opening, ToolSchema
 from rollcast.generator.episodes.calls import GRACE_SECONDS, CallAnswers, answer_calls
-from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, EpisodeParts, Stage
+from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, MAX_SET_UP_SLOT_SECONDS, EpisodeParts, Stage
 from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.reward import reward_of
 from rollcast.generator.episodes.transcript import Transcript
@@ -32,9 +32,6 @@ from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rol
 from rollcast.telemetry import names
 from rollcast.wire.version import PolicyVersion
 
-MAX_SET_UP_SLOT_SECONDS = 5.0
-"""How long an episode that is set up occupies a slot, because it will soon sample. An environment that takes longer
-must not keep the engine idle."""
 MAX_CHARACTERS_PER_TOKEN = 64
 """A chat with more characters for each token that a sequence may have is not rendered: it would hold up the event loop
 for seconds, and never fits."""
@@ -60,6 +57,8 @@ class EpisodeAttempt:
         """How long it may still wait for slots."""
         self._is_set_up = False
         self._is_sampling = False
+        self._last_rewards: tuple[int, list[float]] | None = None
+        """The last turn with rewards of calls, and those. None = no turn so far."""
         self.start = start
         self.record = EpisodeRecord(engine, task, index, parts.max_sequence_tokens)
         self.stage: Stage = "start"
@@ -108,6 +107,9 @@ class EpisodeAttempt:
             if not self._task.verifier:
                 self.stage = "reward"
                 self.graded = await reward_of(environment, self._settings.call_seconds, self._waits)
+                if self._settings.repeats_last_reward and self._last_rewards is not None:
+                    turn, rewards = self._last_rewards
+                    self.record.reward_turn(turn, sum(rewards[:-1]))
             self.record.end = end
             is_reusable = True
         except UnusableEpisodeError as error:
@@ -236,9 +238,11 @@ class EpisodeAttempt:
             len(self.record.turns) - 1,
             tool_calls=len(turn.calls),
             malformed_calls=answers.num_malformed,
-            reward=answers.reward,
+            reward=sum(answers.rewards),
             environment_seconds=self._waits.environment_seconds - before,
         )
+        if answers.rewards:
+            self._last_rewards = (len(self.record.turns) - 1, answers.rewards)
         if answers.num_cut:
             self._parts.exporter.add(names.EPISODE_ANSWERS_CUT, answers.num_cut, environment=self._name)
         if answers.num_overdue:

@@ -28,7 +28,8 @@ class CallAnswers:
     """Answers that were shortened."""
     num_overdue: int = 0
     """Calls that exceeded their deadline and were answered so."""
-    reward: float = 0.0
+    rewards: list[float] = field(default_factory=list)
+    """Of the calls that have one."""
     is_done: bool = False
     """The environment ended the episode; the calls after that were not made."""
 
@@ -57,7 +58,8 @@ async def answer_calls(
         answers.num_cut += result.is_cut or len(result.text) > MAX_ANSWER_CHARACTERS
         answers.num_malformed += result.is_malformed
         answers.num_overdue += result.is_overdue
-        answers.reward += _checked_reward(result)
+        if result.reward is not None:
+            answers.rewards.append(_checked(result.reward))
         answers.messages.append({"role": "tool", "name": call.name, "tool_call_id": call_id, "content": text})
         if result.is_done:
             answers.is_done = True
@@ -76,8 +78,7 @@ async def _answer(environment: LiveEnvironment, call: ToolCall, seconds: float, 
         ) from None
 
 
-def _checked_reward(result: ToolResult) -> float:
-    reward = result.reward or 0.0
+def _checked(reward: float) -> float:
     if not math.isfinite(reward) or abs(reward) > MAX_CALL_REWARD:
         raise UnusableEpisodeError(f"gave a reward of {reward:g} for a call")
     return reward

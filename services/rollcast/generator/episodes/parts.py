@@ -16,6 +16,9 @@ from rollcast.telemetry.names import Metric
 
 MAX_REASON_CHARACTERS = 500
 """An environment may fail with a text of any length; its beginning says enough."""
+MAX_SET_UP_SLOT_SECONDS = 5.0
+"""How long an episode that is set up occupies a slot, because it will soon sample. An environment that takes longer
+must not keep the engine idle."""
 RELEASE_SECONDS = 30.0
 """Deadline for an environment to be taken back, in which its processes are ended."""
 

@@ -176,6 +176,10 @@ class EpisodeRecord:
             environment_seconds=environment_seconds,
         )
 
+    def reward_turn(self, turn: int, reward: float) -> None:
+        """Replace the reward of a turn."""
+        self.turns[turn] = replace(self.turns[turn], reward=reward)
+
     def drop_turns(self, numbers: Container[int]) -> None:
         """Take out turns, and sequences without a turn. One that a turn which stays follows stays too, without loss.
 

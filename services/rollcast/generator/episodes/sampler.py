@@ -123,7 +123,7 @@ class EpisodeSampler:
                 except GivenUpError:
                     continue
                 except EnvironmentFailedError as error:
-                    self._fail(str(error))
+                    self._fail(error)
         finally:
             self._parts.change(names.EPISODES_IN_FLIGHT, self._name, -1)
 
@@ -187,12 +187,15 @@ class EpisodeSampler:
         self._attempt.record.restarts = self._num_restarts
         self._restart = False
 
-    def _fail(self, reason: str) -> None:
-        if self._num_restarts >= self._parts.settings[self._name].restarts:
-            self._attempt.fail(reason)
-            return
+    def _fail(self, error: EnvironmentFailedError) -> None:
+        """Begin again, or give up at the last restart. A failure that another episode made is not counted as one."""
+        reason = str(error)
+        if not error.is_of_another:
+            if self._num_restarts >= self._parts.settings[self._name].restarts:
+                self._attempt.fail(reason)
+                return
+            self._num_restarts += 1
         self._parts.note_failure(self._name, self._attempt.stage, reason)
-        self._num_restarts += 1
         self._begin_again()
 
     def _count_kv(self) -> None:
