@@ -1,7 +1,8 @@
-"""The forecaster's HTTP API, from its own OpenAPI document."""
+"""The forecaster's HTTP API, from its own OpenAPI document, and the paths of a generator's endpoint."""
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from rollcast.forecaster.folder_tail import FolderTail
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.push_api import push_router
+from rollcast.generator.endpoint import application
 
 Node = dict[str, Any]
 INTRODUCTION = """# HTTP
@@ -26,6 +28,15 @@ The forecaster also serves the following. `/` is the live page. A mistake of the
 
 """
 
+ENDPOINT = """## The endpoint of a generator
+
+For agents ([own harness](../episodes.md#your-own-harness)). SESSION and its token come with a task: in the variables of
+a program that the generator starts, or as the answer to `POST /rollcast/v1/sessions`: `session`, `base_url`,
+`reward_url`, `end_url`, `token`, `model`, `environment`, `row`. 204 = no task within 30 seconds, ask again. A refusal
+is a 4xx with one sentence in `error.message`.
+
+"""
+
 
 def http_page() -> str:
     document = openapi()
@@ -33,7 +44,15 @@ def http_page() -> str:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             said += _section(document, f"{method.upper()} {path}", operation)
-    return said.rstrip() + "\n"
+    return said.rstrip() + "\n\n" + _endpoint()
+
+
+def _endpoint() -> str:
+    """The paths for agents, as the endpoint's own module lists them."""
+    paths = [line.strip() for line in (application.__doc__ or "").splitlines() if line.startswith("    ")]
+    found = [re.match(r"(GET|POST) +(\S+) +(.+)", line) for line in paths]
+    rows = [(f"`{one[1]} {one[2]}`", one[3]) for one in found if one]
+    return ENDPOINT + table(("path", "what for"), rows).rstrip() + "\n"
 
 
 def openapi() -> Node:

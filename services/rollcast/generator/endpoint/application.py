@@ -1,7 +1,7 @@
 """The endpoint over HTTP, in the thread of the generator's server; sampling runs on the engine's loop.
 
     POST /rollcast/SESSION/v1/chat/completions       with tools, as a stream or not
-    GET  /rollcast/SESSION/v1/models
+    GET  /rollcast/SESSION/v1/models                 the model's name
     POST /rollcast/SESSION/inference/v1/generate     tokens in, tokens out
     POST /rollcast/SESSION/reward                    {"reward": 0.5}
     POST /rollcast/v1/sessions                       an outside program asks for its next task, with the run's token
