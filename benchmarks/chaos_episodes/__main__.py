@@ -25,8 +25,8 @@ from testkit.system.misbehaving_world import NAMED
 def judge(figures: dict[str, Any]) -> dict[str, bool]:
     """What `Chaos.run` does not check itself. It raises if a task or an episode is lost or used twice."""
     return {
-        "a task is given up only when it has failed three times": set(figures["failures_of_tasks_given_up"])
-        <= {MAX_FAILURES},
+        "no task is given up": figures["tasks_by_outcome"].get("dead", 0) == 0,
+        "a task that is given up has failed three times": set(figures["failures_of_tasks_given_up"]) <= {MAX_FAILURES},
         "every fault cost tasks, and they are redone": figures["tasks_redone"] > 0,
         "no token over the staleness bound": figures["oldest_token_trained"] <= LAG,
         "failures of each kind are named": set(NAMED) <= set(figures["episodes_given_up"]),

@@ -58,7 +58,7 @@ class EpisodeAttempt:
         self._is_set_up = False
         self._is_sampling = False
         self._last_rewards: tuple[int, list[float]] | None = None
-        """The last turn with rewards of calls, and those. None = no turn so far."""
+        """The last turn whose calls were rewarded, with their rewards. None = no call was rewarded so far."""
         self.start = start
         self.record = EpisodeRecord(engine, task, index, parts.max_sequence_tokens)
         self.stage: Stage = "start"

@@ -29,7 +29,7 @@ class CallAnswers:
     num_overdue: int = 0
     """Calls that exceeded their deadline and were answered so."""
     rewards: list[float] = field(default_factory=list)
-    """Of the calls that have one."""
+    """Those that the environment gave for single calls, in their order."""
     is_done: bool = False
     """The environment ended the episode; the calls after that were not made."""
 
