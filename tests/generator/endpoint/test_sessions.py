@@ -7,7 +7,7 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -15,22 +15,19 @@ import pytest
 import pytest_asyncio
 
 from rollcast.generator.endpoint.session import HarnessSession
-from rollcast.generator.samplers import Sampler
-from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LegKind, LengthBudget, PromptTask, Rollout
+from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LengthBudget, Rollout
 from rollcast.telemetry import names
 from testkit.generator.episode_tasks import episode_task
-from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, client_of, served_endpoint, taken
+from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, client_of, served_endpoint
+from testkit.generator.played_sessions import answered, check_exact, played
 from testkit.generator.scripted_world import TOOLS
-from testkit.replay import replay_logprobs
 from tests.generator.conftest import Versions
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
-TOLERANCE = 1e-4
 STOP_TOKENS = (5, 17)
 USER = {"role": "user", "content": "what is in the room?"}
 PROMPT_LETTERS = 400
-Program = Callable[[Any, HarnessSession], Awaitable[None]]
 
 
 @pytest.fixture(scope="module")
@@ -47,50 +44,12 @@ async def endpoint(versions: Versions) -> AsyncIterator[ServedEndpoint]:
         yield served
 
 
-async def played(
-    endpoint: ServedEndpoint, task: PromptTask, program: Program, reward: float | None = 1.0
-) -> tuple[Sampler, Rollout]:
-    """An episode whose turns a coroutine takes, as an outside program that then reports its reward and its end."""
-    sampler = endpoint.sampler(task)
-    running = asyncio.create_task(sampler.run())
-    session = await taken(endpoint)
-    async with client_of(endpoint, session) as client:
-        await program(client, session)
-    session.reward = reward
-    session.ended = ""
-    await asyncio.wait_for(running, 60)
-    await endpoint.engine.observe()
-    return sampler, sampler.rollout()
-
-
-def check_exact(versions: Versions, rollout: Rollout, task: PromptTask) -> None:
-    """Every sampled token is replayed by plain Hugging Face; given ones have no loss."""
-    assert rollout.episode is not None
-    for sequence in rollout.sequences:
-        prompt = rollout.prompt_of(sequence, task.prompt_token_ids).tolist()
-        replayed = replay_logprobs(sequence, prompt, versions.weights, versions.model)
-        assert abs(replayed - sequence.logprobs).max() < TOLERANCE
-        given = tuple((leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN)
-        assert sequence.loss_masked == given
-    sampled = sum(leg.end - leg.start for one in rollout.sequences for leg in one.legs if leg.kind is not LegKind.GIVEN)
-    assert sampled == sum(turn.end - turn.start for turn in rollout.episode.turns)
-
-
 def natural_end(rollout: Rollout) -> EpisodeEnd:
     """The end of an episode whose program ended well: a last turn that its own max_tokens cut is truncated."""
     assert rollout.episode is not None
     last = rollout.episode.turns[-1]
     token = int(rollout.sequences[last.sequence].token_ids[last.end - 1])
     return EpisodeEnd.DONE if token in (2, *STOP_TOKENS) else EpisodeEnd.TOKENS
-
-
-def answered(message: Any, text: str = "a door") -> list[Any]:
-    """The assistant's message as a client sends it back, and the answers to its calls."""
-    sent = message.model_dump(exclude_none=True)
-    return [
-        sent,
-        *({"role": "tool", "tool_call_id": call["id"], "content": text} for call in sent.get("tool_calls", ())),
-    ]
 
 
 async def test_the_history_that_a_client_sends_back_is_recognised(versions: Versions, endpoint: ServedEndpoint) -> None:
@@ -183,52 +142,6 @@ async def test_further_sequences_are_counted_and_a_sampled_turn_is_trained_once(
     assert forked.prompt_token_ids[:sampled].tolist() == whole[:sampled], "its prompt has the recorded tokens"
     for reason, count in (("forked", 1), ("rewritten", 2), ("new", 2)):
         assert endpoint.count(names.ENDPOINT_SEQUENCES, reason=reason) >= count
-
-
-class LosingTransport(httpx.AsyncHTTPTransport):
-    """Loses the first answer, as a connection that breaks in between does."""
-
-    num_lost = 0
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        response = await super().handle_async_request(request)
-        if self.num_lost:
-            return response
-        self.num_lost += 1
-        await response.aread()
-        await response.aclose()
-        raise httpx.ReadError("the connection broke")
-
-
-async def test_a_retry_leaves_a_completion_that_is_not_trained(versions: Versions, endpoint: ServedEndpoint) -> None:
-    unread = endpoint.count(names.ENDPOINT_UNREAD)
-
-    async def program(client: Any, session: HarnessSession) -> None:
-        first = await client.chat.completions.create(model=MODEL, max_tokens=40, messages=[USER])
-        messages = [USER, *answered(first.choices[0].message)]
-        stream = await client.chat.completions.create(model=MODEL, max_tokens=40, messages=messages, stream=True)
-        await stream.__anext__()
-        await stream.close()
-        async with asyncio.timeout(60):
-            while session.num_open_requests:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        transport = LosingTransport()
-        retrying = {"max_retries": 1, "http_client": httpx.AsyncClient(transport=transport)}
-        async with client_of(endpoint, session, **retrying) as library:
-            read = await library.chat.completions.create(model=MODEL, max_tokens=40, messages=messages)
-        assert transport.num_lost == 1
-        await client.chat.completions.create(
-            model=MODEL, max_tokens=40, messages=[*messages, *answered(read.choices[0].message)]
-        )
-
-    task = episode_task(4, 1, LengthBudget(max_tokens=384))
-    _, rollout = await played(endpoint, task, program)
-    check_exact(versions, rollout, task)
-    assert rollout.episode is not None
-    assert len(rollout.episode.turns) == 3
-    assert endpoint.count(names.ENDPOINT_UNREAD) == unread + 2
-    assert [turn.sequence for turn in rollout.episode.turns] == [0, 1, 1]
-    assert len(rollout.token_ids) == rollout.episode.turns[0].end, "the lost answer is not in the first sequence"
 
 
 async def test_max_tokens_stop_and_the_budget(versions: Versions, endpoint: ServedEndpoint) -> None:
