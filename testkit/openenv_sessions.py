@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-FOLDER = "ROLLCAST_OPENENV_TESTS"
-COMMAND = f"{FOLDER}=FOLDER pytest tests/environments tests/generator/endpoint -k openenv"
-RELEASE = "openenv==0.10.0"
-INSTALL_SECONDS = 600.0
+from testkit.other_environments import other_environment
 
 STAND_IN = """
 from dataclasses import dataclass
@@ -258,36 +251,5 @@ def stand_in(folder: Path) -> Path:
 
 
 def installed_openenv() -> Path:
-    """The Python of the folder that the variable names, with openenv. Skips without one."""
-    if FOLDER not in os.environ:
-        pytest.skip(f"takes minutes: {COMMAND} installs {RELEASE} into FOLDER, once")
-    folder = Path(os.environ[FOLDER]).resolve()
-    python = folder / "bin" / "python"
-    ready = folder / f"has-{RELEASE}"
-    if not ready.exists():
-        _install(folder, python)
-        ready.touch()
-    return python
-
-
-def _install(folder: Path, python: Path) -> None:
-    uv = [sys.executable, "-m", "uv"]
-    made = subprocess.run(
-        [*uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, folder],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert made.returncode == 0, made.stderr
-    try:
-        installed = subprocess.run(
-            [*uv, "pip", "install", "--quiet", "--python", python, RELEASE],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=INSTALL_SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"{RELEASE} was not installed within {INSTALL_SECONDS:g} s")
-    if installed.returncode != 0:
-        pytest.skip(f"{RELEASE} cannot be installed: {installed.stderr.strip().splitlines()[-1]}")
+    """The Python of an environment with openenv. Skips if it cannot be installed."""
+    return other_environment("openenv")

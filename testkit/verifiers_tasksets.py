@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-
-FOLDER = "ROLLCAST_VERIFIERS_TESTS"
-COMMAND = f"{FOLDER}=FOLDER pytest tests/environments tests/generator/endpoint -k verifiers"
-RELEASE = "verifiers==0.4.0"
-INSTALL_SECONDS = 1_200.0
+from testkit.other_environments import UV, other_environment, run_step
 
 REWARD = '        raise NotImplementedError("Score the rollout and return a float (e.g. in [0, 1]).")\n'
 DATA = '    """One row\'s data. Add task-specific fields here, such as a reference answer."""\n'
@@ -72,17 +64,12 @@ AGENT = """        import os
 """
 
 
-def installed_tasksets(folder: Path) -> Path:
-    """The Python of the folder that the variable names, with verifiers and both tasksets. Skips without one."""
-    if FOLDER not in os.environ:
-        pytest.skip(f"takes minutes: {COMMAND} installs {RELEASE} into FOLDER, once")
-    home = Path(os.environ[FOLDER]).resolve()
-    python = home / "bin" / "python"
-    ready = home / f"has-{RELEASE}"
-    if not ready.exists():
-        _run([sys.executable, "-m", "uv", "venv", "--quiet", "--allow-existing", "--python", sys.executable, home])
-        _run([*_pip(python), RELEASE, "uv"])  # verifiers starts its harnesses by uv
-        ready.touch()
+def installed_tasksets() -> Path:
+    """The Python of an environment with verifiers and both tasksets. Skips if they cannot be installed."""
+    return other_environment("verifiers", _add_tasksets, Path(__file__).read_text())
+
+
+def _add_tasksets(home: Path) -> None:
     for name, option, changes in (
         (
             "rooms",
@@ -98,17 +85,17 @@ def installed_tasksets(folder: Path) -> Path:
             },
         ),
     ):
-        _run([home / "bin" / "vf-init", name, "--path", folder, option])
+        folder = home / "tasksets"
+        run_step([home / "bin" / "vf-init", name, "--path", folder, option])
         for file, replaced in changes.items():
             _fill_in(folder / name / name / file, replaced)
-        _run([*_pip(python), "--no-deps", "--reinstall", folder / name])
-    return python
+        run_step([*UV, "pip", "install", "--quiet", "--python", home / "bin" / "python", "--no-deps", folder / name])
 
 
 def _fill_in(file: Path, replaced: dict[str, str]) -> None:
     text = file.read_text()
     for template, own in replaced.items():
-        assert template in text, f"{file.name} is not as {RELEASE} writes it"
+        assert template in text, f"{file.name} is not as vf-init writes it"
         text = text.replace(template, own)
     before, load, _ = text.partition("        raise NotImplementedError(\n            \"Return this taskset's tasks")
     if load:
@@ -116,13 +103,3 @@ def _fill_in(file: Path, replaced: dict[str, str]) -> None:
         text = f'{before}        row = {kind}Data(prompt="what is in the room?")\n'
         text += f"        return [{kind}Task(row, self.config.task) for _ in range(self.config.num_tasks)]\n"
     file.write_text(text)
-
-
-def _pip(python: Path) -> list[str | Path]:
-    return [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python]
-
-
-def _run(command: list[str | Path]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS)
-    if done.returncode != 0:
-        pytest.skip(f"{RELEASE} cannot be installed: {done.stderr.strip().splitlines()[-1:]}")

@@ -51,6 +51,8 @@ SLOW = (
     "grader",
     "local",
     "tasks/test_code.py",
+    "environments/test_openenv.py",
+    "environments/test_verifiers.py",
     "cli",
     "tasks/test_busy_machine.py",
     "documents/test_commands.py",

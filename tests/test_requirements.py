@@ -19,7 +19,15 @@ PYTHONS = ("3.11.0", "3.11.99")
 """The first release that install.sh admits, and one beyond the last."""
 GLIBC = "x86_64-manylinux_2_36"
 """Of Debian 12, as in the images."""
-WITH_DEPENDENCIES = ("cuda.txt", "trainer-cuda.txt", "generator-cuda.txt", "docs.txt", "loggers.txt")
+WITH_DEPENDENCIES = (
+    "cuda.txt",
+    "trainer-cuda.txt",
+    "generator-cuda.txt",
+    "docs.txt",
+    "loggers.txt",
+    "verifiers.txt",
+    "openenv.txt",
+)
 COMPLETE = ("cpu.txt", "control.txt", "trainer-cpu.txt", "generator-cpu.txt", "build.txt")
 """Installed with --no-deps."""
 ADDED = ("renderers.txt",)

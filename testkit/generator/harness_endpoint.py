@@ -12,11 +12,13 @@ from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironment
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.environments.verifiers import VerifiersEnvironment
+from rollcast.config.recipe import Recipe
 from rollcast.config.services import TLS, Http
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
 from rollcast.generator.endpoint.application import EndpointApplication
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import PREFIX, Sessions
+from rollcast.generator.endpoint.single_calls import SingleCalls
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.samplers import Sampler, Samplers
 from rollcast.rollouts.records import PromptTask, Rollout
@@ -24,6 +26,8 @@ from testkit.generator.episode_tasks import WORLD, episode_parts
 from testkit.generator.scripted_world import ScriptedWorld, ScriptedWorlds
 
 MODEL = "tiny"
+MAX_SINGLE_TOKENS = 40
+"""Of a call without a session."""
 
 
 @dataclasses.dataclass
@@ -67,9 +71,11 @@ async def served_endpoint(
     token = run_token.encode() if run_token else None
     sessions = Sessions(MODEL, parts.exporter, asyncio.get_running_loop(), token, authority)
     http = Http(tls=tls)
-    routes = EndpointApplication(sessions).routes()
+    recipe = Recipe.model_validate({"max_completion_tokens": MAX_SINGLE_TOKENS, "length_control": {"kind": "none"}})
+    endpoint = EndpointApplication(sessions)
+    endpoint.single_calls = SingleCalls(engine, parts, sessions, recipe)
     listener = listen(http.bind, 0, setting="generator.http_port")
-    application = service_routes(parts.exporter.render, lambda: (True, "ok"), routes=routes)
+    application = service_routes(parts.exporter.render, lambda: (True, "ok"), routes=endpoint.routes())
     server = HttpServer(application, listener, http, guarded=frozenset({PREFIX}))
     await asyncio.to_thread(server.start)
     sessions.url = local_url(http, server.port)

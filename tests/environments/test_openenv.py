@@ -1,8 +1,4 @@
-"""Servers of OpenEnv, unchanged, reached by OpenEnv's own client from a virtual environment of its own.
-
-Its virtual environment is made once, by uv in 20 s (pip takes 146 s), and its server imports for 10 s in each test, so
-that these tests run only where ROLLCAST_OPENENV_TESTS names a folder for it.
-"""
+"""Servers of OpenEnv, unchanged, reached by OpenEnv's own client from a virtual environment of its own."""
 
 from __future__ import annotations
 
@@ -24,6 +20,8 @@ from rollcast.environments.of_run import EnvironmentsOfRun
 from rollcast.local.ports import free_port
 from testkit.openenv_sessions import installed_openenv
 
+pytestmark = pytest.mark.timeout(1_200)
+"""The first test may wait for the install."""
 START_SECONDS = 120.0
 CLOSED_PORT = "http://127.0.0.1:9"
 

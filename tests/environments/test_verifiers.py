@@ -20,14 +20,16 @@ from rollcast.environments.verifiers.helper import VerifiersHelper
 from rollcast.environments.verifiers.looking import why_missing
 from testkit.verifiers_tasksets import installed_tasksets
 
+pytestmark = pytest.mark.timeout(1_200)
+"""The first test may wait for the install."""
 DESCRIBED = {"model": "tiny", "base_url": "http://127.0.0.1:9/v1", "token": "secret"}
 ROW = {"task": {"prompt": "what is in the room?"}}
 
 
 @pytest.fixture(scope="session")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def interpreter() -> Path:
     """Python of a virtual environment with verifiers and the tasksets that its `vf-init` wrote."""
-    return installed_tasksets(tmp_path_factory.mktemp("tasksets"))
+    return installed_tasksets()
 
 
 def settings(interpreter: Path | str, taskset: str = "agents", **others: Any) -> VerifiersEnvironment:

@@ -37,6 +37,7 @@ from rollcast.connections.port_files import publish_port
 from rollcast.generator.claims import ClaimLoop
 from rollcast.generator.endpoint.application import EndpointApplication
 from rollcast.generator.endpoint.sessions import PREFIX, Sessions
+from rollcast.generator.endpoint.single_calls import SingleCalls
 from rollcast.generator.episodes.make import episode_parts
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.grading import GradingThreads, check_grading
@@ -118,7 +119,8 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
     )
     standing = Standing()
     sessions = sessions_of(config.model, config.tasks, config.http, exporter)
-    routes = () if sessions is None else EndpointApplication(sessions).routes()
+    endpoint = None if sessions is None else EndpointApplication(sessions)
+    routes = () if endpoint is None else endpoint.routes()
     application = service_routes(exporter.render, standing.ready, started=standing.started, routes=routes)
     http = HttpServer(application, listener, config.http, guarded=frozenset({PREFIX}))
     http.start()
@@ -138,6 +140,8 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
             episodes = episode_parts(
                 config.model, config.tasks, num_slots=slots.total, kv_tokens=kv_tokens, exporter=exporter
             )
+            if endpoint is not None and sessions is not None and episodes is not None:
+                endpoint.single_calls = SingleCalls(engine, episodes, sessions, config.recipe)
             log.info("engine", threads=engine.num_threads, slots=slots.total, full_rollouts=engine.full_rollouts)
             exporter.set(names.GENERATOR_SLOTS, slots.total)
             standing.service = GeneratorService(config, name, engine, slots, exporter, remote, key, episodes, sessions)

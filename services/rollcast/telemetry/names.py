@@ -218,6 +218,7 @@ ENDPOINT_REFUSED = Metric(
 ENDPOINT_DISAGREEMENTS = Metric(
     "rollcast_endpoint_disagreements_total", "Episodes with another trace by verifiers, not trained", _ENVIRONMENT
 )
+ENDPOINT_SINGLE_TOKENS = Metric("rollcast_endpoint_single_tokens_total", "Sampled for calls without a session")
 
 # Queue and weights
 QUEUE_GROUPS = Metric("rollcast_queue_groups", "Finished groups on the queue")

@@ -1,7 +1,4 @@
-"""Tasksets of verifiers, unchanged, through the endpoint of a real engine, from a virtual environment of their own.
-
-It is made once, in minutes, so that these tests run only where ROLLCAST_VERIFIERS_TESTS names a folder for it.
-"""
+"""Tasksets of verifiers, unchanged, through the endpoint of a real engine, from a virtual environment of their own."""
 
 from __future__ import annotations
 
@@ -31,9 +28,9 @@ STOP_TOKENS = tuple(range(3, 60, 3))
 
 
 @pytest.fixture(scope="session")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def interpreter() -> Path:
     """Python of a virtual environment with verifiers and the tasksets that its `vf-init` wrote."""
-    return installed_tasksets(tmp_path_factory.mktemp("tasksets"))
+    return installed_tasksets()
 
 
 def served(versions: Versions, interpreter: Path, taskset: str, **settings: Any) -> Any:

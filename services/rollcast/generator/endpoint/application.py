@@ -6,7 +6,9 @@
     POST /rollcast/SESSION/reward                    {"reward": 0.5}
     POST /rollcast/v1/sessions                       an outside program asks for its next task, with the run's token
     POST /rollcast/SESSION/end                       it reports the end: {}, or {"failed": "why"}
-    /v1/responses, /v1/messages, a call without a session: a sentence
+    /v1/responses, /v1/messages                      a sentence
+
+    Without /rollcast/SESSION the first three answer with the run's token, and nothing of it is trained.
 
 Bodies are bounded. A request ends with its episode's time, or when its client is gone.
 """
@@ -32,6 +34,7 @@ from rollcast.generator.endpoint.protocol import AskedChat, read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import PREFIX, Sessions
+from rollcast.generator.endpoint.single_calls import SingleCalls
 from rollcast.generator.endpoint.streaming import Deltas
 from rollcast.generator.endpoint.token_request import TokenRequest, generated_body
 from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS
@@ -69,6 +72,8 @@ class EndpointApplication:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._num_waiting = 0
+        self.single_calls: SingleCalls | None = None
+        """Opens sessions of calls without one; None = the engine has not started."""
 
     def routes(self) -> "list[Route]":
         """All of its paths."""
@@ -83,17 +88,47 @@ class EndpointApplication:
             Route(f"{own}/reward", self._in_session(self._reward), methods=["POST"]),
             Route(f"{own}/end", self._in_session(self._end), methods=["POST"]),
             Route(f"{own}/{{path:path}}", self._in_session(_not_served), methods=["GET", "POST"]),
-            Route("/v1/{path:path}", _without_session, methods=["GET", "POST"]),
+            Route("/v1/chat/completions", self._single(self._chat), methods=["POST"]),
+            Route("/v1/models", self._single(self._models)),
+            Route("/inference/v1/generate", self._single(self._generate), methods=["POST"]),
+            Route("/v1/{path:path}", self._single(_not_served), methods=["GET", "POST"]),
         ]
 
     def _in_session(self, handler: Handler) -> Any:
         """A handler of requests that carry a session and its token."""
+
+        def found(request: "Request") -> HarnessSession:
+            return self._sessions.find(request.path_params["session"], _token(request))
+
+        return self._answering(handler, found)
+
+    def _single(self, handler: Handler) -> Any:
+        """A handler of requests without a session, each in one of its own."""
+        from starlette.requests import Request
+
+        async def answer(request: Request, session: HarnessSession) -> "Response":
+            try:
+                return await handler(request, session)
+            finally:
+                if not session.has_begun and self.single_calls is not None:
+                    self.single_calls.close(session)
+
+        return self._answering(answer, self._opened)
+
+    def _opened(self, request: "Request") -> HarnessSession:
+        self._check_run_token(request)
+        if self.single_calls is None:
+            raise RefusedRequestError("the engine starts; ask again later", 503, "no_weights")
+        return self.single_calls.open()
+
+    def _answering(self, handler: Handler, session_of: "Callable[[Request], HarnessSession]") -> Any:
+        """A handler whose refusals are answers."""
         from starlette.requests import Request
 
         async def answer(request: Request) -> "Response":
             session: HarnessSession | None = None
             try:
-                session = self._sessions.find(request.path_params["session"], _token(request))
+                session = session_of(request)
                 return await handler(request, session)
             except RefusedRequestError as refusal:
                 if session is not None:
@@ -165,14 +200,10 @@ class EndpointApplication:
         """The next task for an outside program, which has the run's token."""
         from starlette.responses import JSONResponse, Response
 
-        from rollcast.connections.token_gate import presents
-
-        token = self._sessions.run_token
-        if token is None or not presents(request.scope, token):
-            wanted = (
-                "send http.token as the API key" if token else "this run has no http.token, and no task for programs"
-            )
-            return _refused(RefusedRequestError(f"wrong or missing token: {wanted}", 401, "wrong_token"))
+        try:
+            self._check_run_token(request)
+        except RefusedRequestError as refusal:
+            return _refused(refusal)
         if self._num_waiting >= MAX_WAITING_PROGRAMS:
             why = f"{MAX_WAITING_PROGRAMS} programs wait for a task here; ask another generator, or later"
             return _refused(RefusedRequestError(why, 503, "enough_programs"))
@@ -184,6 +215,17 @@ class EndpointApplication:
         described = self._sessions.described(session, f"{request.url.scheme}://{in_url(host)}:{port}")
         row = json.loads(session.task.row)
         return JSONResponse({**described, "environment": session.task.environment, "row": row})
+
+    def _check_run_token(self, request: "Request") -> None:
+        """Raises RefusedRequestError."""
+        from rollcast.connections.token_gate import presents
+
+        token = self._sessions.run_token
+        if token is not None and presents(request.scope, token):
+            return
+        wanted = "this run has none, set ROLLCAST_HTTP_TOKEN" if token is None else "send it as the API key"
+        own = f"a session's calls go to its own base URL, http://HOST:PORT{PREFIX}SESSION/v1"
+        raise RefusedRequestError(f"a call without a session needs http.token: {wanted}; {own}", 401, "wrong_token")
 
     async def _taken(self, request: "Request") -> HarnessSession | None:
         """A session for the program that asks; None = none came in time, or the program is gone."""
@@ -291,17 +333,6 @@ async def _not_served(request: "Request", session: HarnessSession) -> "Response"
     path = request.url.path.rpartition("/v1/")[2]
     raise RefusedRequestError(
         f"/v1/{path[:100]} is not served: sessions are recorded from /v1/chat/completions", 404, "not_served"
-    )
-
-
-async def _without_session(request: "Request") -> "Response":
-    return _refused(
-        RefusedRequestError(
-            "a call needs a session: its base URL is http://HOST:PORT/rollcast/SESSION/v1, as OPENAI_BASE_URL of the "
-            "program has it; nothing is sampled or trained without one",
-            404,
-            "no_session",
-        )
     )
 
 

@@ -1,0 +1,102 @@
+"""Calls without a session: answered with the run's token, by the weights of the moment, and never trained."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import openai
+import pytest
+import pytest_asyncio
+
+from rollcast.generator.endpoint import single_calls
+from rollcast.rollouts.records import Rollout, VersionSpan
+from rollcast.telemetry import names
+from testkit.generator.harness_endpoint import MAX_SINGLE_TOKENS, MODEL, ServedEndpoint, served_endpoint
+from testkit.replay import replay_logprobs
+from tests.generator.claiming import V1
+from tests.generator.conftest import Versions
+from tests.generator.scripted_engine import ScriptedEngine
+
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+
+TOKEN = "of the run"
+USER: Any = {"role": "user", "content": "what is in the room?"}
+ASKED: Any = {"model": MODEL, "messages": [USER]}
+TOLERANCE = 1e-4
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def endpoint(versions: Versions) -> AsyncIterator[ServedEndpoint]:
+    await versions.apply(1)
+    async with served_endpoint(versions.engine, {}, stop_token_ids=(5, 17), run_token=TOKEN) as served:
+        yield served
+
+
+def client_with(endpoint: ServedEndpoint, token: str) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(base_url=f"{endpoint.sessions.url}/v1", api_key=token, max_retries=0, timeout=60)
+
+
+async def test_it_is_answered_by_the_newest_weights(versions: Versions, endpoint: ServedEndpoint) -> None:
+    await versions.apply(2)
+    async with client_with(endpoint, TOKEN) as client:
+        assert [model.id for model in (await client.models.list()).data] == [MODEL]
+        body = {"return_token_ids": True}
+        whole: Any = await client.chat.completions.create(**ASKED, logprobs=True, extra_body=body)
+        text = ""
+        async for part in await client.chat.completions.create(**ASKED, stream=True):
+            text += "".join(choice.delta.content or "" for choice in part.choices)
+    choice = whole.choices[0]
+    assert 0 < len(choice.token_ids) <= MAX_SINGLE_TOKENS
+    assert endpoint.parts.renderer.parse([], choice.token_ids, ()).content.strip() == choice.message.content
+    assert text
+    rollout = Rollout(
+        0,
+        np.asarray(choice.token_ids, dtype=np.int32),
+        np.asarray([one.logprob for one in choice.logprobs.content], dtype=np.float32),
+        version_spans=(VersionSpan(max(versions.weights), 0, len(choice.token_ids)),),
+    )
+    replayed = replay_logprobs(rollout, whole.prompt_token_ids, versions.weights, versions.model)
+    assert abs(replayed - rollout.logprobs).max() < TOLERANCE
+    assert endpoint.count(names.ENDPOINT_SINGLE_TOKENS) >= len(choice.token_ids)
+    assert not endpoint.sessions._sessions, "nothing is kept"
+
+
+async def test_it_needs_the_runs_token_and_its_sampling(endpoint: ServedEndpoint) -> None:
+    async with client_with(endpoint, "guessed") as stranger:
+        with pytest.raises(openai.AuthenticationError):
+            await stranger.chat.completions.create(**ASKED)
+    async with client_with(endpoint, TOKEN) as client:
+        with pytest.raises(openai.BadRequestError, match="temperature"):
+            await client.chat.completions.create(**ASKED, temperature=0.3)
+        with pytest.raises(openai.NotFoundError, match="not served"):
+            await client.responses.create(model=MODEL, input="hello")
+    async with served_endpoint(endpoint.engine, {}) as without_token, client_with(without_token, "any") as client:
+        with pytest.raises(openai.AuthenticationError, match="ROLLCAST_HTTP_TOKEN"):
+            await client.chat.completions.create(**ASKED)
+    assert not endpoint.sessions._sessions, "refused ones are closed too"
+
+
+async def test_only_some_at_once_and_one_whose_client_leaves_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(single_calls, "MOST_AT_ONCE", 1)
+    engine: Any = ScriptedEngine()
+    async with served_endpoint(engine, {}, run_token=TOKEN) as endpoint, client_with(endpoint, TOKEN) as client:
+        with pytest.raises(openai.APIStatusError, match="no weights yet"):
+            await client.chat.completions.create(**ASKED)
+        await engine.apply(V1)
+        first = asyncio.create_task(client.chat.completions.create(**ASKED))
+        async with asyncio.timeout(60):
+            while not engine.num_running:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            with pytest.raises(openai.APIStatusError, match="under way here"):
+                await client.chat.completions.create(**ASKED)
+            first.cancel()
+            while engine.num_running or endpoint.sessions._sessions:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        second = asyncio.create_task(client.chat.completions.create(**ASKED))
+        async with asyncio.timeout(60):
+            while not second.done():
+                await engine.advance(MAX_SINGLE_TOKENS)
+        assert (await second).choices[0].finish_reason == "length"
