@@ -30,10 +30,11 @@ The forecaster also serves the following. `/` is the live page. A mistake of the
 
 ENDPOINT = """## The endpoint of a generator
 
-SESSION and its token come with a task ([own harness](../episodes.md#your-own-harness)): as variables of a program, or
-as the answer to `POST /rollcast/v1/sessions`: `session`, `base_url`, `reward_url`, `end_url`, `token`, `model`,
-`environment`, `row`. 204 = no task within 30 seconds, ask again. Without `/rollcast/SESSION` the first three answer
-with `http.token`, eight calls at once, never trained. A refusal is a 4xx with one sentence in `error.message`.
+Of runs with harnesses. SESSION and its token come with a task ([own harness](../episodes.md#your-own-harness)): as
+variables of a program, or as the answer to `POST /rollcast/v1/sessions`: `session`, `base_url`, `reward_url`,
+`end_url`, `token`, `model`, `environment`, `row`. 204 = no task within 30 seconds, ask again. Without
+`/rollcast/SESSION` the first three answer with `http.token`, up to eight calls at once, never trained. A refusal has
+one sentence in `error.message`.
 
 """
 

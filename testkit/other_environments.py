@@ -1,12 +1,14 @@
 """Virtual environments of packages that cannot share ours, below .cache/: each made once, as its list or steps change.
 
 lock (one process at a time) -> is `made` the digest? -> else: remove, uv venv, uv pip install, further steps
+                             -> `failed` in this very run of the tests: skip, and do not try again
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -18,49 +20,68 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / ".cache" / "environments"
-INSTALL_SECONDS = 300.0
+STEP_SECONDS = 300.0
 UV = (sys.executable, "-m", "uv")
+THIS_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+"""All processes of one run of the tests have it."""
 FurtherSteps = Callable[[Path], None]
-"""Given the folder of the environment; raises CalledProcessError or TimeoutExpired."""
+"""Given the folder of the environment."""
 
 
 def other_environment(name: str, further: FurtherSteps | None = None, steps: str = "") -> Path:
-    """The Python of an environment with the packages of requirements/NAME.txt. Skips if they cannot be had.
+    """The Python of an environment with the packages of requirements/NAME.txt. Skips if no package index is reached.
 
     `steps`: the text of the further steps; a change of it makes the environment again.
     """
     problem = _problem(name, further, steps)
     if problem:
-        pytest.skip(f"requirements/{name}.txt cannot be installed: {problem}")
+        pytest.skip(f"no package index is reached for requirements/{name}.txt: {problem}")
     return HOME / name / "bin" / "python"
 
 
 @cache
 def _problem(name: str, further: FurtherSteps | None, steps: str) -> str:
-    """Makes the environment. Returns why that failed, asked once a process, or nothing."""
+    """Makes the environment. Returns why its packages are not reached, or nothing. Raises if anything else fails."""
     requirements = ROOT / "requirements" / f"{name}.txt"
-    digest = hashlib.sha256(f"{sys.version}\n{requirements.read_text()}\n{steps}".encode()).hexdigest()
     home = HOME / name
+    of = f"{home}\n{sys.base_prefix}\n{sys.version}\n{requirements.read_text()}\n{steps}"
+    digest = hashlib.sha256(of.encode()).hexdigest()
     made = home / "made"
+    failed = HOME / f"{name}.failed"
     HOME.mkdir(parents=True, exist_ok=True)
     with open(HOME / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if made.exists() and made.read_text() == digest:
             return ""
+        if failed.exists() and (reason := failed.read_text()).startswith(THIS_RUN):
+            return reason.removeprefix(THIS_RUN)
         shutil.rmtree(home, ignore_errors=True)
+        run_step([*UV, "venv", "--quiet", "--python", sys.executable, home])
         try:
-            run_step([*UV, "venv", "--quiet", "--python", sys.executable, home])
             run_step([*UV, "pip", "install", "--quiet", "--python", home / "bin" / "python", "-r", requirements])
-            if further is not None:
-                further(home)
-        except subprocess.CalledProcessError as error:
-            return str(error.stderr).strip()[-500:]
-        except subprocess.TimeoutExpired as error:
-            return str(error)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            if (reason := _why_no_index()) == "":
+                raise AssertionError(f"requirements/{name}.txt cannot be installed: {error.stderr}") from error
+            failed.write_text(THIS_RUN + reason)
+            return reason
+        if further is not None:
+            further(home)
         made.write_text(digest)
+    return ""
+
+
+def _why_no_index() -> str:
+    """Why no package index is reached, or nothing."""
+    asked = [*UV, "pip", "compile", "--quiet", "--no-cache", "-"]
+    try:
+        subprocess.run(asked, input="packaging", capture_output=True, text=True, check=True, timeout=60)
+    except subprocess.CalledProcessError as error:
+        return str(error.stderr).strip()[-500:]
+    except subprocess.TimeoutExpired as error:
+        return str(error)
     return ""
 
 
 def run_step(command: list[str | Path]) -> None:
     """Run a step of an install, quietly."""
-    subprocess.run(command, capture_output=True, text=True, check=True, timeout=INSTALL_SECONDS)
+    subprocess.run(command, capture_output=True, text=True, check=True, timeout=STEP_SECONDS)

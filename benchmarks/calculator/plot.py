@@ -38,7 +38,7 @@ def draw(axes: Axes, seeds: list[dict[str, Any]]) -> None:
         color = f"C{number}"
         axes.plot(steps, pass_rates, "o-", ms=2.5, lw=1, color=color, label=f"seed {seed['seed']}")
         at = steps[-1] + STEPS_BETWEEN_FORECASTS * (number + 1)
-        low, high = seed["interval_90"]
+        low, high = seed["interval_90"]  # of the last step; drawn to the right of it, one beside the other
         axes.vlines(at, low, high, color=color, lw=1.5, alpha=0.5)
         axes.plot(at, seed["forecast"], "D", ms=4, color=color)
         axes.plot(at, seed["measured_end"], "_", ms=9, mew=2, color=color)

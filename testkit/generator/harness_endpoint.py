@@ -15,9 +15,9 @@ from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.config.recipe import Recipe
 from rollcast.config.services import TLS, Http
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
-from rollcast.generator.endpoint.application import EndpointApplication
+from rollcast.generator.endpoint.application import GUARDED_HERE, EndpointApplication
 from rollcast.generator.endpoint.session import HarnessSession
-from rollcast.generator.endpoint.sessions import PREFIX, Sessions
+from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.endpoint.single_calls import SingleCalls
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.samplers import Sampler, Samplers
@@ -28,6 +28,7 @@ from testkit.generator.scripted_world import ScriptedWorld, ScriptedWorlds
 MODEL = "tiny"
 MAX_SINGLE_TOKENS = 40
 """Of a call without a session."""
+MOST_SINGLE_CALLS = 2
 
 
 @dataclasses.dataclass
@@ -70,13 +71,13 @@ async def served_endpoint(
     authority = tls.certificate_authority if tls else None
     token = run_token.encode() if run_token else None
     sessions = Sessions(MODEL, parts.exporter, asyncio.get_running_loop(), token, authority)
-    http = Http(tls=tls)
+    http = Http(tls=tls, token=run_token)
     recipe = Recipe.model_validate({"max_completion_tokens": MAX_SINGLE_TOKENS, "length_control": {"kind": "none"}})
     endpoint = EndpointApplication(sessions)
-    endpoint.single_calls = SingleCalls(engine, parts, sessions, recipe)
+    endpoint.single_calls = SingleCalls(engine, parts, sessions, recipe, num_slots=8 * MOST_SINGLE_CALLS)
     listener = listen(http.bind, 0, setting="generator.http_port")
     application = service_routes(parts.exporter.render, lambda: (True, "ok"), routes=endpoint.routes())
-    server = HttpServer(application, listener, http, guarded=frozenset({PREFIX}))
+    server = HttpServer(application, listener, http, guarded=GUARDED_HERE)
     await asyncio.to_thread(server.start)
     sessions.url = local_url(http, server.port)
     try:

@@ -25,7 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("engine"):
             item.add_marker(pytest.mark.filterwarnings("default"))
-            item.add_marker(pytest.mark.timeout(600))
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="module", autouse=True)

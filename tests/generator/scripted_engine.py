@@ -25,6 +25,7 @@ class ScriptedEngine:
         self._num_tokens = num_tokens
         self.version: PolicyVersion | None = None
         self.newest_version: PolicyVersion | None = None
+        self.failed = False
         self.applied: list[PolicyVersion] = []
         self.running: list[_Running] = []
         self.most_running = 0

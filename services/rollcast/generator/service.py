@@ -35,8 +35,8 @@ from rollcast.connections.certificates import verifying_context
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.generator.claims import ClaimLoop
-from rollcast.generator.endpoint.application import EndpointApplication
-from rollcast.generator.endpoint.sessions import PREFIX, Sessions
+from rollcast.generator.endpoint.application import GUARDED_HERE, EndpointApplication
+from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.endpoint.single_calls import SingleCalls
 from rollcast.generator.episodes.make import episode_parts
 from rollcast.generator.episodes.parts import EpisodeParts
@@ -122,7 +122,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
     endpoint = None if sessions is None else EndpointApplication(sessions)
     routes = () if endpoint is None else endpoint.routes()
     application = service_routes(exporter.render, standing.ready, started=standing.started, routes=routes)
-    http = HttpServer(application, listener, config.http, guarded=frozenset({PREFIX}))
+    http = HttpServer(application, listener, config.http, guarded=GUARDED_HERE)
     http.start()
     if sessions is not None:
         sessions.url = local_url(config.http, http.port)
@@ -141,7 +141,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
                 config.model, config.tasks, num_slots=slots.total, kv_tokens=kv_tokens, exporter=exporter
             )
             if endpoint is not None and sessions is not None and episodes is not None:
-                endpoint.single_calls = SingleCalls(engine, episodes, sessions, config.recipe)
+                endpoint.single_calls = SingleCalls(engine, episodes, sessions, config.recipe, num_slots=slots.total)
             log.info("engine", threads=engine.num_threads, slots=slots.total, full_rollouts=engine.full_rollouts)
             exporter.set(names.GENERATOR_SLOTS, slots.total)
             standing.service = GeneratorService(config, name, engine, slots, exporter, remote, key, episodes, sessions)

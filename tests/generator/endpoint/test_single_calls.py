@@ -11,10 +11,15 @@ import openai
 import pytest
 import pytest_asyncio
 
-from rollcast.generator.endpoint import single_calls
 from rollcast.rollouts.records import Rollout, VersionSpan
 from rollcast.telemetry import names
-from testkit.generator.harness_endpoint import MAX_SINGLE_TOKENS, MODEL, ServedEndpoint, served_endpoint
+from testkit.generator.harness_endpoint import (
+    MAX_SINGLE_TOKENS,
+    MODEL,
+    MOST_SINGLE_CALLS,
+    ServedEndpoint,
+    served_endpoint,
+)
 from testkit.replay import replay_logprobs
 from tests.generator.claiming import V1
 from tests.generator.conftest import Versions
@@ -66,7 +71,7 @@ async def test_it_is_answered_by_the_newest_weights(versions: Versions, endpoint
 
 async def test_it_needs_the_runs_token_and_its_sampling(endpoint: ServedEndpoint) -> None:
     async with client_with(endpoint, "guessed") as stranger:
-        with pytest.raises(openai.AuthenticationError):
+        with pytest.raises(openai.AuthenticationError, match="send it as the API key"):
             await stranger.chat.completions.create(**ASKED)
     async with client_with(endpoint, TOKEN) as client:
         with pytest.raises(openai.BadRequestError, match="temperature"):
@@ -79,24 +84,27 @@ async def test_it_needs_the_runs_token_and_its_sampling(endpoint: ServedEndpoint
     assert not endpoint.sessions._sessions, "refused ones are closed too"
 
 
-async def test_only_some_at_once_and_one_whose_client_leaves_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(single_calls, "MOST_AT_ONCE", 1)
+async def test_only_some_at_once_and_those_whose_clients_leave_are_closed() -> None:
     engine: Any = ScriptedEngine()
     async with served_endpoint(engine, {}, run_token=TOKEN) as endpoint, client_with(endpoint, TOKEN) as client:
-        with pytest.raises(openai.APIStatusError, match="no weights yet"):
+        with pytest.raises(openai.APIStatusError, match="no weights now"):
             await client.chat.completions.create(**ASKED)
         await engine.apply(V1)
-        first = asyncio.create_task(client.chat.completions.create(**ASKED))
+        asked = [asyncio.create_task(client.chat.completions.create(**ASKED)) for _ in range(MOST_SINGLE_CALLS)]
         async with asyncio.timeout(60):
-            while not engine.num_running:  # noqa: ASYNC110
+            while engine.num_running < MOST_SINGLE_CALLS:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            with pytest.raises(openai.APIStatusError, match="under way here"):
+            with pytest.raises(openai.APIStatusError, match="2 calls without a session are under way"):
                 await client.chat.completions.create(**ASKED)
-            first.cancel()
+            assert [model.id for model in (await client.models.list()).data] == [MODEL], "it takes no place"
+            for call in asked:
+                call.cancel()
             while engine.num_running or endpoint.sessions._sessions:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        second = asyncio.create_task(client.chat.completions.create(**ASKED))
-        async with asyncio.timeout(60):
-            while not second.done():
+            last = asyncio.create_task(client.chat.completions.create(**ASKED))
+            while not last.done():
                 await engine.advance(MAX_SINGLE_TOKENS)
-        assert (await second).choices[0].finish_reason == "length"
+        assert (await last).choices[0].finish_reason == "length"
+        engine.failed = True
+        with pytest.raises(openai.APIStatusError, match="no weights now"):
+            await client.chat.completions.create(**ASKED)

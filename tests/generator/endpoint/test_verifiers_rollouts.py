@@ -20,7 +20,7 @@ from testkit.replay import replay_logprobs
 from testkit.verifiers_tasksets import installed_tasksets
 from tests.generator.conftest import Versions
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1_200)]
 
 TOLERANCE = 1e-4
 STOP_TOKENS = tuple(range(3, 60, 3))

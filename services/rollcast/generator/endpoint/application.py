@@ -61,6 +61,9 @@ NEXT_TASK_SECONDS = 30.0
 MAX_WAITING_PROGRAMS = 256
 """Requests for a task that may wait at the same time. More would take connections from probes and completions."""
 
+GUARDED_HERE = frozenset({PREFIX, "/v1/", "/inference/"})
+"""Paths whose tokens the endpoint checks itself: its refusals are in the form that clients of the OpenAI API read."""
+
 T = TypeVar("T")
 log = get_logger()
 Handler = Callable[["Request", HarnessSession], Coroutine[Any, Any, "Response"]]
@@ -73,7 +76,7 @@ class EndpointApplication:
         self._sessions = sessions
         self._num_waiting = 0
         self.single_calls: SingleCalls | None = None
-        """Opens sessions of calls without one; None = the engine has not started."""
+        """Makes sessions for calls without one; None = the engine has not started, or has ended."""
 
     def routes(self) -> "list[Route]":
         """All of its paths."""
@@ -104,22 +107,14 @@ class EndpointApplication:
 
     def _single(self, handler: Handler) -> Any:
         """A handler of requests without a session, each in one of its own."""
-        from starlette.requests import Request
 
-        async def answer(request: Request, session: HarnessSession) -> "Response":
-            try:
-                return await handler(request, session)
-            finally:
-                if not session.has_begun and self.single_calls is not None:
-                    self.single_calls.close(session)
+        def made(request: "Request") -> HarnessSession:
+            self._check_run_token(request, "a call without a session")
+            if self.single_calls is None:
+                raise RefusedRequestError("the engine starts, or has ended; ask again later", 503, "no_weights")
+            return self.single_calls.session()
 
-        return self._answering(answer, self._opened)
-
-    def _opened(self, request: "Request") -> HarnessSession:
-        self._check_run_token(request)
-        if self.single_calls is None:
-            raise RefusedRequestError("the engine starts; ask again later", 503, "no_weights")
-        return self.single_calls.open()
+        return self._answering(handler, made)
 
     def _answering(self, handler: Handler, session_of: "Callable[[Request], HarnessSession]") -> Any:
         """A handler whose refusals are answers."""
@@ -201,7 +196,7 @@ class EndpointApplication:
         from starlette.responses import JSONResponse, Response
 
         try:
-            self._check_run_token(request)
+            self._check_run_token(request, "a program that asks for a task")
         except RefusedRequestError as refusal:
             return _refused(refusal)
         if self._num_waiting >= MAX_WAITING_PROGRAMS:
@@ -216,7 +211,7 @@ class EndpointApplication:
         row = json.loads(session.task.row)
         return JSONResponse({**described, "environment": session.task.environment, "row": row})
 
-    def _check_run_token(self, request: "Request") -> None:
+    def _check_run_token(self, request: "Request", who: str) -> None:
         """Raises RefusedRequestError."""
         from rollcast.connections.token_gate import presents
 
@@ -225,7 +220,7 @@ class EndpointApplication:
             return
         wanted = "this run has none, set ROLLCAST_HTTP_TOKEN" if token is None else "send it as the API key"
         own = f"a session's calls go to its own base URL, http://HOST:PORT{PREFIX}SESSION/v1"
-        raise RefusedRequestError(f"a call without a session needs http.token: {wanted}; {own}", 401, "wrong_token")
+        raise RefusedRequestError(f"{who} needs http.token: {wanted}; {own}", 401, "wrong_token")
 
     async def _taken(self, request: "Request") -> HarnessSession | None:
         """A session for the program that asks; None = none came in time, or the program is gone."""

@@ -99,6 +99,8 @@ class EndpointCall:
         session.enter(self, self._end_wait)
         self._waiting = asyncio.current_task()
         try:
+            if self._is_abandoned:  # before this task had begun
+                raise _left()
             async with asyncio.timeout_at(asyncio.get_running_loop().time() + self._remaining_seconds()):
                 tokens = await session.reserve(self, self._request.max_tokens)
             await session.take_slot(self)

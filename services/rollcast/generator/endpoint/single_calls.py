@@ -1,6 +1,7 @@
 """Calls without a session: a look at the policy as it is now, by `curl` or any client with the run's token.
 
-open -> one request, sampled as a session's is -> closed; its record is thrown away, and nothing of it is trained
+session (any thread) -> enter -> sampled as in any session -> leave; its record is thrown away, nothing is trained
+                          `- too many, no weights, no engine: refused
 """
 
 import time
@@ -9,7 +10,6 @@ from collections.abc import Callable
 import numpy as np
 
 from rollcast.config.environments.harness import HarnessEnvironment
-from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.recipe import Recipe
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession, SessionTask
@@ -21,9 +21,10 @@ from rollcast.rollouts.records import EpisodeTask, LengthBudget, PromptTask, Pur
 from rollcast.telemetry import names
 
 MOST_AT_ONCE = 8
-"""Calls that wait or sample at the same time. They take slots of the engine from rollouts."""
-ENVIRONMENT = "without-session"
-"""What metrics call their environment."""
+SLOTS_FOR_EACH = 8
+"""They take slots of the engine from rollouts: an eighth of all at most, but always one."""
+ENVIRONMENT = "(no session)"
+"""What metrics call their environment. No environment of a run file can be called so."""
 SEQUENCE = -1
 """No task has it, so that no rollout shares their KV."""
 
@@ -31,31 +32,32 @@ SEQUENCE = -1
 class SingleSession(HarnessSession):
     """A session of no task, for one request."""
 
-    def __init__(
-        self,
-        task: SessionTask,
-        settings: SessionEnvironment,
-        parts: EpisodeParts,
-        record: EpisodeRecord,
-        on_end: Callable[[HarnessSession], None],
-    ) -> None:
-        super().__init__(task, settings, parts, record)
-        self._on_end = on_end
+    def __init__(self, calls: "SingleCalls", task: SessionTask, parts: EpisodeParts, record: EpisodeRecord) -> None:
+        super().__init__(task, HarnessEnvironment(name="none"), parts, record)
+        self._calls = calls
+
+    def enter(self, request: object, cancel: Callable[[], object]) -> None:
+        """Raises RefusedRequestError if there are too many, or nothing can be sampled now."""
+        self._calls.admit(self)
+        super().enter(request, cancel)
 
     def leave(self, request: object) -> None:
         """The request is answered."""
         super().leave(request)
-        self._on_end(self)
+        self._calls.dismiss(self)
 
 
 class SingleCalls:
-    """Opens their sessions, from any thread."""
+    """Makes their sessions, and bounds how many are under way. `admit` and `dismiss` run on the engine's loop."""
 
-    def __init__(self, engine: Engine, parts: EpisodeParts, sessions: Sessions, recipe: Recipe) -> None:
+    def __init__(
+        self, engine: Engine, parts: EpisodeParts, sessions: Sessions, recipe: Recipe, *, num_slots: int
+    ) -> None:
         self._engine = engine
         self._parts = parts
         self._sessions = sessions
-        self._settings = HarnessEnvironment(name=ENVIRONMENT)
+        self._most = max(1, min(MOST_AT_ONCE, num_slots // SLOTS_FOR_EACH))
+        self._limits = EpisodeTask(ENVIRONMENT, "[]", max_turns=1, max_seconds=recipe.episodes.max_seconds)
         self._task = PromptTask(
             sequence=SEQUENCE,
             incarnation=0,
@@ -68,40 +70,36 @@ class SingleCalls:
             length=LengthBudget(max_tokens=recipe.max_completion_tokens),
             verifier="",
             reference="{}",
-            episode=EpisodeTask(ENVIRONMENT, "[]", max_turns=1, max_seconds=recipe.episodes.max_seconds),
+            episode=self._limits,
         )
-        self._open: set[HarnessSession] = set()
+        self._admitted: set[HarnessSession] = set()
 
-    def open(self) -> HarnessSession:
-        """A session for one request. Raises RefusedRequestError if there are no weights yet, or too many such calls."""
-        if self._engine.version is None:
-            raise RefusedRequestError("the generator has no weights yet; ask again later", 503, "no_weights")
-        if len(self._open) >= MOST_AT_ONCE:
-            why = f"{MOST_AT_ONCE} calls without a session are under way here; ask again later"
+    def session(self) -> HarnessSession:
+        """A session for one request."""
+        task = SessionTask(
+            environment=ENVIRONMENT,
+            limits=self._limits,
+            sampling=self._task.sampling,
+            max_tokens=self._task.length.max_tokens,
+            row=self._task.reference,
+            rewards=False,
+        )
+        record = EpisodeRecord(self._engine, self._task, 0, self._parts.max_sequence_tokens)
+        return SingleSession(self, task, self._parts, record)
+
+    def admit(self, session: HarnessSession) -> None:
+        """Its request begins. Raises RefusedRequestError."""
+        if self._engine.failed or self._engine.version is None:
+            raise RefusedRequestError("the generator has no weights now; ask again later", 503, "no_weights")
+        if len(self._admitted) >= self._most:
+            why = f"{self._most} calls without a session are under way here; ask again later"
             raise RefusedRequestError(why, 503, "enough_calls")
-        limits = self._task.episode
-        assert limits is not None
-        session = SingleSession(
-            SessionTask(
-                environment=ENVIRONMENT,
-                limits=limits,
-                sampling=self._task.sampling,
-                max_tokens=self._task.length.max_tokens,
-                row=self._task.reference,
-                rewards=False,
-            ),
-            self._settings,
-            self._parts,
-            EpisodeRecord(self._engine, self._task, 0, self._parts.max_sequence_tokens),
-            self.close,
-        )
-        session.deadline = time.monotonic() + limits.max_seconds
-        self._open.add(session)
+        session.deadline = time.monotonic() + self._limits.max_seconds
+        self._admitted.add(session)
         self._sessions.add(session)
-        return session
 
-    def close(self, session: HarnessSession) -> None:
-        """Its request is answered, or was none."""
-        self._open.discard(session)
+    def dismiss(self, session: HarnessSession) -> None:
+        """Its request is answered."""
+        self._admitted.discard(session)
         self._sessions.remove(session)
         self._parts.exporter.add(names.ENDPOINT_SINGLE_TOKENS, session.record.num_sampled_tokens)
