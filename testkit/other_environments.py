@@ -61,7 +61,7 @@ def _problem(name: str, further: FurtherSteps | None, steps: str) -> str:
             run_step([*UV, "pip", "install", "--quiet", "--python", home / "bin" / "python", "-r", requirements])
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             if (reason := _why_no_index()) == "":
-                raise AssertionError(f"requirements/{name}.txt cannot be installed: {error.stderr}") from error
+                raise AssertionError(f"requirements/{name}.txt cannot be installed: {error.stderr!r}") from error
             failed.write_text(THIS_RUN + reason)
             return reason
         if further is not None:

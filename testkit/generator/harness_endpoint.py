@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from pydantic import SecretStr
+
 from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironment
 from rollcast.config.environments.settings import SessionEnvironment
@@ -71,7 +73,7 @@ async def served_endpoint(
     authority = tls.certificate_authority if tls else None
     token = run_token.encode() if run_token else None
     sessions = Sessions(MODEL, parts.exporter, asyncio.get_running_loop(), token, authority)
-    http = Http(tls=tls, token=run_token)
+    http = Http(tls=tls, token=SecretStr(run_token) if run_token else None)
     recipe = Recipe.model_validate({"max_completion_tokens": MAX_SINGLE_TOKENS, "length_control": {"kind": "none"}})
     endpoint = EndpointApplication(sessions)
     endpoint.single_calls = SingleCalls(engine, parts, sessions, recipe, num_slots=8 * MOST_SINGLE_CALLS)
