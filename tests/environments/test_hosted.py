@@ -15,7 +15,7 @@ import pytest
 from rollcast.config.environments.own_class import ClassEnvironment
 from rollcast.config.environments.settings import Profile
 from rollcast.config.environments.tool_set import ToolSet
-from rollcast.environments.base import EnvironmentFailedError
+from rollcast.environments.base import EnvironmentFailedError, ToolResult
 from rollcast.environments.hosted.processes import EnvironmentProcesses, HostedEnvironment
 from rollcast.tasks.sandbox.protections import missing
 
@@ -94,6 +94,32 @@ class Odd:
         return 0.5
 '''
 
+
+STEPS = '''
+class Steps:
+    def reset(self, **row):
+        self.earned = 0.0
+
+    def walk(self, steps: int) -> str:
+        """Walk.
+
+        Args:
+            steps: How many.
+        """
+        self.earned = -0.5
+        if steps > 9:
+            raise ValueError("too far")
+        self.earned = steps / 10
+        return "there"
+
+    async def get_call_reward(self):
+        if self.earned == 0:
+            raise RuntimeError("nobody walked")
+        return self.earned
+
+    def get_reward(self):
+        return 1
+'''
 
 SHOUT = '''
 def shout(text: str) -> str:
@@ -205,6 +231,19 @@ async def test_failures_are_named_and_never_a_reward(tmp_path: Path) -> None:
         with pytest.raises(EnvironmentFailedError, match="its process ended during call"):
             await one.call("run", {"code": "os._exit(3)"})
         assert one.has_failed
+
+
+async def test_a_class_may_reward_its_calls(tmp_path: Path) -> None:
+    async with environments(tmp_path, STEPS, "Steps", call_seconds=20.0) as processes:
+        one = await processes.acquire()
+        opening = await one.reset({})
+        assert [tool["function"]["name"] for tool in opening.tools] == ["walk"]
+        assert await one.call("walk", {"steps": 3}) == ToolResult("there", reward=0.3)
+        assert await one.call("walk", {"steps": 10}) == ToolResult("Error: too far", reward=-0.5)
+        assert (await one.call("walk", {})).reward is None, "no call was made"
+        assert await one.reward() == 1.0
+        with pytest.raises(EnvironmentFailedError, match="nobody walked"):
+            await one.call("walk", {"steps": 0})
 
 
 @pytest.mark.parametrize("profile", EVERY_PROFILE)

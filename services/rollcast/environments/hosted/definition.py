@@ -3,6 +3,7 @@
     reset(**row)    begins an episode; returns None, text for the last message of the user, or a list of messages
     public methods  are tools; type hints and docstring give the JSON schema
     get_reward()    the reward of the episode; a class without it leaves the reward to a verifier
+    get_call_reward()    ours, optional: what the last call was worth by itself
 
 All of them may be async. https://huggingface.co/docs/trl/openenv
 """
@@ -24,6 +25,7 @@ ENVIRONMENTS_GROUP = "rollcast.environments"
 """Group of the entry points by which installed packages name environments."""
 RESET = "reset"
 REWARD = "get_reward"
+CALL_REWARD = "get_call_reward"
 Function = Callable[..., Any]
 
 
@@ -44,6 +46,7 @@ class Instance:
     tools: Mapping[str, Function]
     reset: Function | None = None
     reward: Function | None = None
+    call_reward: Function | None = None
 
 
 def load_definition(settings: EnvironmentSettings) -> Definition:
@@ -71,14 +74,14 @@ def _of_class(settings: ClassEnvironment) -> Definition:
     def make() -> Instance:
         one = made()
         tools = {name: getattr(one, name) for name in names}
-        return Instance(tools, getattr(one, RESET, None), getattr(one, REWARD, None))
+        return Instance(tools, *(getattr(one, name, None) for name in (RESET, REWARD, CALL_REWARD)))
 
     return Definition(make, schemas, made.__module__)
 
 
 def _tool_names(made: type) -> Iterator[str]:
     for name, _ in inspect.getmembers(made, callable):
-        if not name.startswith("_") and name not in (RESET, REWARD):
+        if not name.startswith("_") and name not in (RESET, REWARD, CALL_REWARD):
             yield name
 
 

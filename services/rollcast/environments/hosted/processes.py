@@ -78,6 +78,7 @@ class HostedEnvironment:
         return ToolResult(
             _writable(answer["text"]),
             is_malformed=bool(answer.get("malformed")),
+            reward=answer.get("reward"),
             is_overdue=bool(answer.get("late")),
             is_cut=bool(answer.get("cut")),
         )

@@ -1,8 +1,8 @@
 """The loop of an environment's process: one request after another, until the generator closes the connection.
 
-A tool's exception is an answer to the model, as in TRL. What `reset` or `get_reward` raise is the environment's
-failure. A call that exceeds its deadline is interrupted here, so that the episode goes on with its state; only code
-that no signal interrupts is ended by the generator.
+A tool's exception is an answer to the model, as in TRL. What `reset`, `get_reward` or `get_call_reward` raise is the
+environment's failure. A call that exceeds its deadline is interrupted here, so that the episode goes on with its state;
+only code that no signal interrupts is ended by the generator.
 """
 
 import asyncio
@@ -52,7 +52,8 @@ class _Session:
                     case "call":
                         return self._call(request["tool"], request["arguments"])
                     case _:
-                        return self._reward()
+                        assert self._instance is not None, "reset comes first"
+                        return self._rewarded(self._instance.reward)
         except OverdueError:
             return {"overdue": True}
 
@@ -86,15 +87,16 @@ class _Session:
         except OverdueError:
             raise
         except Exception as error:
-            return _shortened(f"Error: {error}" if str(error) else f"Error: {type(error).__name__}")
-        return {**_shortened(_text(result)), "late": isinstance(result, OverdueAnswer)}
+            answer = _shortened(f"Error: {error}" if str(error) else f"Error: {type(error).__name__}")
+        else:
+            answer = {**_shortened(_text(result)), "late": isinstance(result, OverdueAnswer)}
+        return answer | self._rewarded(self._instance.call_reward)
 
-    def _reward(self) -> dict[str, Any]:
-        assert self._instance is not None, "reset comes first"
-        if self._instance.reward is None:
+    def _rewarded(self, function: Callable[[], Any] | None) -> dict[str, Any]:
+        if function is None:
             return {"reward": None}
         try:
-            reward = self._run(self._instance.reward, {})
+            reward = self._run(function, {})
             return {"reward": None if reward is None else float(reward)}
         except OverdueError:
             raise
