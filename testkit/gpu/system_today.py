@@ -6,6 +6,7 @@ in processes of their own.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -71,8 +72,9 @@ def make_model(folder: Path, *, is_small: bool) -> None:
 
 
 def ensure_example() -> Path:
-    """The example's folder with its model and tasks, made in the cache if it is not there."""
-    kept = cache_folder() / EXAMPLE.name
+    """The example's folder with its model and tasks, made in the cache if it is not there, or was made otherwise."""
+    recipe = hashlib.sha256((EXAMPLE / "make_model.py").read_bytes()).hexdigest()[:12]
+    kept = cache_folder() / f"{EXAMPLE.name}-{recipe}"
     if not kept.is_dir():
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=kept.parent) as temporary:
