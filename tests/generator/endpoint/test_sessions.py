@@ -211,8 +211,8 @@ async def test_requests_that_are_refused(versions: Versions, endpoint: ServedEnd
                 await stranger.chat.completions.create(model=MODEL, messages=[USER])
         async with httpx.AsyncClient(base_url=endpoint.sessions.url) as plain:
             answer = await plain.post("/v1/chat/completions", json={"model": MODEL, "messages": [USER]})
-            assert answer.status_code == 404
-            assert "a call needs a session" in answer.json()["error"]["message"]
+            assert answer.status_code == 401
+            assert "a call without a session needs http.token" in answer.json()["error"]["message"]
             headers = {"authorization": f"Bearer {session.token}"}
             path = f"/rollcast/{session.id}/v1/chat/completions"
             large = await plain.post(path, content=b" " * (17 << 20), headers=headers)
