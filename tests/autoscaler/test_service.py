@@ -195,7 +195,7 @@ def test_the_controller_scales_and_marks_pods_before_it_lowers(
                 high = server.replicas
                 fleet.inflight = {0: 900.0, 1: 50.0}
                 fleet.need = 800.0
-                eventually(lambda: server.replicas < high, 60)
+                eventually(lambda: server.replicas < high, 100)
                 log = [path for method, path in server.log if method == "PATCH"]
                 lowered = max(place for place, path in enumerate(log) if path == SCALE)
                 marks = [place for place, path in enumerate(log) if path in (f"{PODS}/g0", f"{PODS}/g1")]

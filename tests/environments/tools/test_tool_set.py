@@ -60,7 +60,7 @@ async def test_a_command_that_starts_too_many_processes_is_answered() -> None:
 
 @CONTAINED
 async def test_a_command_beyond_its_deadline_and_an_answer_beyond_its_length_are_marked() -> None:
-    settings = ToolSet(name="mine", tools=("shell",), profile="folder", call_seconds=1.0, answer_characters=100)
+    settings = ToolSet(name="mine", tools=("shell",), profile="folder", call_seconds=5.0, answer_characters=100)
     async with opened(settings) as environment:
         late = await environment.call("shell", {"command": "echo begun; sleep 600"})
         assert late.text.startswith("begun\n[ended: the command took more than")
