@@ -33,8 +33,8 @@ ENDPOINT = """## The endpoint of a generator
 Of runs with harnesses. SESSION and its token come with a task ([own harness](../episodes.md#your-own-harness)): as
 variables of a program, or as the answer to `POST /rollcast/v1/sessions`: `session`, `base_url`, `reward_url`,
 `end_url`, `token`, `model`, `environment`, `row`. 204 = no task within 30 seconds, ask again. Without
-`/rollcast/SESSION` the first three answer with `http.token`, up to eight calls at once, never trained. A refusal has
-one sentence in `error.message`.
+`/rollcast/SESSION` the first three answer with `http.token`, up to eight calls at a time, never trained. A refusal
+has one sentence in `error.message`.
 
 """
 

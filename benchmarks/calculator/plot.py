@@ -14,6 +14,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 IMAGE = Path(__file__).parents[2] / "docs" / "images" / "calculator.png"
 SHOWN = {"calculator": "the class of the tutorial", "calculator-endpoint": "an agent at the endpoint"}
 STEPS_BETWEEN_FORECASTS = 5
+"""All are of the last step. They are drawn to the right of it, so that none covers another."""
 
 
 def main() -> None:
@@ -32,13 +33,13 @@ def main() -> None:
 
 
 def draw(axes: Axes, seeds: list[dict[str, Any]]) -> None:
-    """The curve of each seed, and beside its end the forecast that was frozen at the dotted line."""
+    """The curve of each seed; to its right the forecast of its end, frozen at the dotted line, and the measured end."""
     for number, seed in enumerate(seeds):
         steps, pass_rates = zip(*seed["curve"], strict=True)
         color = f"C{number}"
         axes.plot(steps, pass_rates, "o-", ms=2.5, lw=1, color=color, label=f"seed {seed['seed']}")
         at = steps[-1] + STEPS_BETWEEN_FORECASTS * (number + 1)
-        low, high = seed["interval_90"]  # of the last step; drawn to the right of it, one beside the other
+        low, high = seed["interval_90"]
         axes.vlines(at, low, high, color=color, lw=1.5, alpha=0.5)
         axes.plot(at, seed["forecast"], "D", ms=4, color=color)
         axes.plot(at, seed["measured_end"], "_", ms=9, mew=2, color=color)

@@ -20,7 +20,7 @@ from rollcast.connections.http import HttpServer, listen, local_url, service_rou
 from rollcast.generator.endpoint.application import GUARDED_HERE, EndpointApplication
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import Sessions
-from rollcast.generator.endpoint.single_calls import SingleCalls
+from rollcast.generator.endpoint.single_calls import SLOTS_FOR_EACH, SingleCalls
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.samplers import Sampler, Samplers
 from rollcast.rollouts.records import PromptTask, Rollout
@@ -29,8 +29,9 @@ from testkit.generator.scripted_world import ScriptedWorld, ScriptedWorlds
 
 MODEL = "tiny"
 MAX_SINGLE_TOKENS = 40
-"""Of a call without a session."""
+"""Most tokens that are sampled for one call without a session."""
 MOST_SINGLE_CALLS = 2
+"""Calls without a session that are answered at the same time."""
 
 
 @dataclasses.dataclass
@@ -76,7 +77,7 @@ async def served_endpoint(
     http = Http(tls=tls, token=SecretStr(run_token) if run_token else None)
     recipe = Recipe.model_validate({"max_completion_tokens": MAX_SINGLE_TOKENS, "length_control": {"kind": "none"}})
     endpoint = EndpointApplication(sessions)
-    endpoint.single_calls = SingleCalls(engine, parts, sessions, recipe, num_slots=8 * MOST_SINGLE_CALLS)
+    endpoint.single_calls = SingleCalls(engine, parts, sessions, recipe, num_slots=SLOTS_FOR_EACH * MOST_SINGLE_CALLS)
     listener = listen(http.bind, 0, setting="generator.http_port")
     application = service_routes(parts.exporter.render, lambda: (True, "ok"), routes=endpoint.routes())
     server = HttpServer(application, listener, http, guarded=GUARDED_HERE)

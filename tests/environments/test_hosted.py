@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
-from rollcast.config.environments.own_class import ClassEnvironment
 from rollcast.config.environments.settings import Profile
 from rollcast.config.environments.tool_set import ToolSet
-from rollcast.environments.base import EnvironmentFailedError, ToolResult
+from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.hosted.processes import EnvironmentProcesses, HostedEnvironment
 from rollcast.tasks.sandbox.protections import missing
+from testkit.class_environments import environments
 
 CONTAINED = pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
 EVERY_PROFILE: list[object] = [
@@ -95,32 +94,6 @@ class Odd:
 '''
 
 
-STEPS = '''
-class Steps:
-    def reset(self, **row):
-        self.earned = 0.0
-
-    def walk(self, steps: int) -> str:
-        """Walk.
-
-        Args:
-            steps: How many.
-        """
-        self.earned = -0.5
-        if steps > 9:
-            raise ValueError("too far")
-        self.earned = steps / 10
-        return "there"
-
-    async def get_call_reward(self):
-        if self.earned == 0:
-            raise RuntimeError("nobody walked")
-        return self.earned
-
-    def get_reward(self):
-        return 1
-'''
-
 SHOUT = '''
 def shout(text: str) -> str:
     """Shout.
@@ -140,21 +113,6 @@ REACHING_OUT = (
     "os.kill(os.getppid(), signal.SIGKILL)",
     "os.kill(1, 0)",
 )
-
-
-@asynccontextmanager
-async def environments(
-    folder: Path, source: str, name: str, profile: Profile = "trusted", call_seconds: float = 20.0
-) -> AsyncIterator[EnvironmentProcesses]:
-    (folder / "world.py").write_text(source)
-    settings = ClassEnvironment(
-        name="mine", code=f"{folder}/world.py:{name}", profile=profile, call_seconds=call_seconds, reset_seconds=30.0
-    )
-    processes = EnvironmentProcesses(settings)
-    try:
-        yield processes
-    finally:
-        await processes.close()
 
 
 def nursery_of(processes: EnvironmentProcesses) -> psutil.Process:
@@ -231,19 +189,6 @@ async def test_failures_are_named_and_never_a_reward(tmp_path: Path) -> None:
         with pytest.raises(EnvironmentFailedError, match="its process ended during call"):
             await one.call("run", {"code": "os._exit(3)"})
         assert one.has_failed
-
-
-async def test_a_class_may_reward_its_calls(tmp_path: Path) -> None:
-    async with environments(tmp_path, STEPS, "Steps", call_seconds=20.0) as processes:
-        one = await processes.acquire()
-        opening = await one.reset({})
-        assert [tool["function"]["name"] for tool in opening.tools] == ["walk"]
-        assert await one.call("walk", {"steps": 3}) == ToolResult("there", reward=0.3)
-        assert await one.call("walk", {"steps": 10}) == ToolResult("Error: too far", reward=-0.5)
-        assert (await one.call("walk", {})).reward is None, "no call was made"
-        assert await one.reward() == 1.0
-        with pytest.raises(EnvironmentFailedError, match="nobody walked"):
-            await one.call("walk", {"steps": 0})
 
 
 @pytest.mark.parametrize("profile", EVERY_PROFILE)

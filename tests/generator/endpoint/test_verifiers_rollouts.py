@@ -12,17 +12,17 @@ import pytest
 import pytest_asyncio
 
 from rollcast.generator.samplers import Sampler
-from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LegKind, LengthBudget, Rollout
+from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LengthBudget, Rollout
 from rollcast.telemetry import names
 from testkit.generator.episode_tasks import WORLD, episode_task
 from testkit.generator.harness_endpoint import ServedEndpoint, served_endpoint
-from testkit.replay import replay_logprobs
+from testkit.generator.played_sessions import check_exact
 from testkit.verifiers_tasksets import installed_tasksets
 from tests.generator.conftest import Versions
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1_200)]
 
-TOLERANCE = 1e-4
+TASK = episode_task(1, 1, LengthBudget(max_tokens=400), max_turns=4, max_seconds=400)
 STOP_TOKENS = tuple(range(3, 60, 3))
 """Many, so that the random model's turns are short."""
 
@@ -48,22 +48,10 @@ async def agents(versions: Versions, interpreter: Path) -> AsyncIterator[ServedE
 
 async def played(endpoint: ServedEndpoint, **task: Any) -> tuple[Sampler, Rollout]:
     row = {"task": {"prompt": "what is in the room?", **task}}
-    asked = episode_task(1, 1, LengthBudget(max_tokens=400), max_turns=4, max_seconds=400)
-    sampler = endpoint.sampler(dataclasses.replace(asked, reference=json.dumps(row)))
+    sampler = endpoint.sampler(dataclasses.replace(TASK, reference=json.dumps(row)))
     await sampler.run()
     await endpoint.engine.observe()
     return sampler, sampler.rollout()
-
-
-def check_exact(versions: Versions, rollout: Rollout) -> None:
-    """Every sampled token is replayed by plain Hugging Face; given ones have no loss."""
-    task = episode_task(1, 1, LengthBudget(max_tokens=400))
-    for sequence in rollout.sequences:
-        prompt = rollout.prompt_of(sequence, task.prompt_token_ids).tolist()
-        replayed = replay_logprobs(sequence, prompt, versions.weights, versions.model)
-        assert abs(replayed - sequence.logprobs).max() < TOLERANCE
-        given = tuple((leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN)
-        assert sequence.loss_masked == given
 
 
 def check_failed(endpoint: ServedEndpoint, sampler: Sampler, rollout: Rollout, reason: str) -> None:
@@ -85,7 +73,7 @@ async def test_the_taskset_that_init_writes_with_tools_and_verifiers_own_harness
     assert rollout.episode.end is EpisodeEnd.TURNS, rollout.episode.reason
     assert [turn.tool_calls for turn in rollout.episode.turns] == [1, 1, 1]
     assert not rollout.episode.branches
-    check_exact(versions, rollout)
+    check_exact(versions, rollout, TASK)
     assert sampler.verdict is not None
     assert sampler.verdict.reward == 0.5, "the tool answered, so the trace has two of its answers"
 
@@ -96,7 +84,7 @@ async def test_reward_and_branches(versions: Versions, agents: ServedEndpoint) -
     assert rollout.episode.end is not EpisodeEnd.FAILED, rollout.episode.reason
     assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 1]
     assert len(rollout.episode.branches) == 1
-    check_exact(versions, rollout)
+    check_exact(versions, rollout, TASK)
     assert sampler.verdict is not None
     assert sampler.verdict.reward == 0.75
 

@@ -20,7 +20,8 @@ from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.records import EpisodeTask, LengthBudget, PromptTask, Purpose, Sampling
 from rollcast.telemetry import names
 
-MOST_AT_ONCE = 8
+MAX_CALLS = 8
+"""Calls that wait or sample at the same time."""
 SLOTS_FOR_EACH = 8
 """They take slots of the engine from rollouts: an eighth of all at most, but always one."""
 ENVIRONMENT = "(no session)"
@@ -38,8 +39,8 @@ class SingleSession(HarnessSession):
 
     def enter(self, request: object, cancel: Callable[[], object]) -> None:
         """Raises RefusedRequestError if there are too many, or nothing can be sampled now."""
-        self._calls.admit(self)
         super().enter(request, cancel)
+        self._calls.admit(self)
 
     def leave(self, request: object) -> None:
         """The request is answered."""
@@ -56,7 +57,7 @@ class SingleCalls:
         self._engine = engine
         self._parts = parts
         self._sessions = sessions
-        self._most = max(1, min(MOST_AT_ONCE, num_slots // SLOTS_FOR_EACH))
+        self._most = max(1, min(MAX_CALLS, num_slots // SLOTS_FOR_EACH))
         self._limits = EpisodeTask(ENVIRONMENT, "[]", max_turns=1, max_seconds=recipe.episodes.max_seconds)
         self._task = PromptTask(
             sequence=SEQUENCE,
