@@ -1,5 +1,5 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Each sets itself up; a second run starts in seconds.
-# While one works: `make quick` after every change, `make check` before a commit, `make test` before a merge.
+# While one works: `make near` after every change, `make check` before a commit, `make test` before a merge.
 PYTHON ?= python3
 VENV := .venv
 DEVICE := $(shell nvidia-smi -L >/dev/null 2>&1 && echo cuda || echo cpu)
@@ -7,20 +7,31 @@ INSTALLED := $(VENV)/.installed-$(DEVICE)
 PYTEST_ARGUMENTS ?=
 # Packages are installed without bytecode. A container that forbids to write it would compile vLLM at each of its starts.
 export PYTHONDONTWRITEBYTECODE :=
-# tests/conftest.py says what runs in one process and what starts first.
-PYTEST := $(VENV)/bin/python -m pytest
+# Commit that `make near` compares with; empty: the merge base of origin/main, else HEAD~1.
+SINCE ?=
+# Proofs that `make proofs` runs; empty: those that are due; all: every one.
+PROOFS ?=
 
-.PHONY: demo test quick style check proofs images-proof cluster-proof wire chart manifests docs setup debian clean
+.PHONY: demo test near durations style check proofs release-proofs images-proof cluster-proof wire chart manifests docs setup debian clean
 
 demo: $(INSTALLED)
 	@$(VENV)/bin/rollcast demo
 
+# The core tests, then the proofs that are due: all that a change may break.
 test: $(INSTALLED) style debian
-	@rm -f .pytest_cache/v/cache/lastfailed
-	@$(PYTEST) -n 3 --durations=10 $(PYTEST_ARGUMENTS) || $(VENV)/bin/python -m testkit.again_alone
+	@$(VENV)/bin/python -m testkit.suite.whole $(PYTEST_ARGUMENTS)
 
-quick: $(INSTALLED)
-	@$(PYTEST) -n 2 --quick -q $(PYTEST_ARGUMENTS)
+# The tests nearest to what changed, in at most 40 seconds.
+near: $(INSTALLED)
+	@$(VENV)/bin/python -m testkit.suite.near $(if $(SINCE),--since $(SINCE))
+
+# Proofs that are due; writes tests/proofs.json.
+proofs: $(INSTALLED) debian
+	@$(VENV)/bin/python -m testkit.suite.prove $(PROOFS)
+
+# Every test, and tests/durations.json from it: by that a call decides what starts first.
+durations: $(INSTALLED) debian
+	@$(VENV)/bin/python -m testkit.suite.record_durations
 
 style: $(INSTALLED)
 	$(VENV)/bin/ruff format --check .
@@ -32,10 +43,9 @@ check: $(INSTALLED) style
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-# The chart's checks that need more than a checkout (operators' definitions, checkov, package indexes) or more time (every
-# Kubernetes between the oldest and the newest).
-proofs: $(INSTALLED)
-	@requirements/proofs.sh $(PYTHON) $(VENV)
+# Before a release: what needs more than a checkout (operators' definitions, checkov, package indexes, S3, real loggers).
+release-proofs: $(INSTALLED)
+	@requirements/release_proofs.sh $(PYTHON) $(VENV)
 
 # Images built by buildah, and the demo's task run from their file systems: as root, on Debian (docs/releases.md).
 images-proof: $(INSTALLED)

@@ -1,18 +1,20 @@
-"""How the tests share a machine: what runs in one process, what starts first, and which are quick.
+"""How the tests share a machine: what is collected, what runs in one process, and what starts first.
 
-    make quick   --quick: none of SLOW, nothing that is marked for an engine, a browser or a whole system
-    make test    all of them, -n 3: groups of tests, handed out to three processes in the order of SLOW
+    make near      the tests nearest to what changed
+    make test      --proofs core: what any change may break, then the proofs that are due
+    make proofs    --proofs NAME,...: the test files of proofs (testkit/suite/proof_table.py)
 
-Three, for two cores: whole systems wait for their parts to start and to end, and tests of services for their deadlines.
-So a test waits generously, and does not say that something was quick. How long an example takes never fails a test:
-machines are shared.
+A call of pytest by hand collects both. Three processes for two cores: whole systems wait for their parts to start and
+to end, and tests of services for their deadlines. So a test waits generously, and does not say that something was
+quick. How long an example takes never fails a test: machines are shared.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,178 +23,93 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from testkit.forked_programs import SERVICES, SYSTEM, ForkedPrograms
+from testkit.suite.durations import load_durations
+from testkit.suite.measurement import Deadline, Measurements, ProcessorTime
+from testkit.suite.selection import CORE, files_to_ignore, group_of_file, seconds_of_groups
 
 # As many processes as cores, or more: one thread each. Before any test imports torch, which reads it once.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-settings.register_profile("unhurried", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=20)  # for `make quick`: a fifth of hypothesis' own
-settings.load_profile("unhurried")
-
-TESTS = Path(__file__).parent
-SLOW = (
-    "system",
-    "chart/test_runs_locally.py",
-    "chart/test_built_images.py",
-    "monitoring/test_queries.py",
-    "generator/test_exactness.py",
-    "forecaster/test_page.py",
-    "generator",
-    "test_types.py",
-    "trainer/test_machines.py",
-    "trainer/test_last_reading.py",
-    "weights/test_faults.py",
-    "gpu/test_parts.py",
-    "trainer/test_teacher_vllm.py",
-    "chart",
-    "monitoring",
-    "autoscaler/test_service.py",
-    "forecaster",
-    "grader",
-    "local",
-    "tasks/test_code.py",
-    "environments/test_openenv.py",
-    "environments/test_verifiers.py",
-    "cli",
-    "tasks/test_busy_machine.py",
-    "documents/test_commands.py",
-    "curves/formats/test_hostile_files.py",
-    "tasks/test_sandbox.py",
-    "test_contributing.py",
-    "gpu/test_system.py",
-    "gpu/test_deadline.py",
-    "gpu/test_pack.py",
-    "gpu/test_one_card.py",
-    "gpu/test_first_token.py",
-    "gpu/test_publishing.py",
-    "push",
-    "loggers/test_destinations.py",
-    "loggers/test_service.py",
-    "tasks/test_hanging_answers.py",
-    "curves/formats/test_damaged_files.py",
-    "curves/test_one_forecast.py",
-    "curves/test_curve_file.py",
-    "curves/test_foreign_curve.py",
-    "curves/test_truncation.py",
-    "config/test_wrong_run_files.py",
-    "tasks/test_sandbox_hostile.py",
-    "connections",
-    "tasks/test_own_verifiers.py",
-    "tasks/test_reward_signatures.py",
-    "scaling/test_decisions.py",
-    "recipe/test_ratios.py",
-    "tasks/test_code_cases.py",
-    "tasks/test_math_verifier.py",
-    "python",
-    "curves/test_reading.py",
-    "scaling/test_curve_families.py",
-    "scaling/test_misfit.py",
-    "curves/test_columns.py",
-    "trainer/test_evaluation.py",
-    "trainer/test_pass_rate.py",
-    "trainer/test_router_replay.py",
-    "scaling/test_advice.py",
-    "scaling/test_size_choice.py",
-    "tasks/test_mappings.py",
-    "test_requirements.py",
-    "test_notebooks.py",
-    "trainer/test_mixture_run.py",
-    "tasks/test_remote_verifiers.py",
-    "simulation/test_split.py",
-    "weights",
-    "autoscaler",
-    "trainer/test_launch.py",
-    "scaling/test_verdict.py",
-    "rollouts/test_outages.py",
-    "trainer/test_two_ranks.py",
-    "trainer/test_lora.py",
-    "trainer/test_own_loss.py",
-    "trainer/test_replicas.py",
-    "trainer/test_out_of_memory.py",
-    "trainer/test_sharded_start.py",
-    "scaling/test_shapes.py",
-    "scaling/test_leave_one_out.py",
-    "trainer/test_regularised_update.py",
-    "trainer/test_architectures.py",
-    "test_forked_programs.py",
-    "trainer/test_early_stop.py",
-    "simulation/test_pipeline.py",
-    "scaling/test_world_prior.py",
-    "memory/test_step.py",
-    "memory/test_weight_shapes.py",
-    "trainer/test_layers.py",
-    "scaling/test_forecast.py",
-    "trainer/test_controller.py",
-    "trainer/test_resumption.py",
-    "rollouts/test_hostile_entries.py",
-    "trainer/test_run_files.py",
-    "trainer/test_checkpoint.py",
-    "trainer/test_model.py",
-    "scaling/test_posterior.py",
-    "rollouts/test_life_cycle.py",
-    "simulation/test_gate_properties.py",
-    "tasks/test_rows.py",
-    "telemetry",
-    "test_layers.py",
-)
-"""Files and folders that start processes or compute for long, the longest first. Not part of `make quick`.
-
-Files that grade in sandboxes stand apart: gradings of one machine share a lock for each core, and three such files at
-once would wait for one another.
-"""
-SYSTEMS = 4
-"""The first so many of SLOW run whole systems: what is marked `system`."""
-SLOW_MARKS = ("engine", "system", "gpu", "cluster", "browser", "index")
+ROOT = Path(__file__).parents[1]
+CORE_EXAMPLES = 25
+"""Examples of a property in the core tests; a test that needs more says so. Proofs run hypothesis' own hundred."""
+settings.register_profile("whole", deadline=None)
+settings.register_profile(CORE, deadline=None, max_examples=CORE_EXAMPLES)
+settings.load_profile("whole")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="leave out what starts engines, systems, charts or servers")
+    parser.addoption("--proofs", metavar="NAMES", help="core: leave all proofs out; else leave out those not named")
+    parser.addoption("--suite-report", metavar="FILE", type=Path, help="write seconds and failures of each file")
+    parser.addoption("--stop-at", metavar="EPOCH", type=float, default=float("inf"), help="begin no test afterwards")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("quick"):
-        settings.load_profile("quick")
+    if config.getoption("proofs") == CORE:
+        settings.load_profile(CORE)
+    config.pluginmanager.register(ProcessorTime())
+    config.pluginmanager.register(StartedPrograms(), "started-programs")
+    config.pluginmanager.register(Deadline(config.getoption("stop_at")))
+    if not hasattr(config, "workerinput"):  # not a process of xdist
+        config.pluginmanager.register(Measurements(config.getoption("suite_report"), config.getoption("stop_at")))
+    names = config.getoption("proofs")
+    config.stash[IGNORED] = frozenset(ROOT / file for file in files_to_ignore(names)) if names else frozenset()
 
 
-@cache  # asked of each test, and there are thousands in a few hundred files
-def place(path: Path) -> int:
-    """Index in SLOW of a test file, or of a folder that it is in; len(SLOW) for a quick one."""
-    name = path.relative_to(TESTS).as_posix()
-    return next((index for index, slow in enumerate(SLOW) if name == slow or name.startswith(f"{slow}/")), len(SLOW))
+class StartedPrograms:
+    """Names the test modules that started a program, or imported vLLM, while they were collected."""
+
+    def __init__(self) -> None:
+        self.guilty: list[str] = []
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
+        start = subprocess.Popen.__init__
+        had_vllm = "vllm" in sys.modules
+
+        def refuse(popen: Any, *arguments: Any, **options: Any) -> None:
+            self.guilty.append(f"{collector.nodeid} starts {arguments}")
+            start(popen, *arguments, **options)
+
+        subprocess.Popen.__init__ = refuse  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            subprocess.Popen.__init__ = start  # type: ignore[method-assign]
+        if "vllm" in sys.modules and not had_vllm:
+            self.guilty.append(f"{collector.nodeid} imports vllm")
+
+
+IGNORED = pytest.StashKey[frozenset[Path]]()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return True if config.getoption("quick") and place(collection_path) < len(SLOW) else None
+    return True if collection_path in config.stash[IGNORED] else None
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist tells no types
-    """Which tests one process runs, one after the other.
-
-    A file is one group, so that what its module or session fixtures started serves all of its tests. The systems with
-    faults are one group: each keeps a core busy by itself, and two at once would only wait for each other's deadlines.
-    Those of the chart and the dashboards have no fault that must be seen in time, and run beside them.
-    """
+    """Hands out whole groups of tests (testkit/suite/selection.py)."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = Path(nodeid.partition("::")[0]).relative_to(TESTS.name)
-        return SLOW[0] if place(TESTS / file) == 0 else file.as_posix()
+        return group_of_file(nodeid.partition("::")[0])
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
-    config.option.loadscopereorder = False  # the order is that of SLOW, not by number of tests
+    config.option.loadscopereorder = False  # the order is that of the durations, not by number of tests
     return Groups(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the longest first: the systems keep one process busy, the others take the rest."""
-    if config.getoption("quick"):
-        slow = [item for item in items if any(item.get_closest_marker(mark) for mark in SLOW_MARKS)]
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in slow]
-    for item in items:
-        assert (item.get_closest_marker("system") is None) == (place(item.path) >= SYSTEMS), item.nodeid
+    """Put the groups that take longest first."""
     if hasattr(config, "workerinput"):  # a process of xdist
-        items.sort(key=lambda item: place(item.path))
+        seconds = seconds_of_groups({file_of(item) for item in items}, load_durations())
+        items.sort(
+            key=lambda item: (-seconds[group_of_file(file_of(item))], group_of_file(file_of(item)), file_of(item))
+        )
+
+
+def file_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 @pytest.fixture(scope="session")

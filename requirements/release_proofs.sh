@@ -1,5 +1,5 @@
 #!/bin/sh
-# proofs.sh PYTHON ENVIRONMENT: the chart's checks that `make test` skips, and every Kubernetes between the oldest and
+# release_proofs.sh PYTHON ENVIRONMENT: the chart's checks that `make test` and `make proofs` skip, and every Kubernetes between the oldest and
 # the newest; checkpoints on a server that speaks S3; loggers with their real packages. One that is skipped here is a
 # failure.
 #   ROLLCAST_SHARED_DATA  folder whose crds/ has the definitions of JobSet, KEDA and the Prometheus operator

@@ -1,0 +1,95 @@
+"""`make proofs`: run the proofs that are due, or those that are named, and write tests/proofs.json.
+
+    python -m testkit.suite.prove [--list] [NAME ...]    `all` = every proof, due or not
+
+Commit the changed ledger together with nothing else: an entry names the commit that its proof passed at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from testkit.record import describe_machine
+from testkit.suite.changes import NoHistoryError, changed_files, git
+from testkit.suite.proof_table import PROOFS
+from testkit.suite.proofs import LEDGER, Passed, Proof, read_ledger, today, why_due, write_ledger
+from testkit.suite.pytest_call import CALL_REPORTS, call_pytest, load_report
+
+SECONDS_A_MINUTE = 60.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--list", action="store_true", help="print every proof and whether it is due; run none")
+    options = parser.parse_args(arguments)
+    known = {proof.name: proof for proof in PROOFS}
+    if unknown := sorted({*options.names} - {*known, "all"}):
+        print(f"error: {', '.join(unknown)}: no such proof; there are {', '.join(known)}", file=sys.stderr)
+        return 2
+    ledger = read_ledger()
+    due = {proof.name: reason for proof in PROOFS if (reason := why_due(proof, ledger)) is not None}
+    if options.list:
+        for proof in PROOFS:
+            minutes = f"{ledger[proof.name].minutes:.1f} min" if proof.name in ledger else "unknown"
+            print(f"{proof.name}: {proof.protects} ({minutes}; {due.get(proof.name, 'not due')})")
+        return 0
+    names = list(known) if "all" in options.names else options.names or list(due)
+    if not names:
+        print("no proof is due")
+        return 0
+    chosen = [known[name] for name in names]
+    code = run_proofs(chosen)
+    for name in record_passed(chosen, CALL_REPORTS / "proofs.json"):
+        print(f"proof {name} passed: {LEDGER.name} says so", flush=True)
+    return code
+
+
+def run_proofs(proofs: Sequence[Proof], stop_at: float | None = None) -> int:
+    """Run the test files of these proofs in one call."""
+    for proof in proofs:
+        print(f"proof {proof.name}: {proof.protects}", flush=True)
+    names = ",".join(proof.name for proof in proofs)
+    tests = [test for proof in proofs for test in proof.tests]
+    return call_pytest(["--proofs", names, *tests], CALL_REPORTS / "proofs.json", stop_at)
+
+
+def record_passed(proofs: Sequence[Proof], report: Path, ledger_file: Path = LEDGER) -> list[str]:
+    """Write the proofs whose files all ran without a failure into the ledger; returns their names.
+
+    A proof whose paths differ from the commit is not written: its entry would name a commit that it did not run at.
+    """
+    loaded = load_report(report)
+    if loaded.get("stopped"):
+        return []
+    try:
+        commit = git("rev-parse", "HEAD").strip()
+        passed = {
+            proof.name: _entry(proof, loaded["files"], commit)
+            for proof in proofs
+            if _has_passed(proof, loaded["files"]) and not changed_files("HEAD", [*proof.paths, *proof.tests])
+        }
+    except NoHistoryError as error:
+        print(f"tests/proofs.json is not written: {error}", file=sys.stderr)
+        return []
+    if passed:
+        write_ledger({**read_ledger(ledger_file), **passed}, ledger_file)
+    return sorted(passed)
+
+
+def _has_passed(proof: Proof, files: dict[str, dict[str, float]]) -> bool:
+    measured = [files[test] for test in proof.tests if test in files]
+    has_run = any(file["tests"] > file["skipped"] for file in measured)
+    return len(measured) == len(proof.tests) and has_run and not any(file["failed"] for file in measured)
+
+
+def _entry(proof: Proof, files: dict[str, dict[str, float]], commit: str) -> Passed:
+    seconds = sum(files[test]["wall_seconds"] for test in proof.tests)
+    return Passed(commit, describe_machine()["processor"], round(seconds / SECONDS_A_MINUTE, 2), today())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""Which test files a call of pytest collects, and in which groups and order they run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from testkit.suite.durations import middle_seconds
+from testkit.suite.proof_table import PROOFS
+from testkit.suite.proofs import tests_of_proofs
+
+CORE = "core"
+GROUPS: dict[str, str] = {}
+"""Test file or folder -> the group that it runs in, where that is not the file alone."""
+
+
+def files_to_ignore(names: str) -> frozenset[str]:
+    """Proof files that are left out by `--proofs NAMES`: `core` = all of them; else those of other proofs."""
+    chosen = set(names.split(","))
+    return tests_of_proofs([proof for proof in PROOFS if proof.name not in chosen])
+
+
+def group_of_file(file: str) -> str:
+    """Tests of one group run in one process, one after the other.
+
+    A file is one group, so that what its module or session fixtures started serves all of its tests.
+    """
+    return next((group for place, group in GROUPS.items() if file == place or file.startswith(f"{place}/")), file)
+
+
+def seconds_of_groups(files: Collection[str], durations: Mapping[str, float]) -> dict[str, float]:
+    """Group -> seconds of its files; a file without an entry counts as the middle one."""
+    middle = middle_seconds(dict(durations))
+    seconds: dict[str, float] = {}
+    for file in files:
+        group = group_of_file(file)
+        seconds[group] = seconds.get(group, 0.0) + durations.get(file, middle)
+    return seconds

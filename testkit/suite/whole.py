@@ -1,0 +1,60 @@
+"""`make test`: the core tests, then the proofs that are due and fit into the time.
+
+    python -m testkit.suite.whole [ARGUMENTS OF PYTEST]
+
+SUITE_END (seconds of the epoch) bounds the whole: proofs that do not fit are named and stay due. Without it every due
+proof is run. `.ci/run` sets it. SUITE_PROOFS=0 leaves all proofs to `make proofs`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from testkit.suite.again_alone import show_record
+from testkit.suite.durations import load_durations
+from testkit.suite.proof_table import PROOFS
+from testkit.suite.proofs import proofs_that_fit, read_ledger, tests_of_proofs, why_due
+from testkit.suite.prove import record_passed, run_proofs
+from testkit.suite.pytest_call import CALL_REPORTS, PROCESSES, call_pytest
+
+SECONDS_KEPT_FREE = 300.0
+"""Before the end no further test of a proof begins: the running ones are finished, and failures run again, alone."""
+SECONDS_A_MINUTE = 60.0
+
+
+def main() -> int:
+    end = float(os.environ.get("SUITE_END", "inf"))
+    show_record()
+    start = time.monotonic()
+    code = call_pytest(["--proofs", "core", *sys.argv[1:]], CALL_REPORTS / "core.json")
+    if code != 0 or os.environ.get("SUITE_PROOFS") == "0":
+        return code
+    ledger = read_ledger()
+    due = {proof: reason for proof in PROOFS if (reason := why_due(proof, ledger)) is not None}
+    seconds_a_minute = SECONDS_A_MINUTE * slowness(time.monotonic() - start) / PROCESSES
+    fitting = proofs_that_fit(due, ledger, end - SECONDS_KEPT_FREE - time.time(), seconds_a_minute)
+    for proof, reason in due.items():
+        if proof not in fitting:
+            print(
+                f"proof {proof.name} is due ({reason}) and does not fit into the time: `make proofs` runs it",
+                flush=True,
+            )
+    if not fitting:
+        return 0
+    code = run_proofs(fitting, stop_at=end - SECONDS_KEPT_FREE)
+    for name in record_passed(fitting, CALL_REPORTS / "proofs.json"):
+        print(f"proof {name} passed: tests/proofs.json says so", flush=True)
+    return code
+
+
+def slowness(core_seconds: float) -> float:
+    """How many times longer the core tests took than in the recorded run; at least 1."""
+    proof_files = tests_of_proofs(PROOFS)
+    recorded = sum(seconds for file, seconds in load_durations().items() if file not in proof_files) / PROCESSES
+    return max(1.0, core_seconds / recorded) if recorded else 1.0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""`make near` takes the nearest tests first, the quick ones among them, and names what it leaves."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from testkit.suite.changes import NoHistoryError, base_commit, changed_files
+from testkit.suite.near import BUDGET_SECONDS, PROCESSES, START_SECONDS, main, select
+
+WHOLE_BUDGET_SECONDS = (BUDGET_SECONDS - START_SECONDS) * PROCESSES
+
+
+def run_git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Two commits on main."""
+    run_git(tmp_path, "init", "-q", "-b", "main")
+    for text in ("first", "second"):
+        (tmp_path / "file").write_text(text)
+        run_git(tmp_path, "add", ".")
+        run_git(tmp_path, "commit", "-q", "-m", text)
+    return tmp_path
+
+
+def test_near_files_come_first_and_quick_ones_among_them() -> None:
+    distances = {"tests/b/test_far.py": 3, "tests/a/test_slow.py": 1, "tests/a/test_quick.py": 1}
+    durations = {"tests/b/test_far.py": 1.0, "tests/a/test_slow.py": 20.0, "tests/a/test_quick.py": 1.0}
+    assert select(distances, durations, frozenset({"a"})).files == (
+        "tests/a/test_quick.py",
+        "tests/a/test_slow.py",
+        "tests/b/test_far.py",
+    )
+
+
+def test_files_of_the_changed_room_come_before_others_of_the_same_distance() -> None:
+    distances = {"tests/a/test_one.py": 1, "tests/b/test_two.py": 1}
+    assert select(distances, {}, frozenset({"b"})).files == ("tests/b/test_two.py", "tests/a/test_one.py")
+
+
+def test_what_does_not_fit_is_left_and_what_is_shorter_still_runs() -> None:
+    durations = {"tests/test_a.py": 0.9 * WHOLE_BUDGET_SECONDS, "tests/test_b.py": 0.5 * WHOLE_BUDGET_SECONDS}
+    durations["tests/test_c.py"] = 0.05 * WHOLE_BUDGET_SECONDS
+    selection = select({"tests/test_a.py": 1, "tests/test_b.py": 2, "tests/test_c.py": 3}, durations, frozenset())
+    assert selection.files == ("tests/test_a.py", "tests/test_c.py")
+    assert selection.left == ("tests/test_b.py",)
+
+
+def test_the_base_is_the_merge_base_or_the_commit_before(repository: Path) -> None:
+    commit, rule = base_commit(repository)
+    assert rule == "HEAD~1"
+    assert changed_files(commit, root=repository) == ["file"]
+    run_git(repository, "update-ref", "refs/remotes/origin/main", "HEAD~1")
+    assert base_commit(repository) == (commit, "the merge base of origin/main")
+    run_git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    assert base_commit(repository) == (commit, "HEAD~1")
+    (repository / "new").write_text("not committed")
+    head, rule = base_commit(repository)
+    assert (head != commit, rule) == (True, "the merge base of origin/main")
+    assert changed_files(head, root=repository) == ["new"]
+
+
+def test_an_unknown_commit_is_one_sentence(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(NoHistoryError):
+        changed_files("0000000", root=repository)
+    assert main(["--since", "no-such-commit"]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
