@@ -1,0 +1,1 @@
+"""Do the tests notice a changed operator, constant or branch?"""

@@ -1,0 +1,146 @@
+"""Do the core tests and the due proofs notice what an earlier suite noticed?
+
+    python -m benchmarks.mutants draw --seed 1 [--number 60] [--weights FILE]   writes results/mutants-SEED.json
+    python -m benchmarks.mutants run --seed 1 --tree FOLDER --suite NAME [--minutes 10] [--from 0] [--to 60]
+
+`draw` changes one operator, constant or branch for each mutant. Rooms of services/ are drawn by weight: the tests
+that they lost, as the JSON object of --weights says (default: all rooms alike). `run` applies one mutant after the
+other to the clean checkout in FOLDER and runs the test files that reach it, the nearest first, until one fails: of
+the core and of the proofs that the change makes due. It puts the line back. A mutant that is not noticed within the
+minutes is recorded as such, with the files that were run. The figures of each suite stand under its name; a call goes
+on where the last one ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from testkit.record import RESULTS, ROOT, describe_machine
+from testkit.suite.changes import git
+from testkit.suite.mutation import Mutant, draw_mutants
+
+SELECT = """
+import json, sys
+from testkit.suite.durations import load_durations, middle_seconds
+from testkit.suite.graph import load_graph
+from testkit.suite.proof_table import PROOFS
+file = sys.argv[1]
+durations = load_durations()
+left_out = {test for proof in PROOFS if not any(file == path or file.startswith(path + "/") for path in proof.paths)
+            for test in proof.tests}
+distances = load_graph().reaching_tests([file])
+middle = middle_seconds(durations)
+chosen = [test for test in distances if test not in left_out and test != "tests/test_types.py"]
+print(json.dumps(sorted(chosen, key=lambda test: (distances[test], durations.get(test, middle)))))
+"""
+FILES_A_CALL = 12
+"""Test files in one call of pytest: a failing one ends the mutant, so calls are small."""
+PROCESSES = 2
+SECONDS_A_MINUTE = 60.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=["draw", "run"])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--number", type=int, default=60)
+    parser.add_argument("--weights", type=Path)
+    parser.add_argument("--tree", type=Path)
+    parser.add_argument("--suite")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument("--to", dest="last", type=int, default=10_000)
+    options = parser.parse_args()
+    result = RESULTS / f"mutants-{options.seed}.json"
+    if options.action == "draw":
+        rooms = [folder.name for folder in (ROOT / "services" / "rollcast").iterdir() if folder.is_dir()]
+        weights = json.loads(options.weights.read_text()) if options.weights else dict.fromkeys(rooms, 1.0)
+        mutants = draw_mutants(ROOT, weights, options.number, options.seed)
+        figures = {"seed": options.seed, "weights": weights, "mutants": [asdict(mutant) for mutant in mutants]}
+        result.write_text(json.dumps({"machine": describe_machine(), "figures": figures}, indent=1) + "\n")
+        return 0
+    if options.tree is None or options.suite is None:
+        parser.error("run: name --tree FOLDER and --suite NAME")
+    for number in range(options.first, options.last):
+        record = json.loads(result.read_text())
+        mutants = record["figures"]["mutants"]
+        if number >= len(mutants):
+            break
+        if options.suite not in mutants[number]:
+            outcome = run_mutant(mutant_of(mutants[number]), options.tree.resolve(), options.minutes)
+            print(number, mutants[number]["file"], outcome["outcome"], outcome["by"], flush=True)
+            record = json.loads(result.read_text())
+            record["figures"]["mutants"][number][options.suite] = outcome
+            result.write_text(json.dumps(record, indent=1) + "\n")
+    return 0
+
+
+def mutant_of(record: dict[str, Any]) -> Mutant:
+    return Mutant(record["file"], record["line"], record["before"], record["after"])
+
+
+def run_mutant(mutant: Mutant, tree: Path, minutes: float) -> dict[str, Any]:
+    """Whether the tests of a checkout notice a mutant, which of them, and after how long."""
+    start = time.monotonic()
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tree / "services"), str(tree)])}
+    selected = subprocess.run(
+        [sys.executable, "-c", SELECT, mutant.file],
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    files = json.loads(selected.stdout)
+    mutant.apply(tree)
+    seen: list[str] = []
+    try:
+        for first in range(0, len(files), FILES_A_CALL):
+            seconds_left = minutes * SECONDS_A_MINUTE - (time.monotonic() - start)
+            if seconds_left <= 0:
+                return _outcome("not noticed in time", "", start, len(seen), len(files))
+            chunk = files[first : first + FILES_A_CALL]
+            by = first_failure(chunk, tree, environment, seconds_left)
+            if by is not None:
+                return _outcome("noticed", by, start, len(seen), len(files))
+            seen += chunk
+        return _outcome("not noticed", "", start, len(seen), len(files))
+    finally:
+        git("checkout", "--quiet", "--", mutant.file, root=tree)
+
+
+def first_failure(files: list[str], tree: Path, environment: dict[str, str], seconds: float) -> str | None:
+    """The first test of these files that fails, or None if all pass or the time ends."""
+    report = tree / ".cache" / "mutant.txt"
+    report.parent.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", str(PROCESSES), "-p", "no:cacheprovider", *files]
+    with report.open("w") as output:
+        process = subprocess.Popen(command, cwd=tree, env=environment, stdout=output, stderr=output, text=True)
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            process.wait(SECONDS_A_MINUTE)
+            return None
+    failures = [line for line in report.read_text().splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    if failures:
+        return failures[0].split(" - ")[0].split(" ", 1)[1]
+    return None if process.returncode == 0 else f"exit code {process.returncode}"
+
+
+def _outcome(outcome: str, by: str, start: float, files_run: int, files: int) -> dict[str, Any]:
+    seconds = round(time.monotonic() - start, 1)
+    return {"outcome": outcome, "by": by, "seconds": seconds, "files_run": files_run, "files": files}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
