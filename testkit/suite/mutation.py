@@ -37,7 +37,7 @@ class Mutant:
 
 
 def draw_mutants(root: Path, weights: Mapping[str, float], number: int, seed: int) -> list[Mutant]:
-    """Draw mutants of services/rollcast: a room by its weight, a file of the room by its lines, a mutant of the file."""
+    """Draw mutants: a room of services/rollcast by its weight, a file of it by its lines, a mutant of the file."""
     generator = random.Random(seed)
     package = root / "services" / "rollcast"
     rooms = sorted(room for room in weights if (package / room).is_dir())
