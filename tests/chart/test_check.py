@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +9,12 @@ from typing import Any
 
 import pytest
 
+from rollcast.config.yaml_loader import load_yaml
 from tests.chart.local_cluster import LocalCluster
-from tests.chart.rendering import CHART, one, pod_of, profile, render
+from tests.chart.rendering import CPU, of_kind, one, pod_of, render
 from tests.chart.value_sets import VALUE_SETS
 from tests.cli.command import refusal
-from tests.config.wrong_run_files import NAMES, RIGHT, WRONG, changed
-
-CPU = profile("cpu")
+from tests.config.wrong_run_files import RIGHT, WRONG, changed
 
 
 @pytest.fixture
@@ -29,28 +27,26 @@ def values(change: dict[str, Any]) -> dict[str, Any]:
     return CPU | {"config": changed(RIGHT, change)}
 
 
-LEFT_TO_USERS = {
-    name: entry for name, entry in zip(NAMES, WRONG, strict=True) if not entry.get("set_by_the_chart", False)
-}
-"""The chart itself refuses a value for a setting that it sets (test_refusals.py)."""
+WIRED = (
+    "recipe.learning_rate is not a setting; here it is",
+    "actor_rollout_ref.actor.optim.lr is not a setting",
+    "recipe holds a text",
+    "recipe holds nothing",
+    "redis holds a text",
+    "http.tls holds true or false",
+    "seed = 5000000000 is wrong",
+    "recipe.optimizer.learning_rate = '1e-5x' is wrong",
+    "recipe.loss does not go with",
+    "tasks.environments.0.factory = 'agent.py' is wrong",
+)
+"""How the first sentence begins: of each reader of a run file, and of what a template may stumble over."""
 
 
-@pytest.fixture(scope="module")
-def hook_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The chart with the hook's template and all that refuses values: half of the time for each of 200 run files."""
-    alone = shutil.copytree(CHART, tmp_path_factory.mktemp("hook") / "rollcast")
-    for template in [*alone.rglob("templates/**/*.yaml")]:
-        if template.name not in ("check.yaml", "validate.yaml"):
-            template.unlink()
-    whole = render(CPU)
-    assert len(render(CPU, path=alone)) > 2
-    assert all(item in whole for item in render(CPU, path=alone))
-    return alone
-
-
-@pytest.mark.parametrize("entry", LEFT_TO_USERS.values(), ids=list(LEFT_TO_USERS))
-def test_the_hook_says_what_the_commands_say(entry: dict[str, Any], hook_alone: Path, tmp_path: Path) -> None:
-    objects = render(values(entry["change"]), path=hook_alone)
+@pytest.mark.parametrize("beginning", WIRED)
+def test_the_hook_says_what_the_commands_say(beginning: str, tmp_path: Path) -> None:
+    """All the others: tests/config/test_wrong_run_files.py, and test_check_of_every_mistake.py."""
+    entry = next(entry for entry in WRONG if entry["says"][0].startswith(beginning))
+    objects = render(values(entry["change"]))
     (container,) = pod_of(objects, "check").spec["containers"]
     (file, *rest) = container["args"]
     given = tmp_path / "run.yaml"
@@ -59,30 +55,36 @@ def test_the_hook_says_what_the_commands_say(entry: dict[str, Any], hook_alone: 
     assert [line.removeprefix(f"{given}: ") for line in said.splitlines()] == entry["says"]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        ({"tasks": {"evaluation": {"rollouts_per_prompt": 512}}}, "tasks.evaluation.rollouts_per_prompt = 512"),
-        (
-            {"recipe": {"rollout_allocation": {"kind": "difficulty", "most": 4096}}},
-            "recipe.rollout_allocation.most = 4096",
-        ),
-        (
-            {"recipe": {"loss": {"kind": "reinforce"}}},
-            "recipe.loss does not go with recipe.schedule.max_staleness = 8, the default:",
-        ),
-        ({"recipe": {"unique_prompts": 1}}, "recipe.unique_prompts = 1"),
-    ],
-)
-def test_the_job_fails_as_a_process_with_a_sentence(wrong: dict[str, Any], named: str, short_path: Path) -> None:
-    """These once rendered, and the pods refused them after they had been created."""
+def test_the_hook_runs_config_check_on_the_run_file_of_the_values() -> None:
+    """With the same command and the same file every sentence follows of those of `config check`."""
+    config = changed(RIGHT, {"tasks": {"evaluation": "every 5"}, "budget": {"steps": 5_000_000_000}, "seed": None})
+    objects = render(CPU | {"config": config})
+    pod = pod_of(objects, "check")
+    (container,) = pod.spec["containers"]
+    assert container["command"] == ["rollcast", "config", "check"]
+    assert container["args"] == ["/etc/rollcast/run.yaml", "--elsewhere"]
+    (mount,) = [mount for mount in container["volumeMounts"] if mount["mountPath"] == "/etc/rollcast"]
+    (volume,) = [volume for volume in pod.spec["volumes"] if volume["name"] == mount["name"]]
+    (item,) = of_kind(objects, "ConfigMap", volume["configMap"]["name"])
+    rendered = load_yaml(item["data"]["run.yaml"], "run.yaml")
+    del config["model"]["path"]  # the chart's: where the pods mount the model
+    for group, settings in config.items():
+        if isinstance(settings, dict):
+            assert settings.items() <= rendered[group].items(), group
+        else:
+            assert rendered[group] == settings
+
+
+def test_the_job_fails_as_a_process_with_a_sentence(short_path: Path) -> None:
+    """This once rendered, and the pods refused it after they had been created."""
+    wrong = {"tasks": {"evaluation": {"rollouts_per_prompt": 512}}}
     with LocalCluster(render(values(wrong)), short_path) as cluster:
         pod = cluster.pod("check")
         assert pod.start("check").wait(60) == 2
         said = pod.log("check").read_text()
     assert said.count("\n") == 1
     assert said.startswith("error: ")
-    assert f"run.yaml: {named}" in said
+    assert "run.yaml: tasks.evaluation.rollouts_per_prompt = 512" in said
 
 
 def test_a_right_run_file_passes_and_what_was_not_looked_at_is_said(short_path: Path) -> None:

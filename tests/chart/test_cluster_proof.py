@@ -29,9 +29,9 @@ from testkit.cluster.proof import Proof, prepare
 from testkit.cluster.release import VALUES
 from testkit.cluster.steps import STEPS, look
 from testkit.cluster.surroundings import CLOSED, OPEN_TO_ITS_NAMESPACE
+from tests.chart.kubernetes_schemas import NEWEST, check
 from tests.chart.rendering import CHART, Object, merged, of_kind, one, pod_of, pods, render, run_file
 
-kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
 ROOT = Path(__file__).parents[2]
 SURROUNDINGS = {"PROMETHEUS": "monitoring/prometheus:9090", "GRAFANA": "monitoring/grafana:80", "SECOND_TAG": "again"}
 HELMS_ORDER = (
@@ -203,7 +203,7 @@ def test_the_upgrade_that_fails_half_way_does_so_after_the_trainers_job_was_made
     """Helm sends the object, since its schema is right, and after the Job; no API server takes such a schedule."""
     given = merged(INSTALLED, {"extraObjects": [refused_object(prepare("somewhere", []))]})
     refused = one(render(given, name="proof"), "CronJob")
-    kubernetes_validate.validate(refused, "1.37", strict=True)
+    check(refused, NEWEST)
     assert HELMS_ORDER.index(refused["kind"]) > HELMS_ORDER.index("Job")
     schedule = refused["spec"]["schedule"]
     assert len(schedule.split()) != 5

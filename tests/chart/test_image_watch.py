@@ -20,10 +20,9 @@ from testkit.connections.certificates import make_certificates
 from tests.chart.rendering import CPU, NAMESPACE, Object, merged, notes, of_kind, one, pod_of, render
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-IMAGE = pod_of(render(CPU), "image").containers[0]["image"]
 RUNNING = {"running": {"startedAt": "2026-11-26T08:00:00Z"}}
 PULLING = {"waiting": {"reason": "ContainerCreating"}}
-FAILED = {"waiting": {"message": f'Back-off pulling image "{IMAGE}"', "reason": "ImagePullBackOff"}}
+FAILED = {"waiting": {"message": 'Back-off pulling image "rollcast/control"', "reason": "ImagePullBackOff"}}
 
 
 class Pods:
@@ -40,6 +39,11 @@ class Pods:
             return None
         status = {"phase": "Pending", "containerStatuses": [{"name": "image", "state": state}]}
         return json.dumps({"kind": "PodList", "items": [{"kind": "Pod", "status": status}]}, indent=2).encode()
+
+
+@pytest.fixture(scope="module")
+def image() -> str:
+    return str(pod_of(render(CPU), "image").containers[0]["image"])
 
 
 @contextmanager
@@ -99,12 +103,12 @@ def watched(pods: Pods, folder: Path, client: str) -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize("client", ["curl", "wget"])
-def test_an_image_that_no_node_can_pull_is_named(client: str, tmp_path: Path) -> None:
+def test_an_image_that_no_node_can_pull_is_named(client: str, image: str, tmp_path: Path) -> None:
     pods = Pods(PULLING, FAILED)
     done = watched(pods, tmp_path, client)
     assert (done.returncode, done.stdout) == (
         1,
-        f"error: no node can pull {IMAGE}; build it from Dockerfile.control, then push it and set "
+        f"error: no node can pull {image}; build it from Dockerfile.control, then push it and set "
         "global.imageRegistry, or load it into the nodes\n",
     )
     assert len(pods.asked) * 2 <= 30, "seconds"
@@ -121,11 +125,11 @@ def test_an_image_that_is_there_or_comes_late_is_no_failure(client: str, tmp_pat
     assert len(pods.asked) == 23
 
 
-def test_an_api_server_that_refuses_keeps_no_install_from_its_work(tmp_path: Path) -> None:
+def test_an_api_server_that_refuses_keeps_no_install_from_its_work(image: str, tmp_path: Path) -> None:
     begun = time.monotonic()
     done = watched(Pods(None), tmp_path, "curl")
     assert done.returncode == 0
-    assert done.stdout == f"warning: the API server does not say whether {IMAGE} is there\n"
+    assert done.stdout == f"warning: the API server does not say whether {image} is there\n"
     assert time.monotonic() - begun < 60
 
 

@@ -11,7 +11,6 @@ import yaml
 
 from tests.chart.rendering import (
     CPU,
-    PROFILES,
     ROOT,
     WORKLOADS,
     Object,
@@ -38,8 +37,8 @@ def _main(objects: list[Object], role: str) -> Object:
     return dict(found)
 
 
-@pytest.mark.parametrize("name", PROFILES)
-def test_every_profile_with_queues_and_gpus_of_another_maker(name: str) -> None:
+@pytest.mark.parametrize("name", ["cpu", "moe"])
+def test_a_profile_with_queues_and_gpus_of_another_maker(name: str) -> None:
     queued = {role: {"labels": QUEUE, "annotations": {"team": "rl"}} for role in ROLES}
     before = render(profile(name))
     after = render(merged(profile(name), {**queued, "gpu": {"resource": "amd.com/gpu"}}))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.rendering import Object, notes, pod_of, pods, render
+from tests.chart.rendering import Object, PodOf, notes, pod_of, pods, render
 from tests.chart.value_sets import NOT_RESTRICTED, VALUE_SETS
 
 VOLUMES = {
@@ -147,15 +147,16 @@ RULES: list[Callable[[Object], list[Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def restricted() -> list[tuple[str, PodOf]]:
+    """Each pod with the name of its value set."""
+    sets = {name: values for name, values in VALUE_SETS.items() if name not in NOT_RESTRICTED}
+    return [(name, pod) for name, values in sets.items() for pod in pods(render(values))]
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_every_pod_keeps_the_rule(rule: Callable[[Object], list[Any]]) -> None:
-    broken = {
-        f"{name}: {pod.name}": found
-        for name, values in VALUE_SETS.items()
-        if name not in NOT_RESTRICTED
-        for pod in pods(render(values))
-        if (found := rule(pod.spec))
-    }
+def test_every_pod_keeps_the_rule(rule: Callable[[Object], list[Any]], restricted: list[tuple[str, PodOf]]) -> None:
+    broken = {f"{name}: {pod.name}": found for name, pod in restricted if (found := rule(pod.spec))}
     assert broken == {}
 
 

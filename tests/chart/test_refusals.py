@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.chart.rendering import helm_errors, merged, profile, render
+from tests.chart.rendering import CPU, chart_of, helm_errors, merged, render
 from tests.chart.value_sets import VALUE_SETS
-
-CPU = profile("cpu")
 
 
 def environments(**fields: Any) -> dict[str, Any]:
@@ -277,11 +276,42 @@ def test_there_are_enough() -> None:
     assert len(VALUE_SETS) >= 25
 
 
+@pytest.fixture(scope="module")
+def refusals_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart with the templates that refuse values and render nothing."""
+    return chart_of(tmp_path_factory.mktemp("refusals"), "validate.yaml")
+
+
 @pytest.mark.parametrize(("named", "values"), REFUSED, ids=[f"{i}-{named}" for i, (named, _) in enumerate(REFUSED)])
-def test_the_message_names_the_value(named: str, values: dict[str, Any]) -> None:
+def test_the_message_names_the_value(named: str, values: dict[str, Any], refusals_alone: Path) -> None:
     with pytest.raises(helm_errors.HelmError) as refused:
-        render(merged(CPU, values))
+        render(merged(CPU, values), path=refusals_alone)
     assert named in str(refused.value) or f"/{named}" in str(refused.value)
+
+
+WHOLE = (
+    "generator/replicas",
+    "config.redis.host",
+    "generator.extraEnv[0].name = HOME",
+    "config.grader.host",
+    "environments[0].image.tag is empty",
+    "redis.external.host",
+    "networking.rdma.enabled",
+    "model.volume.kind",
+)
+"""Of the schema and of each template that refuses."""
+
+
+@pytest.mark.parametrize("named", WHOLE)
+def test_the_whole_chart_refuses_it_in_the_same_words(named: str) -> None:
+    """No other template fails before, with words of its own."""
+    with pytest.raises(helm_errors.HelmError) as refused:
+        render(merged(CPU, dict(REFUSED)[named]))
+    assert named in str(refused.value)
+
+
+def test_what_renders_nothing_refuses_nothing_that_is_right(refusals_alone: Path) -> None:
+    assert render(CPU, path=refusals_alone) == []
 
 
 def test_a_secret_is_not_shown() -> None:

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.chart.kubernetes_schemas import NEWEST, check
 from tests.chart.rendering import CPU, Object, merged, of_kind, one, pods, render, run_file
 from tests.chart.value_sets import VALUE_SETS
 
-kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
-NEWEST = "1.37"
 WATCHED = merged(VALUE_SETS["monitoring"], {"priorityClasses": {"create": True}})
 SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 """RFC 1035, as Kubernetes before 1.34 asks for."""
@@ -29,7 +28,7 @@ def test_any_name_that_helm_takes_is_one_that_kubernetes_takes(name: str) -> Non
         assert isinstance(item["metadata"]["name"], str)
         assert all(isinstance(value, str) for value in item["metadata"]["labels"].values())
         if item["apiVersion"] not in NAMESPACED:
-            kubernetes_validate.validate(item, NEWEST, strict=True)
+            check(item, NEWEST)
     for service in of_kind(objects, "Service"):
         assert SERVICE_NAME.fullmatch(service["metadata"]["name"])
     for pod in pods(objects):

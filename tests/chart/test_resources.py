@@ -31,19 +31,17 @@ def given(resources: Object, *paths: str) -> Object:
     return values
 
 
-@pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize(("number", "text"), [(2, "2"), (0.5, "0.5"), (2.0, "2")])
-def test_a_number_is_a_quantity(role: str, number: float, text: str) -> None:
+def test_a_number_is_a_quantity(number: float, text: str) -> None:
     """`--set trainer.resources.requests.cpu=2` gives a number."""
-    objects = render(merged(EVERYTHING, given({"requests": {"cpu": number}}, role)))
-    (container,) = [
-        container
+    objects = render(merged(EVERYTHING, given({"requests": {"cpu": number}}, *ROLES)))
+    asked = {
+        container["name"]: container["resources"]["requests"]["cpu"]
         for pod in pods(objects)
-        if pod.role == role
         for container in pod.containers
-        if container["name"] == role
-    ]
-    assert container["resources"]["requests"]["cpu"] == text
+        if container["name"] == pod.role
+    }
+    assert {role: asked[role] for role in ROLES} == dict.fromkeys(ROLES, text)
 
 
 def test_a_large_number_is_written_out() -> None:

@@ -21,8 +21,11 @@ from tests.chart.rendering import (
 from tests.chart.value_sets import VALUE_SETS
 
 
-@pytest.mark.parametrize("name", PROFILES)
-@pytest.mark.parametrize("change", [{"mode": "none"}, {"mode": "controller"}, {}], ids=str)
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("cpu", {"mode": "none"}), ("cpu", {"mode": "controller"}), *((name, {}) for name in PROFILES)],
+    ids=str,
+)
 def test_the_command_of_the_notes_that_lets_generators_go_is_accepted(name: str, change: Object) -> None:
     values = merged(VALUE_SETS[name], {"autoscaler": {"letGoAtEnd": False, **change}})
     (given,) = re.findall(r"upgrade demo CHART --reuse-values --set (\S+)", notes(values))
@@ -40,7 +43,7 @@ def test_replicas_are_left_to_whoever_scales() -> None:
         assert "replicas" not in one(render(VALUE_SETS[mode]), "Deployment", "-generator")["spec"]
 
 
-@pytest.mark.parametrize("name", ["keda", *PROFILES])
+@pytest.mark.parametrize("name", ["keda", "8xh100"])
 def test_an_autoscaler_that_does_not_answer_lets_no_generator_go(name: str) -> None:
     """KEDA holds the number of pods where a trigger fails and there is no fallback, whatever its version."""
     objects = render(merged(VALUE_SETS[name], {"autoscaler": {"mode": "keda"}}))
@@ -53,8 +56,9 @@ def test_an_autoscaler_that_does_not_answer_lets_no_generator_go(name: str) -> N
     )
 
 
-@pytest.mark.parametrize("mode", ["keda", "hpa", "controller"])
-@pytest.mark.parametrize("controller", ["job", "jobset"])
+@pytest.mark.parametrize(
+    ("mode", "controller"), [("keda", "job"), ("hpa", "job"), ("controller", "job"), ("keda", "jobset")]
+)
 def test_the_autoscaler_finds_the_trainers_jobs_and_no_others(mode: str, controller: str) -> None:
     values = {"autoscaler": {"mode": mode}, "trainer": {"controller": controller}, "nameOverride": "other"}
     objects = render(merged(CPU, values))

@@ -114,6 +114,8 @@ def test_it_deletes_the_trainers_of_every_revision_and_nothing_else(controller: 
         said = pod.log("uninstall").read_text()
         assert {f"deleted: {item['kind']} {item['metadata']['name']}" for item in made} == set(said.splitlines())
         assert {method for method, _ in server.log} == {"DELETE"}, "it may nothing else"
+        if controller == "jobset":
+            return  # the same program: once is enough for what it says of nothing and of a refusal
 
         assert pod.run("again", command, given).wait(60) == 0
         assert pod.log("again").read_text() == "no trainer was left behind\n"

@@ -23,6 +23,14 @@ from tests.chart.rendering import (
 )
 from tests.chart.value_sets import VALUE_SETS
 
+OF_BOTH_CONTROLLERS: tuple[Object, ...] = (
+    {"trainer": {"backoffLimit": 3}},
+    {"trainer": {"ttlSecondsAfterFinished": 60}},
+    {"trainer": {"nodes": 2}, "storage": {"accessMode": "ReadWriteMany"}},
+    {"trainer": {"podLabels": {"team": "rl"}}},
+)
+"""Changes of the trainer's values, which a Job and a JobSet keep in different places."""
+
 
 @pytest.mark.parametrize(
     ("change", "restarts"),
@@ -54,17 +62,13 @@ def test_an_upgrade_restarts_only_what_reads_the_change(change: Object, restarts
     assert (trainer_job({}) != trainer_job(change)) is ("trainer" in restarts)
 
 
-@pytest.mark.parametrize("controller", ["job", "jobset"])
 @pytest.mark.parametrize(
-    "change",
+    ("controller", "change"),
     [
-        {"trainer": {"backoffLimit": 3}},
-        {"trainer": {"ttlSecondsAfterFinished": 60}},
-        {"trainer": {"nodes": 2}, "storage": {"accessMode": "ReadWriteMany"}},
-        {"trainer": {"podLabels": {"team": "rl"}}},
-        {"nameOverride": "other", "fullnameOverride": "demo-rollcast"},
-        {"podSecurity": {"runAsUser": 2000}},
-        {"generator": {"replicas": 3}},
+        *((controller, change) for controller in ("job", "jobset") for change in OF_BOTH_CONTROLLERS),
+        ("job", {"nameOverride": "other", "fullnameOverride": "demo-rollcast"}),
+        ("job", {"podSecurity": {"runAsUser": 2000}}),
+        ("job", {"generator": {"replicas": 3}}),
     ],
     ids=str,
 )
