@@ -79,7 +79,7 @@ ELSEWHERE = (
     Elsewhere("python -m rollcast.loggers", "tests/loggers/test_service.py",
               "test_one_that_works_and_one_that_is_away_are_told_apart_and_ended", ("rollcast.loggers",)),
     Elsewhere("python -m rollcast.autoscaler", "tests/autoscaler/test_service.py",
-              "test_keda_is_told_what_a_starved_trainer_needs", ('"-m", "rollcast.autoscaler", *arguments',)),
+              "test_keda_is_told_what_a_starved_trainer_needs", ("running(tmp_path, None,",)),
     Elsewhere("python -m rollcast.generator --park", "tests/generator/test_main.py",
               "test_an_engine_that_does_not_fit_is_one_sentence_and_parks_where_that_is_asked_for", ('"--park"]',)),
     Elsewhere("python -m rollcast.grader", "tests/grader/processes.py", "", ('"-m", "rollcast.grader"',)),
