@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -22,14 +23,19 @@ _COMMANDS = get_command(app)
 """Made once: to make them takes typer as long as many of them take."""
 
 
-def rollcast(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """What the command would have written, and its exit code. An error that is not the user's is raised."""
+def rollcast(*arguments: object, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """What the command would have written in that working folder, and its exit code.
+
+    An error that is not the user's is raised.
+    """
     words = ["rollcast", *map(str, arguments)]
     out, errors = io.StringIO(), io.StringIO()
     code: object = 0
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(errors):
         patch.setattr(sys, "argv", words)
         patch.setenv("COLUMNS", COLUMNS)
+        if folder is not None:
+            patch.chdir(folder)
         try:
             main()
         except SystemExit as ended:

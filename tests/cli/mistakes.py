@@ -280,6 +280,23 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "A logger whose package is not installed": Mistake({"log": [{"kind": "wandb"}]}, lacks="wandb"),
     },
 }
+OF_REWARD_FUNCTIONS = (
+    "A syntax error",
+    "An import of what is not installed",
+    "It returns -1 for a wrong answer",
+    "It raises",
+    "It asks for a field that rows do not have",
+    "It takes other arguments",
+    "TRL's arguments, and a field that rows do not have",
+    "TRL's arguments, and no list",
+    "verl's arguments, and a field that rows do not have",
+    "verl's arguments, and no score",
+    "It opens a file in the sandbox",
+    "It starts a thread in the sandbox",
+    "It never returns",
+    "It ends its process",
+)
+"""Of the group Verifiers, those of which each starts a sandbox; "It returns nothing" does so too, with the others."""
 
 
 def spelling(*words: str) -> Mapping[str, str]:

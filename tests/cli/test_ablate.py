@@ -134,9 +134,9 @@ def test_the_papers_interruption_is_scaled_where_the_base_has_none(tmp_path: Pat
 
 
 def run_file(folder: Path, **recipe: Any) -> Path:
-    """The miniature under another name, with these settings of its recipe."""
+    """The miniature under another name, with these settings of its recipe and a model that nothing has to train."""
     settings = yaml.safe_load(BASE.read_text())
-    settings |= {"run": "mine"}
+    settings |= {"run": "mine", "model": settings["model"] | {"path": "ours/arithmetic"}}
     settings["recipe"] |= recipe
     file = folder / "mine.yaml"
     file.write_text(yaml.safe_dump(settings))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -17,7 +17,25 @@ from testkit.model_shapes import write_model
 from testkit.published_models import QWEN3_1_7B
 from tests.only_these import ROOT, hidden_modules, run_with_only
 
-COMMAND = "from rollcast.cli.main import main; main()"
+PROGRAM = """
+import json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from rollcast.cli.main import main
+
+answers = []
+for arguments in json.loads(sys.argv.pop()):
+    sys.argv[1:] = arguments
+    code, out, errors = 0, StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(errors):
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code or 0
+    answers.append((code, out.getvalue(), errors.getvalue()))
+print(json.dumps(answers))
+"""
+"""Many commands, one after the other: most of the time of each alone would go into imports."""
 CURVES = [
     ["fit", "a.csv", "--target", "0.7"],
     ["compare", "a.csv", "b.csv"],
@@ -30,6 +48,8 @@ CURVES = [
 DEVICES = ["plan", "devices", "--devices", "4", "--step-seconds", "2", "--trainer-devices", "1", "--tokens-per-second"]
 DEVICES += ["3000", "--mean-tokens", "100", "--longest-tokens", "200", "--groups", "8", "--rollouts", "4"]
 DEVICES += ["--max-staleness", "2"]
+COMMANDS = [*CURVES, DEVICES]
+PICTURE = ["--plot", "picture.png"]
 
 
 def base() -> set[str]:
@@ -38,18 +58,35 @@ def base() -> set[str]:
     return closure(project["project"]["dependencies"])
 
 
-@pytest.fixture
-def curves(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def curves(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("curves")
     for name, asymptote in (("a", 0.85), ("b", 0.75)):
-        with (tmp_path / f"{name}.csv").open("w") as file:
+        with (folder / f"{name}.csv").open("w") as file:
             rows = csv.writer(file)
             rows.writerow(("compute", "pass_rate"))
             rows.writerows((reading.compute, reading.pass_rate) for reading in record(asymptote=asymptote))
-    return tmp_path
+    return folder
 
 
-def rollcast(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_with_only(base(), COMMAND, *arguments, timeout=120, cwd=folder)
+class Answer(NamedTuple):
+    code: int
+    out: str
+    errors: str
+
+
+def answers_of(folder: Path, *commands: list[str]) -> dict[str, Answer]:
+    """By the command's words, what each said where only the base is installed."""
+    done = run_with_only(base(), PROGRAM, json.dumps(commands), timeout=300, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    answers = [Answer(*answer) for answer in json.loads(done.stdout)]
+    return {" ".join(words): answer for words, answer in zip(commands, answers, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def answers(curves: Path) -> dict[str, Answer]:
+    """Pictures first: that one cannot be drawn is said before anything is imported for the curves."""
+    return answers_of(curves, *([*arguments, *PICTURE] for arguments in COMMANDS), *COMMANDS)
 
 
 def test_what_makes_an_installation_large_is_not_in_it() -> None:
@@ -67,20 +104,19 @@ def test_python_needs_nothing_more(curves: Path) -> None:
     assert 0.5 < float(done.stdout) < 1
 
 
-@pytest.mark.parametrize("arguments", [*CURVES, DEVICES], ids=" ".join)
-def test_commands_on_curves_need_nothing_more(arguments: list[str], curves: Path) -> None:
-    done = rollcast(curves, *arguments)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_commands_on_curves_need_nothing_more(arguments: list[str], answers: dict[str, Answer]) -> None:
+    answer = answers[" ".join(arguments)]
+    assert answer.code == 0, answer.errors
+    assert answer.out
 
 
-@pytest.mark.parametrize("arguments", [*CURVES, DEVICES], ids=" ".join)
-def test_a_picture_says_what_it_needs_before_any_work(arguments: list[str], curves: Path) -> None:
-    done = rollcast(curves, *arguments, "--plot", "picture.png")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr == (
-        "error: --plot picture.png: matplotlib is not installed; install it: pip install 'rollcast[plot]'\n"
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_picture_says_what_it_needs_before_any_work(arguments: list[str], answers: dict[str, Answer]) -> None:
+    assert answers[" ".join([*arguments, *PICTURE])] == (
+        2,
+        "",
+        "error: --plot picture.png: matplotlib is not installed; install it: pip install 'rollcast[plot]'\n",
     )
 
 
@@ -88,13 +124,13 @@ def test_memory_is_planned_from_headers_and_a_config_alone_names_the_remedy(tmp_
     write_model(tmp_path / "model", QWEN3_1_7B)
     run = {"run": "r", "model": {"path": "model"}, "budget": {"steps": 1}}
     (tmp_path / "run.yaml").write_text(json.dumps(run | {"tasks": {"dataset": {"kind": "arithmetic"}}}))
-    arguments = ("plan", "memory", "--config", "run.yaml", "--gpu", "80")
-    done = rollcast(tmp_path, *arguments, "--json")
-    assert json.loads(done.stdout)["parameters"] == 1_720_574_976
+    arguments = ["plan", "memory", "--config", "run.yaml", "--gpu", "80"]
+    with_headers = answers_of(tmp_path, [*arguments, "--json"])
+    assert json.loads(with_headers[" ".join([*arguments, "--json"])].out)["parameters"] == 1_720_574_976
     (tmp_path / "model" / "model.safetensors").unlink()
-    done = rollcast(tmp_path, *arguments)
-    assert done.returncode == 2
-    assert done.stderr == (
+    assert answers_of(tmp_path, arguments)[" ".join(arguments)] == (
+        2,
+        "",
         "error: config.json: it alone does not give the shapes of the weights without Transformers; run "
-        "pip install 'rollcast[trainer]', or give the folder with the model's safetensors files\n"
+        "pip install 'rollcast[trainer]', or give the folder with the model's safetensors files\n",
     )

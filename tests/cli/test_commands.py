@@ -3,8 +3,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,24 +11,13 @@ import pytest
 import yaml
 
 from rollcast.cli.demo import free_name
+from rollcast.cli.main import SERVICE_EXAMPLES
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import load_run_config
 from tests.cli import command
 
 ROOT = Path(__file__).parents[2]
 RUN_FILES = sorted(path for path in (ROOT / "configs").rglob("*.yaml"))
-
-
-def rollcast(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "rollcast.cli.main", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "100"},
-    )
 
 
 @pytest.mark.parametrize("path", RUN_FILES, ids=lambda path: path.stem)
@@ -43,24 +30,24 @@ def test_there_is_a_demo_among_the_shipped_run_files() -> None:
 
 
 def test_help_names_the_commands_and_version_answers() -> None:
-    shown = rollcast("--help")
+    shown = command.process("--help")
     assert shown.returncode == 0
     for name in ("demo", "up", "config", "generator", "trainer", "forecaster", "version"):
         assert f"\n  {name} " in shown.stdout
-    assert rollcast("version").stdout == rollcast("--version").stdout != ""
+    assert command.process("version").stdout == command.rollcast("--version").stdout != ""
 
 
 def test_config_check_names_field_value_and_remedy(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("run: Bad Name\nmodel: {path: m}\nrecipe: {loss: {kind: cispo, ratio_max: -1}}\nextra: 1\n")
-    checked = rollcast("config", "check", str(file))
+    checked = command.rollcast("config", "check", file)
     assert checked.returncode == 2
     assert "recipe.loss.ratio_max = -1 is wrong: must be greater than 0" in checked.stderr
     assert "run = 'Bad Name' is wrong" in checked.stderr
     assert "extra is not a setting" in checked.stderr
     assert "Traceback" not in checked.stderr
     # Elsewhere than in the repository, where `make demo` leaves a run of that name.
-    assert rollcast("config", "check", str(ROOT / "configs/demo.yaml"), cwd=tmp_path).returncode == 0
+    assert command.rollcast("config", "check", ROOT / "configs/demo.yaml", folder=tmp_path).returncode == 0
 
 
 def test_config_check_finds_all_that_can_be_known_without_a_start(tmp_path: Path) -> None:
@@ -104,10 +91,12 @@ def test_config_schema_describes_every_setting() -> None:
     assert schema["properties"]["seed"]["description"].startswith("Seed of prompt order")
 
 
-@pytest.mark.parametrize("service", ["generator", "trainer", "forecaster"])
+@pytest.mark.parametrize("service", SERVICE_EXAMPLES)
 def test_a_starter_becomes_the_service(service: str) -> None:
-    shown = rollcast(service, "--help")
+    """Of generator, trainer and forecaster: its own help, with an example before it."""
+    shown = command.process(service, "--help")
     assert shown.returncode == 0
+    assert shown.stdout.startswith(f"Example:\n  {SERVICE_EXAMPLES[service]}\n")
     assert "--config" in shown.stdout
     assert f"rollcast.{service}" in shown.stdout
 
@@ -186,7 +175,7 @@ def test_up_with_bad_input_is_one_sentence_and_leaves_nothing(
     file = tmp_path / "run.yaml"
     file.write_text(yaml.safe_dump(settings))
     before = sorted(tmp_path.rglob("*"))
-    started = rollcast("up", "--config", str(file), cwd=tmp_path)
+    started = command.rollcast("up", "--config", file, folder=tmp_path)
     assert started.returncode == 2, started.stderr
     assert started.stderr.count("\n") == 1
     assert started.stderr.startswith(f"error: {sentence}")
@@ -201,7 +190,7 @@ def test_generators_of_the_command_line_stand_above_those_of_the_file(tmp_path: 
     settings |= {"generator": {"cpu": last}, "local": {"generators": 1}}
     file = tmp_path / "run.yaml"
     file.write_text(yaml.safe_dump(settings))
-    started = rollcast("up", "--config", str(file), "--generators", "2", cwd=tmp_path)
+    started = command.rollcast("up", "--config", file, "--generators", "2", folder=tmp_path)
     assert started.returncode == 2
     assert f"generator.cpu = {last}: local.generators = 2 take a core each from there on" in started.stderr
 
@@ -214,11 +203,11 @@ def test_the_demo_looks_at_ports_and_folder_before_it_trains_its_model(
     settings["rpc"]["port"] = taken_port
     file = tmp_path / "run.yaml"
     file.write_text(yaml.safe_dump(settings))
-    started = rollcast("demo", "--config", str(file), cwd=tmp_path)
+    started = command.rollcast("demo", "--config", file, folder=tmp_path)
     assert (started.returncode, started.stdout) == (2, "")
     assert started.stderr.startswith(f"error: rpc.port = {taken_port}: 127.0.0.1 cannot listen on it")
     (tmp_path / "taken").touch()
-    started = rollcast("demo", "--folder", "taken", cwd=tmp_path)
+    started = command.rollcast("demo", "--folder", "taken", folder=tmp_path)
     assert (started.returncode, started.stdout) == (2, "")
     assert started.stderr.startswith("error: folder = taken: cannot be written")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.yaml", "taken"]

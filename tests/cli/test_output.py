@@ -17,14 +17,8 @@ FULL = Path("/dev/full")
 CURVE = "compute,pass_rate\n" + "".join(f"{n},0.{n}\n" for n in range(1, 9))
 RECOGNISED = "curve.csv: CSV: pass_rate over compute (device-hours)\n"
 """What a command that reads the curve says first: as what it read it."""
-COMMANDS = [
-    ("version",),
-    ("fit", "--help"),
-    ("config", "schema"),
-    ("fit", "curve.csv"),
-    ("fit", "curve.csv", "--json"),
-    ("recipe", "list"),
-]
+COMMANDS = [("config", "schema"), ("fit", "curve.csv")]
+"""One that writes more than a buffer holds, and one that writes each sentence as soon as it has it."""
 
 
 def said_first(arguments: tuple[str, ...]) -> str:
@@ -44,7 +38,7 @@ def into(output: IO[bytes], folder: Path, arguments: tuple[str, ...]) -> subproc
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="this machine has no /dev/full")
-@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("arguments", [("version",), ("fit", "--help"), *COMMANDS], ids=" ".join)
 def test_a_full_disk_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     with FULL.open("wb") as full:
         ended = into(full, tmp_path, arguments)

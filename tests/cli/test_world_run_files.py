@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from rollcast.config.run import load_run_config
+from testkit.model_shapes import write_model
 from testkit.published_models import QWEN3_8B
 from tests.cli import command
 
@@ -26,7 +27,7 @@ def test_a_run_file_of_an_example_is_right(file: Path) -> None:
 def test_a_world_at_8b_passes_the_check_and_fits_its_cards(world: str, tmp_path: Path) -> None:
     settings = yaml.safe_load((EXAMPLES / "8b" / f"{world}.yaml").read_text())
     model = tmp_path / "model"
-    model.mkdir()
+    write_model(model, QWEN3_8B)
     (model / "config.json").write_text(json.dumps(QWEN3_8B | {"architectures": ["Qwen3ForCausalLM"]}))
     settings["model"]["path"] = str(model)
     rows = tmp_path / "rows.jsonl"

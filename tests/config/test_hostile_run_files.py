@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import resource
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,29 +17,52 @@ from tests.config.wrong_run_files import RIGHT
 MEMORY_BYTES = 2 << 30
 CPU_SECONDS = 30
 READ = """
-import sys
+import json, os, resource, sys
 from pathlib import Path
 from rollcast.config.errors import UserError
 from rollcast.config.run import load_run_config
-try:
-    load_run_config(Path(sys.argv[1]))
-except UserError as error:
-    print(error)
+
+memory, seconds = map(int, sys.argv[1:])
+for line in sys.stdin:
+    sys.stdout.flush()
+    if child := os.fork():
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(json.dumps(status), flush=True)
+        continue
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    try:
+        load_run_config(Path(json.loads(line)))
+    except UserError as error:
+        print(*map(json.dumps, str(error).splitlines()), sep="\\n")
+    break
 """
+"""Reads every run file in a process of its own, which is the fork of one that has the imports done."""
 
 
-def said(path: Path) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=False, preexec_fn=_limit,
+@pytest.fixture(scope="module")
+def reader() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", READ, str(MEMORY_BYTES), str(CPU_SECONDS)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
         env={"PYTHONPATH": ":".join(sys.path), "PATH": ""},
-    )  # fmt: skip
-    assert done.returncode == 0, f"{done.returncode}: {done.stderr[-2000:]}"
-    return done.stdout.splitlines()
+    ) as process:
+        yield process
+        process.communicate(timeout=60)
 
 
-def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+def said(reader: subprocess.Popen[str], path: Path) -> list[str]:
+    """What the file is refused with, by a process of bounded memory and time that ends with 0."""
+    assert reader.stdin is not None
+    assert reader.stdout is not None
+    print(json.dumps(str(path)), file=reader.stdin, flush=True)
+    lines = []
+    while isinstance(answer := json.loads(reader.stdout.readline()), str):
+        lines.append(answer)
+    assert answer == 0
+    return lines
 
 
 def laughs(depth: int = 9) -> str:
@@ -67,10 +91,12 @@ def merges(depth: int = 9) -> str:
     ],
     ids=["lists", "merges", "itself", "hexadecimal", "sexagesimal", "float", "colons", "brackets"],
 )
-def test_what_is_no_run_file_is_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
+def test_what_is_no_run_file_is_one_sentence(
+    text: str, sentence: str, reader: subprocess.Popen[str], tmp_path: Path
+) -> None:
     path = tmp_path / "run.yaml"
     path.write_text(text)
-    (told,) = said(path)
+    (told,) = said(reader, path)
     assert sentence in told
     assert len(told) < 1_000
 
@@ -85,23 +111,25 @@ def test_what_is_no_run_file_is_one_sentence(text: str, sentence: str, tmp_path:
     ],
     ids=["top", "group", "group without its kind", "20,000"],
 )
-def test_of_many_mistakes_twenty_and_a_count_are_told(change: dict[str, object], tmp_path: Path) -> None:
+def test_of_many_mistakes_twenty_and_a_count_are_told(
+    change: dict[str, object], reader: subprocess.Popen[str], tmp_path: Path
+) -> None:
     path = tmp_path / "run.yaml"
     settings = {**RIGHT, **change}
-    path.write_text(yaml.safe_dump(settings))
-    told = said(path)
+    path.write_text(json.dumps(settings))
+    told = said(reader, path)
     assert len(told) == 21
     number = 20_000 if "generator" in change else 2_001 if "schedule" in str(change) else 2_000
     assert told[-1].endswith(f"has {number - 20:,} more mistakes; fix these first")
     assert sum(map(len, told)) < 20 * 400
 
 
-def test_twenty_are_all_told_and_a_long_name_is_cut(tmp_path: Path) -> None:
+def test_twenty_are_all_told_and_a_long_name_is_cut(reader: subprocess.Popen[str], tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump({**RIGHT, **{f"setting_{number}": 1 for number in range(20)}}))
-    assert len(said(path)) == 20
+    assert len(said(reader, path)) == 20
     path.write_text(yaml.safe_dump({**RIGHT, "x" * 100_000: 1}))
-    (told,) = said(path)
+    (told,) = said(reader, path)
     assert len(told) < 500
 
 

@@ -1,4 +1,7 @@
-"""Wrong run files: `config check` and `up` say the same, in our words; tests/chart/test_check.py asks the chart."""
+"""Wrong run files: each is answered in our words by what reads run files, and some by the commands and the chart.
+
+tests/chart/test_check.py asks the chart.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,8 @@ from rollcast.runfolder.folder import NEWEST_FORMAT, locked
 from tests.cli import command
 from tests.config.wrong_run_files import NAMES, RIGHT, WRONG, changed
 
+ASKED = slice(7, None, 30)
+"""Those that the commands are given too, whose sentences are the loader's. The first has two of them."""
 PYDANTIC = re.compile(r"Input should|Extra inputs|Field required|input tag|validation error|pydantic|discriminator")
 
 
@@ -34,7 +39,11 @@ def written(folder: Path, change: dict[str, Any]) -> Path:
 
 def said(*arguments: str) -> list[str]:
     """What the command, run in this process, refuses its run file with: one line a mistake, without the file's name."""
-    return [line.partition("run.yaml: ")[2] or line for line in command.refusal(*arguments).splitlines()]
+    return sentences_of(command.refusal(*arguments))
+
+
+def sentences_of(text: str) -> list[str]:
+    return [line.partition("run.yaml: ")[2] or line for line in text.splitlines()]
 
 
 def test_there_are_enough_and_no_two_alike() -> None:
@@ -47,6 +56,13 @@ def test_what_they_change_is_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entry", WRONG, ids=NAMES)
+def test_the_loader_says_it(entry: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        load_run_config(written(tmp_path, entry["change"]), to_start=True)
+    assert sentences_of(str(refused.value)) == entry["says"]
+
+
+@pytest.mark.parametrize("entry", WRONG[ASKED], ids=NAMES[ASKED])
 def test_both_commands_say_it(entry: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*_: object, **__: object) -> NoReturn:
         raise AssertionError("a wrong run file was started")
@@ -59,11 +75,9 @@ def test_both_commands_say_it(entry: dict[str, Any], tmp_path: Path, monkeypatch
     assert said("up", "--config", file) == here
 
 
-@pytest.mark.parametrize("entry", WRONG[::30], ids=NAMES[::30])
 @pytest.mark.parametrize("words", [("config", "check"), ("up", "--config")], ids=" ".join)
-def test_as_programs_they_end_with_2_and_those_words_alone(
-    entry: dict[str, Any], words: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_as_programs_they_end_with_2_and_those_words_alone(words: tuple[str, ...], tmp_path: Path) -> None:
+    entry = WRONG[ASKED][0]
     file = written(tmp_path, entry["change"])
     done = command.process(*words, file)
     assert done.returncode == 2

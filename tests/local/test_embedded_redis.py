@@ -53,13 +53,16 @@ def serving(config: RunConfig) -> Iterator[Redis]:
         server.wait(timeout=30)
 
 
-@pytest.fixture(params=["socket", "port"])
-def served(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Redis]:
-    """Reached by its socket, or by TCP, as it is if the run folder's path is too long for a socket."""
+@pytest.fixture(params=["socket", "port"], scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Redis]:
+    """Reached by its socket, or by TCP, as it is if the run folder's path is too long for a socket.
+
+    One server for all tests, which change nothing in it but a key and a stream.
+    """
     depth = 0 if request.param == "socket" else LONGEST_SOCKET_PATH
-    folder = tmp_path / ("d" * depth) / "runs"
-    tmp_path.chmod(0o755)
-    with serving(started(folder)) as settings:
+    base = tmp_path_factory.mktemp("served")
+    base.chmod(0o755)
+    with serving(started(base / ("d" * depth) / "runs")) as settings:
         assert (settings.socket is None) == (request.param == "port")
         yield settings
 

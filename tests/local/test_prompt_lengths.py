@@ -1,10 +1,12 @@
-"""A check before the start refuses a run for its prompts' lengths exactly if the trainer would."""
+"""A check before the start refuses a run for its prompts' lengths exactly if the trainer would.
+
+test_prompt_lengths_in_a_program.py has Transformers count them in a program.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,71 +16,12 @@ from typing import Any
 import pytest
 
 from rollcast.config.errors import UserError
-from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local import prompt_lengths
 from rollcast.local.preflight import check_files
 from rollcast.tasks import tokens
 from rollcast.tasks.prompts import load
 from rollcast.tasks.tokenizer_file import TokenizerFile
-from rollcast.tasks.tokens import load_tokenizer, tokenize
-from rollcast.trainer.control.prompt_book import PromptBook
-from tests.cli.mistakes import CAUSAL, byte_tokenizer
-
-TEMPLATE = (
-    "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}\n{% endfor %}"
-    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system message') }}{% endif %}<|assistant|>\n"
-)
-
-
-def run(folder: Path, limit: int, *, template: str | None = None, **prompt_format: Any) -> RunConfig:
-    model = folder / "model"
-    model.mkdir(exist_ok=True)
-    (model / "config.json").write_text(json.dumps(CAUSAL))
-    (model / "model.safetensors").write_bytes(b"0" * 64)
-    (model / "tokenizer.json").write_text(byte_tokenizer())
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | ({"chat_template": template} if template else {})
-    (model / "tokenizer_config.json").write_text(json.dumps(settings))
-    rows = folder / "rows.jsonl"
-    rows.write_text("".join(json.dumps({"prompt": f"{'é' * n} + 1?", "answer": "1"}) + "\n" for n in range(3, 11)))
-    data = {
-        "run": "r",
-        "folder": str(folder / "runs"),
-        "model": {"path": str(model), "max_length": 512},
-        "redis": {"port": 0},
-        "rpc": {"port": 0},
-        "tasks": {
-            "dataset": {"kind": "jsonl", "name": "rows", "path": str(rows)},
-            "evaluation": {"num_prompts": 1},
-            "prompt_format": prompt_format,
-        },
-        "recipe": {
-            "prompts_per_step": 2,
-            "max_prompt_tokens": limit,
-            "max_completion_tokens": 64,
-            "length_control": {"kind": "none"},
-        },
-        "budget": {"steps": 1},
-    }
-    return parse_run_config(data, source="test")
-
-
-def trainer_refuses(config: RunConfig) -> bool:
-    split, tokenizer = load(config.tasks), load_tokenizer(config.model)
-    try:
-        for prompts in (split.train, split.held_out):
-            limit = config.recipe.max_prompt_tokens
-            PromptBook(prompts, tokenizer, max_prompt_tokens=limit, prompt_format=config.tasks.prompt_format)
-    except UserError:
-        return True
-    return False
-
-
-def check_refuses(config: RunConfig) -> str:
-    try:
-        check_files(config)
-    except UserError as error:
-        return str(error)
-    return ""
+from tests.local.prompts_of_known_lengths import TEMPLATE, check_edge, check_refuses, run
 
 
 def counted_here(command: list[str], *, input: str, **_: object) -> subprocess.CompletedProcess[str]:
@@ -91,34 +34,23 @@ def counted_here(command: list[str], *, input: str, **_: object) -> subprocess.C
     return subprocess.CompletedProcess(command, 0, output.getvalue(), "")
 
 
+@pytest.fixture
+def _counted_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    instead = SimpleNamespace(run=counted_here, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr(prompt_lengths, "subprocess", instead)
+
+
+@pytest.mark.usefixtures("_counted_here")
 @pytest.mark.parametrize(
-    ("template", "prompt_format", "in_a_program"),
-    [(None, {}, True), (TEMPLATE, {}, False), (None, {"layout": "think"}, False)],
+    ("template", "prompt_format"),
+    [(None, {}), (TEMPLATE, {}), (None, {"layout": "think"})],
     ids=["no template", "template", "think"],
 )
-def test_at_the_edge_both_agree(
-    template: str | None,
-    prompt_format: dict[str, Any],
-    in_a_program: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if not in_a_program:
-        instead = SimpleNamespace(run=counted_here, TimeoutExpired=subprocess.TimeoutExpired)
-        monkeypatch.setattr(prompt_lengths, "subprocess", instead)
-    config = run(tmp_path, 400, template=template, **prompt_format)
-    split, tokenizer = load(config.tasks), load_tokenizer(config.model)
-    parts = (split.train, split.held_out)
-    edge = max(
-        min(len(tokenize(tokenizer, one.messages, config.tasks.prompt_format)) for one in part) for part in parts
-    )
-    for limit in (edge - 1, edge):
-        config = run(tmp_path, limit, template=template, **prompt_format)
-        assert trainer_refuses(config) is (limit < edge)
-        said = check_refuses(config)
-        assert f"set at least {edge}" in said if limit < edge else said == ""
+def test_at_the_edge_both_agree(template: str | None, prompt_format: dict[str, Any], tmp_path: Path) -> None:
+    check_edge(tmp_path, template, **prompt_format)
 
 
+@pytest.mark.usefixtures("_counted_here")
 def test_what_the_template_refuses_is_told_if_it_had_to_be_asked(tmp_path: Path) -> None:
     said = check_refuses(run(tmp_path, 40, template=TEMPLATE, system="Be short."))
     assert said.startswith("tasks.prompt_format: the chat template refuses the prompt (no system message)")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from rollcast.config.lora import ENGINE_RANKS
 from rollcast.memory.one_gpu import fits, least_of_each, rest_of_each, shared
 from rollcast.memory.plan import MemoryPlan
 from rollcast.memory.verdict import refusals
@@ -52,10 +51,3 @@ def test_the_base_is_its_own_reference() -> None:
     assert "reference" not in same.fullest.parts
     other = {"recipe": {**SHORT["recipe"], "kl": {"coefficient": 0.1, "reference": "other"}}}
     assert plan_of(QWEN3_8B, **{**SHORT, **other}, model=LORA).trainer[0].fullest.parts["reference"] > 0
-
-
-@pytest.mark.filterwarnings("default")  # vLLM's
-def test_the_generators_make_room_for_vllms_ranks() -> None:
-    from vllm.config.lora import MaxLoRARanks
-
-    assert get_args(MaxLoRARanks) == ENGINE_RANKS

@@ -1,4 +1,7 @@
-"""Every source of weight shapes gives the ones that Transformers makes: files, the hub, config.json itself."""
+"""Every source of weight shapes gives the ones that Transformers makes: files, the hub, config.json itself.
+
+test_other_programs.py has Transformers make them in a process.
+"""
 
 from __future__ import annotations
 
@@ -160,22 +163,9 @@ def test_what_is_no_shape_is_one_sentence(sizes: Any) -> None:
         find_model_shape(QWEN3_8B | {WEIGHTS: {"lm_head.weight": sizes or None}})
 
 
-def test_a_config_alone_is_made_by_transformers_in_a_process(tmp_path: Path) -> None:
-    assert find_model_shape(QWEN3_8B, folder=tmp_path) == shape_of(QWEN3_8B)
-    (tmp_path / WHOLE).write_bytes(header_of({"model.layers.0.self_attn.q_proj.qweight": (3,)}))
-    quantised = QWEN3_8B | {"quantization_config": {"quant_method": "gptq", "bits": 4}}
-    assert find_model_shape(quantised, folder=tmp_path) == shape_of(QWEN3_8B)
-
-
 @pytest.mark.usefixtures("no_transformers")
 def test_a_config_alone_without_transformers_is_one_sentence_with_the_remedy() -> None:
     with pytest.raises(
         UncountedModelError, match=r"without Transformers; run pip install 'rollcast\[trainer\]', or give"
     ):
         find_model_shape(QWEN3_8B)
-
-
-def test_what_transformers_refuses_is_one_sentence() -> None:
-    with pytest.raises(UncountedModelError, match="Transformers makes no model of it") as refused:
-        find_model_shape(QWEN3_8B | {"hidden_act": "none of these"})
-    assert "\n" not in str(refused.value)

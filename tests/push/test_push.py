@@ -1,4 +1,7 @@
-"""The client of a few lines: against the real service, against a network that fails, inside a real trainer."""
+"""The client of a few lines: against the real service, and against a network that fails.
+
+test_followed_trainers.py follows trainers for longer.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollcast.push import MAX_KEPT, Pusher, follow
+from rollcast.push import MAX_KEPT, Pusher
 from testkit.forecaster.recorded_run import record
 from testkit.forecaster.service_process import Service, running
+from tests.push.logging_trainer import LoggingTrainer
 from tests.push.served import TOKEN, pusher_of, served
 
 
@@ -185,97 +189,6 @@ def test_it_needs_the_standard_library_alone() -> None:
 def test_an_address_that_is_none_is_one_sentence() -> None:
     with pytest.raises(ValueError, match="url: 'file:///etc/passwd' is not the address"):
         Pusher("file:///etc/passwd", "theirs")
-
-
-class LoggingTrainer:
-    """transformers' own handler, state and control over a run that logs an evaluation every ten steps."""
-
-    def __init__(self, pass_rates: list[float]) -> None:
-        callback = pytest.importorskip("transformers.trainer_callback")
-        seen: list[dict[str, Any]] = []
-
-        class Reports(callback.TrainerCallback):  # type: ignore[misc, name-defined]
-            def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-                seen.append(dict(logs))
-
-        self.seen = seen
-        """What reporters were given."""
-        self.callback_handler = callback.CallbackHandler(
-            [callback.DefaultFlowCallback(), Reports()], None, None, None, None
-        )
-        self.control = callback.TrainerControl()
-        self.state = callback.TrainerState(
-            max_steps=10 * len(pass_rates), logging_steps=1, eval_steps=10, save_steps=500
-        )
-        self._pass_rates = pass_rates
-
-    def train(self) -> None:
-        handler, state = self.callback_handler, self.state
-        self.control = handler.on_train_begin(None, state, self.control)
-        for number, pass_rate in enumerate(self._pass_rates, start=1):
-            state.global_step = 10 * number
-            logs = {"eval_reward": pass_rate, "step": state.global_step}
-            state.log_history.append(dict(logs))
-            self.control = handler.on_log(None, state, self.control, logs)
-            if self.control.should_training_stop:
-                break
-
-
-@pytest.mark.parametrize("stop_on_advice", [True, False])
-def test_a_trainer_logs_the_forecast_and_stops_on_advice_where_that_is_asked(
-    service: Service, *, stop_on_advice: bool
-) -> None:
-    """A run that has long levelled off: the advice is to stop."""
-    levelled = [0.2 + 0.65 / (1 + (4.0 / n) ** 3) + 0.002 * ((-1) ** n) for n in range(1, 41)]
-    pusher = pusher_of(service, f"advised {stop_on_advice}", worth=0.05)
-    trainer = LoggingTrainer(levelled)
-    follow(trainer, pusher, stop_on_advice=stop_on_advice)
-    trainer.train()
-    state, seen = trainer.state, trainer.seen
-    assert pusher.budget == 400.0
-    assert ["rollcast/ceiling" in logs for logs in seen[:6]] == [False] * 4 + [True] * 2, "from five evaluations on"
-    assert all("rollcast/stop" in logs for logs in seen), "reporters see the advice"
-    assert "rollcast/end" in state.log_history[-1]
-    assert (state.global_step < 400) == stop_on_advice
-    if stop_on_advice:
-        assert pusher.says_stop
-        assert [logs["rollcast/stop"] for logs in seen[-3:]] == [1.0, 1.0, 1.0]
-
-
-def test_a_real_trainer_of_transformers_logs_and_stops(service: Service, tmp_path: Path) -> None:
-    """Its own loop, evaluation and reporting; a metric that levels off stands in for the reward."""
-    pytest.importorskip("accelerate")
-    torch = pytest.importorskip("torch")
-    from transformers import Trainer, TrainingArguments
-
-    class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(1, 1)
-
-        def forward(self, x: Any, labels: Any) -> dict[str, Any]:
-            return {"loss": (self.layer(x) - labels).square().mean(), "logits": self.layer(x)}
-
-    rows = [{"x": torch.tensor([1.0]), "labels": torch.tensor([2.0])}] * 8
-    asked: list[int] = []
-
-    def measure(_: Any) -> dict[str, float]:
-        asked.append(1)
-        return {"reward": 0.2 + 0.65 / (1 + (4.0 / len(asked)) ** 3) + 0.002 * (-1) ** len(asked)}
-
-    arguments = TrainingArguments(
-        output_dir=str(tmp_path / "out"), max_steps=80, eval_strategy="steps", eval_steps=1, logging_steps=50,
-        save_strategy="no", use_cpu=True, report_to=[], disable_tqdm=True,
-    )  # fmt: skip
-    trainer = Trainer(Model(), arguments, train_dataset=rows, eval_dataset=rows, compute_metrics=measure)
-    pusher = pusher_of(service, "real")
-    follow(trainer, pusher, stop_on_advice=True)
-    trainer.train()
-    told = [entry for entry in trainer.state.log_history if "eval_reward" in entry]
-    assert all("rollcast/stop" in entry for entry in told)
-    assert "rollcast/ceiling" in told[-1]
-    assert trainer.state.global_step < 80
-    assert pusher.says_stop
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "push.md").read_text()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import replace
-
 import pytest
 
-from rollcast.recipe.schedule import PipelineRL, PPOOffPolicy
+from rollcast.recipe.schedule import PipelineRL
 from rollcast.simulation.generator import EngineSpeed
-from rollcast.simulation.split import EQUAL_RATE_SHARE, MAX_SIMULATIONS, Rates, Split, SplitSimulator, splits_of
-from rollcast.simulation.workload import constant, lognormal_with_mean
+from rollcast.simulation.split import Rates, Split, SplitSimulator, splits_of
+from rollcast.simulation.workload import constant
+from tests.simulation.split_search import check_few, check_many
 
 
 def equal_lengths(**changes: object) -> Rates:
@@ -25,26 +23,6 @@ def equal_lengths(**changes: object) -> Rates:
         **changes,
     }
     return Rates(**settings)  # type: ignore[arg-type]
-
-
-def random_rates(seed: int) -> Rates:
-    rng = random.Random(seed)
-    max_staleness = rng.choice([1, 2, 8])
-    groups = rng.choice([4, 8])
-    schedule = PipelineRL(max_staleness, groups) if rng.random() < 0.8 else PPOOffPolicy(max_staleness, groups)
-    return Rates(
-        schedule=schedule,
-        lengths=lognormal_with_mean(100.0, rng.choice([0.0, 0.5, 1.0]), 400.0),
-        rollouts_per_group=rng.choice([2, 4]),
-        engine=EngineSpeed(
-            slots=rng.choice([4, 16]), seconds_per_token=0.01, seconds_per_token_per_rollout=rng.choice([0.0, 0.001])
-        ),
-        devices_per_generator=rng.choice([1, 2]),
-        step_seconds=rng.choice([1.0, 5.0, 30.0]),
-        trainer_devices=rng.choice([1, 4]),
-        trainer_scaling=rng.choice([1.0, 0.8]),
-        trainer_multiple=rng.choice([1, 2]),
-    )
 
 
 @pytest.mark.parametrize("generators", range(1, 8))
@@ -72,29 +50,13 @@ def test_when_generation_limits_the_generators_are_full() -> None:
     assert outcome.waits["batch"] == pytest.approx(0.75, abs=0.01)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_few_splits_give_what_simulating_all_of_them_gives(seed: int) -> None:
-    rates = random_rates(seed)
-    simulator, splits = SplitSimulator(rates), splits_of(22, rates)
-    every = [simulator.simulate(split) for split in splits]
-    found = simulator.search(splits)
-    assert found.best.steps_per_hour == max(outcome.steps_per_hour for outcome in every)
-    assert found.passed_over == 0
-    assert len(found.outcomes) + found.beaten == len(splits)
-    assert all(outcome.steps_per_hour <= 1.03 * outcome.bound for outcome in every)
-    assert all(outcome.staleness_max <= rates.schedule.max_staleness for outcome in every)
+def test_few_splits_give_what_simulating_all_of_them_gives() -> None:
+    """The seed that sees a bound which is a fifth too low; test_split_search.py has others."""
+    check_few(7)
 
 
-@pytest.mark.parametrize("seed", [0, 3, 4])
-def test_of_many_splits_one_within_the_margin_is_found_with_few_simulations(seed: int) -> None:
-    rates = replace(random_rates(seed), devices_per_generator=1, trainer_multiple=1)
-    simulator, splits = SplitSimulator(rates), splits_of(48, rates)
-    best = max(simulator.simulate(split).steps_per_hour for split in splits)
-    found = simulator.search(splits)
-    assert found.best.steps_per_hour >= (1 - EQUAL_RATE_SHARE) * best
-    assert found.passed_over > 0, "the search had to close in"
-    assert len(found.outcomes) <= MAX_SIMULATIONS
-    assert len(found.outcomes) + found.beaten + found.passed_over == len(splits)
+def test_of_many_splits_one_within_the_margin_is_found_with_few_simulations() -> None:
+    check_many(4)
 
 
 @pytest.mark.parametrize("per_generator", [1, 2, 3])

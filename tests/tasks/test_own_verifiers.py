@@ -120,7 +120,7 @@ def test_what_is_read_at_import_is_there_in_the_sandbox(folder: Path, sandboxes:
 def test_what_fails_is_no_verdict_and_a_true_sentence(
     folder: Path, sandboxes: list[Sandbox], function: str, completion: str, says: str
 ) -> None:
-    """The others are in docs/reference/mistakes.md, which tests/cli/test_mistakes.py holds against what is said."""
+    """The others are in docs/reference/mistakes.md; tests/cli/test_mistakes_of_reward_functions.py makes them."""
     found = graded(tasks(f"./reward.py:{function}"), completion, sandboxes)
     assert (found.reward, found.status) == (0.0, "error")
     assert re.search(says.replace("DIR", re.escape(str(folder))), found.failure), found.failure
