@@ -4,4 +4,152 @@ from __future__ import annotations
 
 from testkit.suite.proofs import Proof
 
-PROOFS: tuple[Proof, ...] = ()
+_PACKAGES = "requirements/cpu.txt"
+"""The pinned packages: another vLLM or torch makes the proofs of both due."""
+
+
+def _rooms(*names: str) -> tuple[str, ...]:
+    """Folders of services/rollcast."""
+    return tuple(f"services/rollcast/{name}" for name in names)
+
+
+def _tests(folder: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"tests/{folder}/test_{name}.py" for name in names)
+
+
+_CHART = ("helm", "k8s", *_rooms("config"), "tests/chart", _PACKAGES)
+PROOFS: tuple[Proof, ...] = (
+    Proof(
+        "chart-upgrades",
+        "An upgrade keeps the values of every earlier chart, and every recipe fits the study's GPUs.",
+        (*_CHART, *_rooms("memory", "recipe")),
+        _tests("chart", "every_earlier_chart", "every_recipe_fits", "check_of_every_mistake"),
+    ),
+    Proof(
+        "chart-versions",
+        "Every value set is right for every Kubernetes, and a run of the chart's processes reaches its end.",
+        (*_CHART, "monitoring", *_rooms("trainer", "generator", "forecaster", "autoscaler", "local", "connections")),
+        _tests("chart", "matrix", "checkov", "runs_locally", "every_role", "platform_wishes"),
+    ),
+    Proof(
+        "images",
+        "Images have the packages that their services import, and the watcher names an image that cannot be had.",
+        (
+            "Dockerfile.control",
+            "Dockerfile.generator",
+            "Dockerfile.trainer",
+            "requirements",
+            "helm",
+            "benchmarks/images",
+            *_rooms("generator", "trainer", "forecaster", "autoscaler", "grader", "loggers", "local"),
+        ),
+        _tests("chart", "images", "image_lists", "built_images", "image_watch"),
+    ),
+    Proof(
+        "cluster-program",
+        "`make cluster-proof` goes through its steps and names the step that fails.",
+        ("testkit/cluster", "benchmarks/cluster", "helm", "tests/chart"),
+        _tests("chart", "cluster_proof", "cluster_steps", "cluster_watching"),
+    ),
+    Proof(
+        "dashboards",
+        "Every query of every dashboard is answered by a real Prometheus that watched a real run.",
+        ("monitoring", "testkit/monitoring", *_rooms("telemetry", "forecaster", "trainer", "generator", "weights")),
+        _tests("monitoring", "queries"),
+    ),
+    Proof(
+        "gpu-program",
+        "`python -m benchmarks.gpu` packs the system, measures part by part and ends in time.",
+        ("testkit/gpu", "benchmarks/gpu", "benchmarks/wire_faults", "tests/gpu", _PACKAGES),
+        tuple(
+            _tests(
+                "gpu",
+                "deadline",
+                "first_token",
+                "machine_code",
+                "one_card",
+                "order",
+                "pack",
+                "parts",
+                "publishing",
+                "results",
+                "system",
+                "wire_tests",
+            )
+        ),
+    ),
+    Proof(
+        "contributing",
+        "The examples of CONTRIBUTING.md are applied to a copy, and their commands pass there.",
+        (
+            "CONTRIBUTING.md",
+            "documents",
+            "docs/data.md",
+            "docs/forecasting.md",
+            "tests/contributing_examples.py",
+            *_rooms("config", "recipe", "tasks", "curves", "loggers", "telemetry"),
+        ),
+        ("tests/test_contributing_examples.py",),
+    ),
+    Proof(
+        "repository",
+        "Workflows, package lists, results, notebooks and the licence are what they say.",
+        (".github", ".ci", "requirements", "pyproject.toml", "benchmarks", "lab", "docs", "LICENSE", "Makefile"),
+        (
+            "tests/test_workflows.py",
+            "tests/test_requirements.py",
+            "tests/test_results.py",
+            "tests/test_notebooks.py",
+            "tests/test_license.py",
+            "tests/test_debian.py",
+        ),
+    ),
+    Proof(
+        "documented-commands",
+        "The commands of the documents do what stands there, as a reader types them.",
+        ("docs", "README.md", "tests/documents", *_rooms("cli", "local", "curves", "scaling", "config")),
+        _tests("documents", "carried_out_commands"),
+    ),
+    Proof(
+        "reward-functions",
+        "What a reward function does wrong is answered by the sentence of docs/reference/mistakes.md.",
+        ("docs/reference/mistakes.md", "tests/cli", *_rooms("cli", "tasks", "config", "local")),
+        _tests("cli", "mistakes_of_reward_functions"),
+    ),
+    Proof(
+        "autoscaler-service",
+        "The autoscaler as a process: as it starts, next to another scaler, at the end of a run.",
+        ("tests/autoscaler", "testkit/autoscaler", *_rooms("autoscaler", "connections", "telemetry", "config")),
+        _tests("autoscaler", "service_starts_and_ends"),
+    ),
+    Proof(
+        "grader-limits",
+        "Graders that are full, slow or gone lose no grading.",
+        ("tests/grader", *_rooms("grader", "tasks", "connections")),
+        _tests("grader", "graders_at_their_limits"),
+    ),
+    Proof(
+        "local-programs",
+        "Programs with torch or an engine that a start runs: counting prompts, trials, the demo's base model.",
+        ("tests/local", _PACKAGES, *_rooms("local", "generator", "tasks", "recipe")),
+        _tests("local", "prompt_lengths_in_a_program", "trained_demo_model", "trial_with_an_engine"),
+    ),
+    Proof(
+        "memory-of-models",
+        "What Transformers and vLLM say of a model is what the planner counts with.",
+        ("tests/memory", _PACKAGES, *_rooms("memory")),
+        _tests("memory", "other_programs"),
+    ),
+    Proof(
+        "followed-trainers",
+        "Trainers of others are watched live as they log.",
+        ("tests/push", "services/rollcast/push.py", *_rooms("forecaster", "curves", "scaling")),
+        _tests("push", "followed_trainers"),
+    ),
+    Proof(
+        "many-simulations",
+        "What holds in a few simulated runs and split searches holds in many.",
+        ("tests/simulation", "testkit/simulation", *_rooms("simulation", "throughput", "recipe")),
+        _tests("simulation", "many_simulated_runs", "split_search"),
+    ),
+)
