@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tests.chart.rendering import PROFILES, ROOT, merged, one, pod_of, profile, render
+from tests.chart.rendering import PROFILES, ROOT, defaults, merged, one, pod_of, profile, render
 from tests.cli.command import rollcast
 
 ON_GPUS = [name for name in PROFILES if name != "cpu"]
@@ -39,10 +39,5 @@ def check_fits(recipe: str, folder: Path) -> None:
 
 
 def one_role(values: dict[str, Any], role: str) -> dict[str, Any]:
-    resources: dict[str, Any] = merged(profile_defaults(), values)[role]["resources"]
+    resources: dict[str, Any] = merged(defaults(), values)[role]["resources"]
     return resources
-
-
-def profile_defaults() -> dict[str, Any]:
-    defaults: dict[str, Any] = yaml.safe_load((ROOT / "helm" / "rollcast" / "values.yaml").read_text())
-    return defaults

@@ -48,13 +48,18 @@ def chart(path: Path = CHART) -> Any:
 
 
 @functools.cache
-def _profile_text(name: str) -> str:
-    return json.dumps(yaml.load((CHART / f"values-{name}.yaml").read_text(), Loader=yaml.CSafeLoader))
+def _values_file(name: str) -> str:
+    return json.dumps(yaml.load((CHART / name).read_text(), Loader=yaml.CSafeLoader))
 
 
 def profile(name: str) -> Object:
-    """Values of a profile; "" = the defaults."""
-    return json.loads(_profile_text(name)) if name else {}
+    """What a profile changes of the defaults; "" = nothing."""
+    return json.loads(_values_file(f"values-{name}.yaml")) if name else {}
+
+
+def defaults() -> Object:
+    values: Object = json.loads(_values_file("values.yaml"))
+    return values
 
 
 def merged(base: Object, change: Object) -> Object:
@@ -169,7 +174,7 @@ def pod_of(objects: list[Object], role: str) -> PodOf:
 def run_file(objects: list[Object]) -> Object:
     """The run file as pods read it."""
     (text,) = [item["data"]["run.yaml"] for item in of_kind(objects, "ConfigMap", "-run") if "run.yaml" in item["data"]]
-    return yaml.safe_load(text)
+    return yaml.load(text, Loader=yaml.CSafeLoader)
 
 
 CPU = profile("cpu")

@@ -20,7 +20,7 @@ from rollcast.tasks.sandbox import protections
 from rollcast.telemetry.exporter import Exporter
 from testkit.system.harness import wait_for
 from tests.chart.local_cluster import LocalCluster
-from tests.chart.rendering import CHART, ROOT, merged, of_kind, one, pod_of, pods, profile, render, run_file
+from tests.chart.rendering import ROOT, defaults, merged, of_kind, one, pod_of, pods, profile, render, run_file
 from tests.chart.value_sets import VALUE_SETS
 
 
@@ -109,7 +109,7 @@ def test_the_trainer_reaches_the_hub_for_a_teacher_that_is_named_there(path: str
 
 def test_the_prerequisites_offer_the_runtime_class_that_the_chart_asks_for() -> None:
     offered = yaml.safe_load((ROOT / "k8s" / "prerequisites" / "gvisor.yaml").read_text())
-    wanted = yaml.safe_load((CHART / "values.yaml").read_text())["grader"]["runtimeClassName"]
+    wanted = defaults()["grader"]["runtimeClassName"]
     assert (offered["kind"], offered["metadata"]["name"], offered["handler"]) == ("RuntimeClass", wanted, "runsc")
 
 

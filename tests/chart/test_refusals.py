@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.rendering import CPU, chart_of, helm_errors, merged, render
+from tests.chart.rendering import CHART, CPU, chart_of, helm_errors, merged, render
 from tests.chart.value_sets import VALUE_SETS
 
 
@@ -21,8 +21,7 @@ def named_by(url: str) -> dict[str, Any]:
     return {"config": {"tasks": {"environments": [environment]}}}
 
 
-REFUSED: list[tuple[str, dict[str, Any]]] = [
-    # What the schema knows: spelling, kinds, bounds.
+BY_SCHEMA: list[tuple[str, dict[str, Any]]] = [
     ("generater", {"generater": {"replicas": 2}}),
     ("replica", {"generator": {"replica": 2}}),
     ("generator/replicas", {"generator": {"replicas": -1}}),
@@ -71,7 +70,23 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("imagePullSecrets", {"imagePullSecrets": ["registry"]}),
     ("auth/http", {"auth": {"http": "on"}}),
     ("fullnameOverride", {"fullnameOverride": "Rollcast"}),
-    # Rules across values, and between them and the run file.
+    ("autoscaler/letGoAtEnd", {"autoscaler": {"letGoAtEnd": "no"}}),
+    ("priorityClasses/preemptionPolicy", {"priorityClasses": {"preemptionPolicy": "Always"}}),
+    ("gpu/resource", {"gpu": {"resource": "gpu"}}),
+    ("grader/replicas", {"grader": {"replicas": 0}}),
+    ("runtime", {"grader": {"runtime": "gvisor"}}),
+    ("grader/external/port", {"grader": {"external": {"port": 0}}}),
+    ("environments/0/name", {"environments": [{"name": "Echo", "image": {"repository": "a", "tag": "1"}}]}),
+    ("environments/0/name", {"environments": [{"name": "a" * 19, "image": {"repository": "a", "tag": "1"}}]}),
+    ("missing property 'image'", {"environments": [{"name": "a"}]}),
+    ("additional properties 'imagee'", {"environments": [{"name": "a", "image": {"repository": "a"}, "imagee": {}}]}),
+    ("additional properties 'namespaces'", environments(egress=[{"namespaces": []}])),
+    ("environments/0/port", environments(port=0)),
+    ("environments/0/image/tag", {"environments": [{"name": "a", "image": {"repository": "a", "tag": "latest"}}]}),
+]
+"""Spelling, kinds, bounds."""
+
+BY_TEMPLATE: list[tuple[str, dict[str, Any]]] = [
     ("config.folder", {"config": {"folder": "/data"}}),
     ("config.redis.host", {"config": {"redis": {"host": "redis"}}}),
     ("config.redis.socket", {"config": {"redis": {"socket": "/tmp/redis.sock"}}}),
@@ -80,7 +95,6 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("config.forecaster.http_port", {"config": {"forecaster": {"http_port": 8500}}}),
     ("config.autoscaler.most", {"config": {"autoscaler": {"most": 5}}}),
     ("config.autoscaler.trainer_jobs", {"config": {"autoscaler": {"trainer_jobs": "a=b"}}}),
-    ("autoscaler/letGoAtEnd", {"autoscaler": {"letGoAtEnd": "no"}}),
     ("config.redis.tls", {"config": {"redis": {"tls": {"certificate_authority": "/ca.crt"}}}}),
     ("config.redis.max_bytes = 1073741824", {"config": {"redis": {"max_bytes": 1 << 30}}}),
     ("generator.sharedMemory = 8Gi", {"generator": {"sharedMemory": "8Gi"}}),
@@ -142,7 +156,6 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("networking.rdma.enabled", {"networking": {"rdma": {"enabled": True}}}),
     ("networking.rdma.root", {"networking": {"rdma": {"root": True}}}),
     ("trainer.gpus = 0", {"generator": {"gpus": 1}}),
-    ("priorityClasses/preemptionPolicy", {"priorityClasses": {"preemptionPolicy": "Always"}}),
     ("priorityClasses.trainer = 1", {"priorityClasses": {"create": True, "trainer": 1}}),
     ("monitoring.annotations", {"monitoring": {"annotations": True}, "auth": {"http": True}}),
     ("generator.extraEnv[0].name = HOME", {"generator": {"extraEnv": [{"name": "HOME", "value": "/"}]}}),
@@ -170,12 +183,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ),
     ("trainer.resourceClaims", {"trainer": {"resourceClaims": [{"name": "gpus"}]}}),
     ("gpu.resource is empty", {"gpu": {"resource": ""}, "trainer": {"gpus": 1}, "generator": {"gpus": 1}}),
-    ("gpu/resource", {"gpu": {"resource": "gpu"}}),
     ("config.log", {"config": {"log": [{"kind": "tensorboard"}]}}),
     ("config.redis.scope", {"config": {"redis": {"scope": "a"}}}),
-    ("grader/replicas", {"grader": {"replicas": 0}}),
-    ("runtime", {"grader": {"runtime": "gvisor"}}),
-    ("grader/external/port", {"grader": {"external": {"port": 0}}}),
     ("config.grader.host", {"grader": {"enabled": True}, "config": {"grader": {"host": "elsewhere"}}}),
     ("config.grader.token", {"config": {"grader": {"token": "hush"}}}),
     ("config.tasks.grading.sandbox = remote", {"config": {"tasks": {"grading": {"sandbox": "remote"}}}}),
@@ -217,14 +226,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
         {"grader": {"enabled": True, "runtimeClassName": ""}, "config": {"grader": {"sandbox": "gvisor"}}},
     ),
     ("grader.extraEnv[0].name = ROLLCAST_GRADER_TOKEN", {"grader": {"extraEnv": [{"name": "ROLLCAST_GRADER_TOKEN"}]}}),
-    ("environments/0/name", {"environments": [{"name": "Echo", "image": {"repository": "a", "tag": "1"}}]}),
-    ("environments/0/name", {"environments": [{"name": "a" * 19, "image": {"repository": "a", "tag": "1"}}]}),
-    ("missing property 'image'", {"environments": [{"name": "a"}]}),
-    ("additional properties 'imagee'", {"environments": [{"name": "a", "image": {"repository": "a"}, "imagee": {}}]}),
-    ("additional properties 'namespaces'", environments(egress=[{"namespaces": []}])),
-    ("environments/0/port", environments(port=0)),
     ("environments[0].image.tag is empty", {"environments": [{"name": "a", "image": {"repository": "a"}}]}),
-    ("environments/0/image/tag", {"environments": [{"name": "a", "image": {"repository": "a", "tag": "latest"}}]}),
     ("environments[1].name = a", {"environments": [{"name": "a", "image": {"repository": "a", "tag": "1"}}] * 2}),
     ("environments[0].scaling.maxReplicas = 2", environments(replicas=3, scaling={"maxReplicas": 2})),
     ("environments[0].replicas = 0", environments(replicas=0, scaling={"maxReplicas": 2})),
@@ -269,24 +271,44 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ),
     ("trainer.podAnnotations.checksum/config", {"trainer": {"podAnnotations": {"checksum/config": "1"}}}),
 ]
+"""Rules across values, and between them and the run file."""
 
 
 def test_there_are_enough() -> None:
-    assert len(REFUSED) >= 60
+    assert len(BY_SCHEMA) + len(BY_TEMPLATE) >= 60
     assert len(VALUE_SETS) >= 25
 
 
 @pytest.fixture(scope="module")
-def refusals_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The chart with the templates that refuse values and render nothing."""
-    return chart_of(tmp_path_factory.mktemp("refusals"), "validate.yaml")
+def schema_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart without a template."""
+    return chart_of(tmp_path_factory.mktemp("schema"))
 
 
-@pytest.mark.parametrize(("named", "values"), REFUSED, ids=[f"{i}-{named}" for i, (named, _) in enumerate(REFUSED)])
-def test_the_message_names_the_value(named: str, values: dict[str, Any], refusals_alone: Path) -> None:
+@pytest.fixture(scope="module")
+def rules_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart with the templates that refuse values and render nothing, and without its schema."""
+    chart = chart_of(tmp_path_factory.mktemp("rules"), "validate.yaml")
+    (chart / "values.schema.json").unlink()
+    return chart
+
+
+def check_refused(named: str, values: dict[str, Any], chart: Path) -> None:
     with pytest.raises(helm_errors.HelmError) as refused:
-        render(merged(CPU, values), path=refusals_alone)
+        render(merged(CPU, values), path=chart)
     assert named in str(refused.value) or f"/{named}" in str(refused.value)
+
+
+@pytest.mark.parametrize(("named", "values"), BY_SCHEMA, ids=[f"{i}-{named}" for i, (named, _) in enumerate(BY_SCHEMA)])
+def test_the_schema_names_the_value(named: str, values: dict[str, Any], schema_alone: Path) -> None:
+    check_refused(named, values, schema_alone)
+
+
+@pytest.mark.parametrize(
+    ("named", "values"), BY_TEMPLATE, ids=[f"{i}-{named}" for i, (named, _) in enumerate(BY_TEMPLATE)]
+)
+def test_the_template_names_the_value(named: str, values: dict[str, Any], rules_alone: Path) -> None:
+    check_refused(named, values, rules_alone)
 
 
 WHOLE = (
@@ -304,14 +326,12 @@ WHOLE = (
 
 @pytest.mark.parametrize("named", WHOLE)
 def test_the_whole_chart_refuses_it_in_the_same_words(named: str) -> None:
-    """No other template fails before, with words of its own."""
-    with pytest.raises(helm_errors.HelmError) as refused:
-        render(merged(CPU, dict(REFUSED)[named]))
-    assert named in str(refused.value)
+    """The schema lets the value pass, and no other template fails before with words of its own."""
+    check_refused(named, dict(BY_SCHEMA + BY_TEMPLATE)[named], CHART)
 
 
-def test_what_renders_nothing_refuses_nothing_that_is_right(refusals_alone: Path) -> None:
-    assert render(CPU, path=refusals_alone) == []
+def test_what_renders_nothing_refuses_nothing_that_is_right(schema_alone: Path, rules_alone: Path) -> None:
+    assert [render(CPU, path=chart) for chart in (schema_alone, rules_alone)] == [[], []]
 
 
 def test_a_secret_is_not_shown() -> None:

@@ -7,11 +7,10 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.chart.rendering import (
-    CHART,
     Object,
+    defaults,
     merged,
     notes,
     of_kind,
@@ -123,7 +122,7 @@ def test_policies_open_what_is_needed(name: str) -> None:
     for spec in policies.values():
         assert spec["policyTypes"] == ["Ingress", "Egress"]
         assert any({"port": 53, "protocol": "UDP"} in rule.get("ports", []) for rule in spec["egress"])
-    values = merged(helm_values(), VALUE_SETS[name])
+    values = merged(defaults(), VALUE_SETS[name])
     hub = {role for role, spec in policies.items() if {"ports": [{"port": 443}]} in spec["egress"]}
     wanted = {"trainer", "generator"} if values["model"]["source"] == "hub" else set()
     wanted |= {"trainer"} if name in FROM_THE_HUB else set()
@@ -153,7 +152,7 @@ def test_prometheus_and_keda_come_in_and_whoever_asks_prometheus_gets_out(name: 
              & {"http", "exporter"} for pod in pods(objects)}  # fmt: skip
     for role, ports in pages.items():
         assert ports <= _let_in(policies[role], "monitoring"), role
-    keda = merged(helm_values(), VALUE_SETS[name])["networkPolicy"]["autoscalerFrom"] != []
+    keda = merged(defaults(), VALUE_SETS[name])["networkPolicy"]["autoscalerFrom"] != []
     for scaled in of_kind(objects, "ScaledObject"):
         asked = int(scaled["spec"]["triggers"][0]["metadata"]["scalerAddress"].rpartition(":")[2])
         (container,) = pod_of(objects, "autoscaler").spec["containers"]
@@ -186,10 +185,6 @@ def test_the_hubs_token_is_with_what_reads_the_hub(name: str, presenting: set[st
         if token in container.get("env", [])
     }
     assert found == presenting
-
-
-def helm_values() -> Object:
-    return dict(yaml.safe_load((CHART / "values.yaml").read_text()))
 
 
 def test_the_trainers_name_leads_to_first_pods_of_every_job() -> None:

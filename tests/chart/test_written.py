@@ -15,7 +15,7 @@ import yaml
 
 from rollcast.config.run import parse_run_config
 from testkit.plain_manifests import PROFILES, manifest_texts, manifests
-from tests.chart.rendering import CHART, ROOT, merged, of_kind, one, pods, profile, render, run_file
+from tests.chart.rendering import CHART, ROOT, defaults, merged, of_kind, one, pods, profile, render, run_file
 from tests.chart.rendering import PROFILES as PROFILES_OF_THE_CHART
 from tests.chart.value_sets import VALUE_SETS
 
@@ -40,7 +40,7 @@ def test_nothing_is_out_of_date(script: str) -> None:
 
 def test_the_table_describes_every_group_of_values() -> None:
     table = (CHART / "README.md").read_text()
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    values = defaults()
     assert all(f"| `{name}" in table for name in values)
 
 
@@ -201,7 +201,7 @@ def test_the_guides_numbers_are_the_charts() -> None:
 
 def test_prerequisites_let_the_chart_in() -> None:
     """Namespaces of the policies, labels of the sidecars."""
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    values = defaults()
     monitoring = yaml.safe_load((K8S / "prerequisites" / "kube-prometheus-stack.yaml").read_text())
     sidecar = monitoring["grafana"]["sidecar"]
     label = values["monitoring"]["dashboards"]["labels"]
