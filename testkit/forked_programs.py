@@ -306,3 +306,4 @@ def _reap(children: set[int], folder: Path) -> set[int]:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), sys.argv[2:])
+    end(0)

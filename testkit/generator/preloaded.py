@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+
 from rollcast.telemetry.heavy_imports import uncollected
 
 with uncollected():
     import vllm.v1.engine.async_llm
     import vllm.v1.engine.core
     import vllm.v1.worker.cpu_worker  # noqa: F401
+
+atexit.register(os._exit, 0)
+"""To destroy what was imported takes seconds. Forks have other ways to end."""

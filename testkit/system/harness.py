@@ -25,6 +25,8 @@ from testkit.forked_programs import ForkedPrograms
 from testkit.system.audit import read_lines
 
 STOP_SECONDS = 60.0
+END_SECONDS = 5.0
+"""Who has not ended by then after the test is killed: a generator whose trainer has gone waits for it for longer."""
 _pages = httpx.Client(timeout=5.0, limits=httpx.Limits(max_keepalive_connections=0))
 """Made once: a client of its own for each look at a page spends 30 ms on unneeded TLS."""
 
@@ -198,7 +200,7 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in running:
         process.send_signal(signal.SIGCONT)
         process.terminate()
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + END_SECONDS
     for process in running:
         try:
             process.wait(max(0.1, deadline - time.monotonic()))

@@ -1,4 +1,7 @@
-"""A real engine on CPU, shared by the tests of a module, with weights that tests set from files."""
+"""Real engines on CPU with weights that tests set from files: one of each kind for all tests of a process.
+
+Whoever uses one runs in the session's event loop: `pytest.mark.asyncio(loop_scope="session")`.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,12 @@ from testkit.generator.forked_engines import forked_engines
 from testkit.replay import replay_logprobs
 from testkit.tiny_model import make_tiny_model, perturbed
 from testkit.uncompiled import UNCOMPILED
+
+FIRST_INCARNATION = 1
+"""Of a trainer that publishes over wire 2; versions that tests set from files come after it."""
+
+TIGHT = {"num_gpu_blocks_override": 24, "max_num_batched_tokens": 64, "max_num_seqs": 16}
+"""Room for 23 blocks of 32 tokens, prefilled in chunks of at most 64 tokens for all requests together."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,31 +55,60 @@ def compiled(uncompiled: None) -> Iterator[None]:
 
 
 class Versions:
-    """Weights by version, on disk for the engine and in memory for the replay."""
+    """An engine with its weights by version, on disk for the engine and in memory for the replay."""
 
-    def __init__(self, engine: Any, model_path: Path, folder: Path) -> None:
+    def __init__(self, engine: Any, config: RunConfig, folder: Path) -> None:
         import torch
         from transformers import AutoModelForCausalLM
 
         self.engine = engine
-        self.model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32).eval()
+        self.config = config
+        self.model = AutoModelForCausalLM.from_pretrained(config.model.path, dtype=torch.float32).eval()
         self.base = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.weights: dict[PolicyVersion, dict[str, Any]] = {}
         self.folder = folder
+        self.incarnation = FIRST_INCARNATION
 
-    def prepare(self, step: int, incarnation: int = 1) -> tuple[PolicyVersion, Path]:
+    @classmethod
+    async def start(cls, config: RunConfig, folder: Path, *, is_compiled: bool = False, **arguments: Any) -> Versions:
+        """`arguments`: of vLLM's engine, beyond the run file. An engine that compiles nothing starts sooner."""
+        from rollcast.generator.vllm import engine_start
+        from rollcast.generator.vllm.engine import Engine
+
+        engine_start.set_environment(config.generator)
+        passed = engine_start.engine_arguments(config, "test") | arguments
+        passed["worker_extension_cls"] = "tests.generator.file_worker.FileWorker"
+        with pytest.MonkeyPatch.context() as patch, forked_engines():
+            patch.setattr(engine_start, "engine_arguments", lambda config, name: passed)
+            if is_compiled:
+                patch.delenv(UNCOMPILED, raising=False)
+            else:
+                patch.setenv(UNCOMPILED, "1")
+            engine = await Engine.start(config, "test")
+        return cls(engine, config, folder)
+
+    async def begin(self) -> None:
+        """Begin another test: its versions are of an incarnation of their own, so nothing cached before is reused."""
+        for path in self.folder.glob("*.safetensors"):
+            path.unlink()
+        self.weights.clear()
+        self.incarnation += 1
+        await self.engine.observe()
+        await self.apply(0)
+
+    def prepare(self, step: int) -> tuple[PolicyVersion, Path]:
         """The version and its file, made if need be."""
         from safetensors.torch import save_file
 
-        version = PolicyVersion(incarnation, step)
+        version = PolicyVersion(self.incarnation, step)
         path = self.folder / f"{version}.safetensors"
         if version not in self.weights:
-            self.weights[version] = perturbed(self.base, seed=1000 * incarnation + step)
+            self.weights[version] = perturbed(self.base, seed=1000 + step)
             save_file(self.weights[version], path)
         return version, path
 
-    async def apply(self, step: int, incarnation: int = 1) -> float:
-        version, path = self.prepare(step, incarnation)
+    async def apply(self, step: int) -> float:
+        version, path = self.prepare(step)
         pause: float = await self.engine.update(version, "load_file", str(path))
         return pause
 
@@ -82,10 +120,32 @@ class Versions:
         return float(abs(replayed - rollout.logprobs).max())
 
 
-@pytest.fixture(scope="module")
-def run_config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
-    folder = tmp_path_factory.mktemp("generator")
-    make_tiny_model(folder / "model")
+class SharedEngine:
+    """One engine for all tests of a process that need its kind; a test that ends it leaves the next one a new start."""
+
+    def __init__(self, folder: Path, **arguments: Any) -> None:
+        make_tiny_model(folder / "model")
+        self._folder = folder
+        self._arguments = arguments
+        self._versions: Versions | None = None
+
+    async def versions(self) -> Versions:
+        """For one test: the engine holds step 0 of an incarnation that no other test has."""
+        if self._versions is not None and self._versions.engine.failed:
+            self.shutdown()
+        if self._versions is None:
+            self._versions = await Versions.start(small_run(self._folder), self._folder, **self._arguments)
+        await self._versions.begin()
+        return self._versions
+
+    def shutdown(self) -> None:
+        if self._versions is not None:
+            self._versions.engine.shutdown()
+        self._versions = None
+
+
+def small_run(folder: Path) -> RunConfig:
+    """A run of the model in `folder`."""
     return parse_run_config(
         {
             "run": "test",
@@ -103,29 +163,31 @@ def run_config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
     )
 
 
-@pytest.fixture(scope="module")
-def more_engine_arguments() -> dict[str, Any]:
-    """What a module wants of vLLM beyond the run file."""
-    return {}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def versions(
-    run_config: RunConfig, more_engine_arguments: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Versions]:
-    from rollcast.generator.vllm import engine_start
-    from rollcast.generator.vllm.engine import Engine
-
-    engine_start.set_environment(run_config.generator)
-    arguments = engine_start.engine_arguments(run_config, "test") | more_engine_arguments
-    arguments["worker_extension_cls"] = "tests.generator.file_worker.FileWorker"
-    patch = pytest.MonkeyPatch()
-    patch.setattr(engine_start, "engine_arguments", lambda config, name: arguments)
-    with forked_engines():
-        engine = await Engine.start(run_config, "test")
-    yield Versions(engine, Path(run_config.model.path), tmp_path_factory.mktemp("versions"))
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def roomy_engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedEngine]:
+    """As a run has it, but a prompt is computed in several steps, between which versions change."""
+    engine = SharedEngine(tmp_path_factory.mktemp("roomy"), max_num_batched_tokens=64)
+    yield engine
     engine.shutdown()
-    patch.undo()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def tight_engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedEngine]:
+    engine = SharedEngine(tmp_path_factory.mktemp("tight"), **TIGHT)
+    yield engine
+    engine.shutdown()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def versions(roomy_engine: SharedEngine) -> Versions:
+    """Of the engine that holds all rollouts of a test at once."""
+    return await roomy_engine.versions()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def tight_versions(tight_engine: SharedEngine) -> Versions:
+    """Of the engine whose memory is too small for the rollouts of a test."""
+    return await tight_engine.versions()
 
 
 def random_prompt(seed: int, num_tokens: int = 40) -> list[int]:

@@ -127,15 +127,22 @@ async def start_engine(config: RunConfig, *, worker: str) -> Engine:
 
 
 @asynccontextmanager
+async def joined_pair(config: RunConfig, ranks: Ranks, engine: Engine) -> AsyncIterator[LivePair]:
+    """Build a learner for a run file and join it with an engine that runs."""
+    pair = LivePair(config, LearnerGroup.build(config, ranks), engine)
+    yield pair
+    await pair.close()
+
+
+@asynccontextmanager
 async def live_pair(
     config: RunConfig, ranks: Ranks, *, worker: str = engine_start.WORKER_EXTENSION
 ) -> AsyncIterator[LivePair]:
     """Start an engine and build a learner for one run file."""
     engine = await start_engine(config, worker=worker)
     try:
-        pair = LivePair(config, LearnerGroup.build(config, ranks), engine)
-        yield pair
-        await pair.close()
+        async with joined_pair(config, ranks, engine) as pair:
+            yield pair
     finally:
         engine.shutdown()
         await asyncio.sleep(0.1)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,10 @@ from numpy.typing import NDArray
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from rollcast.config.engine_arguments import BREAKS, MADE_BY, EngineArguments
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.generator.completion import Completion
 from rollcast.generator.sampling import RolloutSampler
-from rollcast.generator.vllm import engine_start
 from rollcast.local.ports import free_port
-from rollcast.memory.check import plan_run
-from rollcast.memory.device import GB, Device
 from rollcast.memory.proven_models import proven_models
 from rollcast.rollouts.records import LengthBudget, RoutedExperts
 from rollcast.trainer.learner.batch import TrainingSequence, loss_mask
@@ -31,6 +26,16 @@ from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from testkit.quantised_model import write_fp8
 from testkit.tiny_model import make_architecture, make_whole_llama4, make_whole_qwen3_5
+from tests.generator.agreement import (
+    MAX_TOKENS,
+    PROMPT_TOKENS,
+    PROMPTS,
+    TOLERANCE,
+    UPDATES,
+    check_slots,
+    gaps,
+    sample,
+)
 from tests.generator.conftest import make_task, random_prompt
 from tests.generator.expert_episodes import sample_episodes
 from tests.generator.live_pair import SLOTS, LivePair, live_pair, training_sequence
@@ -38,16 +43,12 @@ from tests.generator.router_flips import TrainerRouting, router_flips, seen_flip
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("compiled")]
 
-TOLERANCE = 1e-4
-UPDATES = 3
 UNCOUNTED = ("nemotron_h",)
 """Whose memory the planner does not count."""
 TWO_LEGS = ("qwen3_moe",)
 """Architectures of which a rollout is continued in its own prefix cache, and of which episodes are sampled."""
-PROMPTS, PROMPT_TOKENS, MAX_TOKENS = 24, 40, 100
 
 RULES = Path(__file__).parents[2] / "helm" / "rollcast" / "files" / "rules.yaml"
-SMALLEST = {"run": "test", "model": {"path": "model"}}
 
 
 @pytest.fixture(scope="module")
@@ -100,24 +101,6 @@ def run_config(
     )
 
 
-async def sample(pair: LivePair, max_tokens: int = MAX_TOKENS) -> list[TrainingSequence]:
-    """Rollouts of the version that the engine holds, as the learner takes them."""
-    prompts = [random_prompt(seed, PROMPT_TOKENS) for seed in range(PROMPTS)]
-    sampled = await pair.sample(prompts, max_tokens)
-    assert all(len(one.spans) == 1 and one.spans[0].version == pair.engine.version for one in sampled)
-    return [
-        training_sequence(prompt, one, advantage=1.0 - 2.0 * (index % 2))
-        for index, (prompt, one) in enumerate(zip(prompts, sampled, strict=True))
-    ]
-
-
-def gaps(pair: LivePair, sequences: Sequence[TrainingSequence], *, replay: bool = False) -> NDArray[np.float32]:
-    generator = np.concatenate([sequence.generator_logprobs[sequence.loss_mask] for sequence in sequences])
-    assert len(generator) > 500
-    assert generator.std() > 0.5, "every token equally likely: nothing is compared"
-    return np.abs(pair.logprobs(sequences, replay=replay) - generator)
-
-
 @pytest.mark.parametrize("architecture", ["qwen3", "llama", "llama4", "gemma2", "cohere", "qwen3_5", "nemotron_h"])
 async def test_every_logprob_agrees_before_and_after_updates(
     architecture: str, ranks: Ranks, tmp_path: Path, record_testsuite_property: Callable[[str, object], None]
@@ -143,13 +126,6 @@ async def test_every_logprob_agrees_before_and_after_updates(
             sequences = await sample(pair)
             assert gaps(pair, sequences).max() > 0.01
             assert gaps(pair, sequences, replay=True).max() < TOLERANCE
-
-
-def check_slots(pair: LivePair, config: RunConfig) -> None:
-    """The planner's arithmetic against the blocks that the engine has."""
-    plan = plan_run(config, Device("cpu", 64 * GB), ranks=1)
-    assert plan is not None
-    assert pair.engine.full_rollouts == pytest.approx(plan.worker.slots_that_fit, rel=0.01)
 
 
 async def test_what_changes_numbers_shows_in_the_gap_and_raises_its_alert(
@@ -369,13 +345,3 @@ async def test_every_architecture_of_the_table_is_run_here() -> None:
     marks = [mark for test in globals().values() for mark in getattr(test, "pytestmark", ()) if callable(test)]
     run = {name for mark in marks if mark.args[:1] == ("architecture",) for name in mark.args[1]}
     assert {model.tiny_model for model in proven_models()} <= run
-
-
-async def test_every_argument_that_is_spoken_of_is_one_of_vllms() -> None:
-    from vllm.engine.arg_utils import AsyncEngineArgs
-
-    theirs = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
-    assert set(EngineArguments.model_fields) | set(MADE_BY) | set(BREAKS) <= theirs
-    assert not set(EngineArguments.model_fields) & (set(MADE_BY) | set(BREAKS))
-    ours = set(engine_start.engine_arguments(parse_run_config(SMALLEST, source="test"), "a"))
-    assert not ours & set(EngineArguments.model_fields) - {"enforce_eager"}, "one would be set twice"

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.environments.base import Opening, ToolResult
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.episodes.sampler import EpisodeSampler
@@ -33,10 +32,9 @@ from rollcast.trainer.control.episode_defects import episode_defect
 from testkit.generator.episode_tasks import MAX_LENGTH, episode_parts, episode_task
 from testkit.generator.scripted_world import TOOLS, AnyTokensRenderer, ScriptedWorld, ScriptedWorlds
 from testkit.replay import replay_logprobs
-from testkit.tiny_model import make_architecture, make_tiny_model
 from tests.generator.conftest import Versions
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
 
 TOLERANCE = 1e-4
 SLOTS = 10
@@ -46,34 +44,9 @@ STOP_TOKENS = (5, 17)
 """End a turn besides the end of the model's text, so that turns have some thirty tokens."""
 
 
-@pytest.fixture(scope="module", params=["qwen3", "llama"])
-def run_config(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
-    folder = tmp_path_factory.mktemp("generator")
-    if request.param == "qwen3":
-        make_tiny_model(folder / "model")
-    else:
-        make_architecture(folder / "model", request.param, max_length=512)
-    return parse_run_config(
-        {
-            "run": "test",
-            "folder": str(folder / "runs"),
-            "model": {"path": str(folder / "model"), "dtype": "float32", "max_length": 512},
-            "recipe": {
-                "length_control": {"kind": "none"},
-                "max_prompt_tokens": 128,
-                "max_completion_tokens": 384,
-                "rollouts_per_prompt": 4,
-            },
-            "generator": {"slots": 16, "block_size": 32},
-        },
-        source="test",
-    )
-
-
-@pytest.fixture(scope="module")
-def more_engine_arguments() -> dict[str, Any]:
-    """Room for 25 blocks of 32 tokens: less than the turns in the engine need together."""
-    return {"num_gpu_blocks_override": 26, "max_num_batched_tokens": 64}
+@pytest.fixture
+def versions(tight_versions: Versions) -> Versions:
+    return tight_versions
 
 
 def calls_a_tool(tokens: Any) -> int:

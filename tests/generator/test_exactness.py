@@ -1,58 +1,21 @@
-"""Every log-prob equals what a plain replay of the recorded spans and marks gives.
-
-The engine starts as on a fresh machine: what vLLM compiles is compiled before the generator announces itself.
-"""
+"""Every log-prob equals what a plain replay of the recorded spans and marks gives."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import importlib.util
-import runpy
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from rollcast.generator.sampling import RolloutSampler
 from rollcast.recipe.length_control import interruption_position
 from rollcast.rollouts.records import LegKind, LengthBudget, StopReason
 from tests.generator.conftest import Versions, make_task, random_prompt, sample_all
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
 
 TOLERANCE = 1e-4
 PHRASE = (30, 31, 32, 33, 34)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def compiler_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Empty when the engine starts; asked for before `versions`."""
-    return tmp_path_factory.mktemp("inductor")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def fresh_machine(compiled: None, compiler_cache: Path) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(compiler_cache))
-        yield
-
-
-def compiled(folder: Path) -> set[Path]:
-    return set(folder.rglob("*.so"))
-
-
-async def test_the_first_rollouts_compile_nothing(compiler_cache: Path, versions: Versions) -> None:
-    before = compiled(compiler_cache)
-    assert before
-    await versions.apply(0)
-    for sequence, rollouts in enumerate((1, 2, 7)):
-        task = make_task(sequence, random_prompt(sequence), LengthBudget(max_tokens=8), rollouts=rollouts)
-        for rollout in await sample_all(versions, task, [None] * rollouts, []):
-            assert versions.largest_gap(rollout, task) < TOLERANCE
-    assert compiled(compiler_cache) == before
 
 
 async def test_rollouts_straddle_updates(versions: Versions) -> None:
@@ -155,29 +118,3 @@ async def test_nothing_is_sampled_without_a_version(versions: Versions) -> None:
 async def test_the_text_that_is_graded_keeps_special_tokens(versions: Versions) -> None:
     assert versions.engine.decode([3, 4, 13, 5]) == "01+2"
     assert versions.engine.decode([3, 1, 4]) == "0<bos>1"
-
-
-async def test_an_engines_child_collects_garbage_from_when_it_has_imported_vllm() -> None:
-    """What Python runs in it first, and what vLLM runs in it first."""
-    from rollcast.generator.vllm.plugin import register
-
-    try:
-        runpy.run_module("rollcast.generator.__main__", run_name="__mp_main__")
-        assert not gc.isenabled()
-        register()
-        assert gc.isenabled()
-    finally:
-        gc.enable()
-
-
-async def test_other_packages_may_ask_whether_torchvision_is_there() -> None:
-    """Before and after vLLM has imported the file of a model that takes images."""
-    from vllm.model_executor.models.registry import ModelRegistry
-
-    from rollcast.generator.vllm.plugin import register
-
-    before = importlib.util.find_spec("torchvision")
-    register()
-    assert importlib.util.find_spec("torchvision") == before
-    assert ModelRegistry.models["Qwen3_5ForConditionalGeneration"].load_model_cls() is not None
-    assert importlib.util.find_spec("torchvision") == before

@@ -6,27 +6,29 @@ The model is a Qwen3.5 as it is published, of which the text model is served.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
-from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.config.run import parse_run_config
 from rollcast.generator.sampling import RolloutSampler
 from rollcast.rollouts.records import LengthBudget
 from testkit.tiny_model import make_whole_qwen3_5
 from tests.generator.conftest import Versions, make_task, random_prompt, sample_all
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("compiled")]
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
 TOLERANCE = 1e-4
 BLOCK_TOKENS = 64
 """vLLM makes a block of this model at least that long, so that its KV entries take as much as a state."""
 
 
-@pytest.fixture(scope="module")
-def run_config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def versions(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Versions]:
     folder = tmp_path_factory.mktemp("generator")
     make_whole_qwen3_5(folder / "model", max_length=512)
-    return parse_run_config(
+    config = parse_run_config(
         {
             "run": "test",
             "folder": str(folder / "runs"),
@@ -36,6 +38,9 @@ def run_config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
         },
         source="test",
     )
+    versions = await Versions.start(config, folder, is_compiled=True)
+    yield versions
+    versions.engine.shutdown()
 
 
 async def test_rollouts_straddle_updates(versions: Versions) -> None:

@@ -187,6 +187,13 @@ def test_the_books_balance_over_all_faults(ended: System) -> None:
     assert max(int(age) for line in ended.steps for age in line["staleness_tokens"]) <= LAG
 
 
+def test_every_token_of_the_newest_weights_is_exact(ended: System) -> None:
+    """Over all faults: what was trained on with the weights that sampled it has the generator's log-prob."""
+    fresh = [line for line in ended.steps if list(line["staleness_tokens"]) == ["0"]]
+    assert fresh
+    assert max(line["logprob_gap_max"] for line in fresh) < 1e-4
+
+
 def test_not_one_of_its_groups_is_refused_as_defect(ended: System, recorder: Recorder) -> None:
     """Groups that were handed back, redone, and sampled by versions of two incarnations, held against every check."""
     log = ended.log("trainer")

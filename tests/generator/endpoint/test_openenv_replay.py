@@ -19,7 +19,7 @@ from testkit.openenv_sessions import AGENT, installed_openenv, stand_in
 from testkit.replay import replay_logprobs
 from tests.generator.conftest import Versions
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(1_200)]
 
 TOLERANCE = 1e-4
 PAUSE_SECONDS = 0.03

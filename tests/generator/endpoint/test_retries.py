@@ -16,16 +16,16 @@ from rollcast.telemetry import names
 from testkit.generator.episode_tasks import episode_task
 from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, client_of, served_endpoint
 from testkit.generator.played_sessions import answered, check_exact, played
-from tests.generator.conftest import Versions
+from tests.generator.conftest import SharedEngine, Versions
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
 
 USER = {"role": "user", "content": "what is in the room?"}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def endpoint(versions: Versions) -> AsyncIterator[ServedEndpoint]:
-    await versions.apply(1)
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def endpoint(roomy_engine: SharedEngine) -> AsyncIterator[ServedEndpoint]:
+    versions = await roomy_engine.versions()
     settings = {"reset_seconds": 60, "call_seconds": 60}
     async with served_endpoint(versions.engine, settings, stop_token_ids=(5, 17)) as served:
         yield served

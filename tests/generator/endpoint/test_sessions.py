@@ -21,24 +21,18 @@ from testkit.generator.episode_tasks import episode_task
 from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, client_of, served_endpoint
 from testkit.generator.played_sessions import answered, check_exact, played
 from testkit.generator.scripted_world import TOOLS
-from tests.generator.conftest import Versions
+from tests.generator.conftest import SharedEngine, Versions
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
 
 STOP_TOKENS = (5, 17)
 USER = {"role": "user", "content": "what is in the room?"}
 PROMPT_LETTERS = 400
 
 
-@pytest.fixture(scope="module")
-def more_engine_arguments() -> dict[str, Any]:
-    """A prompt is computed in several steps, between which versions change."""
-    return {"max_num_batched_tokens": 64}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def endpoint(versions: Versions) -> AsyncIterator[ServedEndpoint]:
-    await versions.apply(1)
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def endpoint(roomy_engine: SharedEngine) -> AsyncIterator[ServedEndpoint]:
+    versions = await roomy_engine.versions()
     settings = {"reset_seconds": 60, "call_seconds": 60}
     async with served_endpoint(versions.engine, settings, stop_token_ids=STOP_TOKENS) as served:
         yield served

@@ -22,10 +22,10 @@ from testkit.generator.harness_endpoint import (
 )
 from testkit.replay import replay_logprobs
 from tests.generator.claiming import V1
-from tests.generator.conftest import Versions
+from tests.generator.conftest import SharedEngine, Versions
 from tests.generator.scripted_engine import ScriptedEngine
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
 
 TOKEN = "of the run"
 USER: Any = {"role": "user", "content": "what is in the room?"}
@@ -33,9 +33,9 @@ ASKED: Any = {"model": MODEL, "messages": [USER]}
 TOLERANCE = 1e-4
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def endpoint(versions: Versions) -> AsyncIterator[ServedEndpoint]:
-    await versions.apply(1)
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def endpoint(roomy_engine: SharedEngine) -> AsyncIterator[ServedEndpoint]:
+    versions = await roomy_engine.versions()
     async with served_endpoint(versions.engine, {}, stop_token_ids=(5, 17), run_token=TOKEN) as served:
         yield served
 

@@ -18,9 +18,9 @@ from testkit.generator.episode_tasks import WORLD, episode_task
 from testkit.generator.harness_endpoint import ServedEndpoint, served_endpoint
 from testkit.generator.played_sessions import check_exact
 from testkit.verifiers_tasksets import installed_tasksets
-from tests.generator.conftest import Versions
+from tests.generator.conftest import SharedEngine, Versions
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(1_200)]
 
 TASK = episode_task(1, 1, LengthBudget(max_tokens=400), max_turns=4, max_seconds=400)
 STOP_TOKENS = tuple(range(3, 60, 3))
@@ -38,10 +38,10 @@ def served(versions: Versions, interpreter: Path, taskset: str, **settings: Any)
     return served_endpoint(versions.engine, {**given, **settings}, stop_token_ids=STOP_TOKENS)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def agents(versions: Versions, interpreter: Path) -> AsyncIterator[ServedEndpoint]:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def agents(roomy_engine: SharedEngine, interpreter: Path) -> AsyncIterator[ServedEndpoint]:
     """A taskset with a harness of its own."""
-    await versions.apply(1)
+    versions = await roomy_engine.versions()
     async with served(versions, interpreter, "agents") as endpoint:
         yield endpoint
 
