@@ -18,6 +18,7 @@ from testkit.forecaster.browser import WAIT, marks, opened, wait_marks
 from testkit.forecaster.prometheus_server import first_scrapes, prometheus
 from testkit.forecaster.recorded_run import Reading, TrainerPage, record, run_file
 from testkit.forecaster.service_process import running, wait_for
+from testkit.forked_programs import ForkedPrograms
 
 NUM_POINTS = 12
 BEFORE, UNTIL = 5, 8
@@ -53,7 +54,13 @@ class Replay:
     """The service's own past forecasts at the end."""
 
 
-def replay(folder: Path, *, pace_seconds: float = PACE_SECONDS, scrape_seconds: int = SCRAPE_SECONDS) -> Replay:
+def replay(
+    folder: Path,
+    services: ForkedPrograms | None = None,
+    *,
+    pace_seconds: float = PACE_SECONDS,
+    scrape_seconds: int = SCRAPE_SECONDS,
+) -> Replay:
     """An evaluation every `pace_seconds`, scraped every `scrape_seconds`.
 
     Raises AssertionError if the page shows an evaluation that was not scraped, or differs from the service.
@@ -68,7 +75,7 @@ def replay(folder: Path, *, pace_seconds: float = PACE_SECONDS, scrape_seconds: 
             page.wait_for_timeout(1000 * pace_seconds)
 
     source = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "every_seconds": 0.5}
-    with TrainerPage() as trainer, running(run_file(folder, source), folder) as service:
+    with TrainerPage() as trainer, running(run_file(folder, source), folder, services) as service:
         server = (folder, port, [trainer.port], scrape_seconds)
         with opened(f"http://127.0.0.1:{service.port}/", folder / "profile", 1280, "light") as page:
             page.evaluate(_WATCH)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
@@ -97,6 +97,7 @@ def assert_alike(sheet: Sheet, rows: list[Row]) -> None:
     assert answer_of(by_columns) == answer_of(lambda: by_rows(curve, rows, "r"))
 
 
+@settings(max_examples=25)
 @given(tables())
 @example((["step", "pass_rate"], [["5", "0.5"], ["5.0", "0.25"], ["3", "1"]]))
 @example((["compute", "pass_rate", "metric"], [["1", "0.5", "a"], ["1", "0.5", "b"], ["2", "0", "a"], ["3", "0", "a"]]))
@@ -124,6 +125,7 @@ FIELDS = {
 }
 
 
+@settings(max_examples=25)
 @given(st.lists(st.fixed_dictionaries(PASS_RATE, optional=FIELDS), min_size=1, max_size=12))
 def test_objects_with_fields_that_come_and_go_tell_what_their_rows_do(rows: list[Row]) -> None:
     assert_alike(Sheet.of_rows("JSONL", iter(rows)), rows)

@@ -21,18 +21,19 @@ from rollcast.scaling.law.curve import Curve
 from rollcast.telemetry.prometheus_reader import SourceAway
 from testkit.forecaster.recorded_run import record, run_file
 from testkit.forecaster.service_process import running, wait_for
+from testkit.forked_programs import ForkedPrograms
 
 
 def reader(path: Path, **columns: object) -> CurveFileReader:
     return CurveFileReader(CurveFile(run="theirs", path=path, **columns))  # type: ignore[arg-type]
 
 
-def test_an_appended_row_is_a_new_forecast(tmp_path: Path) -> None:
+def test_an_appended_row_is_a_new_forecast(tmp_path: Path, services: ForkedPrograms) -> None:
     points, path = record(20), tmp_path / "theirs.csv"
     lines = [f"{r.step},{r.compute!r},{r.pass_rate!r},{0.3 if i >= 12 else 0.02}\n" for i, r in enumerate(points)]
     curve = {"run": "theirs", "path": str(path), "compute": "hours", "pass_rate": "reward", "truncation_ratio": "cut"}
     source = {"kind": "files", "every_seconds": 0.2, "curves": [curve]}
-    with running(run_file(tmp_path, source), tmp_path) as service:
+    with running(run_file(tmp_path, source), tmp_path, services) as service:
         away = wait_for(lambda: (s := service.client.get("/api/runs").json()["source"]) and s["message"] and s)
         assert "there is no file" in away["message"]
         path.write_text("step,hours,reward,cut\n" + "".join(lines[:12]))
@@ -52,7 +53,7 @@ def test_an_appended_row_is_a_new_forecast(tmp_path: Path) -> None:
         broken = service.wait_points(20, "theirs")
         assert (broken["verdict"], "answers are truncated" in str(broken["reason"])) == ("regime_change", True)
     # What was read once is neither lost nor read twice by a forecaster that starts later.
-    with running(run_file(tmp_path, source), tmp_path) as service:
+    with running(run_file(tmp_path, source), tmp_path, services) as service:
         assert wait_for(lambda: service.client.get("/api/runs").json()["source"]["up"])
         assert service.wait_points(20, "theirs")["num_points"] == 20
 
@@ -155,10 +156,12 @@ def test_a_file_without_evaluations_says_what_it_lacks(
             source.read()
 
 
-def test_a_missing_file_is_told_while_the_others_answer(tmp_path: Path) -> None:
+def test_a_missing_file_is_told_while_the_others_answer(tmp_path: Path, services: ForkedPrograms) -> None:
     (tmp_path / "a.csv").write_text("compute,pass_rate\n1,0.3\n")
     curves = [{"run": name, "path": str(tmp_path / f"{name}.csv")} for name in "abc"]
-    with running(run_file(tmp_path, {"kind": "files", "every_seconds": 0.2, "curves": curves}), tmp_path) as service:
+    with running(
+        run_file(tmp_path, {"kind": "files", "every_seconds": 0.2, "curves": curves}), tmp_path, services
+    ) as service:
         told = wait_for(lambda: (s := service.client.get("/api/runs").json()["source"]) and s["up"] and s)
         assert told["message"] == f"run 'b': there is no file {tmp_path / 'b.csv'} yet (and 1 more like this)"
 

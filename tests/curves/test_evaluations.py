@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.curves.axis import choose_axis, compute_per_step
@@ -59,6 +59,7 @@ def test_without_that_a_newer_incarnation_replaces_from_its_first_evaluation_on(
     assert versions(log) == [(1, 0), (1, 10), (1, 20), (2, 30)]
 
 
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 8)), max_size=30, unique=True),
     st.dictionaries(st.integers(2, 5), st.integers(0, 8)),
@@ -153,6 +154,7 @@ def test_a_doubled_fleet_is_fitted_on_tokens_and_answers_in_device_hours() -> No
     assert abs(float(naive.pass_rate(far, (0.5,))[0, 0]) - expected) > abs(float(run.law(far, (0.5,))[0, 0]) - expected)
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.floats(0.2, 5.0), st.floats(0.2, 5.0)), min_size=1, max_size=14))
 def test_a_slow_or_fast_stretch_is_no_change_of_the_fleet(rates: list[tuple[float, float]]) -> None:
     """However the cost of steps and tokens scatters on a shared machine, the axis stays what it is."""
@@ -165,6 +167,7 @@ def test_a_slow_or_fast_stretch_is_no_change_of_the_fleet(rates: list[tuple[floa
         assert choose_axis(points[:known]).quantity == "device_hours"
 
 
+@settings(max_examples=25)
 @given(st.lists(st.integers(1, 16), min_size=2, max_size=12))
 def test_the_axis_changes_with_the_devices_once_and_stays(devices: list[int]) -> None:
     points = tuple(

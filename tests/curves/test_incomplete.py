@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
@@ -109,6 +109,7 @@ class Service:
         return next(item.value for item in page if item.name == "rollcast_forecast_incomplete_points")
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 400), st.integers(0, 400))
 def test_the_share_is_that_of_the_prompts_asked(graded: int, asked: int) -> None:
     share = graded_share(graded, asked)
@@ -119,6 +120,7 @@ def test_the_share_is_that_of_the_prompts_asked(graded: int, asked: int) -> None
         assert is_complete(share) == (10 * graded >= 9 * asked)
 
 
+@settings(max_examples=25)
 @given(st.lists(st.none() | st.floats(0, 1), min_size=1, max_size=20))
 def test_every_evaluation_of_a_log_is_kept_lost_or_incomplete(shares: list[float | None]) -> None:
     log = EvaluationLog()

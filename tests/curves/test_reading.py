@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.curves.sources.metrics_page import interpret
@@ -57,6 +57,7 @@ def test_what_is_incomplete_or_impossible_is_counted() -> None:
     assert reading.starts == {"demo": {2: 25}}
 
 
+@settings(max_examples=25)
 @given(st.text(max_size=300))
 def test_any_text_is_samples_or_one_sentence(text: str) -> None:
     with contextlib.suppress(SourceAway):

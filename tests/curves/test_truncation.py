@@ -17,12 +17,13 @@ from rollcast.local.ports import free_port
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, prometheus
 from testkit.forecaster.recorded_run import TrainerPage, cut_off_from, record, run_file
 from testkit.forecaster.service_process import running
+from testkit.forked_programs import ForkedPrograms
 
 
-def test_the_verdict_heeds_truncation_live_and_after_a_restart(tmp_path: Path) -> None:
+def test_the_verdict_heeds_truncation_live_and_after_a_restart(tmp_path: Path, services: ForkedPrograms) -> None:
     points = cut_off_from(14, record(20))
     config = run_file(tmp_path, {"kind": "scrape", "every_seconds": 0.2})
-    with TrainerPage() as page, running(config, tmp_path) as service:
+    with TrainerPage() as page, running(config, tmp_path, services) as service:
         publish_port(tmp_path / "demo", "trainer", page.port)
         verdicts = []
         page.show(points[0])
@@ -35,19 +36,19 @@ def test_the_verdict_heeds_truncation_live_and_after_a_restart(tmp_path: Path) -
         assert "30% of the answers are truncated" in str(broken["reason"])
         shown = service.client.get("/api/runs/demo/points").json()["points"]
         assert [p["truncation_ratio"] for p in shown[1:]] == [p.truncation_ratio for p in points[1:]]
-    with running(config, tmp_path) as service:
+    with running(config, tmp_path, services) as service:
         again = service.wait_points(20)
         assert (again["verdict"], again["reason"]) == (broken["verdict"], broken["reason"])
 
 
-def test_a_curve_of_ones_own_may_tell_its_truncation(tmp_path: Path) -> None:
+def test_a_curve_of_ones_own_may_tell_its_truncation(tmp_path: Path, services: ForkedPrograms) -> None:
     points = record(20)[1:]
     plain = [{"compute": p.compute, "pass_rate": p.pass_rate, "standard_error": p.standard_error} for p in points]
     cut = [
         point | {"truncation_ratio": p.truncation_ratio}
         for point, p in zip(plain, cut_off_from(13, points), strict=True)
     ]
-    with running(run_file(tmp_path, {"kind": "scrape"}), tmp_path) as service:
+    with running(run_file(tmp_path, {"kind": "scrape"}), tmp_path, services) as service:
         asked = {"plain": plain, "cut": cut, "backwards": cut[::-1]}
         said = {
             name: service.client.post("/api/fit", json={"points": body, "predict": [2.0]}).json()

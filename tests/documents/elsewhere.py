@@ -102,7 +102,7 @@ ELSEWHERE = (
               "test_the_tutorial_trains_what_its_page_says", ("make_data.py",)),
     Elsewhere("python make_model.py", "tests/local/test_calculator_example.py",
               "test_its_run_file_is_right_and_turns_of_its_model_extend_each_other", ("make_model.main()",)),
-    Elsewhere("python -m rollcast.environments.verifiers", "tests/environments/test_verifiers.py",
+    Elsewhere("python -m rollcast.environments.verifiers", "tests/environments/test_real_verifiers.py",
               "test_the_tasks_of_a_taskset_are_a_data_set", ("main([file,",)),
     Elsewhere("python -m pytest", ".ci/library", "", ("-m pytest",)),
     Elsewhere("prometheus --config.file", "tests/local/test_monitor.py",

@@ -1,9 +1,7 @@
-"""The process in which verifiers runs, and its data set. Rollouts are in tests/generator/endpoint."""
+"""The process in which verifiers runs, by programs in its place. Tasksets: test_real_verifiers.py."""
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,29 +10,11 @@ from typing import Any
 import psutil
 import pytest
 
-from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.verifiers.__main__ import main
 from rollcast.environments.verifiers.adapter import answer_digest, answers, outcome
 from rollcast.environments.verifiers.helper import VerifiersHelper
-from rollcast.environments.verifiers.looking import why_missing
-from testkit.verifiers_tasksets import installed_tasksets
-
-pytestmark = pytest.mark.timeout(1_200)
-"""The first test may wait for the install."""
-DESCRIBED = {"model": "tiny", "base_url": "http://127.0.0.1:9/v1", "token": "secret"}
-ROW = {"task": {"prompt": "what is in the room?"}}
-
-
-@pytest.fixture(scope="session")
-def interpreter() -> Path:
-    """Python of a virtual environment with verifiers and the tasksets that its `vf-init` wrote."""
-    return installed_tasksets()
-
-
-def settings(interpreter: Path | str, taskset: str = "agents", **others: Any) -> VerifiersEnvironment:
-    given = {"name": "world", "taskset": taskset, "interpreter": interpreter, **others}
-    return VerifiersEnvironment.model_validate(given)
+from tests.environments.verifiers_run import DESCRIBED, ROW, run_file, settings, why_it_does_not_start
 
 
 def program(folder: Path, code: str) -> Path:
@@ -43,16 +23,6 @@ def program(folder: Path, code: str) -> Path:
     file.write_text(f"#!{sys.executable}\nimport socket, sys, time\nit = socket.socket(fileno=0)\n{code}\n")
     file.chmod(0o755)
     return file
-
-
-async def why_it_does_not_start(interpreter: Path | str, **others: Any) -> str:
-    helper = VerifiersHelper(settings(interpreter, **others), {})
-    try:
-        with pytest.raises(EnvironmentFailedError) as failed:
-            await helper.start(ROW, DESCRIBED)
-    finally:
-        await helper.close()
-    return str(failed.value)
 
 
 async def test_a_python_without_verifiers() -> None:
@@ -143,13 +113,6 @@ def test_an_episode_without_a_reward_has_a_reason() -> None:
     assert outcome(SimpleNamespace(ok=True, traces=[late])) == {"failed": "no reward was computed (scoring_timeout)"}
 
 
-def run_file(folder: Path, interpreter: Path | str, **others: Any) -> str:
-    environment = {"kind": "verifiers", "name": "world", "taskset": "agents", "interpreter": str(interpreter), **others}
-    file = folder / "run.yaml"
-    file.write_text(json.dumps({"run": "rooms", "model": {"path": "tiny"}, "tasks": {"environments": [environment]}}))
-    return str(file)
-
-
 def test_a_data_set_of_an_environment_that_cannot_be_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert main([run_file(tmp_path, "/no/such/python"), "world"]) == 1
@@ -161,27 +124,3 @@ def test_a_data_set_of_an_environment_that_cannot_be_asked(tmp_path: Path, capsy
     assert unknown.startswith("NAME = room: is no environment of kind verifiers")
     assert unknown.endswith("(world); correct it")
     assert package == "taskset = agents: has no verifiers; install verifiers==0.4.0 there"
-
-
-def test_the_tasks_of_a_taskset_are_a_data_set(
-    interpreter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = run_file(tmp_path, interpreter, arguments={"taskset": {"num_tasks": 3}})
-    assert main([file, "world"]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["task"]["idx"] for row in rows] == [0, 1, 2]
-    assert rows[0]["prompt"] == [{"role": "user", "content": "what is in the room?"}]
-    assert {row["environment"] for row in rows} == {"world"}
-
-
-def test_a_taskset_that_is_not_installed(interpreter: Path) -> None:
-    assert why_missing(settings(interpreter)) is None
-    assert why_missing(settings(interpreter, "gym-of-nobody")) == (
-        "has no taskset 'gym-of-nobody'; install the package gym_of_nobody there, or correct taskset"
-    )
-
-
-async def test_arguments_that_verifiers_refuses(interpreter: Path) -> None:
-    said = await why_it_does_not_start(interpreter, arguments={"agents": 3}, reset_seconds=300)
-    assert "cannot load taskset 'agents' (ValidationError: " in said
-    assert os.fspath(interpreter) in said

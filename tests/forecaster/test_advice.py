@@ -12,10 +12,11 @@ from rollcast.scaling.law.curve import DEVICE_HOURS
 from testkit.forecaster.recorded_run import record, run_file
 from testkit.forecaster.recorded_service import SHOWN, serving_a_record
 from testkit.forecaster.service_process import running
+from testkit.forked_programs import ForkedPrograms
 
 
-def test_api_and_metrics_give_the_advice_on_the_rest_of_the_budget(tmp_path: Path) -> None:
-    with serving_a_record(tmp_path, budget={"device_hours": 1.5}) as service:
+def test_api_and_metrics_give_the_advice_on_the_rest_of_the_budget(tmp_path: Path, services: ForkedPrograms) -> None:
+    with serving_a_record(tmp_path, services, budget={"device_hours": 1.5}) as service:
         forecast = service.wait_points(SHOWN)
         told = forecast["advice"]
         assert told["budget"] == 1.5
@@ -49,7 +50,9 @@ def test_api_and_metrics_give_the_advice_on_the_rest_of_the_budget(tmp_path: Pat
         assert series["rollcast_advice_gain", "0.95", "rest"] == pytest.approx(told["rest"]["gain"]["q95"])
 
 
-def test_a_run_of_another_framework_has_the_budget_that_its_curve_is_given(tmp_path: Path) -> None:
+def test_a_run_of_another_framework_has_the_budget_that_its_curve_is_given(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     """In the unit of its curve, here steps; the run file's own budget is of another run."""
     points = record()[1:18]
     path = tmp_path / "theirs.csv"
@@ -60,7 +63,7 @@ def test_a_run_of_another_framework_has_the_budget_that_its_curve_is_given(tmp_p
     source = {"kind": "files", "every_seconds": 0.2, "curves": [theirs, other]}
     forecaster = {"source": source, "http_port": 0, "push_token": "a secret"}
     config = run_file(tmp_path, source, budget={"device_hours": 9.0}, forecaster=forecaster)
-    with running(config, tmp_path) as service:
+    with running(config, tmp_path, services) as service:
         forecast = service.wait_points(len(points), "theirs")
         advice = forecast["advice"]
         assert (forecast["unit"], advice["is_assumed"]) == ("steps", False)
@@ -83,10 +86,10 @@ def test_a_run_of_another_framework_has_the_budget_that_its_curve_is_given(tmp_p
         assert (refused.status_code, "is read from a source" in refused.json()["detail"]) == (422, True)
 
 
-def test_device_hours_are_metrics_of_runs_that_count_them(tmp_path: Path) -> None:
+def test_device_hours_are_metrics_of_runs_that_count_them(tmp_path: Path, services: ForkedPrograms) -> None:
     forecaster = {"source": {"kind": "scrape", "every_seconds": 0.2}, "http_port": 0, "push_token": "a secret"}
     points = [{"step": r.step, "pass_rate": r.pass_rate, "standard_error": 0.01} for r in record()[1:12]]
-    with running(run_file(tmp_path, {}, forecaster=forecaster), tmp_path) as service:
+    with running(run_file(tmp_path, {}, forecaster=forecaster), tmp_path, services) as service:
         for unit in ("steps", DEVICE_HOURS):
             body = {"run": f"in {unit}", "unit": unit, "budget": 500, "points": points}
             answer = service.client.post("/api/push", json=body, headers={"authorization": "Bearer a secret"})

@@ -28,7 +28,7 @@ def test_every_environment_has_a_forecast(tmp_path: Path) -> None:
     points = [
         CurvePoint("demo", dataset, 1, item.step, item.pass_rate, item.compute, 0.01, None, None, 1_700_000_000.0)
         for dataset, asymptote in ASYMPTOTES.items()
-        for item in record(24, asymptote=asymptote)
+        for item in record(12, asymptote=asymptote)
     ]
     engine.take(Reading(evaluations=points))
     history.close()

@@ -107,14 +107,14 @@ def test_runs_and_data_sets_share_one_page_of_metrics(tmp_path: Path) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
     engine, board, history, metrics = build(tmp_path / "h.sqlite")
-    engine.take(Reading(evaluations=evaluations() + evaluations(run="other") + evaluations(dataset="hard")))
+    engine.take(Reading(evaluations=evaluations(7) + evaluations(7, run="other") + evaluations(7, dataset="hard")))
     assert [item.name for item in board.all()] == ["demo", "demo:hard", "other"]
     families = list(text_string_to_metric_families(metrics.render().decode()))
     assert len({family.name for family in families}) == len(families)
     series = next(family for family in families if family.name == "rollcast_forecast_pass_rate").samples
     assert len(series) == 3 * 40 * 5
     before = {(sample.name, tuple(sample.labels.items())) for sample in series}
-    engine.take(Reading(evaluations=evaluations(20)))
+    engine.take(Reading(evaluations=evaluations(9)))
     families = list(text_string_to_metric_families(metrics.render().decode()))
     series = next(family for family in families if family.name == "rollcast_forecast_pass_rate").samples
     assert {(sample.name, tuple(sample.labels.items())) for sample in series} == before

@@ -1,23 +1,14 @@
-"""A real Prometheus scraping a replayed run; it is killed and started again in between."""
+"""A real Prometheus scraping a run. More of it: test_prometheus_runs.py."""
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
-import time
-from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rollcast.autoscaler.sources import PrometheusFleet
-from rollcast.config.autoscaler import FleetPrometheus
 from rollcast.config.errors import UserError
-from rollcast.config.services import CurveQueries
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import read_curve
 from rollcast.curves.evaluations import CurvePoint
@@ -25,84 +16,15 @@ from rollcast.curves.sources import prometheus as sources
 from rollcast.curves.sources.prometheus import FINEST_SECONDS, PrometheusQueries
 from rollcast.local.ports import free_port
 from rollcast.telemetry import names
-from rollcast.telemetry.prometheus_reader import SourceAway
 from testkit.forecaster.prometheus_server import (
     NEEDS_PROMETHEUS,
-    PROMTOOL,
-    configured_prometheus,
     first_scrapes,
     prometheus,
 )
-from testkit.forecaster.recorded_run import Reading, TrainerPage, cut_off_from, record, run_file
-from testkit.forecaster.service_process import running, wait_for
+from testkit.forecaster.recorded_run import TrainerPage, record
+from testkit.forecaster.service_process import wait_for
 
 pytestmark = NEEDS_PROMETHEUS
-
-
-@pytest.mark.skipif(PROMTOOL is None, reason="needs promtool to write samples of the past (Debian package prometheus)")
-def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) -> None:
-    points = cut_off_from(13, record(20))
-    now = time.time() // 60 * 60
-    lines = []
-    # Ten scrapes, a minute apart, between two evaluations; the newest evaluation is 20 minutes old.
-    exported: dict[str, Callable[[Reading], float]] = {
-        "acc": lambda r: 100 * r.pass_rate,
-        "gpu_seconds": lambda r: 3600 * r.compute,
-        "cut_percent": lambda r: 100 * r.truncation_ratio,
-    }
-    for name, value in exported.items():
-        lines.append(f"# TYPE {name} gauge")
-        for index, reading in enumerate(points):
-            for minute in range(10):
-                at = now - 60 * (10 * (len(points) - index) + 10 - minute)
-                lines.append(f'{name}{{experiment="a"}} {value(reading)!r} {at:.0f}')
-                lines.append(f'{name}{{experiment="b"}} 1.0 {at:.0f}')
-    (tmp_path / "past.om").write_text("\n".join([*lines, "# EOF", ""]))
-    assert PROMTOOL is not None
-    command = [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", str(tmp_path / "past.om"), str(tmp_path / "data")]
-    subprocess.run(command, check=True, capture_output=True)
-    port = free_port("127.0.0.1")
-    curve: dict[str, Any] = {
-        "run": "theirs",
-        "pass_rate": 'acc{experiment="a"} / 100',
-        "compute": 'gpu_seconds{experiment="a"} / 3600',
-        "truncation_ratio": 'cut_percent{experiment="a"} / 100',
-        "look_back_hours": 12,
-        "budget": 30.0,
-    }
-    source: dict[str, Any] = {
-        "kind": "prometheus",
-        "url": f"http://127.0.0.1:{port}",
-        "every_seconds": 0.5,
-        "curves": [curve],
-    }
-    with prometheus(tmp_path, port, []), running(run_file(tmp_path, source), tmp_path) as service:
-        service.wait_points(20, "theirs")
-        found = service.client.get("/api/runs/theirs/points").json()["points"]
-        assert [p["compute"] for p in found] == pytest.approx([r.compute for r in points])
-        assert [p["pass_rate"] for p in found] == pytest.approx([r.pass_rate for r in points])
-        assert [p["truncation_ratio"] for p in found] == pytest.approx([r.truncation_ratio for r in points])
-        options = ("--pass-rate", curve["pass_rate"], "--compute", curve["compute"])
-        command = [sys.executable, "-m", "rollcast.cli.main", "fit", source["url"], *options, "--json"]
-        fitted = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
-        assert (fitted["compute"], fitted["pass_rate"]) == pytest.approx((points[-1].compute, points[-1].pass_rate))
-        assert fitted["num_points"] == 20
-        # Prometheus's own client reads the forecast beyond now.
-        later = f"--time={now + 86_400:.0f}"
-        address, query = f"http://127.0.0.1:{service.port}/prometheus", 'rollcast_timeline_pass_rate{run="theirs"}'
-        asked = [PROMTOOL, "query", "instant", later, address, query]
-        read = subprocess.run(asked, check=True, capture_output=True, text=True, timeout=30).stdout
-        assert read.count("rollcast_timeline_pass_rate{") == 5
-        answer = service.forecast("theirs")
-        assert answer is not None
-        assert answer["num_points"] == 20
-        assert (answer["advice"]["budget"], answer["advice"]["is_assumed"]) == (30.0, False)
-        assert (answer["verdict"], "answers are truncated" in str(answer["reason"])) == ("regime_change", True)
-
-        ambiguous = PrometheusQueries(source["url"], curves=(CurveQueries(**(curve | {"pass_rate": "acc"})),))
-        with pytest.raises(SourceAway, match="selects 2 series, needs one"):
-            ambiguous.read()
-        ambiguous.close()
 
 
 def test_a_look_tells_what_is_new_and_once_in_a_while_everything(
@@ -137,33 +59,6 @@ def test_a_look_tells_what_is_new_and_once_in_a_while_everything(
         assert sorted(item.step for item in told()) == [reading.step for reading in points]
 
 
-def test_of_two_runs_of_one_name_each_namespace_has_its_own(tmp_path: Path) -> None:
-    """Profiles name their runs: one Prometheus has many of one name, told apart by the namespace alone."""
-    port, points = free_port("127.0.0.1"), {"a": record(8), "b": record(8, seed=1)}
-    with ExitStack() as stack:
-        pages = {place: stack.enter_context(TrainerPage()) for place in points}
-        for place, page in pages.items():
-            for reading in points[place]:
-                page.show(reading)
-            page.exporter.set(names.TRAINER_STEP, float(ord(place)))
-        targets = ", ".join(
-            f"{{targets: ['127.0.0.1:{page.port}'], labels: {{namespace: {place}, pod: {place}-0}}}}"
-            for place, page in pages.items()
-        )
-        configuration = (
-            f"global: {{scrape_interval: 1s}}\nscrape_configs: [{{job_name: t, static_configs: [{targets}]}}]\n"
-        )
-        stack.enter_context(configured_prometheus(tmp_path, port, configuration))
-        url = f"http://127.0.0.1:{port}"
-        for place, expected in points.items():
-            queries = stack.enter_context(closing(PrometheusQueries(url, namespace=place)))
-            found = wait_for(lambda queries=queries: queries.read().evaluations)  # type: ignore[misc]
-            assert [item.pass_rate for item in found] == pytest.approx([item.pass_rate for item in expected])
-            fleet = stack.enter_context(closing(PrometheusFleet(FleetPrometheus(url=url, namespace=place), "demo")))
-            (step,) = [sample.value for sample in fleet.read().trainer if sample.name == names.TRAINER_STEP.name]
-            assert step == ord(place)
-
-
 def test_an_evaluation_that_was_made_twice_is_one_point(tmp_path: Path) -> None:
     """Checkpoint and evaluation fell on one step, and the trainer was killed between the two."""
     port, points, again = free_port("127.0.0.1"), record(12), record(12, seed=1, incarnation=2)
@@ -182,33 +77,3 @@ def test_an_evaluation_that_was_made_twice_is_one_point(tmp_path: Path) -> None:
             return []
 
         assert wait_for(lambda: (found := rates()) and found[-1] == expected[-1] and found) == expected
-
-
-def test_runs_are_read_from_prometheus_and_its_outage_loses_nothing(tmp_path: Path) -> None:
-    port, points = free_port("127.0.0.1"), record()
-    source: dict[str, Any] = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "every_seconds": 0.5}
-    with TrainerPage() as page, TrainerPage("other") as other:
-        for reading in points[:10]:
-            page.show(reading)
-        for reading in record(asymptote=0.6, seed=1)[:12]:
-            other.show(reading)
-        with running(run_file(tmp_path, source), tmp_path) as service:
-            with prometheus(tmp_path, port, [page.port, other.port]):
-                before = service.wait_points(10)
-                assert service.wait_points(12, "other")["run"] == "other"
-                status = service.client.get("/api/runs/demo/status").json()
-                assert (status["max_staleness"], status["step"]) == (8, 90)
-            wait_for(lambda: not service.client.get("/api/runs").json()["source"]["up"])
-            assert service.forecast() == before
-            for reading in points[10:14]:
-                page.show(reading)
-            with prometheus(tmp_path, port, [page.port, other.port]):
-                assert service.wait_points(14)["step"] == 130
-                assert service.client.get("/api/runs").json()["source"]["up"]
-
-        # A forecaster that starts later finds in Prometheus what the page no longer shows.
-        for reading in points[14:]:
-            page.show(reading)
-        (tmp_path / "demo" / "forecasts.sqlite").unlink()
-        with prometheus(tmp_path, port, [page.port]), running(run_file(tmp_path, source), tmp_path) as service:
-            assert service.wait_points(29)["step"] == 290

@@ -56,9 +56,11 @@ def known_before(folder: Path, runs: list[PushedRun], evaluations: list[CurvePoi
         history.add_evaluations(evaluations)
 
 
-def test_a_pushed_run_is_forecast_like_any_other_and_outlives_the_service(tmp_path: Path) -> None:
+def test_a_pushed_run_is_forecast_like_any_other_and_outlives_the_service(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     config = served(tmp_path)
-    with running(config, tmp_path) as service:
+    with running(config, tmp_path, services) as service:
         first = push(service, POINTS[:20], budget=580).json()
         assert (first["new"], first["repeated"]) == (20, 0)
         again = push(service, [*POINTS[10:20], *POINTS[20:22]]).json()
@@ -71,7 +73,7 @@ def test_a_pushed_run_is_forecast_like_any_other_and_outlives_the_service(tmp_pa
         first_point = service.client.get("/api/runs/theirs/points").json()["points"][0]
         assert first_point["pass_rate"] == POINTS[0]["pass_rate"], "the first reading stands"
         assert service.stop() == 0
-    with running(config, tmp_path) as service:
+    with running(config, tmp_path, services) as service:
         assert service.wait_points(22, "theirs")["asymptote"] == told["asymptote"]
         answer = push(service, POINTS[22:], worth=0.01, price=2.0).json()
         steps = [float(point["step"]) for point in POINTS]

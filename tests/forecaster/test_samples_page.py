@@ -1,4 +1,4 @@
-"""The samples of the run's folder on the live page, in a real browser: an episode turn by turn."""
+"""A proof: the samples of the run's folder on the live page, in a real browser: an episode turn by turn."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from rollcast.forecaster.folder_tail import MAX_EVALUATIONS, MAX_SAMPLES_BYTES, FolderTail
 from rollcast.runfolder import files
 from rollcast.runfolder.records import StepRecord, as_json
 from rollcast.runfolder.writing import append_line
 from testkit.forecaster.browser import LOW_CONTRAST, NEEDS_CHROMIUM, WAIT, opened
 from testkit.forecaster.recorded_service import serving_a_record
 from testkit.forecaster.sampled_episodes import HOSTILE, episode, samples
+from testkit.forked_programs import ForkedPrograms
 
 SIZES = ((1280, "light"), (390, "dark"))
 
 
 @pytest.mark.browser
 @NEEDS_CHROMIUM
-def test_an_episode_is_shown_turn_by_turn(tmp_path: Path) -> None:
-    with serving_a_record(tmp_path) as service:
+def test_an_episode_is_shown_turn_by_turn(tmp_path: Path, services: ForkedPrograms) -> None:
+    with serving_a_record(tmp_path, services) as service:
         url = f"http://127.0.0.1:{service.port}/"
         file = tmp_path / "demo" / files.SAMPLES
         with opened(url, tmp_path / "profile", 1280, "light") as page:
@@ -91,19 +91,3 @@ def _check_episode(page: Any) -> None:
     expect(fifth).to_contain_text(HOSTILE, timeout=WAIT)
     expect(sixth.locator(".mark.warn")).to_contain_text("a sequence of its own", timeout=WAIT)
     assert "51 of them sold" in sixth.locator(".given").inner_text()
-
-
-def test_the_newest_samples_are_read_from_the_end_of_any_file(tmp_path: Path) -> None:
-    path = tmp_path / files.SAMPLES
-    tail = FolderTail("demo", tmp_path)
-    assert tail.samples() == []
-    assert tail.step() is None
-    for step in range(12):
-        append_line(path, as_json(samples(step)))
-    assert [record.step for record in tail.samples()] == list(range(11, 11 - MAX_EVALUATIONS, -1))
-    with path.open("ab") as file:
-        file.write(b"no record\n" + b"x" * MAX_SAMPLES_BYTES + b"\n")
-        file.write(b'{"step": 13, "unfinished')
-    assert tail.samples() == []
-    append_line(path, as_json(samples(14)))
-    assert [record.step for record in tail.samples()] == [14]

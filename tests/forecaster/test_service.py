@@ -27,9 +27,9 @@ from testkit.forked_programs import ForkedPrograms
 SCRAPE = {"kind": "scrape", "every_seconds": 0.2}
 
 
-def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path) -> None:
+def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path, services: ForkedPrograms) -> None:
     config, points = run_file(tmp_path, SCRAPE, budget={"steps": 290}), record()
-    with running(config, tmp_path) as service:
+    with running(config, tmp_path, services) as service:
         assert service.client.get("/healthz").text == "ok\n"
         assert "away" in service.client.get("/readyz").text
         assert service.forecast() is None
@@ -44,7 +44,7 @@ def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path)
         assert service.stop() == 0
 
     # The trainer's page shows 16 evaluations at most: the first ten are known from the history only.
-    with running(config, tmp_path) as service, TrainerPage() as page:
+    with running(config, tmp_path, services) as service, TrainerPage() as page:
         assert service.wait_points(10)["asymptote"] == forecast["asymptote"]
         for reading in points[10:]:
             page.show(reading)

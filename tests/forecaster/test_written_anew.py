@@ -10,6 +10,7 @@ import pytest
 from rollcast.curves.sources.run_folder import RunFolder, history_of_folder
 from testkit.forecaster.recorded_run import Reading, record, run_file
 from testkit.forecaster.service_process import running, wait_for
+from testkit.forked_programs import ForkedPrograms
 
 OLD, NEW = record(16, asymptote=0.85), record(12, asymptote=0.6, seed=1)
 
@@ -25,7 +26,9 @@ def as_csv(points: list[Reading]) -> str:
 
 
 @pytest.mark.parametrize("kind", ["scrape", "files"])
-def test_the_forecaster_forgets_what_the_file_no_longer_tells(kind: str, tmp_path: Path) -> None:
+def test_the_forecaster_forgets_what_the_file_no_longer_tells(
+    kind: str, tmp_path: Path, services: ForkedPrograms
+) -> None:
     """The new curve has other values at the same steps, and ends earlier: the old points stayed on both counts."""
     source: dict[str, object] = {"kind": kind, "every_seconds": 0.2}
     file, write = tmp_path / "demo" / "evaluations.jsonl", lines_of
@@ -36,7 +39,7 @@ def test_the_forecaster_forgets_what_the_file_no_longer_tells(kind: str, tmp_pat
     file.parent.mkdir(exist_ok=True)
     (file.parent / "format.json").write_text('{"format": 1}')
     file.write_text(write(OLD))
-    with running(config, tmp_path) as service:
+    with running(config, tmp_path, services) as service:
         service.wait_points(16)
         file.write_text(write(NEW[:8]))
         answer = wait_for(lambda: (said := service.forecast()) and said["num_points"] == 8 and said)
@@ -51,18 +54,18 @@ def test_the_forecaster_forgets_what_the_file_no_longer_tells(kind: str, tmp_pat
         assert max(entry["pass_rate"] for entry in said) < 0.65, "no forecast of the old curve is left"
         assert service.stop() == 0
     # Nor is anything of it left on the disk.
-    with running(config, tmp_path) as service:
+    with running(config, tmp_path, services) as service:
         assert service.wait_points(12)["asymptote"] == answer["asymptote"]
         assert service.client.get("/api/runs/demo/history").json()["forecasts"] == said
 
 
-def test_a_file_that_was_emptied_leaves_no_forecast(tmp_path: Path) -> None:
+def test_a_file_that_was_emptied_leaves_no_forecast(tmp_path: Path, services: ForkedPrograms) -> None:
     file = tmp_path / "demo" / "evaluations.jsonl"
     config = run_file(tmp_path, {"kind": "scrape", "every_seconds": 0.2})
     file.parent.mkdir()
     (file.parent / "format.json").write_text('{"format": 1}')
     file.write_text(lines_of(OLD))
-    with running(config, tmp_path) as service:
+    with running(config, tmp_path, services) as service:
         service.wait_points(16)
         file.write_text("")
         wait_for(lambda: service.forecast() is None)
@@ -72,14 +75,16 @@ def test_a_file_that_was_emptied_leaves_no_forecast(tmp_path: Path) -> None:
         )
 
 
-def test_a_table_that_is_written_whole_at_every_evaluation_keeps_its_past_forecasts(tmp_path: Path) -> None:
+def test_a_table_that_is_written_whole_at_every_evaluation_keeps_its_past_forecasts(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     """So does many a trainer; what a new file tells again is not void."""
     file = tmp_path / "curve.csv"
     curves = [{"run": "demo", "path": str(file)}]
     config = run_file(tmp_path, {"kind": "files", "every_seconds": 0.2, "curves": curves})
     (tmp_path / "demo").mkdir()
     file.write_text(as_csv(OLD[:10]))
-    with running(config, tmp_path) as service:
+    with running(config, tmp_path, services) as service:
         service.wait_points(10)
         before = service.client.get("/api/runs/demo/history").json()["forecasts"]
         file.write_text(as_csv(OLD[:11]).replace("step,", " step,"))  # another beginning than before

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.recipe import DifficultyAllocation, Recipe
@@ -20,6 +20,7 @@ def spread(correct: int, graded: int) -> float:
     return pass_rate * (1 - pass_rate)
 
 
+@settings(max_examples=25)
 @given(histories, st.integers(2, 6), st.integers(0, 10), st.integers(0, 20))
 def test_the_budget_is_spent_exactly_and_bounds_hold(
     counts: list[tuple[int, int]], least: int, above: int, room: int
@@ -31,6 +32,7 @@ def test_the_budget_is_spent_exactly_and_bounds_hold(
     assert all(number == mean for number, (_, graded) in zip(numbers, counts, strict=True) if graded == 0)
 
 
+@settings(max_examples=25)
 @given(st.lists(seen, min_size=1, max_size=4), st.integers(2, 4), st.integers(0, 3), st.integers(0, 4))
 def test_no_other_sharing_has_a_smaller_summed_variance(
     counts: list[tuple[int, int]], least: int, above: int, room: int

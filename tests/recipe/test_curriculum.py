@@ -36,6 +36,7 @@ def play(curriculum: Curriculum, script: list[tuple[int, int, int] | None]) -> l
     return drawn
 
 
+@settings(max_examples=25)
 @given(script=actions, seed=st.integers(0, 5), remove_at=st.sampled_from([None, 0.5, 0.9, 1.0]))
 def test_draws_follow_an_obvious_model(
     script: list[tuple[int, int, int] | None], seed: int, remove_at: float | None
@@ -69,6 +70,7 @@ def test_draws_follow_an_obvious_model(
         assert drawn >= set(IDS) - removed, "an epoch ended before every remaining prompt came"
 
 
+@settings(max_examples=25)
 @given(script=actions, cut=st.integers(0, 120), seed=st.integers(0, 5))
 def test_a_resumed_curriculum_continues_as_if_never_stopped(
     script: list[tuple[int, int, int] | None], cut: int, seed: int
@@ -83,8 +85,8 @@ def test_a_resumed_curriculum_continues_as_if_never_stopped(
     assert second.state() == whole.state()
 
 
+@settings(max_examples=25)
 @given(before=st.integers(0, 30), after=st.integers(0, 30), removed=st.sets(st.integers(0, 11), max_size=4))
-@settings(deadline=None)
 def test_after_a_crash_the_same_prompts_are_drawn_again(before: int, after: int, removed: set[int]) -> None:
     curriculum = Curriculum(IDS, seed=1)
     for i in removed:
@@ -172,6 +174,7 @@ def test_a_checkpoint_with_whole_numbers_of_right_answers_is_gone_on_with_in_par
     assert resumed.state()["history"] == curriculum.state()["history"]
 
 
+@settings(max_examples=25)
 @given(groups=st.lists(st.lists(st.floats(0, 1, width=32), max_size=6), max_size=6), failed=st.integers(0, 3))
 def test_a_prompt_leaves_when_its_mean_reward_reaches_the_threshold(groups: list[list[float]], failed: int) -> None:
     curriculum = Curriculum(["a", "b"], seed=0)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
@@ -42,6 +42,7 @@ def mixture(sizes: list[int]) -> list[Share]:
     return [Share(f"d{part}", [f"{part}/{i}" for i in range(size)], 1.0 + part) for part, size in enumerate(sizes)]
 
 
+@settings(max_examples=25)
 @given(st.lists(st.integers(1, 60), min_size=2, max_size=6), st.data())
 def test_every_part_of_a_mixture_is_reduced_alike(sizes: list[int], data: st.DataObject) -> None:
     total = data.draw(st.integers(len(sizes), sum(sizes)))

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rollcast.recipe.advantages import advantages
@@ -35,6 +35,7 @@ def plan(rows: list[tuple[int, float, int, bool]], **switches: object) -> Effect
     )
 
 
+@settings(max_examples=25)
 @given(rows=batches, zero_variance_filter=st.booleans())
 def test_kept_are_the_usable_rollouts_of_prompts_with_two_different_rewards(
     rows: list[tuple[int, float, int, bool]], zero_variance_filter: bool
@@ -49,6 +50,7 @@ def test_kept_are_the_usable_rollouts_of_prompts_with_two_different_rewards(
             assert batch.weights[i] == 0
 
 
+@settings(max_examples=25)
 @given(
     rows=batches,
     taken_off=st.lists(st.floats(0, 0.5), min_size=40, max_size=40),
@@ -70,6 +72,7 @@ def test_the_verifiers_reward_decides_who_is_kept_and_the_shaped_one_what_it_is_
     assert batch.advantages.tolist() == of_kept.advantages.tolist()
 
 
+@settings(max_examples=25)
 @given(rows=batches, aggregation=st.sampled_from(["prompt", "sample", "token"]))
 def test_the_denominator_counts_prompts_rollouts_or_tokens(
     rows: list[tuple[int, float, int, bool]], aggregation: str
@@ -85,6 +88,7 @@ def test_the_denominator_counts_prompts_rollouts_or_tokens(
     assert float((batch.weights * tokens).sum()) == pytest.approx(counted[aggregation])
 
 
+@settings(max_examples=25)
 @given(rows=batches, aggregation=st.sampled_from(["prompt", "sample"]))
 def test_each_prompt_or_rollout_has_weight_one(rows: list[tuple[int, float, int, bool]], aggregation: str) -> None:
     batch = plan(rows, aggregation=aggregation)
@@ -95,6 +99,7 @@ def test_each_prompt_or_rollout_has_weight_one(rows: list[tuple[int, float, int,
 
 
 @example(rows=[(0, 0.3, 1, False), (0, 0.1 + 0.2, 1, False), (0, 0.3, 1, False)], order=random.Random(1))
+@settings(max_examples=25)
 @given(rows=batches, order=st.randoms(use_true_random=False))
 def test_the_order_of_rollouts_and_the_names_of_prompts_do_not_matter(
     rows: list[tuple[int, float, int, bool]], order: object
@@ -109,6 +114,7 @@ def test_the_order_of_rollouts_and_the_names_of_prompts_do_not_matter(
     np.testing.assert_allclose(moved.weights, [batch.weights[i] for i in permutation], rtol=1e-12)
 
 
+@settings(max_examples=25)
 @given(
     rows=batches, shift=st.floats(-5, 5), normalisation=st.sampled_from(["batch", "prompt", "none", "leave_one_out"])
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.recipe import Recipe
@@ -62,6 +62,7 @@ def signal(rollouts: list[tuple[float, bool, bool]], recipe: Recipe | None = Non
     return signal_of(rewards, cut, graded, recipe or Recipe())
 
 
+@settings(max_examples=25)
 @given(rollouts=st.lists(ROLLOUT, min_size=1, max_size=6), excludes=st.booleans(), filters=st.booleans())
 def test_a_group_is_usable_if_the_filter_leaves_something_of_it(
     rollouts: list[tuple[float, bool, bool]], excludes: bool, filters: bool

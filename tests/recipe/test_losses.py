@@ -209,7 +209,7 @@ def test_objective_and_gradient_agree_with_the_equations(name: str, aggregation:
     num_parts=st.integers(1, 6),
     shuffle=st.randoms(use_true_random=False),
 )
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_any_split_into_micro_batches_gives_the_same_totals_and_gradient(
     seed: int, name: str, aggregation: str, num_parts: int, shuffle: random.Random
 ) -> None:

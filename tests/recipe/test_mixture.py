@@ -7,7 +7,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
@@ -27,6 +27,7 @@ def part_of(prompt_id: str | None) -> str:
     return prompt_id.partition("/")[0]
 
 
+@settings(max_examples=25)
 @given(weights=weights_of_parts, start=st.integers(0, 50), length=st.integers(1, 200))
 def test_every_stretch_of_the_run_has_the_proportions(weights: list[float], start: int, length: int) -> None:
     mixture = make(weights)
@@ -37,6 +38,7 @@ def test_every_stretch_of_the_run_has_the_proportions(weights: list[float], star
         assert abs(counts[f"part{number}"] - expected) <= len(weights), (counts, weights)
 
 
+@settings(max_examples=25)
 @given(weights=weights_of_parts, seed=st.integers(0, 9))
 def test_each_part_draws_as_its_own_curriculum_would(weights: list[float], seed: int) -> None:
     mixture = make(weights, seed=seed)
@@ -47,6 +49,7 @@ def test_each_part_draws_as_its_own_curriculum_would(weights: list[float], seed:
         assert own == [alone.draw() for _ in own]
 
 
+@settings(max_examples=25)
 @given(weights=weights_of_parts, cut=st.integers(0, 80), seed=st.integers(0, 9))
 def test_a_resumed_mixture_goes_on_as_if_nothing_had_happened(weights: list[float], cut: int, seed: int) -> None:
     def step(mixture: MixtureCurriculum) -> str | None:

@@ -55,7 +55,7 @@ def play(schedule: Schedule, rng: random.Random, *, filtered_share: float, turns
 
 
 @given(st.integers(0, 10_000), st.integers(0, 9), st.integers(1, 5), st.sampled_from([0.0, 0.3, 0.8]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25)
 def test_a_refilled_pipeline_is_strict_and_never_stands_still(
     seed: int, max_staleness: int, size: int, share: float
 ) -> None:
@@ -67,5 +67,5 @@ def test_a_refilled_pipeline_is_strict_and_never_stands_still(
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.8])
 def test_refilled_rounds_are_strict_and_never_stand_still(updates: int, share: float) -> None:
     schedule = PPOOffPolicy(updates=updates, groups_per_step=3)
-    for seed in range(10):
+    for seed in range(4):
         assert play(schedule, random.Random(seed), filtered_share=share, turns=400) >= updates

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
@@ -59,6 +59,7 @@ STEPS = st.builds(
 )
 
 
+@settings(max_examples=25)
 @given(EVALUATIONS | STEPS)
 def test_a_record_comes_back_to_the_last_digit(record: EvaluationRecord | StepRecord) -> None:
     assert parse(json.dumps(as_json(record)).encode(), type(record)) == record

@@ -68,7 +68,7 @@ BUDGETS = st.floats(0.5, 20.0)
 WORTHS = st.one_of(st.floats(0.0, 1.0), st.floats(0.0, 0.05))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25)
 @given(NAMES, BUDGETS, WORTHS, WORTHS)
 def test_a_higher_price_never_turns_stop_into_continue_nor_raises_the_chance(
     name: str, times: float, one: float, other: float
@@ -86,7 +86,7 @@ def test_a_higher_price_never_turns_stop_into_continue_nor_raises_the_chance(
     assert less.mean_gain == more.mean_gain, "what the rest brings does not depend on what is asked of it"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25)
 @given(NAMES, BUDGETS, WORTHS, st.floats(0.0, 1e4))
 def test_a_price_only_scales(name: str, times: float, worth: float, price: float) -> None:
     forecast = cases()[name]
@@ -163,7 +163,7 @@ def test_a_rest_that_costs_next_to_nothing_is_not_waited_for_and_one_at_any_pric
     assert advise(forecast, budget, worth=0.0009).kind is AdviceKind.CONTINUE
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25)
 @given(NAMES, BUDGETS, WORTHS)
 def test_verdicts_that_decide_by_themselves_do_so_at_any_price(name: str, times: float, worth: float) -> None:
     forecast = cases()[name]
@@ -175,7 +175,7 @@ def test_verdicts_that_decide_by_themselves_do_so_at_any_price(name: str, times:
         assert (advice.kind, advice.evaluations) == (AdviceKind.WAIT, forecast.verdict.missing)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25)
 @given(NAMES, BUDGETS)
 def test_stretches_lie_within_the_budget_and_inside_one_another(name: str, times: float) -> None:
     forecast = cases()[name]

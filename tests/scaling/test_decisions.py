@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -21,9 +22,9 @@ from rollcast.scaling.law.curve import Curve, SigmoidParameters
 from rollcast.scaling.law.model_size import fit_model_size
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import LAW_PRIOR
-from testkit.forecast.learned_prior import learn_prior
 
 
+@cache
 def run(
     asymptote: float = 0.7,
     exponent: float = 1.7,
@@ -311,19 +312,6 @@ def test_a_backtest_is_the_forecast_that_a_cut_curve_gives() -> None:
     assert [cut.num_points for cut in backtest(curve, (0.1,), above_what_was_seen)] == [5]
     with pytest.raises(ValueError, match="too few"):
         backtest(curve.window(stop=0.3))
-
-
-def test_a_learned_prior_narrows_a_forecast_of_the_same_family_and_needs_three_runs() -> None:
-    curves = [run(0.68 + 0.01 * i, seed=i).curve for i in range(5)]
-    prior = learn_prior(curves)
-    assert prior.asymptote[0] == pytest.approx(0.7, abs=0.01)
-    assert prior.log_exponent[0] == pytest.approx(np.log(1.7), abs=0.15)
-    short = run(0.7, stop=1.0, seed=9, noise=0.01).curve
-    plain, learned = fit(short).asymptote(), fit(short, FitOptions(prior=prior)).asymptote()
-    assert learned[2] - learned[0] < 0.6 * (plain[2] - plain[0])
-    assert learned[0] < 0.7 < learned[2]
-    with pytest.raises(ValueError, match="3 or more"):
-        learn_prior(curves[:2])
 
 
 def test_the_law_across_sizes_recovers_its_settings_and_extrapolates_in_size() -> None:

@@ -11,41 +11,18 @@ import pytest
 from rollcast.scaling.decisions.compare import compare
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.leave_one_out import LeaveOneOut, PartKind, leave_one_out
+from rollcast.scaling.decisions.leave_one_out import PartKind, leave_one_out
 from rollcast.scaling.decisions.repeats import Repeats
-from rollcast.scaling.law.curve import Curve, SigmoidParameters
+from rollcast.scaling.law.curve import SigmoidParameters
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import LAW_PRIOR
+from tests.scaling.calibration import WHOLE, demo_curve, table
 
-COMPUTE = np.linspace(0.0, 0.17, 33)
-WHOLE = SigmoidParameters(0.24, 0.9, 2.0, 0.065)
 LOW = SigmoidParameters(0.19, 0.6, 2.0, 0.065)
 SLOW = SigmoidParameters(0.24, 0.9, 2.0, 0.13)
-SAMPLES = 160 * 4
 
 
-def curve(law: SigmoidParameters, rng: np.random.Generator, asymptote_spread: float = 0.01) -> Curve:
-    """One run: its own asymptote and pace, and evaluations that are coins."""
-    mine = SigmoidParameters(
-        law.initial,
-        law.asymptote + asymptote_spread * rng.standard_normal(),
-        law.exponent,
-        law.midpoint * float(np.exp(0.02 * rng.standard_normal())),
-    )
-    rate = rng.binomial(SAMPLES, mine.pass_rate(COMPUTE)) / SAMPLES
-    return Curve.from_points(COMPUTE, rate, np.sqrt(rate * (1 - rate) / SAMPLES))
-
-
-def table(seed: int, num_runs: int, *laws: SigmoidParameters, asymptote_spread: float = 0.01) -> LeaveOneOut:
-    rng = np.random.default_rng(seed)
-    recipes = [
-        Repeats.of(f"recipe {place}", [curve(law, rng, asymptote_spread) for _ in range(num_runs)])
-        for place, law in enumerate((WHOLE, *laws))
-    ]
-    return leave_one_out(recipes[0], recipes[1:])
-
-
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(2))
 def test_three_runs_tell_a_planted_ceiling_from_a_planted_speed(seed: int) -> None:
     whole, low, slow, _ = table(seed, 3, LOW, SLOW, WHOLE).rows
     assert (whole.kind, low.kind, slow.kind) == (None, PartKind.CEILING_MOVER, PartKind.EFFICIENCY_SHAPER)
@@ -58,9 +35,9 @@ def test_three_runs_tell_a_planted_ceiling_from_a_planted_speed(seed: int) -> No
 
 
 def test_what_was_not_planted_is_hardly_ever_found() -> None:
-    """12 tables with two twins each: at 90 % some may err, and never by taking a twin for another ceiling."""
-    kinds = [row.kind for seed in range(12) for row in table(seed, 3, WHOLE, WHOLE).rows[1:]]
-    assert kinds.count(PartKind.CANNOT_TELL) >= 21
+    """Tables with two twins each: at 90 % some may err, and never by taking a twin for another ceiling."""
+    kinds = [row.kind for seed in range(2) for row in table(seed, 3, WHOLE, WHOLE).rows[1:]]
+    assert kinds.count(PartKind.CANNOT_TELL) >= 3
     assert PartKind.CEILING_MOVER not in kinds
 
 
@@ -70,7 +47,7 @@ def test_null_controls_are_called_so_and_their_spread_widens_the_other_rows() ->
     lag = SigmoidParameters(0.24, 0.9, 2.0, 0.065 * 1.25)
     slow = SigmoidParameters(0.24, 0.9, 2.0, 0.065 * 1.3)
     runs = [
-        Repeats.of(name, [curve(law, rng)])
+        Repeats.of(name, [demo_curve(law, rng)])
         for name, law in (("whole", WHOLE), ("again", WHOLE), ("lag", lag), ("slow", slow))
     ]
     plain = leave_one_out(runs[0], runs[1:]).rows
@@ -88,7 +65,7 @@ def test_null_controls_are_called_so_and_their_spread_widens_the_other_rows() ->
 def test_a_slow_recipe_that_ends_low_is_no_ceiling_mover() -> None:
     """Its forecast of A may err: nothing has passed it yet."""
     crawling = SigmoidParameters(0.24, 0.8, 2.0, 0.4)
-    for seed in range(4):
+    for seed in range(2):
         (row,) = table(seed, 3, crawling).rows[1:]
         assert row.kind is PartKind.EFFICIENCY_SHAPER
 
@@ -107,7 +84,7 @@ def test_runs_that_stray_widen_the_intervals() -> None:
 def test_two_runs_are_pooled_and_their_spread_is_students() -> None:
     """The interval of the loss against its definition: joint fits, pooled spread, Student's t with 4 degrees."""
     rng = np.random.default_rng(5)
-    recipes = [Repeats.of(str(i), [curve(WHOLE, rng, 0.05) for _ in range(3)]) for i in range(2)]
+    recipes = [Repeats.of(str(i), [demo_curve(WHOLE, rng, 0.05) for _ in range(3)]) for i in range(2)]
     (row,) = leave_one_out(recipes[0], recipes[1:]).rows[1:]
     medians = [[float(np.median(run.draws.asymptote)) for run in recipe.alone] for recipe in recipes]
     spread = np.sqrt(np.mean([np.var(values, ddof=1) for values in medians]))
@@ -119,7 +96,7 @@ def test_two_runs_are_pooled_and_their_spread_is_students() -> None:
 
 def test_one_run_of_each_is_the_plain_table() -> None:
     rng = np.random.default_rng(2)
-    runs = [fit(curve(law, rng), FitOptions(prior=LAW_PRIOR)) for law in (WHOLE, SLOW)]
+    runs = [fit(demo_curve(law, rng), FitOptions(prior=LAW_PRIOR)) for law in (WHOLE, SLOW)]
     plain, repeats = leave_one_out(runs[0], runs[1:]), leave_one_out(*_as_repeats(runs))
     assert plain.rows == repeats.rows
     assert plain.rows[0].asymptote == pytest.approx(tuple(runs[0].asymptote()))
@@ -133,7 +110,7 @@ def _as_repeats(runs: list[Forecast]) -> tuple[Repeats, list[Repeats]]:
 def test_a_pair_that_goes_the_same_way_at_half_the_pace_is_told_apart() -> None:
     """B is the same: only the compute tells it."""
     rng = np.random.default_rng(1)
-    (pair,) = compare([fit(curve(law, rng), FitOptions(prior=LAW_PRIOR)) for law in (WHOLE, SLOW)])
+    (pair,) = compare([fit(demo_curve(law, rng), FitOptions(prior=LAW_PRIOR)) for law in (WHOLE, SLOW)])
     assert pair.common_asymptote is not None
     assert pair.compute_ratio is not None
     assert 1 / pair.compute_ratio[1] == pytest.approx(2.0, rel=0.2)

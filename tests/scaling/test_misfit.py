@@ -51,7 +51,7 @@ def test_readings_that_the_fitted_curve_cannot_have_made_bar_a_decision(
 
 
 def test_a_law_and_small_swings_about_it_are_no_misfit() -> None:
-    for seed in range(8):
+    for seed in range(3):
         for height in (0.0, 0.006):
             assert verdict_of(wave(height, 1.57), seed).kind in DECISIONS, (seed, height)
 

@@ -30,7 +30,7 @@ def forecast_of(rates: list[float], seed: int | None, every: float = 10.0) -> Fo
     return fit(Curve.from_points([every * (place + 1) for place in range(len(rates))], noisy, unit="steps"))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("midpoint", [90.0, 140.0])
 def test_a_clean_steep_sigmoid_is_no_change_of_regime(seed: int, midpoint: float) -> None:
     """From 0.04 to 0.69 with B = 6.9, as a small base model learns GSM8K."""
@@ -43,7 +43,7 @@ def test_a_clean_steep_sigmoid_is_no_change_of_regime(seed: int, midpoint: float
     assert low <= 0.69 <= high
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_gain_above_the_median_ceiling_lies_in_the_band(seed: int) -> None:
     """A quick start that seems to end at 0.51; the last reading is 0.523, and the run ended at 0.552."""
     start = [0.512 - 0.19 * math.exp(-place / 1.6) for place in range(11)]
@@ -55,7 +55,7 @@ def test_a_gain_above_the_median_ceiling_lies_in_the_band(seed: int) -> None:
     assert low <= 0.552 <= high
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_rise_after_a_flat_stretch_lies_in_the_band_and_has_a_chance(seed: int) -> None:
     """A quarter of a run: up to 0.87, where it stays for a while; it ended at 0.937."""
     rates = [0.875 - 0.16 * math.exp(-place / 2.5) for place in range(16)]

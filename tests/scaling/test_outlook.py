@@ -104,7 +104,7 @@ UNIT = st.floats(0.0, 1.0)
 SMALL = st.floats(-3.0, 3.0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=25)
 @given(
     st.tuples(UNIT, UNIT, UNIT, UNIT),
     st.tuples(SMALL, SMALL),

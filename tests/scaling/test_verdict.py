@@ -10,8 +10,8 @@ from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
 from rollcast.scaling.law.curve import Array, Curve, sigmoid
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
-from testkit.forecast.generators import GENERATORS, simulate
-from testkit.forecast.verdicts import BROKEN
+from testkit.forecast.generators import GENERATORS
+from tests.scaling.calibration import later_missed, num_first_phases_accused, num_good_runs_accused
 
 COMPUTE = np.linspace(0.1, 6.0, 60)
 LAW = sigmoid(COMPUTE, 0.2, 0.7, 1.7, 1.0)
@@ -85,11 +85,7 @@ def test_a_rising_share_of_truncated_answers_is_a_regime_change_before_the_pass_
 
 
 def test_good_runs_are_rarely_accused_of_a_break() -> None:
-    kinds = [
-        fit(Curve.from_points(COMPUTE, LAW + 0.01 * np.random.default_rng(seed).standard_normal(LAW.size))).verdict.kind
-        for seed in range(60)
-    ]
-    assert sum(kind in BROKEN for kind in kinds) <= 1
+    assert num_good_runs_accused(12) == 0
 
 
 @pytest.mark.parametrize("initial", [0.9, float(LAW[-1])])
@@ -106,29 +102,13 @@ def test_a_run_that_only_fell_from_its_given_start_gets_its_verdict() -> None:
     assert verdict.kind is VerdictKind.BROKEN
 
 
-def later_missed(generator: str, window: float, num_runs: int) -> list[bool]:
-    """For each simulated run that is called forecastable or saturated: does the 90 % interval at twice the compute
-    miss the law there?
-    """
-    rng = np.random.default_rng([41, int(10 * window)])
-    missed = []
-    for _ in range(num_runs):
-        simulated = simulate(generator, window, rng)
-        forecast = fit(simulated.curve)
-        if forecast.verdict.kind in (VerdictKind.FORECASTABLE, VerdictKind.SATURATED):
-            at = 2 * float(simulated.curve.compute[-1])
-            low, high = forecast.predictive([at], (0.05, 0.95))[:, 0]
-            missed.append(not low <= float(simulated.truth.pass_rate([at])[0]) <= high)
-    return missed
-
-
 @pytest.mark.parametrize("window", [1.0, 3.0])
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_good_runs_are_mostly_forecastable_or_saturated_and_then_hold_what_comes(generator: str, window: float) -> None:
     """Seen until their midpoint, and until three times that."""
-    missed = later_missed(generator, window, num_runs=25)
-    assert len(missed) >= 17
-    assert sum(missed) <= 0.15 * len(missed)
+    missed = later_missed(generator, window, num_runs=6)
+    assert len(missed) >= 4
+    assert sum(missed) <= 1
 
 
 def test_a_bend_that_may_lie_ahead_is_named_by_the_reason() -> None:
@@ -147,9 +127,7 @@ def test_a_run_that_solved_everything_from_the_start_is_saturated_though_it_has_
 
 
 def test_a_first_phase_above_the_law_is_no_fall() -> None:
-    rng = np.random.default_rng(47)
-    kinds = [fit(simulate("early", 0.3, rng).curve).verdict.kind for _ in range(75)]
-    assert sum(kind in BROKEN for kind in kinds) <= 1
+    assert num_first_phases_accused(12) == 0
 
 
 @pytest.mark.parametrize("initial", [None, 0.6])

@@ -1,4 +1,4 @@
-"""Processor time counts, not wall time: real programs on a core that others use, or that they hardly get."""
+"""A proof. Processor time counts, not wall time: real programs on a core that others use, or that they hardly get."""
 
 from __future__ import annotations
 
@@ -17,48 +17,15 @@ import pytest
 
 from rollcast.config.tasks import Grading
 from rollcast.tasks.sandbox.client import Sandbox
-from rollcast.tasks.sandbox.clocks import cpu_seconds, open_waits, waited_seconds
-from rollcast.tasks.sandbox.limits import Limits
 from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.verifiers import Grade, Verifiers
+from tests.tasks.busy_cores import ANSWERS, COMPUTE, PRINTS, call, hasty, hogs, put_on, script
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}"),
     pytest.mark.timeout(300),
 ]
 RIGHT, WRONG, NO_VERDICT = Grade(1.0, "ok"), Grade(0.0, "wrong"), Grade(0.0, "error")
-ANSWERS = json.dumps({"kind": "calls", "entry_point": "f", "cases": [{"arguments": [], "output": 1}] * 2})
-PRINTS = json.dumps({"kind": "stdin", "cases": [{"input": "", "output": "1"}] * 2})
-HASTY_WAIT_SECONDS = 3.0
-"""For programs that sleep or hardly get a core: what they do until the wall time is over stays the same."""
-COMPUTE = "import time\ndef compute(seconds):\n    while time.process_time() < seconds: pass\n"
-BURN = "while True: pass"
-
-
-def call(body: str) -> str:
-    return f"```python\n{COMPUTE}def f():\n    {body}\n    return 1\n```"
-
-
-def script(body: str) -> str:
-    return f"```python\n{COMPUTE}{body}\nprint(1)\n```"
-
-
-@contextlib.contextmanager
-def hogs(core: int, number: int) -> Iterator[None]:
-    """Processes that compute on that core all the time, each in its own session: the kernel shares out by session."""
-    running = [subprocess.Popen([sys.executable, "-c", BURN], start_new_session=True) for _ in range(number)]
-    try:
-        for process in running:
-            os.sched_setaffinity(process.pid, {core})
-        deadline = time.monotonic() + 60.0
-        while min(cpu_seconds(process.pid) for process in running) < 0.05:  # until each computes
-            assert time.monotonic() < deadline, "a process never got a core"
-            time.sleep(0.01)
-        yield
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture
@@ -73,16 +40,6 @@ def sandbox() -> Iterator[Sandbox]:
     assert made.start("code") == ""
     yield made
     made.close()
-
-
-def hasty(deadline_seconds: float) -> Limits:
-    """Limits of processor time whose wall time is short as well."""
-    return Limits(deadline_seconds, 1.5, Grading().memory_mib << 20, HASTY_WAIT_SECONDS)
-
-
-def put_on(core: int, sandbox: Sandbox, verifier: str = "code") -> None:
-    """Let the sandbox's processes run on that core alone."""
-    os.sched_setaffinity(sandbox._servers[verifier].process.pid, {core})
 
 
 @pytest.mark.parametrize(("program", "reference"), [(call, ANSWERS), (script, PRINTS)])
@@ -151,42 +108,6 @@ def test_a_program_that_sleeps_or_is_blocked_is_wrong_on_a_busy_core_as_well(
     with hogs(core, 3):
         grade = sandbox.grade("code", answer, reference, limits=hasty(4.0))
     assert (grade, grade.reason) == (WRONG, "time")
-
-
-def test_the_processor_time_of_all_tests_counts_as_a_whole() -> None:
-    sandbox = Sandbox(Grading(deadline_seconds=1.0, seconds_per_test=600.0))
-    many = json.dumps({"kind": "calls", "entry_point": "f", "cases": [{"arguments": [], "output": 1}] * 40})
-    each = call("compute(time.process_time() + 0.3)")
-    try:
-        grade = sandbox.grade("code", each, many)
-    finally:
-        sandbox.close()
-    assert (grade, grade.reason) == (WRONG, "time")
-
-
-def test_the_clocks_tell_computing_waiting_and_sleeping_apart(core: int) -> None:
-    with hogs(core, 1):
-        busy = subprocess.Popen([sys.executable, "-c", BURN])
-        asleep = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-        os.sched_setaffinity(busy.pid, {core})
-        waits = {process.pid: open_waits(process.pid) for process in (busy, asleep)}
-        began = time.monotonic()
-        deadline = began + 60.0
-        while min(cpu_seconds(busy.pid) - 1.0, waited_seconds(waits[busy.pid])) < 0.5 and time.monotonic() < deadline:
-            time.sleep(0.1)
-        lasted = time.monotonic() - began
-        computed = cpu_seconds(busy.pid)
-        waited = waited_seconds(waits[busy.pid])
-        rested = cpu_seconds(asleep.pid) + waited_seconds(waits[asleep.pid])
-        for process in (busy, asleep):
-            process.kill()
-            process.wait()
-    assert computed + waited > 0.8 * lasted
-    assert waited >= 0.5, f"of {lasted:.1f} s next to another process on one core"
-    assert rested < 0.5 * lasted
-    assert waited_seconds(waits[busy.pid]) == 0.0, "a process that is gone"
-    for descriptor in waits.values():
-        os.close(descriptor)
 
 
 _RUN = """

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-from rollcast.config.tasks import Grading
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.protections import missing
 from tests.tasks.code_cases import BLOCKS, TEXTS, VALUES, Case
@@ -15,14 +13,11 @@ from tests.tasks.code_cases import BLOCKS, TEXTS, VALUES, Case
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
 
 
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    made = Sandbox(Grading(deadline_seconds=120.0, seconds_per_test=60.0))
-    yield made
-    made.close()
-
-
-@pytest.mark.parametrize("case", [*BLOCKS, *VALUES, *TEXTS], ids=lambda case: case.name)
-def test_an_answer_gets_the_grade_that_it_deserves(sandbox: Sandbox, case: Case) -> None:
-    grade = sandbox.grade("code", case.answer, json.dumps(case.reference))
-    assert (grade.reward, grade.status) == (float(case.grade), "ok" if case.grade else "wrong"), grade.failure
+@pytest.mark.parametrize("cases", [BLOCKS, VALUES, TEXTS], ids=["blocks", "values", "texts"])
+def test_answers_get_the_grades_that_they_deserve(code_sandbox: Sandbox, cases: list[Case]) -> None:
+    otherwise = []
+    for case in cases:
+        grade = code_sandbox.grade("code", case.answer, json.dumps(case.reference))
+        if (grade.reward, grade.status) != (float(case.grade), "ok" if case.grade else "wrong"):
+            otherwise.append((case.name, grade))
+    assert otherwise == []

@@ -17,7 +17,7 @@ import pytest
 
 from rollcast.config.datasets import JsonlDataset, MappingName, ParquetDataset
 from rollcast.config.errors import UserError
-from rollcast.config.tasks import Evaluation, Grading, Tasks
+from rollcast.config.tasks import Evaluation, Tasks
 from rollcast.tasks.code_tests import unpack
 from rollcast.tasks.fields import RowError
 from rollcast.tasks.mappings import MAPPINGS
@@ -220,7 +220,9 @@ BY_HEAP = """class Solution:
 
 @NEEDS_PROTECTIONS
 @pytest.mark.parametrize("name", ["add", "gcd", "permutations"])
-def test_programs_that_count_on_the_usual_imports_are_graded_as_their_judges_do(name: str, tmp_path: Path) -> None:
+def test_programs_that_count_on_the_usual_imports_are_graded_as_their_judges_do(
+    name: str, code_sandbox: Sandbox
+) -> None:
     """The starter code of such tasks names `List` without importing it; some methods are named as what is imported."""
     cases = [{"input": "[4, 2, 4]\n1", "output": "3", "testtype": "functional"}]
     deepcoder = {"problem": "Add.", "starter_code": METHOD.format(name=name), "tests": json.dumps(cases)}
@@ -228,25 +230,17 @@ def test_programs_that_count_on_the_usual_imports_are_graded_as_their_judges_do(
     livecodebench = LIVECODEBENCH_CALL | {"metadata": deepcoder["metadata"], "public_test_cases": json.dumps(cases)}
     livecodebench["private_test_cases"] = packed(cases)
     right = BY_HEAP.format(name=name)
-    sandbox = Sandbox(Grading(deadline_seconds=60.0, seconds_per_test=30.0))
-    try:
-        for mapping, row in (("deepcoder", deepcoder), ("livecodebench", livecodebench)):
-            reference = json.dumps(MAPPINGS[mapping].reference(row))  # type: ignore[index]
-            for program, status in ((right, "ok"), (right.replace("+ b", "- b"), "wrong"), ("pass", "wrong")):
-                assert sandbox.grade("code", f"```python\n{program}\n```", reference).status == status, program
-    finally:
-        sandbox.close()
+    for mapping, row in (("deepcoder", deepcoder), ("livecodebench", livecodebench)):
+        reference = json.dumps(MAPPINGS[mapping].reference(row))  # type: ignore[index]
+        for program, status in ((right, "ok"), (right.replace("+ b", "- b"), "wrong"), ("pass", "wrong")):
+            assert code_sandbox.grade("code", f"```python\n{program}\n```", reference).status == status, program
 
 
 @NEEDS_PROTECTIONS
-def test_scripts_have_the_usual_imports_too() -> None:
+def test_scripts_have_the_usual_imports_too(code_sandbox: Sandbox) -> None:
     reference = json.dumps(MAPPINGS["deepcoder"].reference(TACO))
-    sandbox = Sandbox(Grading(deadline_seconds=60.0, seconds_per_test=30.0))
-    try:
-        program = "pairs: List[int] = list(map(int, sys.stdin.readline().split()))\nprint(reduce(operator.add, pairs))"
-        assert sandbox.grade("code", f"```python\n{program}\n```", reference) == Grade(1.0, "ok")
-    finally:
-        sandbox.close()
+    program = "pairs: List[int] = list(map(int, sys.stdin.readline().split()))\nprint(reduce(operator.add, pairs))"
+    assert code_sandbox.grade("code", f"```python\n{program}\n```", reference) == Grade(1.0, "ok")
 
 
 def test_what_a_model_must_know_stands_in_the_prompt(tmp_path: Path) -> None:
@@ -343,25 +337,21 @@ def test_every_row_of_the_real_set_is_mapped(mapping: MappingName, file: str, ro
 @pytest.mark.shared_data
 @on_real_rows
 @NEEDS_PROTECTIONS
-def test_reference_solutions_of_real_tasks_pass_and_their_mutants_fail() -> None:
+def test_reference_solutions_of_real_tasks_pass_and_their_mutants_fail(code_sandbox: Sandbox) -> None:
     """Every eleventh task of HumanEval, every twenty-fifth of MBPP+. A mutant answers every call with another value."""
     humaneval = [
         (row, row["prompt"] + row["canonical_solution"]) for row in real_rows("humaneval/HumanEval.jsonl.gz")[::11]
     ]
     mbpp = [(row, row["code"]) for row in real_rows("mbppplus/MbppPlus-OriginFmt.jsonl.gz")[::25]]
     assert len(humaneval) + len(mbpp) >= 30
-    sandbox = Sandbox(Grading(deadline_seconds=120.0, seconds_per_test=60.0))
-    try:
-        for mapping, solved in (("humaneval", humaneval), ("mbpp-plus", mbpp)):
-            for row, solution in solved:
-                reference = MAPPINGS[mapping].reference(row)  # type: ignore[index]
-                name = reference.get("entry_point") or re.findall(r"^def (\w+)", solution, re.MULTILINE)[-1]
-                mutant = f"{solution}\ndef {name}(*arguments): return ('mutant',)\n"
-                for program, status in ((solution, "ok"), (mutant, "wrong")):
-                    grade = sandbox.grade("code", f"```python\n{program}\n```", json.dumps(reference))
-                    assert grade.status == status, (row["task_id"], status, grade)
-    finally:
-        sandbox.close()
+    for mapping, solved in (("humaneval", humaneval), ("mbpp-plus", mbpp)):
+        for row, solution in solved:
+            reference = MAPPINGS[mapping].reference(row)  # type: ignore[index]
+            name = reference.get("entry_point") or re.findall(r"^def (\w+)", solution, re.MULTILINE)[-1]
+            mutant = f"{solution}\ndef {name}(*arguments): return ('mutant',)\n"
+            for program, status in ((solution, "ok"), (mutant, "wrong")):
+                grade = code_sandbox.grade("code", f"```python\n{program}\n```", json.dumps(reference))
+                assert grade.status == status, (row["task_id"], status, grade)
 
 
 def real_rows(file: str) -> list[dict[str, Any]]:

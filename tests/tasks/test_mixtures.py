@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.datasets import CountdownDataset, JsonlDataset, Mixture, Part
@@ -28,6 +28,7 @@ def bare(text: str) -> str:
     return normalise(text.partition(" asks: ")[2])
 
 
+@settings(max_examples=25)
 @given(math=texts, code=texts, aime=texts, seed=st.integers(0, 3))
 def test_no_text_stands_on_two_sides_whatever_template_it_wears(
     math: list[str], code: list[str], aime: list[str], seed: int, tmp_path_factory: pytest.TempPathFactory

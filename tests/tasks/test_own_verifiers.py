@@ -24,7 +24,7 @@ from rollcast.tasks.prompts import load
 from rollcast.tasks.sandbox import client, protections
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.trial import reference_answer, try_verifiers
-from rollcast.tasks.verifiers import Grade, Verifiers, grade
+from rollcast.tasks.verifiers import Grade, Verifiers, find_verifier, grade, run_verifier
 
 NEEDS_PROTECTIONS = pytest.mark.skipif(
     bool(protections.missing()), reason=f"this machine lacks {' and '.join(protections.missing())}"
@@ -114,16 +114,20 @@ def test_what_is_read_at_import_is_there_in_the_sandbox(folder: Path, sandboxes:
         ("text", "a", r"the verifier returned 'yes' \(DIR/reward.py, line \d+\)"),
         ("divides", "", rf"ZeroDivisionError: .* \(DIR/reward.py, line {line_of('    return 1 / len(completion)')}\)$"),
         ("deep", "a", r"RuntimeError: below \(DIR/helper.py, line 4\)"),
-        pytest.param("writes", "a", r"PermissionError: .*in the sandbox", marks=NEEDS_PROTECTIONS),
     ],
 )  # fmt: skip
-def test_what_fails_is_no_verdict_and_a_true_sentence(
-    folder: Path, sandboxes: list[Sandbox], function: str, completion: str, says: str
-) -> None:
-    """The others are in docs/reference/mistakes.md; tests/cli/test_mistakes_of_reward_functions.py makes them."""
-    found = graded(tasks(f"./reward.py:{function}"), completion, sandboxes)
+def test_what_fails_is_no_verdict_and_a_true_sentence(folder: Path, function: str, completion: str, says: str) -> None:
+    """The others are in docs/reference/mistakes.md, which tests/cli/test_mistakes_of_reward_functions.py makes."""
+    found = run_verifier(find_verifier(f"{folder}/reward.py:{function}"), completion, json.dumps(ROW))
     assert (found.reward, found.status) == (0.0, "error")
     assert re.search(says.replace("DIR", re.escape(str(folder))), found.failure), found.failure
+
+
+@NEEDS_PROTECTIONS
+def test_what_the_sandbox_refuses_is_a_true_sentence(folder: Path, sandboxes: list[Sandbox]) -> None:
+    found = graded(tasks("./reward.py:writes"), "a", sandboxes)
+    assert (found.reward, found.status) == (0.0, "error")
+    assert re.search(r"PermissionError: .*in the sandbox", found.failure), found.failure
 
 
 def test_a_module_that_is_nowhere_is_named(folder: Path, sandboxes: list[Sandbox]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from tokenizers import Tokenizer, decoders, models
@@ -56,6 +56,7 @@ def test_too_many_prompts_of_too_few_digits_is_a_users_mistake() -> None:
 words = st.text(alphabet="aAbB ①1\t", min_size=1, max_size=4).filter(lambda text: text.strip() != "")
 
 
+@settings(max_examples=25)
 @given(texts=st.lists(words, min_size=2, max_size=40), seed=st.integers(0, 5))
 def test_no_text_stands_on_both_sides_and_nothing_is_lost(
     texts: list[str], seed: int, tmp_path_factory: pytest.TempPathFactory

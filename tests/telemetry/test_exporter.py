@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -27,6 +27,7 @@ def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]
     }
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 50)), min_size=1, max_size=20))
 def test_many_equal_observations_equal_single_ones(observations: list[tuple[int, int]]) -> None:
     exporter = Exporter("r")

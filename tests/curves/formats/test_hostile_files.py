@@ -1,320 +1,35 @@
-"""Files that are made to take time or memory: each gets a curve or one sentence, in a process of little of both."""
+"""Files that are made to take time or memory: each gets a curve or one sentence, in a process of little of both.
+
+Here they are small enough to be made and read in a moment; test_whole_hostile_files.py has them in their full size.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import sqlite3
-import struct
-from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from rollcast.curves.formats.tensorboard import masked_crc32c
 from tests.curves.bounded import CURVE, Bounded
+from tests.curves.formats.hostile_files import TABLES, field, history, hostile_files, pieces, sqlite, wandb
 
-MIB = 1 << 20
-MOST = 60 * MIB
-"""A little less than the largest file that is read."""
-LONG = 8 * MIB
-Make = Callable[[Path], object]
-
-
-def text(content: str, times: int = 1, head: str = "", end: str = "") -> Make:
-    return lambda path: path.write_text(head + content * times + end)
+SHARE = 0.03
+FILES = hostile_files(SHARE)
+AT_ONCE = 12
+"""Files that one process reads."""
 
 
-def full(content: str, head: str = "", end: str = "") -> Make:
-    """`content` again and again, to a size whose square no CPU counts to."""
-    return text(content, LONG // len(content.encode()), head, end)
-
-
-def lines(*made: str) -> Make:
-    return text("".join(line + "\n" for line in made))
-
-
-def later(make: Callable[[], Make]) -> Make:
-    """What takes seconds or much memory to compose is composed by its own test, not by each process that collects."""
-    return lambda path: make()(path)
-
-
-def new_names(path: Path) -> None:
-    with path.open("w") as file:
-        for row in range(5_000):
-            file.write(json.dumps({f"eval_acc_{row}_{name}": 0.5 for name in range(200)} | {"step": row}) + "\n")
-
-
-def names_of_one_rank(path: Path) -> None:
-    with path.open("w") as file:
-        for row in range(9_000):
-            file.write(json.dumps({"step": row, f"eval_acc_{row}": row / 10_000}) + "\n")
-
-
-def spellings(path: Path) -> None:
-    """Of one name, in thousands of mixes of upper and lower case."""
-    with path.open("w") as file:
-        for row in range(8_192):
-            name = "".join(
-                letter.upper() if row >> place & 1 else letter for place, letter in enumerate("eval_accuracyx")
-            )
-            file.write(json.dumps({"step": row, name: 0.5}) + "\n")
-
-
-def wandb(*records: tuple[int, bytes]) -> Make:
-    def make(path: Path) -> None:
-        content = bytearray(b":W&B" + b"\x00" * 3)
-        for kind, data in records:
-            if (left := 32_768 - len(content) % 32_768) < 7:
-                content += b"\x00" * left
-            content += struct.pack("<IHB", 0, len(data), kind) + data
-        path.write_bytes(content)
-
-    return make
-
-
-def field(number: int, data: bytes) -> bytes:
-    """Of a protobuf message, of a length."""
-    size, spelt = len(data), b""
-    while True:
-        spelt += bytes([size & 0x7F | (0x80 if size > 0x7F else 0)])
-        size >>= 7
-        if not size:
-            return varint(number << 3 | 2) + spelt + data
-
-
-def varint(value: int) -> bytes:
-    spelt = b""
-    while value > 0x7F:
-        spelt, value = spelt + bytes([value & 0x7F | 0x80]), value >> 7
-    return spelt + bytes([value])
-
-
-def history(name: str, value: str) -> bytes:
-    return field(2, field(1, field(1, name.encode()) + field(16, value.encode())))
-
-
-def pieces(data: bytes) -> list[tuple[int, bytes]]:
-    """A long record as W&B writes it."""
-    parts = [data[at : at + 30_000] for at in range(0, len(data), 30_000)]
-    kinds = [2] + [3] * (len(parts) - 2) + [4]
-    return list(zip(kinds, parts, strict=True))
-
-
-def events(*contents: bytes) -> Make:
-    def record(content: bytes) -> bytes:
-        length = struct.pack("<Q", len(content))
-        return length + struct.pack("<I", masked_crc32c(length)) + content + b"\x00" * 4
-
-    return lambda path: path.write_bytes(b"".join(map(record, contents)))
-
-
-def scalar(tag: str, value: float) -> bytes:
-    return field(1, field(1, tag.encode()) + varint(2 << 3 | 5) + struct.pack("<f", value))
-
-
-TABLES = (
-    "CREATE TABLE runs (run_uuid, name)",
-    "CREATE TABLE metrics (run_uuid, key, step, timestamp, value, is_nan)",
-    "INSERT INTO runs VALUES ('a', 'a')",
-    "INSERT INTO metrics VALUES ('a', 'eval/accuracy', 1, 1000000000001, 0.5, 0)",
-    "INSERT INTO metrics VALUES ('a', 'eval/accuracy', 2, 1000000000002, 0.6, 0)",
-)
-MANY = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000000)"
-
-
-def sqlite(*statements: str) -> Make:
-    def make(path: Path) -> None:
-        with closing(sqlite3.connect(path)) as store, store:
-            for statement in statements:
-                store.execute(statement)
-
-    return make
-
-
-def pages_that_name_one_page(path: Path) -> None:
-    """Each inner page of the table of metrics names the page below it as every one of its children."""
-    size, depth, width = 4096, 5, 400
-    sqlite(*TABLES)(path)
-    with closing(sqlite3.connect(path)) as store:
-        (root,) = store.execute("SELECT rootpage FROM sqlite_master WHERE name = 'metrics'").fetchone()
-    content = bytearray(path.read_bytes())
-    leaf = bytes(content[(root - 1) * size : root * size])
-    first_new = len(content) // size + 1
-    for level in range(depth):
-        child = first_new + level
-        cells = b"".join(struct.pack(">I", child) + b"\x01" for _ in range(width))
-        starts = [size - len(cells) + 5 * place for place in range(width)]
-        page = struct.pack(">BHHHBI", 5, 0, width, starts[0], 0, child) + struct.pack(f">{width}H", *starts)
-        page = page.ljust(size - len(cells), b"\x00") + cells
-        place = (root if level == 0 else first_new + level - 1) - 1
-        if place * size == len(content):
-            content += page
-        else:
-            content[place * size : (place + 1) * size] = page
-    content += leaf
-    content[28:32] = struct.pack(">I", len(content) // size)
-    path.write_bytes(content)
-
-
-CASES: dict[str, tuple[str, Make]] = {
-    "60 MiB of newlines": ("a.csv", text("\n", MOST)),
-    "newlines after a header": ("a.csv", text("\n", MOST, "step,accuracy\n")),
-    "newlines after rows": ("a.csv", text("\n", MOST, "step,accuracy\n1,0.5\n2,0.6\n")),
-    "newlines after objects": ("a.jsonl", text("\n", MOST, '{"step":1,"accuracy":0.5}\n{"step":2,"accuracy":0.6}\n')),
-    "newlines before a document": ("a.json", text("\n", MOST, end='[{"step":1,"accuracy":0.5}]')),
-    "blanks": ("a.csv", full(" ", "step,accuracy\n1,0.5\n", "\n")),
-    "new names in every row": ("a.jsonl", new_names),
-    "names of one rank": ("a.jsonl", names_of_one_rank),
-    "spellings of one name": ("a.jsonl", spellings),
-    "a header of many columns": ("a.csv", full("ab,", end="\n1\n2\n")),
-    "a header of many columns between quotes": ("a.csv", full('"\n",ab,', end="\n1\n2\n")),
-    "short rows below a wide header": (
-        "a.csv",
-        text("1\n", 1_500_000, ",".join(f"eval_acc_{name}" for name in range(9_999)) + "\n"),
-    ),
-    "a wide row": ("a.csv", full("ab,", "step,accuracy\n1,0.5\n")),
-    "a wide row of lines between quotes": ("a.csv", full('ab,"\n",', "step,accuracy\n1,0.5\n")),
-    "a panel of many runs": (
-        "a.csv",
-        text(
-            "1" + ",1" * 8_000 + "\n",
-            2_000,
-            head="Step," + ",".join(f"r{n} - acc,r{n} - acc__MIN" for n in range(4_000)) + "\n",
-        ),
-    ),
-    "one endless line": ("a.log", full("step:1 - ab ")),
-    "brackets": ("a.json", text("[", MOST)),
-    "brackets that close": ("a.json", text(",[]", 20 * MIB, head="[[]", end="]")),
-    "objects": ("a.json", text(",{}", 20 * MIB, head="[{}", end="]")),
-    "objects inside a line of JSONL": (
-        "a.jsonl",
-        text(",{}", 18 * MIB, head='{"step":1,"accuracy":0.5}\n{"a":[{}', end="]}\n"),
-    ),
-    "names inside one object": ("a.json", lambda p: p.write_text(json.dumps({f"n{n}": n for n in range(2_500_000)}))),
-    "a long name before many": (
-        "a.json",
-        lambda path: path.write_text(json.dumps([{"a" * (30 * MIB): {f"n{n}": n for n in range(1_500_000)}}])),
-    ),
-    "other names in every line": (
-        "a.jsonl",
-        lambda path: path.write_text(
-            "".join(json.dumps({f"{row}-{n}": n for n in range(2_000)}) + "\n" for row in range(512))
-        ),
-    ),
-    "a heading that continues in the next line": (
-        "a.csv",
-        lambda path: path.write_text('step,"a\nb"' + "," * 1_000_000 + "\n" + "1\n" * 600),
-    ),
-    "objects in objects": ("a.jsonl", text('{"a":' * 50_000 + "1" + "}" * 50_000 + "\n", 100)),
-    "a number of many digits": ("a.json", text("1", MOST, '[{"step":1,"accuracy":', "}]")),
-    "a part of many digits": ("a.json", text("1", MOST, '[{"step":1,"accuracy":0.', "}]")),
-    "numbers without a bound": ("a.jsonl", lines(*[f'{{"step": {10**400}, "accuracy": 1e999}}'] * 100)),
-    "a long name": (
-        "a.jsonl",
-        later(lambda: text(f'{{"step":1,"{"acc" * 5_000_000}":0.5,"{"acc" * 5_000_001}":0.6}}\n')),
-    ),
-    "text of many runs": (
-        "a.jsonl",
-        later(lambda: lines(*[f'{{"run":"r{n}","step":{n},"accuracy":0.5}}' for n in range(500_000)])),
-    ),
-    "NeMo-RL, a rule without an end": ("a.log", full("=", "Training Results:\n=====")),
-    "NeMo-RL, a rule without an end behind a step": (
-        "a.log",
-        full("=", "===== Step 1/9 =====\nTraining Results:\n• Reward: 1\n===== Step 1/9 "),
-    ),
-    "open-instruct, corners": ("a.log", full("╭", "training_step: 1\n")),
-    "open-instruct, titles": ("a.log", full("╭ Metrics ", "training_step: 1\n")),
-    "open-instruct, sides": ("a.log", full("|", "training_step: 1\n╭ Metrics ╮\n", "x\n")),
-    "open-instruct, blanks": ("a.log", full(" |", "training_step: 1\n╭ Metrics ╮\n", "x\n")),
-    "open-instruct, one name": ("a.log", full("a", "training_step: 1\n╭ Metrics ╮\n|", "|\n╰\n")),
-    "prime-rl, steps": ("a.log", full("Step 1 | ")),
-    "prime-rl, evaluations": ("a.log", full("Evaluated a in 1s (", "Step 1 | Reward: 1\n")),
-    "prime-rl, digits": ("a.log", full("1", "Step 1 | Reward: 1\nEvaluated a in ")),
-    "prime-rl, capitals": ("a.log", full("A ", "Step 1 | Reward: 1 ")),
-    "TRL, epochs": ("a.log", full("'epoch': 1 ", "{'a': ")),
-    "TRL, openings": ("a.log", full("{'a': ", "'epoch': 1\n")),
-    "TRL, quotes": ("a.log", full("'a", "{'a': 'epoch': 1 ", "}\n")),
-    "verl, colons": ("a.log", full("a:", "step:1 - ")),
-    "verl, items": ("a.log", full(" - a:", "step:1 - a:1 - b:2")),
-    "verl, calls": ("a.log", full("np.", "step:1 - a:1 - b:2 - c:")),
-    "OpenRLHF, quotes": ("a.log", full("'", "Global step 1: {'a': 1}\nGlobal step 2: {")),
-    "MLflow, a metric without a step": ("accuracy", full("1", "1000000000001 0.5 1\n1000000000001 ")),
-    "W&B, LAST again and again": ("r.wandb", wandb((2, b"x" * 30_000), *[(4, b"x")] * 60_000)),
-    "W&B, LAST without FIRST": ("r.wandb", wandb(*[(4, b"")] * 500_000)),
-    "W&B, FIRST again and again": ("r.wandb", wandb(*[(2, b"x" * 30_000)] * 1_900)),
-    "W&B, brackets": ("r.wandb", later(lambda: wandb(*pieces(history("a", "[" + "[]," * 5_000_000 + "1]"))))),
-    "W&B, brackets that do not close": ("r.wandb", wandb((1, history("a", "[" * 20_000)))),
-    "W&B, new names": (
-        "r.wandb",
-        later(
-            lambda: wandb(*[(1, history(f"eval_acc_{n}", "0.5") + history("_step", str(n))) for n in range(300_000)])
-        ),
-    ),
-    "TensorBoard, tags": (
-        "events.out.tfevents.1",
-        later(lambda: events(b"\x10\x01", field(5, b"".join(scalar(f"t{n}", 0.5) for n in range(1_000_000))))),
-    ),
-    "TensorBoard, new tags": (
-        "events.out.tfevents.1",
-        later(
-            lambda: events(
-                *[varint(2 << 3) + varint(n) + field(5, scalar(f"eval_acc_{n}", 0.5)) for n in range(100_000)]
-            )
-        ),
-    ),
-    "TensorBoard, fields": ("events.out.tfevents.1", events(*[varint(2 << 3) + b"\x01"] * 5, b"\x10\x01" * 5_000_000)),
-    "SQLite, views": (
-        "mlflow.db",
-        sqlite(
-            f"CREATE VIEW runs AS {MANY} SELECT 'a' AS run_uuid, 'a' AS name FROM n",
-            f"CREATE VIEW metrics AS {MANY} SELECT 'a' AS run_uuid, printf('%.1000c', 'x') || i AS key, i AS step, "
-            "i AS timestamp, 0.5 AS value, 0 AS is_nan FROM n",
-        ),
-    ),
-    "SQLite, a view of the metrics": (
-        "mlflow.db",
-        sqlite(
-            TABLES[0],
-            f"CREATE VIEW metrics AS {MANY} SELECT 'a' AS run_uuid, 'accuracy' AS key, i AS step, "
-            "i AS timestamp, 0.5 AS value, 0 AS is_nan FROM n",
-        ),
-    ),
-    "SQLite, computed columns": (
-        "mlflow.db",
-        sqlite(
-            TABLES[0],
-            "CREATE TABLE metrics (run_uuid, key AS (hex(zeroblob(400000)) || step), step, timestamp, value, is_nan)",
-            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 20000) "
-            "INSERT INTO metrics SELECT 'a', i, i, 0.5, 0 FROM n",
-        ),
-    ),
-    "SQLite, a virtual table": (
-        "mlflow.db",
-        sqlite(TABLES[0], "CREATE VIRTUAL TABLE metrics USING fts4(run_uuid, key, step, timestamp, value, is_nan)"),
-    ),
-    "SQLite, a long default": (
-        "mlflow.db",
-        sqlite(
-            "CREATE TABLE metrics (run_uuid, step, timestamp, value, is_nan)",
-            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 20000) "
-            "INSERT INTO metrics SELECT 'a', i, i, 0.5, 0 FROM n",
-            f"ALTER TABLE metrics ADD COLUMN key TEXT DEFAULT '{'x' * 500_000}'",
-            TABLES[0],
-        ),
-    ),
-    "SQLite, pages that name one page": ("mlflow.db", pages_that_name_one_page),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_what_is_made_to_harm_is_a_curve_or_one_sentence(name: str, tmp_path: Path, bounded: Bounded) -> None:
-    file, make = CASES[name]
-    make(tmp_path / file)
-    assert (tmp_path / file).stat().st_size < 64 * MIB
-    (outcome,) = bounded.outcomes(tmp_path / file)
-    assert outcome.startswith((CURVE, str(tmp_path))), outcome
+@pytest.mark.parametrize("first", range(0, len(FILES), AT_ONCE))
+def test_what_is_made_to_harm_is_a_curve_or_one_sentence(first: int, tmp_path: Path, bounded: Bounded) -> None:
+    paths = []
+    for place, (file, make) in enumerate(list(FILES.values())[first : first + AT_ONCE]):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        make(folder / file)
+        paths.append(folder / file)
+    for path, outcome in zip(paths, bounded.outcomes(*paths), strict=True):
+        assert outcome.startswith((CURVE, str(path))), outcome
 
 
 def test_a_store_that_is_used_as_it_should_be_is_read(tmp_path: Path, bounded: Bounded) -> None:
@@ -337,12 +52,3 @@ def test_pieces_of_a_long_record_are_joined(tmp_path: Path, bounded: Bounded) ->
     one = field(2, field(1, field(1, b"_step") + field(16, b"8")) + field(1, field(1, b"accuracy") + field(16, b"0.6")))
     wandb((4, b"x"), *pieces(record), (3, b"x"), (4, b"x"), (1, one))(tmp_path / "run.wandb")
     assert bounded.outcomes(tmp_path / "run.wandb") == [f"{CURVE} 2"]
-
-
-def test_many_sound_rows_are_read(tmp_path: Path, bounded: Bounded) -> None:
-    rows = "".join(
-        f'{{"step": {n}, "accuracy": {n / 1e7}, "note": "a{n % 7}", "b": {{"c": 1}}}}\n' for n in range(300_000)
-    )
-    (tmp_path / "a.jsonl").write_text(rows)
-    (tmp_path / "b.csv").write_text("step,accuracy,x\n" + "".join(f"{n},{n / 1e7},\n" for n in range(1_000_000)))
-    assert bounded.outcomes(tmp_path / "a.jsonl", tmp_path / "b.csv") == [f"{CURVE} 300000", f"{CURVE} 1000000"]

@@ -1,0 +1,27 @@
+"""The newest lines of the run's folder, read from the end of files of any length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rollcast.forecaster.folder_tail import MAX_EVALUATIONS, MAX_SAMPLES_BYTES, FolderTail
+from rollcast.runfolder import files
+from rollcast.runfolder.records import as_json
+from rollcast.runfolder.writing import append_line
+from testkit.forecaster.sampled_episodes import samples
+
+
+def test_the_newest_samples_are_read_from_the_end_of_any_file(tmp_path: Path) -> None:
+    path = tmp_path / files.SAMPLES
+    tail = FolderTail("demo", tmp_path)
+    assert tail.samples() == []
+    assert tail.step() is None
+    for step in range(12):
+        append_line(path, as_json(samples(step)))
+    assert [record.step for record in tail.samples()] == list(range(11, 11 - MAX_EVALUATIONS, -1))
+    with path.open("ab") as file:
+        file.write(b"no record\n" + b"x" * MAX_SAMPLES_BYTES + b"\n")
+        file.write(b'{"step": 13, "unfinished')
+    assert tail.samples() == []
+    append_line(path, as_json(samples(14)))
+    assert [record.step for record in tail.samples()] == [14]
