@@ -18,6 +18,17 @@ def _tests(folder: str, *names: str) -> tuple[str, ...]:
 
 
 _CHART = ("helm", "k8s", *_rooms("config"), "tests/chart", _PACKAGES)
+_ENGINE = (
+    *_rooms("chat", "environments", "generator", "recipe", "rollouts", "tasks", "trainer", "weights", "wire"),
+    "tests/generator",
+    "testkit/generator",
+    "testkit/trainer",
+    "testkit/weights",
+    "testkit/replay.py",
+    "testkit/tiny_model.py",
+    _PACKAGES,
+)
+"""What a token passes through."""
 PROOFS: tuple[Proof, ...] = (
     Proof(
         "chart-upgrades",
@@ -151,5 +162,94 @@ PROOFS: tuple[Proof, ...] = (
         "What holds in a few simulated runs and split searches holds in many.",
         ("tests/simulation", "testkit/simulation", *_rooms("simulation", "throughput", "recipe")),
         _tests("simulation", "many_simulated_runs", "split_search"),
+    ),
+    Proof(
+        "architectures",
+        "Every supported architecture gives the same log-probs in the trainer, the generator and a plain replay.",
+        (*_ENGINE, *_rooms("memory")),
+        (
+            *_tests(
+                "generator", "architectures", "recurrent_state", "expert_stacks", "head_precision", "llama_episodes"
+            ),
+            *_tests("trainer", "whole_models", "teacher_vllm"),
+        ),
+    ),
+    Proof(
+        "adapters-in-engines",
+        "LoRA adapters reach a real engine and sample as the trainer computes.",
+        _ENGINE,
+        _tests("generator", "lora"),
+    ),
+    Proof(
+        "engine-starts",
+        "Engines start on a fresh machine, end with their generator, and name what they have no memory for.",
+        (*_ENGINE, *_rooms("telemetry", "connections", "local")),
+        _tests("generator", "fresh_machine", "installed_vllm", "too_little_memory", "orphans", "threads"),
+    ),
+    Proof(
+        "agents-of-others",
+        "Tasksets of verifiers and servers and sessions of OpenEnv run unchanged, exact to the token.",
+        (
+            *_ENGINE,
+            "requirements/verifiers.txt",
+            "requirements/openenv.txt",
+            "testkit/other_environments.py",
+            "testkit/verifiers_tasksets.py",
+            "testkit/openenv_sessions.py",
+        ),
+        (
+            *_tests("generator/endpoint", "verifiers_rollouts", "openenv_sessions", "openenv_replay", "two_generators"),
+            *_tests("environments", "real_openenv", "real_verifiers"),
+        ),
+    ),
+    Proof(
+        "many-episodes",
+        "Random episodes by the hundred, in each format of chats, extend one another token by token.",
+        ("tests/chat", *_rooms("chat", "rollouts")),
+        _tests("chat", "many_episodes"),
+    ),
+    Proof(
+        "whole-systems",
+        "A run that is stopped and continued, an ablation, the tutorial, the first hour, a slow generator, chaos.",
+        (
+            *_ENGINE,
+            *_rooms(
+                "cli", "config", "connections", "forecaster", "grader", "local", "runfolder", "scaling", "telemetry"
+            ),
+            "configs",
+            "testkit/system",
+            "testkit/forked_programs.py",
+            "tests/system",
+        ),
+        _tests("system", "up", "ablate", "tutorial", "first_hour", "slow_generator", "chaos_episodes"),
+    ),
+    Proof(
+        "hostile-programs",
+        "Over two hundred programs that mean harm, hanging and long answers, and slow programs are graded rightly.",
+        ("tests/tasks", "testkit/tasks", *_rooms("tasks", "grader")),
+        _tests("tasks", "all_hostile_programs", "all_hanging_answers", "long_answers", "slow_programs", "busy_machine"),
+    ),
+    Proof(
+        "hostile-files",
+        "Files that are made to take time or memory are read within bounds, each as large as a reader takes it.",
+        ("tests/curves", "testkit/formats", *_rooms("curves")),
+        _tests("curves/formats", "whole_hostile_files"),
+    ),
+    Proof(
+        "live-page",
+        "Everything on the live page in a real browser, and runs in a real Prometheus that is killed.",
+        (
+            "tests/forecaster",
+            "testkit/forecaster",
+            "monitoring",
+            *_rooms("forecaster", "curves", "scaling", "telemetry"),
+        ),
+        _tests("forecaster", "whole_page", "many_recordings", "prometheus_runs", "replay"),
+    ),
+    Proof(
+        "calibration",
+        "Intervals, chances and verdicts are right as often as they say, on many simulated runs of each kind.",
+        ("tests/scaling", "testkit/forecast", *_rooms("scaling")),
+        _tests("scaling", "calibration", "learned_prior"),
     ),
 )

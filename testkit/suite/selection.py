@@ -9,7 +9,18 @@ from testkit.suite.proof_table import PROOFS
 from testkit.suite.proofs import tests_of_proofs
 
 CORE = "core"
-GROUPS: dict[str, str] = {}
+GROUPS: dict[str, str] = {
+    # Systems keep a core busy each, and two at once would only wait for each other's deadlines.
+    "tests/system": "systems",
+    # Files that share an engine.
+    "tests/generator/test_exactness.py": "a roomy engine",
+    "tests/generator/test_agreement.py": "a roomy engine",
+    "tests/generator/endpoint/test_sessions.py": "a roomy engine",
+    "tests/generator/endpoint/test_retries.py": "a roomy engine",
+    "tests/generator/endpoint/test_single_calls.py": "a roomy engine",
+    "tests/generator/test_preemption.py": "a tight engine",
+    "tests/generator/test_episodes.py": "a tight engine",
+}
 """Test file or folder -> the group that it runs in, where that is not the file alone."""
 
 
