@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "-q",
         "-n",
         str(PROCESSES),
-        "--hypothesis-profile=near",
+        "--hypothesis-profile=core",
         *selection.files,
     ]
     return subprocess.run(command, check=False).returncode
