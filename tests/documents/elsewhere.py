@@ -39,14 +39,18 @@ def _functions(path: Path) -> set[str]:
     }
 
 
-_UP = ("tests/system/test_up.py", "test_ten_lines_run_are_stopped_by_ctrl_c_continued_to_the_end_and_go_on")
+_UP = ("tests/system/test_up.py", "test_ten_lines_run_are_stopped_by_ctrl_c_and_continued_to_the_end")
+_RESUMED_UP = (
+    "tests/system/test_resumed_up.py",
+    "test_a_run_that_has_ended_goes_on_with_other_settings_and_its_prometheus_sees_it",
+)
 ELSEWHERE = (
     Elsewhere("rollcast up --config sums.yaml", "tests/system/test_tutorial.py",
               "test_the_tutorial_trains_what_its_page_says", ("tutorial.md", '"up", "--config", "sums.yaml"')),
-    Elsewhere("rollcast up --config my-run.yaml --resume", *_UP, ('"up", "--config", "run.yaml", "--resume"',)),
+    Elsewhere("rollcast up --config my-run.yaml --resume", *_RESUMED_UP, ('"up", "--config", "run.yaml", "--resume"',)),
     Elsewhere("rollcast up --config my-run.yaml --generators 2", "tests/cli/test_commands.py",
               "test_generators_of_the_command_line_stand_above_those_of_the_file", ('"--generators"',)),
-    Elsewhere("rollcast up --config my-run.yaml --monitor", *_UP, ('"--resume", "--monitor"',)),
+    Elsewhere("rollcast up --config my-run.yaml --monitor", *_RESUMED_UP, ('"--resume", "--monitor"',)),
     Elsewhere("rollcast up", *_UP, ('"up", "--config", "run.yaml"',)),
     Elsewhere("rollcast backtest --corpus", "tests/cli/test_backtest_corpus.py",
               "test_the_program_of_the_documentation_competes", ('"backtest", "--corpus"', '"--forecaster"')),
