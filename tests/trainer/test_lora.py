@@ -26,6 +26,7 @@ from rollcast.trainer.learner.checkpoint import storage_at
 from rollcast.trainer.learner.export import OWN_PARTS
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
+from testkit.forked_programs import ForkedPrograms
 from testkit.quantised_model import write_fp8
 from testkit.tiny_model import make_architecture, make_whole_llama4
 from tests.trainer.gloo_ranks import run_ranks
@@ -203,14 +204,14 @@ def test_the_attention_of_a_mixture_gets_adapters(ranks: Ranks, tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def two_ranks(ranks: Ranks, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def two_ranks(ranks: Ranks, trainers: ForkedPrograms, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What two gloo ranks and a single one report, for the same run in float32, and two in bfloat16."""
     model = write_model(tmp_path_factory.mktemp("model"))
     alone = built(model, tmp_path_factory.mktemp("one"), "float32", ranks)
     results: dict[str, Any] = {"model": model, "one": drive(alone)}
     for name, dtype in (("two", "float32"), ("narrow", "bfloat16")):
         folder = tmp_path_factory.mktemp(name)
-        run_ranks("tests.trainer.lora_ranks", model, folder, dtype)
+        run_ranks(trainers, folder, "tests.trainer.lora_ranks", model, folder, dtype)
         results[name] = torch.load(folder / "results.pt", weights_only=False)
     return results
 
