@@ -74,7 +74,7 @@ ELSEWHERE = (
               "test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table", ('"ablate"', "--without")),
     Elsewhere("rollcast model arithmetic", "tests/local/test_demo_model.py",
               "test_the_model_is_trained_once_and_its_characters_are_its_tokens", ("ensure_base_model",)),
-    Elsewhere("rollcast model merge", "tests/trainer/test_lora.py",
+    Elsewhere("rollcast model merge", "tests/trainer/test_merged_adapters.py",
               "test_the_command_merges_into_a_folder_that_is_not_there_yet", ('"merge"', '"--folder"')),
     Elsewhere("rollcast generator", "tests/cli/test_commands.py", "test_a_starter_becomes_the_service", ("generator",)),
     Elsewhere("rollcast trainer", "tests/cli/test_commands.py", "test_a_starter_becomes_the_service", ("trainer",)),
