@@ -39,14 +39,18 @@ def _functions(path: Path) -> set[str]:
     }
 
 
-_UP = ("tests/system/test_up.py", "test_ten_lines_run_are_stopped_by_ctrl_c_continued_to_the_end_and_go_on")
+_UP = ("tests/system/test_up.py", "test_ten_lines_run_are_stopped_by_ctrl_c_and_continued_to_the_end")
+_RESUMED_UP = (
+    "tests/system/test_resumed_up.py",
+    "test_a_run_that_has_ended_goes_on_with_other_settings_and_its_prometheus_sees_it",
+)
 ELSEWHERE = (
     Elsewhere("rollcast up --config sums.yaml", "tests/system/test_tutorial.py",
               "test_the_tutorial_trains_what_its_page_says", ("tutorial.md", '"up", "--config", "sums.yaml"')),
-    Elsewhere("rollcast up --config my-run.yaml --resume", *_UP, ('"up", "--config", "run.yaml", "--resume"',)),
+    Elsewhere("rollcast up --config my-run.yaml --resume", *_RESUMED_UP, ('"up", "--config", "run.yaml", "--resume"',)),
     Elsewhere("rollcast up --config my-run.yaml --generators 2", "tests/cli/test_commands.py",
               "test_generators_of_the_command_line_stand_above_those_of_the_file", ('"--generators"',)),
-    Elsewhere("rollcast up --config my-run.yaml --monitor", *_UP, ('"--resume", "--monitor"',)),
+    Elsewhere("rollcast up --config my-run.yaml --monitor", *_RESUMED_UP, ('"--resume", "--monitor"',)),
     Elsewhere("rollcast up", *_UP, ('"up", "--config", "run.yaml"',)),
     Elsewhere("rollcast backtest --corpus", "tests/cli/test_backtest_corpus.py",
               "test_the_program_of_the_documentation_competes", ('"backtest", "--corpus"', '"--forecaster"')),
@@ -70,7 +74,7 @@ ELSEWHERE = (
               "test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table", ('"ablate"', "--without")),
     Elsewhere("rollcast model arithmetic", "tests/local/test_trained_demo_model.py",
               "test_the_model_is_trained_once_and_its_characters_are_its_tokens", ("ensure_base_model",)),
-    Elsewhere("rollcast model merge", "tests/trainer/test_lora.py",
+    Elsewhere("rollcast model merge", "tests/trainer/test_merged_adapters.py",
               "test_the_command_merges_into_a_folder_that_is_not_there_yet", ('"merge"', '"--folder"')),
     Elsewhere("rollcast generator", "tests/cli/test_commands.py", "test_a_starter_becomes_the_service", ("generator",)),
     Elsewhere("rollcast trainer", "tests/cli/test_commands.py", "test_a_starter_becomes_the_service", ("trainer",)),

@@ -27,7 +27,8 @@ MODEL = {"lora": {"rank": 5, "alpha": 10}, "dtype": "bfloat16"}
 """5 rows are not even over two ranks."""
 
 
-def main(model: str, run_folder: str, dtype: str) -> None:
+def main() -> None:
+    model, run_folder, dtype = sys.argv[1:]
     ranks = join_ranks(timeout_seconds=30, threads=1)
     group = built(Path(model), Path(run_folder), dtype, ranks)
     if ranks.rank > 0:
@@ -69,4 +70,4 @@ def drive(group: LearnerGroup) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

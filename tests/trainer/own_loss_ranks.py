@@ -17,7 +17,8 @@ from rollcast.trainer.learner.ranks import join_ranks
 from tests.trainer.tiny_models import make_config, make_sequences
 
 
-def main(model: str, run_folder: str, function: str) -> None:
+def main() -> None:
+    model, run_folder, function = sys.argv[1:]
     ranks = join_ranks(timeout_seconds=60, threads=1)
     recipe = {"loss": {"kind": "python", "function": function}}
     group = LearnerGroup.build(make_config(Path(model), Path(run_folder), recipe=recipe), ranks)
@@ -33,4 +34,4 @@ def main(model: str, run_folder: str, function: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

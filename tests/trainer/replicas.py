@@ -23,7 +23,8 @@ WORLD_SIZE = 4
 UPDATES = 2
 
 
-def main(model: str, run_folder: str) -> None:
+def main() -> None:
+    model, run_folder = sys.argv[1:]
     folder = Path(run_folder)
     ranks = join_ranks(timeout_seconds=30, threads=1, shard_ranks=SHARD_RANKS)
     group = LearnerGroup.build(make_config(Path(model), folder), ranks)
@@ -55,4 +56,4 @@ def main(model: str, run_folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -26,7 +26,8 @@ def held(group: LearnerGroup) -> dict[str, Any]:
     }
 
 
-def main(results: str, *models: str) -> None:
+def main() -> None:
+    results, *models = sys.argv[1:]
     ranks = join_ranks(timeout_seconds=30, threads=1)
     found: dict[str, Any] = {}
     for model in models:
@@ -39,4 +40,4 @@ def main(results: str, *models: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

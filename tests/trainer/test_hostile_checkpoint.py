@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import random
+import shutil
 import zlib
 from io import BytesIO
 from pathlib import Path
@@ -27,8 +28,22 @@ from tests.trainer.tiny_models import make_config, newest_whole
 NEST = "[" * 100_000 + "]" * 100_000
 
 
-def group_of(ranks: Ranks, model: Path, folder: Path) -> LearnerGroup:
-    return LearnerGroup.build(make_config(model, folder), ranks)
+@pytest.fixture(scope="module")
+def group(ranks: Ranks, untied_model: Path, tmp_path_factory: pytest.TempPathFactory) -> LearnerGroup:
+    """Of all tests: what is refused changes nothing of it, and none makes an update."""
+    return LearnerGroup.build(make_config(untied_model, tmp_path_factory.mktemp("hostile")), ranks)
+
+
+@pytest.fixture(scope="module")
+def whole(group: LearnerGroup, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Kept where the group does not remove old ones."""
+    return shutil.copytree(saved(group), tmp_path_factory.mktemp("whole") / "1.1")
+
+
+@pytest.fixture
+def path(whole: Path, tmp_path: Path) -> Path:
+    """A checkpoint of this test alone."""
+    return shutil.copytree(whole, tmp_path / "1.1")
 
 
 def saved(group: LearnerGroup, version: str = "1.1", **progress: Any) -> Path:
@@ -68,9 +83,8 @@ class _Runs:
 
 
 @pytest.mark.parametrize("place", ["alone", "inside"])
-def test_code_in_the_metadata_never_runs(ranks: Ranks, untied_model: Path, tmp_path: Path, place: str) -> None:
-    group = group_of(ranks, untied_model, tmp_path)
-    path, ran = saved(group), tmp_path / "ran"
+def test_code_in_the_metadata_never_runs(group: LearnerGroup, path: Path, tmp_path: Path, place: str) -> None:
+    ran = tmp_path / "ran"
     harmful: Any = _Runs(ran)
     if place == "inside":
         harmful = pickle.loads((path / ".metadata").read_bytes())
@@ -80,10 +94,9 @@ def test_code_in_the_metadata_never_runs(ranks: Ranks, untied_model: Path, tmp_p
     assert not ran.exists()
 
 
-def test_code_in_the_place_of_a_tensor_never_runs(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_code_in_the_place_of_a_tensor_never_runs(group: LearnerGroup, path: Path, tmp_path: Path) -> None:
     """torch unpickles what the metadata calls bytes."""
-    group = group_of(ranks, untied_model, tmp_path)
-    path, ran, name = saved(group), tmp_path / "ran", "rng.0.cpu"
+    ran, name = tmp_path / "ran", "rng.0.cpu"
     harmful = BytesIO()
     torch.save(_Runs(ran), harmful)
     metadata = pickle.loads((path / ".metadata").read_bytes())
@@ -99,11 +112,10 @@ def test_code_in_the_place_of_a_tensor_never_runs(ranks: Ranks, untied_model: Pa
 
 @pytest.mark.parametrize("changed", [".metadata", "__0_0.distcp"])
 def test_no_file_is_read_before_all_are_as_they_were_written(
-    ranks: Ranks, untied_model: Path, tmp_path: Path, changed: str
+    group: LearnerGroup, path: Path, tmp_path: Path, changed: str
 ) -> None:
     """Metadata that asks for code is not even looked at while it, or another file, is not what its checksum says."""
-    group = group_of(ranks, untied_model, tmp_path)
-    path, ran = saved(group), tmp_path / "ran"
+    ran = tmp_path / "ran"
     written(path / ".metadata", pickle.dumps(_Runs(ran)))
     content = (path / changed).read_bytes()
     (path / changed).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -120,18 +132,12 @@ FAR = b"\x80\x04Nr\xff\xff\xff\x7f."
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\x80", HASHED, FAR, b"\x80\x04].", b"cos\nsystem\n(S'true'\ntR."])
-def test_metadata_that_is_none_is_one_sentence(
-    ranks: Ranks, untied_model: Path, tmp_path: Path, metadata: bytes
-) -> None:
-    group = group_of(ranks, untied_model, tmp_path)
-    path = saved(group)
+def test_metadata_that_is_none_is_one_sentence(group: LearnerGroup, path: Path, metadata: bytes) -> None:
     written(path / ".metadata", metadata)
     assert ".metadata is damaged" in refusal(group, path)
 
 
-def test_damaged_metadata_is_read_right_or_is_one_sentence(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
-    group = group_of(ranks, untied_model, tmp_path)
-    path = saved(group)
+def test_damaged_metadata_is_read_right_or_is_one_sentence(group: LearnerGroup, path: Path) -> None:
     whole, chance = (path / ".metadata").read_bytes(), random.Random(7)
     refused: list[str] = []
     expected = state(group)
@@ -151,19 +157,13 @@ def test_damaged_metadata_is_read_right_or_is_one_sentence(ranks: Ranks, untied_
 
 
 @pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata"])
-def test_a_file_without_its_checksum_is_not_read(ranks: Ranks, untied_model: Path, tmp_path: Path, name: str) -> None:
-    group = group_of(ranks, untied_model, tmp_path)
-    path = saved(group)
+def test_a_file_without_its_checksum_is_not_read(group: LearnerGroup, path: Path, name: str) -> None:
     (path / f"{name}.crc32").unlink()
     assert f"{name}.crc32 is not there" in refusal(group, path)
 
 
 @pytest.mark.parametrize("checksum", ["", "1", "x y", "1 2 3", "9" * 5_000 + " 1"])
-def test_a_checksum_that_is_none_is_one_sentence(
-    ranks: Ranks, untied_model: Path, tmp_path: Path, checksum: str
-) -> None:
-    group = group_of(ranks, untied_model, tmp_path)
-    path = saved(group)
+def test_a_checksum_that_is_none_is_one_sentence(group: LearnerGroup, path: Path, checksum: str) -> None:
     (path / ".metadata.crc32").write_text(checksum)
     assert ".metadata.crc32 is not as it was written" in refusal(group, path)
 
@@ -188,10 +188,8 @@ def test_a_checksum_that_is_none_is_one_sentence(
     ids=lambda text: text[:60],
 )  # fmt: skip
 def test_a_controllers_file_that_is_none_is_one_sentence(
-    ranks: Ranks, untied_model: Path, tmp_path: Path, controller: str, has_checksum: bool
+    group: LearnerGroup, path: Path, controller: str, has_checksum: bool
 ) -> None:
-    group = group_of(ranks, untied_model, tmp_path)
-    path = saved(group)
     controller = controller.replace('{"updates"', '{"format": 2, "updates"', 1)
     if has_checksum:
         controller = with_checksum(controller)
@@ -199,8 +197,7 @@ def test_a_controllers_file_that_is_none_is_one_sentence(
     assert "remove it" in refusal(group, path)
 
 
-def test_a_changed_controllers_file_is_noticed(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
-    group = group_of(ranks, untied_model, tmp_path)
+def test_a_changed_controllers_file_is_noticed(group: LearnerGroup) -> None:
     path = saved(group, trained_tokens=5000)
     file = path / "controller.json"
     file.write_text(file.read_text().replace("5000", "6000"))
@@ -219,9 +216,8 @@ def test_a_changed_controllers_file_is_noticed(ranks: Ranks, untied_model: Path,
     ids=str,
 )  # fmt: skip
 def test_a_state_that_no_controller_had_gives_the_checkpoint_before(
-    ranks: Ranks, untied_model: Path, tmp_path: Path, change: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    group: LearnerGroup, change: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    group = group_of(ranks, untied_model, tmp_path)
     saved(group, "1.1", step=1)
     newest = group.save(PolicyVersion(1, 2), Progress(step=2).as_json() | change).result()
     found = newest_whole(group.config, group)
@@ -230,8 +226,7 @@ def test_a_state_that_no_controller_had_gives_the_checkpoint_before(
     assert [str(newest) in line for line in capsys.readouterr().out.splitlines() if "damaged" in line] == [True]
 
 
-def test_a_newer_checkpoint_is_not_passed_over(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
-    group = group_of(ranks, untied_model, tmp_path)
+def test_a_newer_checkpoint_is_not_passed_over(group: LearnerGroup) -> None:
     saved(group, "1.1", step=1)
     path = saved(group, "1.2", step=2)
     (path / "controller.json").write_text(with_checksum('{"format": 3, "updates": 1}'))
@@ -239,16 +234,14 @@ def test_a_newer_checkpoint_is_not_passed_over(ranks: Ranks, untied_model: Path,
         newest_whole(group.config, group)
 
 
-def test_metadata_that_names_a_file_elsewhere_is_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
-    group = group_of(ranks, untied_model, tmp_path)
-    path = saved(group)
+def test_metadata_that_names_a_file_elsewhere_is_refused(group: LearnerGroup, path: Path) -> None:
     metadata = pickle.loads((path / ".metadata").read_bytes())
     next(iter(metadata.storage_data.values())).relative_path = "../../../secret.distcp"
     written(path / ".metadata", pickle.dumps(metadata))
     assert "secret.distcp, which .metadata names, is not there" in refusal(group, path)
 
 
-def test_an_earlier_release_finds_what_it_looks_for(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_an_earlier_release_finds_what_it_looks_for(group: LearnerGroup) -> None:
     """It may be asked to resume after a rollback."""
-    fields = json.loads((saved(group_of(ranks, untied_model, tmp_path), step=3) / "controller.json").read_text())
+    fields = json.loads((saved(group, step=3) / "controller.json").read_text())
     assert (fields["updates"], fields["world_size"], fields["controller"]["step"]) == (0, 1, 3)

@@ -26,7 +26,7 @@ from rollcast.telemetry import names
 from rollcast.trainer.service import LAST_READING_SECONDS
 from rollcast.wire.version import PolicyVersion
 from testkit.forecaster.recorded_run import run_file
-from testkit.forked_programs import TRAINER, ForkedPrograms
+from testkit.forked_programs import ForkedPrograms
 from testkit.rollouts.examples import graded, group_of
 from testkit.system.harness import System, wait_for
 from testkit.tiny_model import make_tiny_model
@@ -37,12 +37,6 @@ VERSION = PolicyVersion(1, 0)
 START_SECONDS = 240.0
 PATIENCE_SECONDS = 6.0
 """Of a trainer that waits for less long for those who read its last metrics."""
-
-
-@pytest.fixture(scope="module")
-def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPrograms]:
-    with ForkedPrograms(tmp_path_factory.mktemp("forked"), TRAINER) as started:
-        yield started
 
 
 @contextmanager

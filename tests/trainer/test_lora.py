@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,21 +11,17 @@ import torch
 from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from typer.testing import CliRunner
+from transformers import AutoModelForCausalLM
 
-from rollcast.cli.model import app
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.own_part import OwnPart
-from rollcast.local.merged_model import merged
-from rollcast.trainer.learner import reading
 from rollcast.trainer.learner.adapter_export import AdapterExport
 from rollcast.trainer.learner.checkpoint import storage_at
 from rollcast.trainer.learner.export import OWN_PARTS
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
-from testkit.quantised_model import write_fp8
+from testkit.forked_programs import ForkedPrograms
 from testkit.tiny_model import make_architecture, make_whole_llama4
 from tests.trainer.gloo_ranks import run_ranks
 from tests.trainer.lora_ranks import built, drive
@@ -118,26 +113,6 @@ def test_the_base_is_in_the_models_dtype_and_only_adapters_are_masters(
     assert any(not torch.equal(old, new.full_tensor()) for old, new in zip(before, trained.values(), strict=True))
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
-def test_compiled_layers_turn_their_adapters_off_for_the_reference(
-    ranks: Ranks, untied_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def updates(compiled: bool) -> list[tuple[float, float | None]]:
-        lora = {"lora": LORA, "dtype": "float32"}
-        recipe = {"kl": {"coefficient": KL}, "optimizer": {"learning_rate": 1e-2, "warmup_steps": 0}}
-        config = make_config(untied_model, tmp_path, model=lora, recipe=recipe, trainer={"compile": compiled})
-        group = LearnerGroup.build(config, ranks)
-        stats = [group.update(make_sequences(5)) for _ in range(3)]
-        return [(one.loss, one.kl) for one in stats]
-
-    monkeypatch.setattr(reading, "COMPILER", "eager")  # needs no C++ compiler
-    torch._dynamo.reset()
-    for (loss, kl), (plain_loss, plain_kl) in zip(updates(True), updates(False), strict=True):
-        assert loss == pytest.approx(plain_loss, rel=1e-5)
-        assert kl == pytest.approx(plain_kl, rel=1e-5, abs=1e-9)
-
-
 def test_another_seed_draws_other_adapters(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
     def drawn(seed: int) -> torch.Tensor:
         config = make_config(untied_model, tmp_path, model={"lora": LORA}).model_copy(update={"seed": seed})
@@ -203,14 +178,14 @@ def test_the_attention_of_a_mixture_gets_adapters(ranks: Ranks, tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def two_ranks(ranks: Ranks, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def two_ranks(ranks: Ranks, trainers: ForkedPrograms, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What two gloo ranks and a single one report, for the same run in float32, and two in bfloat16."""
     model = write_model(tmp_path_factory.mktemp("model"))
     alone = built(model, tmp_path_factory.mktemp("one"), "float32", ranks)
     results: dict[str, Any] = {"model": model, "one": drive(alone)}
     for name, dtype in (("two", "float32"), ("narrow", "bfloat16")):
         folder = tmp_path_factory.mktemp(name)
-        run_ranks("tests.trainer.lora_ranks", model, folder, dtype)
+        run_ranks(trainers, folder, "tests.trainer.lora_ranks", model, folder, dtype)
         results[name] = torch.load(folder / "results.pt", weights_only=False)
     return results
 
@@ -266,9 +241,8 @@ def test_a_new_run_begins_with_another_runs_adapters(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_adapter_and_the_merged_model_have_the_policys_logits(
-    ranks: Ranks, model: Path, tmp_path: Path, dtype: str
-) -> None:
+def test_an_exported_adapter_has_the_policys_logits(ranks: Ranks, model: Path, tmp_path: Path, dtype: str) -> None:
+    """tests/trainer/test_merged_adapters.py merges it."""
     group = build(ranks, model, tmp_path, dtype=dtype)
     for step in range(2):
         group.update(make_sequences(step))
@@ -281,54 +255,14 @@ def test_the_adapter_and_the_merged_model_have_the_policys_logits(
     ids = torch.arange(VOCAB)[None]
     with torch.no_grad():
         before = base(input_ids=ids).logits
-        adapted = PeftModel.from_pretrained(base, tmp_path / "export").double()
-        logits = adapted(input_ids=ids).logits
+        logits = PeftModel.from_pretrained(base, tmp_path / "export").double()(input_ids=ids).logits
         if dtype == "float32":
             own = pefts(model, group).double()(input_ids=ids).logits
             torch.testing.assert_close(logits, own, rtol=0, atol=1e-9)
-        assert merged(tmp_path / "export", None, tmp_path / "merged") == 14
-        whole = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32).double()
-        # Only the merged weights are rounded, once, to float32.
-        gap = (whole(input_ids=ids).logits - logits).abs().max() / logits.abs().max()
-        assert gap < 1e-5
     assert (logits - before).abs().max() > 0.05
     config = PeftConfig.from_pretrained(tmp_path / "export")
     assert config.base_model_name_or_path == str(model)
     assert (config.r, config.lora_alpha, config.revision) == (4, 12, None)
-    AutoTokenizer.from_pretrained(tmp_path / "merged")
-
-
-def test_the_command_merges_into_a_folder_that_is_not_there_yet(ranks: Ranks, model: Path, tmp_path: Path) -> None:
-    build(ranks, model, tmp_path).export(tmp_path / "export")
-    arguments = ["merge", str(tmp_path / "export"), "--folder", str(tmp_path / "merged")]
-    for expected in ("14 weights of", ""):
-        answer = CliRunner().invoke(app, arguments)
-        assert answer.exit_code == 0
-        assert answer.output.startswith(expected)
-    plain, whole = (AutoModelForCausalLM.from_pretrained(path).state_dict() for path in (model, tmp_path / "merged"))
-    assert all(torch.equal(plain[name], value) for name, value in whole.items()), "B is 0"
-
-
-@pytest.mark.parametrize("named", ["by its config", "by a type alone"])
-def test_a_quantised_base_is_not_merged(ranks: Ranks, tmp_path: Path, named: str) -> None:
-    make_architecture(tmp_path / "source", "qwen3")
-    write_fp8(tmp_path / "source", tmp_path / "quantised", tmp_path / "plain")
-    build(ranks, tmp_path / "plain", tmp_path).export(tmp_path / "export")
-    sentence = "is quantised, and an adapter is added to a model in 16 or 32 bits"
-    if named == "by a type alone":
-        shutil.copyfile(tmp_path / "plain" / "config.json", tmp_path / "quantised" / "config.json")
-        sentence = "_proj.weight is of type F8_E4M3, "
-    with pytest.raises(UserError, match=rf"{sentence}.*; name its base model with --base"):
-        merged(tmp_path / "export", str(tmp_path / "quantised"), tmp_path / "merged")
-    assert not (tmp_path / "merged").exists()
-
-
-def test_without_torch_the_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "adapter_config.json").write_text(f'{{"base_model_name_or_path": "{tmp_path}"}}')
-    (tmp_path / "adapter_model.safetensors").touch()
-    monkeypatch.setattr("rollcast.local.merged_model.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"torch is not installed; run pip install 'rollcast\[trainer\]'$"):
-        merged(tmp_path, None, tmp_path / "merged")
 
 
 def test_an_adapter_is_no_model_to_train(ranks: Ranks, tmp_path: Path) -> None:
@@ -349,15 +283,3 @@ def test_an_export_names_the_users_own_parts_and_the_whole_path_of_its_base(
     AdapterExport(policy, settings, tmp_path / "export", own_parts=own_parts).write()
     assert "./mine.py:loss" in (tmp_path / "export" / OWN_PARTS).read_text()
     assert PeftConfig.from_pretrained(tmp_path / "export").base_model_name_or_path == str(model)
-
-
-def test_what_cannot_be_merged_is_one_sentence(ranks: Ranks, model: Path, tmp_path: Path) -> None:
-    build(ranks, model, tmp_path).export(tmp_path / "export")
-    larger = write_model(tmp_path / "larger", hidden=64)
-    shallow = write_model(tmp_path / "shallow", layers=1)
-    for base, reason in ((larger, "the adapter is of another model"), (shallow, "has no weight model.layers.1.mlp")):
-        with pytest.raises(UserError, match=rf"{reason}.*; name its base model with --base"):
-            merged(tmp_path / "export", str(base), tmp_path / "merged")
-        assert not (tmp_path / "merged").exists()
-    with pytest.raises(UserError, match=r"cannot be read as an adapter .*; give the folder that a run with"):
-        merged(model, None, tmp_path / "merged")

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from rollcast.local.ports import free_port
-from testkit.forked_programs import TRAINER, ForkedPrograms
+from testkit.forked_programs import ForkedPrograms
 from testkit.system.harness import System, wait_for
 from testkit.tiny_model import make_tiny_model
 
@@ -37,12 +37,6 @@ def system(tmp_path_factory: pytest.TempPathFactory, trainers: ForkedPrograms) -
     }
     with System(folder, settings) as system:
         yield system
-
-
-@pytest.fixture(scope="module")
-def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPrograms]:
-    with ForkedPrograms(tmp_path_factory.mktemp("forked"), TRAINER) as started:
-        yield started
 
 
 def start(system: System, trainers: ForkedPrograms, *, resume: bool = True) -> None:

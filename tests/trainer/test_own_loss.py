@@ -12,6 +12,7 @@ from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.step_sums import UpdateStats
+from testkit.forked_programs import ForkedPrograms
 from tests.trainer.gloo_ranks import run_ranks
 from tests.trainer.tiny_models import make_config, make_sequences
 
@@ -75,6 +76,9 @@ def test_refused_memory_is_no_error_of_the_function(ranks: Ranks, untied_model: 
         trained(ranks, untied_model, tmp_path, own)
 
 
-def test_an_error_on_one_rank_alone_ends_all_ranks(untied_model: Path, tmp_path: Path) -> None:
+def test_an_error_on_one_rank_alone_ends_all_ranks(
+    trainers: ForkedPrograms, untied_model: Path, tmp_path: Path
+) -> None:
     (tmp_path / "alone.py").write_text(MINE)
-    run_ranks("tests.trainer.own_loss_ranks", untied_model, tmp_path, f"{tmp_path}/alone.py:fails_on_one_rank")
+    function = f"{tmp_path}/alone.py:fails_on_one_rank"
+    run_ranks(trainers, tmp_path, "tests.trainer.own_loss_ranks", untied_model, tmp_path, function)

@@ -11,6 +11,7 @@ import torch
 from rollcast.config.errors import UserError
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
+from testkit.forked_programs import ForkedPrograms
 from tests.trainer.gloo_ranks import run_ranks
 from tests.trainer.replicas import UPDATES, WORLD_SIZE
 from tests.trainer.tiny_models import make_config, make_sequences, write_model
@@ -23,9 +24,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def replicas(model: Path) -> list[dict[str, Any]]:
+def replicas(trainers: ForkedPrograms, model: Path) -> list[dict[str, Any]]:
     """What each of the four ranks saw."""
-    run_ranks("tests.trainer.replicas", model, model.parent, world_size=WORLD_SIZE)
+    run_ranks(trainers, model.parent, "tests.trainer.replicas", model, model.parent, world_size=WORLD_SIZE)
     return [torch.load(model.with_name(f"rank-{rank}.pt")) for rank in range(WORLD_SIZE)]
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ def evaluation(step: int) -> dict[str, Any]:
     return {**record, "compute_device_hours": step / 10}
 
 
+@cache
 def config_of(folder: Path) -> RunConfig:
     settings = {"run": folder.name, "folder": str(folder.parent), "model": {"path": "m"}}
     return parse_run_config(settings, source="test")

@@ -16,6 +16,7 @@ from transformers.models.mllama.configuration_mllama import MllamaTextConfig
 from rollcast.config.errors import UserError
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
+from testkit.forked_programs import ForkedPrograms
 from testkit.quantised_model import write_fp8, write_mxfp4
 from testkit.tiny_model import ARCHITECTURES, make_architecture, make_whole_llama4
 from tests.trainer.gloo_ranks import run_ranks
@@ -65,10 +66,12 @@ def store(source: Path, target: Path, *, dtype: torch.dtype = torch.float32, **h
 
 
 @pytest.fixture(scope="module")
-def of_ranks(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def of_ranks(
+    trainers: ForkedPrograms, models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> list[dict[str, Any]]:
     """What each of two ranks holds of every model."""
     results = tmp_path_factory.mktemp("results") / "held"
-    run_ranks("tests.trainer.sharded_start", results, *models.values())
+    run_ranks(trainers, results.parent, "tests.trainer.sharded_start", results, *models.values())
     return [torch.load(f"{results}.{rank}") for rank in (0, 1)]
 
 

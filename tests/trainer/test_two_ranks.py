@@ -11,17 +11,21 @@ from transformers import AutoModelForCausalLM
 
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
+from testkit.forked_programs import ForkedPrograms
 from tests.trainer.gloo_ranks import run_ranks
 from tests.trainer.tiny_models import make_config, make_sequences, write_model
 from tests.trainer.two_ranks import UPDATES, distance, ratio_statistics, taught_by, whole_weights
 
 
 @pytest.fixture(scope="module")
-def by_tying(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dict[str, Any]]]:
+def by_tying(
+    trainers: ForkedPrograms, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[Path, dict[str, Any]]]:
     """The model with and without tied matrices, and what the same two ranks saw of each."""
     folders = {name: tmp_path_factory.mktemp(name) for name in ("untied", "tied")}
     models = {name: write_model(folder / "model", tied=name == "tied") for name, folder in folders.items()}
-    run_ranks("tests.trainer.two_ranks", *(path for name in folders for path in (models[name], folders[name])))
+    arguments = [path for name in folders for path in (models[name], folders[name])]
+    run_ranks(trainers, folders["tied"], "tests.trainer.two_ranks", *arguments)
     return {name: (models[name], torch.load(folder / "results.pt")) for name, folder in folders.items()}
 
 

@@ -66,7 +66,8 @@ def taught_by(model: Path | str) -> dict[str, object]:
     return RECIPE | {"distillation": {"teacher": {"kind": "folder", "path": str(model)}, "with_reward": True}}
 
 
-def main(*models_and_folders: str) -> None:
+def main() -> None:
+    models_and_folders = sys.argv[1:]
     ranks = join_ranks(timeout_seconds=30, threads=1)
     for model, run_folder in zip(models_and_folders[::2], models_and_folders[1::2], strict=True):
         store, lane_store = (PrefixStore(run_folder, whole) for whole in (ranks.store, ranks.lane_store))
@@ -122,4 +123,4 @@ def train(ranks: Ranks, model: str, run_folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

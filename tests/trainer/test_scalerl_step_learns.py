@@ -1,0 +1,14 @@
+"""The example that is a whole step, run as a user runs it: twenty steps, in which it learns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from testkit.module_of import module_of
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "scalerl_step.py"
+
+
+def test_it_learns() -> None:
+    rewards = module_of(EXAMPLE).main(num_steps=20)
+    assert sum(rewards[-5:]) > 1.5 * sum(rewards[:5])
