@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.plainness.parsed import parsed
+
 ROOT = Path(__file__).parents[1]
 SERVICES = ROOT / "services" / "rollcast"
 GLOSSARY = ROOT / "docs" / "glossary.md"
@@ -25,7 +27,7 @@ def definitions() -> list[tuple[str, ast.ClassDef | ast.FunctionDef | ast.AsyncF
         (path.relative_to(SERVICES).as_posix(), node)
         for path in sorted(SERVICES.rglob("*.py"))
         if "_pb2" not in path.name
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
     ]
 
@@ -67,7 +69,7 @@ def test_a_term_of_the_glossary_points_to_what_is_there(term: str) -> None:
         node.name
         for link in links
         if link.is_file()
-        for node in ast.walk(ast.parse(link.read_text()))
+        for node in ast.walk(parsed(link.resolve()))
         if isinstance(node, ast.ClassDef)
     }
     assert [name for name in CLASS_NAME.findall(text) if name not in defined] == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from lab.plainness.parsed import parsed
+
 SERVICES = Path(__file__).parents[1] / "services" / "rollcast"
 MOST_SIGNATURES = 60
 """Entry points, and functions that pass settings of many groups on. More is a sign of parts that know too much."""
@@ -22,7 +24,7 @@ def test_few_functions_take_the_whole_run_file() -> None:
     found = [
         f"{path.relative_to(SERVICES)}:{node.lineno} {node.name}"
         for path in sorted(SERVICES.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and takes_the_run_file(node)
     ]
     assert len(found) < MOST_SIGNATURES, "\n".join(found)

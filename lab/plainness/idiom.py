@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from lab.plainness.parsed import parsed
+
 PHRASES = {
     "tell, told": r"tells?|told|telling",
     "what came, what is, as a noun": r"what (?:came|comes|was|is|has|had|it|they|he)",
@@ -85,11 +87,14 @@ def docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
 
 def _source_hits(path: Path, name: str) -> Iterator[Hit]:
     source = path.read_text()
-    for docstring in docstrings(ast.parse(source)):
+    for docstring in docstrings(parsed(path)):
         text = str(docstring.value)
         yield from phrase_hits(name, docstring.lineno, text)
         if FRAGMENT.match(text):
             yield Hit(name, docstring.lineno, FRAGMENT_NAME, text)
+    # Tokens take long; no comment has a phrase that does not follow a hash.
+    if not any(phrase_hits(name, 0, line.partition("#")[2]) for line in source.splitlines()):
+        return
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield from phrase_hits(name, token.start[0], token.string)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.plainness.idiom import Hit, docstrings, phrase_hits
+from lab.plainness.parsed import parsed
 
 SPEAKING = ("rollcast/cli", "rollcast/config")
 """Packages whose every literal of several words is taken for a sentence."""
@@ -25,7 +26,7 @@ def user_visible_hits(root: Path) -> list[Hit]:
     for path in sorted(services.rglob("*.py")):
         if "_pb2" not in path.name:
             name = str(path.relative_to(root))
-            tree = ast.parse(path.read_text())
+            tree = parsed(path)
             speaks = any(services / package in path.parents for package in SPEAKING)
             for literal in _literals(tree) if speaks else _error_messages(tree):
                 found.extend(phrase_hits(name, literal.lineno, str(literal.value)))
@@ -54,10 +55,11 @@ def _help_texts(tree: ast.Module) -> Iterator[ast.expr]:
 def _error_messages(tree: ast.Module) -> Iterator[ast.Constant]:
     """The literals inside what a UserError is made of."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ERRORS:
-            yield from (
-                part for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)
-            )
+        match node:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in ERRORS:
+                for part in ast.walk(node):
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                        yield part
 
 
 def _page_texts(path: Path) -> Iterator[tuple[int, str]]:

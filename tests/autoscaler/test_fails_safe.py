@@ -11,19 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.autoscaler.faults import FAULTS, HOUR, SETTLED, check_restart_during, settled
 from tests.autoscaler.simulated_run import FEED, ScaledRun
 
 pytestmark = pytest.mark.parametrize("mode", ["keda", "hpa", "controller"])
-SETTLED, HOUR = 3_600.0, 3_600.0
-"""When a run that began with too few generators has found how many do; seconds."""
-
-
-def settled(run: ScaledRun) -> int:
-    """Let the run come to rest; the number that it came to."""
-    run.until(SETTLED)
-    found = run.cluster.asked
-    assert FEED <= found <= FEED + 2
-    return found
 
 
 def test_a_restart_lets_nobody_go_in_the_hour_after_it(mode: str, tmp_path: Path) -> None:
@@ -111,30 +102,9 @@ def test_spot_nodes_that_go_two_at_a_time_take_no_generator_from_the_number(mode
         assert run.fleet.pods == run.cluster.asked
 
 
-@pytest.mark.parametrize("fault", ["the trainer loads", "no prometheus", "a quota", "spot nodes"])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_restart_in_the_middle_of_another_fault_lets_nobody_go(mode: str, fault: str, tmp_path: Path) -> None:
-    """What the new process finds then is not the run as it is."""
-    with ScaledRun(mode, 5, tmp_path, trainer_away=600.0) as run:
-        before = settled(run)
-        if fault == "the trainer loads":
-            run.restart_trainer()
-        elif fault == "no prometheus":
-            run.pages.away = "http://prometheus:9090 does not answer"
-        elif fault == "a quota":
-            run.cluster.granted = 5
-            run.cluster.settle()
-        else:
-            run.cluster.take_away(4)
-        run.until(SETTLED + 30.0)
-        run.stop_autoscaler()
-        run.start_autoscaler()
-        run.until(SETTLED + 1_800.0)
-        if fault == "no prometheus":
-            run.pages.away = None
-        run.cluster.granted = 64
-        run.cluster.settle()
-        run.until(SETTLED + HOUR)
-        assert min(run.asked_between(SETTLED, run.now)) >= before
+    check_restart_during(fault, mode, tmp_path)
 
 
 def in_need_of_more_than_the_window(mode: str, folder: Path, start_up: float = 180.0) -> ScaledRun:

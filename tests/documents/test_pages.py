@@ -11,6 +11,7 @@ import yaml
 
 from documents.__main__ import FOLDER, generated
 from documents.links import dead_links
+from lab.plainness.parsed import parsed
 from tests.documents.documented import LOG, PAGES, ROOT
 
 GENERATED = generated()
@@ -46,7 +47,7 @@ def words_of_the_program() -> str:
     for path in (ROOT / "services").rglob("*.py"):
         if "_pb2" in path.name:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.JoinedStr):
                 parts = [part.value if isinstance(part, ast.Constant) else "\0" for part in node.values]
                 said.append("".join(map(str, parts)))
