@@ -36,6 +36,8 @@ from testkit.formats.history import read_history
 ASKED = 40
 SPOILT = 7
 """The evaluation that lost prompts, and reads far too much."""
+FEW = 9
+"""Evaluations where each is forecast from."""
 
 
 def records(graded: int = ASKED, count: int = 16) -> list[EvaluationRecord]:
@@ -133,15 +135,15 @@ def test_every_evaluation_of_a_log_is_kept_lost_or_incomplete(shares: list[float
     assert log.sorted_out().kept == found.kept
 
 
-@sources
-@pytest.mark.parametrize("graded", [1, 20, 35])
+@pytest.mark.parametrize(("source", "graded"), [(from_folder, 1), (from_folder, 35), (from_page, 20), (from_file, 20)])
 def test_a_point_that_lacks_prompts_is_left_out_and_the_forecaster_says_so(
     tmp_path: Path, source: Source, graded: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service = Service(tmp_path / "h.sqlite")
-    service.engine.take(source(tmp_path, records(graded)))
+    service.engine.take(source(tmp_path, records(graded, FEW)))
     others = Service(tmp_path / "others.sqlite")
-    others.engine.take(source(tmp_path, [line for place, line in enumerate(records()) if place != SPOILT]))
+    complete = [line for place, line in enumerate(records(count=FEW)) if place != SPOILT]
+    others.engine.take(source(tmp_path, complete))
     found, expected = service.board.get("demo"), others.board.get("demo")
     assert found is not None
     assert expected is not None
@@ -157,7 +159,7 @@ def test_a_point_that_lacks_prompts_is_left_out_and_the_forecaster_says_so(
 @sources
 def test_a_point_with_nine_tenths_counts_with_the_error_of_its_own_prompts(tmp_path: Path, source: Source) -> None:
     service = Service(tmp_path / "h.sqlite")
-    service.engine.take(source(tmp_path, records(36)))
+    service.engine.take(source(tmp_path, records(36, FEW)))
     found = service.board.get("demo")
     assert found is not None
     assert found.num_incomplete == 0
@@ -170,7 +172,7 @@ def test_a_restarted_forecaster_still_leaves_it_out(tmp_path: Path) -> None:
     """Also one whose file an older release made, which knows nothing of prompts."""
     path = tmp_path / "h.sqlite"
     service = Service(path)
-    service.engine.take(from_folder(tmp_path, records(20)))
+    service.engine.take(from_folder(tmp_path, records(20, FEW)))
     service.history.close()
     assert Service(path).exported() == 1.0
     with sqlite3.connect(path) as connection:

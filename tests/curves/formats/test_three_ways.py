@@ -1,4 +1,7 @@
-"""A log of any format gives one forecast, to the last digit: by the command, in Python, and on the live page."""
+"""A log of any format gives one forecast, to the last digit: by the command, in Python, and on the live page.
+
+Every format: test_every_three_ways.py.
+"""
 
 from __future__ import annotations
 
@@ -7,66 +10,27 @@ from pathlib import Path
 
 import pytest
 
-import rollcast
 from rollcast.cli.main import app
 from rollcast.config.services import CurveFile
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import forecast_source
-from rollcast.curves.run_forecast import RunForecast
 from rollcast.curves.sources.file import CurveFiles
 from rollcast.forecaster.answers import forecast_answer
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
-from tests.curves.formats import test_frameworks, test_recognised
+from tests.curves.formats import test_frameworks
+from tests.curves.formats.three_ways import RUN, TEXTS, assert_one_forecast, on_the_page
 from tests.curves.one_run import said
 
-RUN = "theirs"
-TEXTS = {
-    "panel.csv": test_recognised.PANEL,
-    "run.csv": test_recognised.RUN_EXPORT,
-    "openrlhf.log": test_recognised.OPENRLHF,
-    "nemo_rl.log": test_recognised.NEMO,
-    "prime_rl.log": test_recognised.PRIME,
-    "open_instruct.log": test_recognised.OPEN_INSTRUCT,
-    "trl.log": test_recognised.TRL_CONSOLE,
-    "nested.jsonl": test_recognised.NESTED,
-    "columns.json": test_recognised.COLUMNS,
-    "inside.json": test_recognised.INSIDE,
-    "tabs.tsv": test_recognised.TABS,
-    "german.csv": test_recognised.GERMAN,
-    "times.csv": test_recognised.TIMES,
-    "accuracy": "".join(f"{1_700_000_000_000 + step} {rate} {step}\n" for step, rate in test_recognised.PAIRS),
-}
 
-
-def on_the_page(path: Path, folder: Path) -> RunForecast:
-    """What the forecaster makes of the file when it first looks at it."""
-    history = History(folder / "history.sqlite")
-    board = Board()
-    engine = ForecastEngine(board, history, ForecastMetrics(RUN))
-    engine.take(CurveFiles((CurveFile(run=RUN, path=path),)).read())
-    history.close()
-    found = board.get(RUN)
-    assert found is not None, "the run is not on the page"
-    return found
-
-
-def assert_one_forecast(path: Path, folder: Path) -> None:
-    by_command = forecast_source(str(path), Columns(), None, None, None)
-    live = on_the_page(path, folder)
-    assert said(live) == said(by_command)
-    assert said(rollcast.forecast(path)._run) == said(by_command)
-    assert (live.origin, live.unit) == (by_command.origin, by_command.unit)
-
-
-@pytest.mark.parametrize("name", [*test_frameworks.WRITTEN, "trl_trainer_state.json"])
+@pytest.mark.parametrize("name", ["run.wandb", "mlflow.db", "trainer_state.json"])
 def test_what_a_framework_wrote_gives_one_forecast(name: str, tmp_path: Path) -> None:
     assert_one_forecast(test_frameworks.at(test_frameworks.FILES, name, tmp_path), tmp_path)
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", ["panel.csv", "prime_rl.log", "nested.jsonl", "times.csv"])
 def test_a_log_of_text_gives_one_forecast(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(TEXTS[name])
@@ -98,8 +62,8 @@ def test_the_command_and_the_page_count_the_same_evaluations(
 ) -> None:
     """The evaluation before the first step is one of them."""
     path = tmp_path / "run.csv"
-    path.write_text("step,accuracy\n" + "".join(f"{10 * n},{0.2 + 0.01 * n:.3f}\n" for n in range(50)))
+    path.write_text("step,accuracy\n" + "".join(f"{10 * n},{0.2 + 0.01 * n:.3f}\n" for n in range(14)))
     app(["fit", str(path), "--json"], standalone_mode=False)
     by_command = json.loads(capsys.readouterr().out)["num_points"]
     live = forecast_answer(on_the_page(path, tmp_path))
-    assert by_command == live.num_points == 50
+    assert by_command == live.num_points == 14

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import pytest_asyncio
 
 from rollcast.config.environments.tool_set import McpServer, ToolSet
 from rollcast.environments.base import EnvironmentFailedError
@@ -20,6 +21,7 @@ from rollcast.environments.tools.mcp_servers import McpServers
 from rollcast.environments.tools.tool_set import ToolSetEnvironment
 from rollcast.local.ports import free_port
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 ROOT = Path(__file__).parents[3]
 COMMAND = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "testkit.mcp_server")
 START_SECONDS = 60.0
@@ -47,80 +49,79 @@ async def gone(process_id: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_its_tools_are_offered_and_called() -> None:
-    async with started(STDIO) as servers:
-        environment = ToolSetEnvironment(ToolSet(name="e", mcp=(STDIO,)), None, servers)
-        schemas = {schema["function"]["name"]: schema for schema in (await environment.reset({})).tools}
-        assert {"t_add", "t_files_read", "t_large"} <= schemas.keys()
-        assert schemas["t_add"]["type"] == "function"
-        assert schemas["t_add"]["function"]["description"] == "Add two numbers."
-        assert set(schemas["t_add"]["function"]["parameters"]["properties"]) == {"a", "b"}
-        assert (await environment.call("t_add", {"a": 2, "b": 40})).text == "42"
-        together = await asyncio.gather(*(environment.call("t_add", {"a": n, "b": n}) for n in range(20)))
-        assert [result.text for result in together] == [str(2 * n) for n in range(20)]
-        assert await environment.reward() is None
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def servers() -> AsyncIterator[McpServers]:
+    """One server, which each test leaves as ready as it was; the last test ends it."""
+    async with started(STDIO) as made:
+        yield made
 
 
-async def test_a_mistake_of_the_model_is_an_answer() -> None:
-    async with started(STDIO) as servers:
-        environment = ToolSetEnvironment(ToolSet(name="e", mcp=(STDIO,)), None, servers)
-        await environment.reset({})
-        for tool, arguments in (("t_add", {"a": "x"}), ("t_files_read", {"path": "/none"})):
-            assert (await environment.call(tool, arguments)).text.startswith("Error: ")
-        unknown = await environment.call("t_none", {})
-        assert unknown.is_malformed
-        assert (await environment.call("t_add", {"a": 1, "b": 1})).text == "2"
+async def test_its_tools_are_offered_and_called(servers: McpServers) -> None:
+    environment = ToolSetEnvironment(ToolSet(name="e", mcp=(STDIO,)), None, servers)
+    schemas = {schema["function"]["name"]: schema for schema in (await environment.reset({})).tools}
+    assert {"t_add", "t_files_read", "t_large"} <= schemas.keys()
+    assert schemas["t_add"]["type"] == "function"
+    assert schemas["t_add"]["function"]["description"] == "Add two numbers."
+    assert set(schemas["t_add"]["function"]["parameters"]["properties"]) == {"a", "b"}
+    assert (await environment.call("t_add", {"a": 2, "b": 40})).text == "42"
+    together = await asyncio.gather(*(environment.call("t_add", {"a": n, "b": n}) for n in range(20)))
+    assert [result.text for result in together] == [str(2 * n) for n in range(20)]
+    assert await environment.reward() is None
 
 
-async def test_a_long_answer_is_cut_and_one_without_end_is_refused() -> None:
-    async with started(STDIO) as servers:
-        environment = ToolSetEnvironment(ToolSet(name="e", mcp=(STDIO,), answer_characters=1_000), None, servers)
-        await environment.reset({})
-        long = await environment.call("t_large", {"num_bytes": 50_000})
-        assert long.is_cut
-        assert len(long.text) < 1_100
-        assert "49000 characters were cut" in long.text
-        before = (await environment.call("t_process_id", {})).text
-        huge, small = await asyncio.gather(
-            environment.call("t_large", {"num_bytes": 10 << 20}), environment.call("t_add", {"a": 1, "b": 2})
-        )
-        assert f"more than the {MAX_LINE_BYTES} that are read" in huge.text
-        assert small.text == "3"
-        assert (await environment.call("t_process_id", {})).text == before, "the server was not to blame"
+async def test_a_mistake_of_the_model_is_an_answer(servers: McpServers) -> None:
+    environment = ToolSetEnvironment(ToolSet(name="e", mcp=(STDIO,)), None, servers)
+    await environment.reset({})
+    for tool, arguments in (("t_add", {"a": "x"}), ("t_files_read", {"path": "/none"})):
+        assert (await environment.call(tool, arguments)).text.startswith("Error: ")
+    unknown = await environment.call("t_none", {})
+    assert unknown.is_malformed
+    assert (await environment.call("t_add", {"a": 1, "b": 1})).text == "2"
 
 
-async def test_a_call_that_takes_too_long_is_answered_and_the_server_serves_on() -> None:
-    async with started(STDIO, call_seconds=1.0) as servers:
-        await servers.schemas()
-        before = (await servers.call("t_process_id", {})).text
-        late = await servers.call("t_sleep", {"seconds": 60})
+async def test_a_long_answer_is_cut_and_one_without_end_is_refused(servers: McpServers) -> None:
+    environment = ToolSetEnvironment(ToolSet(name="e", mcp=(STDIO,), answer_characters=1_000), None, servers)
+    await environment.reset({})
+    long = await environment.call("t_large", {"num_bytes": 50_000})
+    assert long.is_cut
+    assert len(long.text) < 1_100
+    assert "49000 characters were cut" in long.text
+    before = (await environment.call("t_process_id", {})).text
+    huge, small = await asyncio.gather(
+        environment.call("t_large", {"num_bytes": 10 << 20}), environment.call("t_add", {"a": 1, "b": 2})
+    )
+    assert f"more than the {MAX_LINE_BYTES} that are read" in huge.text
+    assert small.text == "3"
+    assert (await environment.call("t_process_id", {})).text == before, "the server was not to blame"
+
+
+async def test_a_call_that_takes_too_long_is_answered_and_a_server_that_hangs_is_restarted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with started(STDIO, call_seconds=1.0) as hasty:
+        await hasty.schemas()
+        before = (await hasty.call("t_process_id", {})).text
+        late = await hasty.call("t_sleep", {"seconds": 60})
         assert "did not answer within 1 s" in late.text
         assert late.is_overdue
-        assert (await servers.call("t_process_id", {})).text == before
-
-
-async def test_a_server_that_hangs_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollcast.environments.tools.mcp_connection.LIVENESS_SECONDS", 0.5)
-    async with started(STDIO, call_seconds=1.0) as servers:
-        await servers.schemas()
-        before = (await servers.call("t_process_id", {})).text
-        assert "did not answer within 1 s" in (await servers.call("t_hang", {"seconds": 600})).text
-        assert (await servers.call("t_process_id", {})).text != before
+        assert (await hasty.call("t_process_id", {})).text == before, "the server serves on"
+        monkeypatch.setattr("rollcast.environments.tools.mcp_connection.LIVENESS_SECONDS", 0.5)
+        assert "did not answer within 1 s" in (await hasty.call("t_hang", {"seconds": 600})).text
+        assert (await hasty.call("t_process_id", {})).text != before
         await gone(int(before))
 
 
-async def test_a_server_that_dies_fails_the_environment_and_is_started_again() -> None:
-    async with started(STDIO) as servers:
-        await servers.schemas()
-        with pytest.raises(EnvironmentFailedError, match="MCP server t: it ended during a call of die"):
-            await servers.call("t_die", {})
-        assert (await servers.call("t_add", {"a": 1, "b": 2})).text == "3"
+async def test_a_server_that_dies_fails_the_environment_and_is_started_again(servers: McpServers) -> None:
+    await servers.schemas()
+    with pytest.raises(EnvironmentFailedError, match="MCP server t: it ended during a call of die"):
+        await servers.call("t_die", {})
+    assert (await servers.call("t_add", {"a": 1, "b": 2})).text == "3"
 
 
-async def test_it_ends_with_its_connection() -> None:
-    async with started(STDIO) as servers:
-        await servers.schemas()
-        server = int((await servers.call("t_process_id", {})).text)
+async def test_it_ends_with_its_connection(servers: McpServers) -> None:
+    await servers.schemas()
+    server = int((await servers.call("t_process_id", {})).text)
+    await servers.close()
     await gone(server)
 
 
