@@ -4,8 +4,8 @@ A reward is the verifier's own, in [0, 1], before the recipe shapes it: a verifi
 finds a pass rate of 0.1. A program that runs into its time limit has failed, and counts 0 as any wrong answer does.
 
 A truncated answer counts as wrong, whatever the verifier found in it: a number that happens to match is the last one
-that the model wrote, not an answer. Where such rollouts are trained on (`exclude_truncated: false`) their reward is 0 too.
-The number of such matches is counted.
+that the model wrote, not an answer. Where such rollouts are trained on (`exclude_truncated: false`) their reward is 0
+too. The number of such matches is counted.
 
 A rollout without a verdict, because its grader hung or was lost, is in no pass rate and in no batch: the answer was not
 looked at, and a failing grader must move neither the curve nor the curriculum. It is counted.
