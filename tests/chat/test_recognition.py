@@ -155,6 +155,42 @@ def test_a_template_whose_turns_do_not_extend_each_other_is_refused(change: tupl
     assert reason in refusal("chatml", template)
 
 
+CONTENT = "{{- message.content or '' }}"
+QWEN3_CONTENT = "{%- set content = message.content if message.content is string else '' %}"
+SHORTENED = {
+    # What a template shows of a message -> whether it is refused
+    "{{- message.content or '' }}": False,
+    "{{- (message.content or '') | trim }}": False,
+    "{{- message.content if loop.last else (message.content or '')[:40] }}": True,
+    "{{- message.content if loop.last else (message.content or '')[:200] }}": True,
+    "{{- message.content if loop.last else (message.content or '')[:5000] }}": True,
+    "{{- (message.content or '')[:5000] }}": True,  # sampled turns are longer than their history
+    "{{- message.content if loop.last or message.role != 'tool' else message.content[:1000] }}": True,
+    "{{- message.content if loop.last or message.role != 'tool' else message.content | truncate(2000) }}": True,
+    "{{- message.content if loop.last or message.role != 'tool' else message.content.split('\\n')[0] }}": True,
+    "{{- message.content if loop.last or message.role != 'user' else message.content[:1000] }}": True,
+    "{{- (message.content or '')[:1000] if message.role == 'assistant' else message.content }}": True,
+    "{{- (message.content or '') if loop.revindex0 < 12 or message.role != 'tool' else 'left out' }}": True,
+    "{{- message.content if message.role != 'tool' else message.content[:1000] }}": False,  # the same once answered
+}
+
+
+@pytest.mark.parametrize(("shown", "is_refused"), SHORTENED.items())
+@pytest.mark.parametrize("kind", ["bridge", "known"])
+def test_a_template_that_shortens_answered_turns_is_refused(kind: str, shown: str, is_refused: bool) -> None:
+    """Also one that writes short chats as a renderer of the package does: it is not recognised as that one's."""
+    template = CHATML_TEMPLATE.replace(CONTENT, shown)
+    if kind == "known":
+        inner = shown.replace("message.content", "content").removeprefix("{{-").removesuffix("}}")
+        template = QWEN3_TEMPLATE.replace(QWEN3_CONTENT, f"{QWEN3_CONTENT}{{%- set content = {inner} %}}")
+        assert template != QWEN3_TEMPLATE
+    if not is_refused:
+        made("chatml" if kind == "bridge" else "qwen3", template)
+        return
+    sentence = refusal("chatml" if kind == "bridge" else "qwen3", template)
+    assert "rewrites earlier turns" in sentence or "leaves out or changes" in sentence
+
+
 def test_a_template_that_shows_the_tools_at_the_last_question_splits_there() -> None:
     text = MISTRAL_LIKE.replace(
         "{{- '<s>' }}", "{{- '<s>' }}{%- set asked = messages | selectattr('role', 'equalto', 'user') | list %}"

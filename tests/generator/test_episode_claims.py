@@ -24,7 +24,7 @@ from rollcast.rollouts.base import Delivery
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LengthBudget, Purpose, Rollout
 from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
-from rollcast.trainer.control.episode_credit import whole_reward
+from rollcast.trainer.control.episode_credit import compared_reward
 from testkit.generator.episode_tasks import WORLD, episode_parts, episode_task
 from testkit.generator.scripted_world import TOOLS, ScriptedWorld, ScriptedWorlds
 from tests.generator.claiming import V1, V2, generator
@@ -83,7 +83,7 @@ async def test_a_last_reward_that_is_the_episodes_counts_once() -> None:
     rollout.reward = sampler.verdict.reward
     assert [turn.reward for turn in rollout.episode.turns] == pytest.approx([0.1, 0.2])
     recipe = Recipe(episodes=Episodes(credit=TurnCredit(discount=1.0)))
-    assert whole_reward(rollout, recipe) == pytest.approx(sum(rewards))
+    assert sum(compared_reward(rollout, recipe)) == pytest.approx(sum(rewards))
 
 
 async def test_an_environment_that_fails_is_tried_again_and_given_up_without_a_verdict() -> None:

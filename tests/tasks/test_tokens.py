@@ -1,4 +1,4 @@
-"""What cannot be read as a tokenizer is one sentence, whichever library stumbles on it."""
+"""What cannot be read as a tokenizer, or has tokens that the model lacks, is one sentence."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import shutil
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
-from rollcast.tasks.tokens import load_tokenizer
-from testkit.tiny_model import make_tiny_model
+from rollcast.local.embedding_rows import check_embedding_rows
+from rollcast.tasks.prompts import Prompt, PromptSplit
+from rollcast.tasks.tokenizer_file import TokenizerFile
+from rollcast.tasks.tokens import load_tokenizer, tokenize_prompts
+from rollcast.tasks.vocabulary import num_rows_of
+from testkit.tiny_model import VOCABULARY, make_tiny_model
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +52,66 @@ def test_valid_json_that_is_no_tokenizer_is_one_sentence(tiny_model: Path, tmp_p
     (folder / "tokenizer.json").write_text(json.dumps(json.loads(content)))
     with pytest.raises(UserError, match="no tokenizer can be read there"):
         load_tokenizer(Model(path=str(folder)))
+
+
+NUM_ADDED = 20
+PROMPTS = {
+    # Text of a prompt -> the first added token in it without an embedding
+    "1+1=": None,
+    "<tool0>": None,
+    "a<tool6>b": None,
+    "<tool7>": "<tool7>",
+    "a<tool7>b": "<tool7>",
+    "1+1=<tool19>": "<tool19>",
+    "<tool0><tool12>": "<tool12>",
+    "a line\n<tool8>\n": "<tool8>",
+    "<tool 7>": None,
+    "<tool20>": None,
+    "tool7>": None,
+    "a" * 60 + "<tool9>" + "b" * 60: "<tool9>",
+}
+
+
+@pytest.fixture(scope="module")
+def with_added_tokens(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tokenizer has 57 tokens and 20 added ones, the model 64 rows: <tool7> is the first without one."""
+    folder = tmp_path_factory.mktemp("added") / "model"
+    shutil.copytree(tiny_model, folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert len(tokenizer) + 7 == VOCABULARY
+    tokenizer.add_special_tokens({"additional_special_tokens": [f"<tool{number}>" for number in range(NUM_ADDED)]})
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(("text", "refused"), PROMPTS.items())
+def test_a_prompt_with_a_token_that_has_no_embedding_is_refused(
+    with_added_tokens: Path, text: str, refused: str | None
+) -> None:
+    prompt = Prompt("a", "d", text, '"1"', "exact")
+    tokenizer = load_tokenizer(Model(path=str(with_added_tokens)))
+    read = TokenizerFile.read(with_added_tokens, "model")
+    assert read is not None
+    split = PromptSplit([prompt], [])
+    if refused is None:
+        kept, _ = tokenize_prompts(tokenizer, [prompt], 200)
+        assert max(kept[0].token_ids) < VOCABULARY
+        check_embedding_rows(str(with_added_tokens), split, read)
+        return
+    sentence = rf"model\.path = {with_added_tokens}: the tokenizer makes token \d+ of '{refused}' in the prompt '"
+    with pytest.raises(UserError, match=sentence):
+        tokenize_prompts(tokenizer, [prompt], 200)
+    for split in (
+        PromptSplit([prompt], []),
+        PromptSplit([], [prompt]),
+        PromptSplit([], [], downstream={"d": [prompt]}),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            check_embedding_rows(str(with_added_tokens), split, read)
+
+
+def test_rows_are_those_of_the_text_model() -> None:
+    assert num_rows_of({"vocab_size": 7}) == 7
+    assert num_rows_of({"vocab_size": 9, "text_config": {"vocab_size": 7}}) == 7
+    assert num_rows_of({"vocab_size": 9, "text_config": {}}) == 9
+    assert num_rows_of({"text_config": None}) is None

@@ -14,8 +14,9 @@ from structlog.testing import capture_logs
 
 from rollcast.cli.shipped_recipes import find_recipe
 from rollcast.config.own_functions import load_function
+from rollcast.config.own_part import OwnPart
 from rollcast.config.recipe import LengthPenalty, NoLengthControl, Recipe
-from rollcast.recipe.group_signal import MIN_GROUPS_TO_WARN
+from rollcast.recipe.group_signal import MIN_GROUPS_TO_WARN, GroupSignal
 from rollcast.rollouts.records import (
     GradingStatus,
     Rollout,
@@ -96,6 +97,46 @@ def test_a_group_that_varies_only_by_truncation_is_filtered() -> None:
     groups = [group(0, [rollout(0, 1.0), rollout(1, 1.0), rollout(2, 0.0, stop=StopReason.LENGTH)])]
     assert assemble(groups, Recipe()).kept_groups == frozenset()
     assert assemble(groups, Recipe(exclude_truncated=False)).kept_groups == {0}
+
+
+TRUNCATED_CASES: list[tuple[list[tuple[float, StopReason]], list[float]]] = [
+    # (reward of the verifier, whether the budget ended it) -> reward in training
+    ([(1.0, StopReason.LENGTH), (0.0, StopReason.END)], []),
+    ([(1.0, StopReason.LENGTH), (0.5, StopReason.LENGTH)], []),
+    ([(1.0, StopReason.LENGTH), (1.0, StopReason.END)], [0.0, 1.0]),
+    ([(0.5, StopReason.LENGTH), (0.5, StopReason.END)], [0.0, 0.5]),
+    ([(1.0, StopReason.LENGTH), (1.0, StopReason.END), (0.0, StopReason.END)], [0.0, 1.0, 0.0]),
+    ([(0.0, StopReason.LENGTH), (1.0, StopReason.END)], [0.0, 1.0]),
+    ([(0.25, StopReason.LENGTH), (0.25, StopReason.END), (1.0, StopReason.LENGTH)], [0.0, 0.25, 0.0]),
+    ([(1.0, StopReason.END), (1.0, StopReason.END)], []),
+    ([(1.0, StopReason.END), (0.0, StopReason.END)], [1.0, 0.0]),
+    ([(0.9, StopReason.LENGTH), (0.1, StopReason.END)], [0.0, 0.1]),
+]
+
+
+@pytest.mark.parametrize(("answers", "counted"), TRUNCATED_CASES)
+def test_a_truncated_answer_that_matches_is_trained_on_as_wrong(
+    answers: list[tuple[float, StopReason]], counted: list[float]
+) -> None:
+    rollouts = [rollout(index, reward, stop=stop) for index, (reward, stop) in enumerate(answers)]
+    recipe = Recipe(advantage_normalisation="none", exclude_truncated=False)
+    mean = sum(counted) / max(1, len(counted))
+    wanted = [(index, round(reward - mean, 4)) for index, reward in enumerate(counted)]
+    assert trained([group(0, rollouts)], recipe) == wanted
+    assert can_be_trained_on(group(0, rollouts), recipe, GroupFilter(recipe)) is bool(counted)
+    exporter = Exporter("r")
+    signals = GroupSignals(recipe, exporter)
+    signals.note(group(0, rollouts))
+    assert (GroupSignal.USABLE in signals._counts) is bool(counted)
+
+
+def test_a_truncated_match_is_wrong_before_any_length_penalty(tmp_path: Path) -> None:
+    cut = rollout(0, 1.0, length=8, stop=StopReason.LENGTH)
+    assert shaped_reward(cut, Recipe(length_control=LengthPenalty(max_tokens=10, cache_tokens=4))) == 0.0
+    assert shaped_reward(cut, Recipe(length_control=NoLengthControl())) == 0.0
+    (tmp_path / "own.py").write_text("def penalty(c):\n    return -0.25 if c.reward == 0 and c.truncated else 0.0\n")
+    own = OwnPart(function=f"{tmp_path}/own.py:penalty")
+    assert shaped_reward(cut, Recipe(length_control=own)) == -0.25
 
 
 def test_the_penalty_is_taken_off_correct_answers_only() -> None:

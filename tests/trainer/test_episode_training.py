@@ -210,6 +210,42 @@ def test_rewards_of_turns_alone_make_a_group_usable_if_they_are_credited() -> No
         assert signals._counts == {str(signal): 1}
 
 
+TURN_REWARDS = [
+    # Rewards of the turns of each episode, their own rewards -> whether the group can be trained on
+    ([(1.0, 0.0), (0.0, 1.0)], (0.0, 0.0), True),
+    ([(0.25, 0.5), (0.5, 0.25)], (1.0, 1.0), True),
+    ([(-1.0, 1.0), (1.0, -1.0), (0.0, 0.0)], (0.0, 0.0, 0.0), True),
+    ([(1.0, 0.0), (0.0, 0.0)], (0.0, 1.0), True),
+    ([(0.5, 0.5, 0.0), (1.0, 0.0)], (0.0, 0.0), True),
+    ([(0.0, 0.0), (0.0, 0.0)], (0.0, 1.0), True),
+    ([(0.5, 0.5), (0.5, 0.5)], (0.0, 0.0), False),
+    ([(1.0, 0.0), (1.0, 0.0)], (1.0, 1.0), False),
+    ([(0.0, 0.0), (0.0,)], (1.0, 1.0), False),
+    ([(0.5, 0.0), (0.5,)], (0.0, 0.0), False),
+    ([(0.0, 0.0), (0.0, 0.0)], (0.0, 0.0), False),
+]
+
+
+@pytest.mark.parametrize(("of_turns", "rewards", "is_usable"), TURN_REWARDS)
+def test_turns_with_equal_sums_differ_where_their_rewards_do(
+    of_turns: list[tuple[float, ...]], rewards: tuple[float, ...], is_usable: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    rollouts = []
+    for index, (turns, reward) in enumerate(zip(of_turns, rewards, strict=True)):
+        made = make_episode(rng, index, turns=(len(turns),), reward=reward)
+        assert made.episode is not None
+        credited = tuple(dataclasses.replace(t, reward=r) for t, r in zip(made.episode.turns, turns, strict=True))
+        rollouts.append(dataclasses.replace(made, episode=dataclasses.replace(made.episode, turns=credited)))
+    group = group_of(make_task(0, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts)
+    recipe = turn_recipe(1.0)
+    assert can_be_trained_on(group, recipe, GroupFilter(recipe)) is is_usable
+    assert bool(assemble([group], recipe).sequences) is is_usable
+    signals = GroupSignals(recipe, Exporter("r"))
+    signals.note(group)
+    assert (GroupSignal.USABLE in signals._counts) is is_usable
+
+
 def test_a_length_penalty_counts_sampled_tokens_of_all_sequences_and_no_given_ones() -> None:
     rollout = make_episode(np.random.default_rng(0), turns=(3, 2), has_trailing=True)
     most = rollout.num_tokens

@@ -151,6 +151,40 @@ def test_standard_error_is_the_spread_of_repeated_samplings() -> None:
     assert claimed == pytest.approx(np.std(means), rel=0.05)
 
 
+ERRORS: list[tuple[list[list[float]], float]] = [
+    # Rewards of each prompt's completions -> the standard error of their mean
+    ([[1.0], [0.0]] * 50, 0.5 / 10),
+    ([[1.0]] * 30 + [[0.0]] * 70, 0.21**0.5 / 10),
+    ([[0.4], [0.6]] * 50, 0.1 / 10),
+    ([[0.44], [0.56]] * 50, 0.06 / 10),
+    ([[0.5]] * 100, 0.0),
+    ([[0.0]] * 100, 0.0),
+    ([[0.25], [0.75]] * 50, 0.25 / 10),
+    ([[0.9], [1.0]] * 50, 0.05 / 10),
+    ([[1.0, 0.0]] * 50, (0.5 / 2 / 50) ** 0.5),
+    ([[0.4, 0.6]] * 50, (0.02 / 2 / 50) ** 0.5),
+    ([[1.0, 0.0]] * 50 + [[1.0], [0.0]] * 25, (50 * 0.25 + 50 * 0.25) ** 0.5 / 100),
+    ([[0.5]], 0.5),
+]
+
+
+@pytest.mark.parametrize(("rewards", "error"), ERRORS)
+def test_one_completion_a_prompt_varies_as_its_rewards_do(rewards: list[list[float]], error: float) -> None:
+    assert sampling_standard_error([np.array(values) for values in rewards]) == pytest.approx(error)
+
+
+def test_the_error_of_partial_rewards_with_one_completion_is_no_less_than_their_spread() -> None:
+    rng = np.random.default_rng(0)
+    rates = rng.uniform(0.45, 0.55, size=60)
+
+    def sample() -> list[np.ndarray]:
+        return [np.clip(rng.normal(rate, 0.06, 1), 0.0, 1.0) for rate in rates]
+
+    spread = np.std([np.mean([values.mean() for values in sample()]) for _ in range(2_000)])
+    claimed = np.mean([sampling_standard_error(sample()) for _ in range(200)])
+    assert spread < claimed < 1.3 * spread
+
+
 def test_the_error_for_new_prompts_is_the_spread_over_draws_of_prompts() -> None:
     """Prompts are drawn again as well, so that their own differences count."""
     rng = np.random.default_rng(0)

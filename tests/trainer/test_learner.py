@@ -212,6 +212,18 @@ def test_a_token_whose_ratio_is_huge_and_finite_does_not_cost_its_batch(
     assert stats.grad_norm > 1e10
 
 
+def test_a_wrong_denominator_is_noticed_before_the_weights_move(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
+    group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
+    before = [weight.full_tensor().clone() for weight in group.learner.weights]
+    micro_batches = [[sequence] for sequence in make_sequences(3)]
+    with pytest.raises(AssertionError):
+        group.learner.update(micro_batches, 2 * denominator(make_sequences(3)))
+    assert group.learner.updates == 0
+    assert all(torch.equal(a, w.full_tensor()) for a, w in zip(before, group.learner.weights, strict=True))
+
+
 def test_stats_count_tokens(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
     group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     sequences = make_sequences(5)

@@ -112,7 +112,7 @@ def test_a_verifier_that_gives_everybody_a_little_retires_no_prompt(folder: Any)
     assert curriculum.num_removed == 0
 
 
-def test_a_truncated_answer_that_matches_is_wrong_in_the_curriculum_and_trained_on_as_the_recipe_says(
+def test_a_truncated_answer_that_matches_is_wrong_in_the_curriculum_and_in_training(
     folder: Any,
 ) -> None:
     """Nine of ten end with the reference and were cut off: the prompt is far from solved."""
@@ -125,9 +125,11 @@ def test_a_truncated_answer_that_matches_is_wrong_in_the_curriculum_and_trained_
     exporter = Exporter("r")
     export_batch(exporter, [group])
     assert told_matches(exporter) == 9
-    kept = assemble([group], Recipe(exclude_truncated=False, advantage_normalisation="none")).sequences
-    assert [sequence.advantage for sequence in kept] == pytest.approx([0.1] * 9 + [-0.9])
-    assert assemble([group], Recipe(exclude_truncated=True)).sequences == []
+    with_one_right = graded_group([truncated] * 9 + [ended(1.0)])
+    kept = assemble([with_one_right], Recipe(exclude_truncated=False, advantage_normalisation="none")).sequences
+    assert [sequence.advantage for sequence in kept] == pytest.approx([-0.1] * 9 + [0.9])
+    for excludes in (False, True):
+        assert assemble([group], Recipe(exclude_truncated=excludes)).sequences == []
 
 
 @pytest.mark.parametrize("failed", FAILED)

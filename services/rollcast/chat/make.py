@@ -19,7 +19,7 @@ AUTO = "auto"
 def make_renderer(
     model: Model, tokenizer: ChatTokenizer, prompt_format: PromptFormat | None = None, *, needs_tools: bool = True
 ) -> ChatRenderer:
-    """The renderer that `model.renderer` asks for. Takes some 0.1 s; a bridge is proven before it is returned.
+    """The renderer that `model.renderer` asks for. Takes about half a second; a bridge is proven before it is returned.
 
     needs_tools: False = for chats without tools, which other templates serve as well.
     Raises UserError if the model's format does not let turns extend each other, or the prompts are not its chats.

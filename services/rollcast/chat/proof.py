@@ -1,7 +1,8 @@
 """Conversations that show whether turns extend each other, tried before anything is sampled.
 
 For each of them, turn after turn: the tokens of the answer as the template writes it, then `next_turn`. The sequence
-must be the template's own rendering of the whole chat, token for token, and show what the tools answered.
+must be the template's own rendering of the whole chat, token for token, and show what the tools answered. Long ones and
+those of many turns are compared as text.
 """
 
 import re
@@ -21,6 +22,10 @@ CALL_IDS = ("probe0001", "probe0002")
 SYSTEM: ChatMessage = {"role": "system", "content": "You answer in short."}
 QUESTION: ChatMessage = {"role": "user", "content": "How much is 17 · 3 − 9?"}
 SECOND_QUESTION: ChatMessage = {"role": "user", "content": "Furthermore in Ελληνικά, 日本語 and 🐟?"}
+LONG_TEXT_LINES = 500
+"""Lines of 20 characters: a template that shortens what is long once it is answered shortens this."""
+MANY_CALLS = 12
+"""Calls of a conversation: a template that shows the newest results alone leaves out some of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,8 @@ class Conversation:
     """The template may strip its thinking."""
     may_be_refused: bool = False
     """The template may know no such turn, such as one with two calls."""
+    is_long: bool = False
+    """Compared as text alone, or once: all its tokens would take seconds."""
 
 
 def plain_conversations() -> Iterator[Conversation]:
@@ -48,6 +55,7 @@ def plain_conversations() -> Iterator[Conversation]:
     steps = tuple(Step({"role": "assistant", "content": answer}, (SECOND_QUESTION,)) for answer in answers)
     yield Conversation((QUESTION,), (), steps)
     yield Conversation((SYSTEM, QUESTION), (), steps, may_be_refused=True)
+    yield Conversation((_long(QUESTION),), (), tuple(map(_long_step, steps)), is_long=True)
 
 
 def tool_conversations() -> Iterator[Conversation]:
@@ -58,6 +66,9 @@ def tool_conversations() -> Iterator[Conversation]:
     yield Conversation((QUESTION,), (PROBE_TOOL,), (_called(2), closing, _called(1)), may_be_refused=True)
     thinking = _called(1, thought="17 · 3 is 51, so I ask.")
     yield Conversation((QUESTION,), (PROBE_TOOL,), (thinking, _called(1), closing), may_split=True)
+    yield Conversation((QUESTION,), (PROBE_TOOL,), (_called(1),) * MANY_CALLS, is_long=True)
+    long_steps = tuple(map(_long_step, (_called(1), _called(1), closing, _called(1))))
+    yield Conversation((_long(QUESTION),), (PROBE_TOOL,), long_steps, is_long=True)
 
 
 def prove(bridge: TemplateBridge, *, needs_tools: bool) -> None:
@@ -86,6 +97,16 @@ def _called(num_calls: int, thought: str = "") -> Step:
     return Step(answer, replies)
 
 
+def _long(message: ChatMessage) -> ChatMessage:
+    """The same message with a long text of its role behind its own; one with calls has them alone."""
+    lines = "\n".join(f"line {number:4} of the {message['role']}" for number in range(LONG_TEXT_LINES))
+    return {**message, "content": f"{message['content']}\n{lines}"} if message["content"] else message
+
+
+def _long_step(step: Step) -> Step:
+    return Step(_long(step.answer), tuple(map(_long, step.replies)))
+
+
 def _shows_tools(bridge: TemplateBridge) -> None:
     if PROBE_NAME not in bridge.template.text([QUESTION], [PROBE_TOOL], begins_answer=True):
         raise ChatRefusedError("does not show the model its tools")
@@ -106,6 +127,8 @@ def _prove(bridge: TemplateBridge, conversation: Conversation) -> None:
             raise ChatRefusedError(f"cannot write a probe conversation: {error}") from error
         for reply in step.replies:
             _check_shown(reply, following)
+        if conversation.is_long and not all(line in following for line in str(step.answer["content"]).splitlines()):
+            raise ChatRefusedError("leaves out or changes long turns of the assistant")
         opened = BEGUN_THINKING.search(begun)
         before = begun[: opened.start()] if opened else begun
         messages += [step.answer, *step.replies]
@@ -119,7 +142,8 @@ def _prove(bridge: TemplateBridge, conversation: Conversation) -> None:
             raise ChatRefusedError("rewrites earlier turns when later ones follow")
         written = _after_thinking(opened.group() if opened else "", following.removeprefix(before))
         sequence = sequence or begun
-        _prove_step(bridge, sequence, written, step, tools)
+        if not conversation.is_long:
+            _prove_step(bridge, sequence, written, step, tools)
         sequence += written
 
 

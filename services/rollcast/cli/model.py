@@ -5,7 +5,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,6 +13,7 @@ from rollcast.config.errors import UserError
 
 app = typer.Typer(help="Put a model into a folder, once, even if several processes ask for it.", no_args_is_help=True)
 Folder = Annotated[Path, typer.Option(help="folder for the model's files; if it exists, it is left unchanged")]
+Dtype = Literal["base", "float32"]
 WEIGHTS_OF_OTHERS = ("*.bin", "*.pth", "*.pt", "*.gguf", "*.onnx", "*.h5", "*.msgpack", "original/*")
 """Files that are fetched from the hub: Transformers and vLLM read them, weights from safetensors."""
 
@@ -71,17 +72,23 @@ def merge(
     base: Annotated[
         str | None, typer.Option(help="folder or name of the base model; left out, the one that the adapter names")
     ] = None,
+    dtype: Annotated[
+        Dtype, typer.Option(help="of the written weights: the base's own, which may round updates away, or float32")
+    ] = "base",
 ) -> None:
     """Add an adapter to its base model: a whole model for programs that know no adapters.
 
+    Says which share of the adapter's updates is lost to the rounding to the base's dtype.
+
     \b
     rollcast model merge runs/my-run/model --folder merged
+    rollcast model merge runs/my-run/model --folder merged --dtype float32
     """
-    from rollcast.local.merged_model import merged
+    from rollcast.local.merged_model import merge_in_words, merged
 
     with _alone(folder) as there:
         if not there:
-            typer.echo(f"{merged(adapter, base, folder)} weights of {folder} have the adapter added")
+            typer.echo(merge_in_words(merged(adapter, base, folder, dtype), folder))
 
 
 @contextlib.contextmanager

@@ -18,8 +18,9 @@ class RatioTruncation(Settings):
     ratio_max: Annotated[float, Field(gt=0)] = 2.0
     """Upper bound C of the ratio. 2 is the usual value elsewhere; the paper does not use TIS."""
     over: Literal["token", "sequence"] = "token"
-    """`token`: each token has its own ratio. `sequence`: all tokens of a rollout have the product of their ratios, which
-    is unbiased up to the truncation, and varies more the longer the rollout is."""
+    """`token`: each token has its own ratio. `sequence`: all tokens of a training sequence have the product of their
+    ratios, which is unbiased up to the truncation, and varies more the longer the sequence is. A single answer is one
+    sequence; each sequence of an episode has a product of its own, as in GSPO."""
 
 
 class RatioMask(Settings):

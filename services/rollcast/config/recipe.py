@@ -176,7 +176,8 @@ class Recipe(Settings):
     """Keeps completions within the budget. Left out, `rollcast up` uses none if the tokenizer lacks the marker or
     completions have less than 2,048 tokens, and else moves the position with the budget."""
     exclude_truncated: bool = True
-    """Truncated rollouts are left out of the effective batch (A.15)."""
+    """Truncated rollouts are left out of the effective batch (A.15). False = they are trained on with reward 0, whatever the
+    verifier found, as evaluations count them."""
     prompts_per_step: Annotated[int, Field(ge=1)] = 48
     """P, groups per optimizer step (A.3). Left out, `rollcast up` takes no more than there are training prompts."""
     rollouts_per_prompt: Annotated[int, Field(ge=2)] = 16

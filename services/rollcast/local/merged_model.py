@@ -7,11 +7,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.local.merging import ADAPTER_CONFIG, ADAPTER_FILE, OTHER_WEIGHTS
+from rollcast.local.merging import ADAPTER_CONFIG, ADAPTER_FILE, OTHER_WEIGHTS, Merge, MergedDtype
+
+TYPE_NAMES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
-def merged(adapter: Path, base: str | None, folder: Path) -> int:
-    """Make `folder`; returns how many weights have the adapter added.
+def merged(adapter: Path, base: str | None, folder: Path, dtype: MergedDtype = "base") -> Merge:
+    """Make `folder`.
 
     `base`: folder or name on the hub; None = what the adapter's config names. Raises UserError.
     """
@@ -28,12 +30,24 @@ def merged(adapter: Path, base: str | None, folder: Path) -> int:
             raise UserError(f"rollcast model merge: {library} is not installed; run pip install 'rollcast[trainer]'")
     source = _folder_of(base or str(named), config.get("revision") if base is None else None)
     # Torch's memory goes away with the process, and the command line does not import it.
-    command = [sys.executable, "-m", "rollcast.local.merging", str(adapter), str(source), str(folder)]
+    command = [sys.executable, "-m", "rollcast.local.merging", str(adapter), str(source), str(folder), dtype]
     ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603  # our own module
     if ended.returncode != 0:
         reason = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1]
         raise UserError(f"{adapter} cannot be added to {source} ({reason}); name its base model with --base")
-    return int(ended.stdout.split()[-1])
+    return Merge(**json.loads(ended.stdout.splitlines()[-1]))
+
+
+def merge_in_words(merge: Merge, folder: Path) -> str:
+    """What was added, and what the rounding left of it."""
+    types = " and ".join(TYPE_NAMES[one] for one in merge.dtypes)
+    done = f"{merge.num_weights} weights of {folder} have the adapter added, written in {types}"
+    if not merge.num_lost:
+        return f"{done}; no update is lost"
+    return (
+        f"{done}; {merge.lost_share:.2%} of the {merge.num_updates:,} updates are lost, because they are smaller than "
+        "the dtype resolves; --dtype float32 keeps them"
+    )
 
 
 def _folder_of(base: str, revision: str | None) -> Path:

@@ -25,6 +25,7 @@ from rollcast.local import cautions
 from rollcast.local.class_environments import check_classes
 from rollcast.local.devices import check_gpus, check_transport, usable_gpus, with_gpus
 from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
+from rollcast.local.embedding_rows import check_embedding_rows
 from rollcast.local.environment_files import check_environment_files
 from rollcast.local.left_out import filled_in
 from rollcast.local.model_name import check_hub_name, files_of, is_on_the_hub, similar_folder
@@ -184,6 +185,7 @@ def _check_tokens(recipe: Recipe, model: Model, prompt_format: PromptFormat, spl
     tokenizer = None if folder is None else TokenizerFile.read(folder, model.path)
     if tokenizer is None:
         return []
+    check_embedding_rows(model.path, split, tokenizer)
     return [
         *check_lengths(recipe, model, prompt_format, split, tokenizer),
         *cautions.of_tokens(recipe.max_prompt_tokens, prompt_format, split, tokenizer),

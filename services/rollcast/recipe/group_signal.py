@@ -12,7 +12,7 @@
 which most of the others do not count.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from enum import StrEnum
 
 from rollcast.config.recipe import Recipe
@@ -53,15 +53,23 @@ _REMEDY = {
 
 
 def signal_of(
-    rewards: Sequence[float], truncated: Sequence[bool], has_verdict: Sequence[bool], recipe: Recipe
+    rewards: Sequence[float],
+    truncated: Sequence[bool],
+    has_verdict: Sequence[bool],
+    recipe: Recipe,
+    compared: Sequence[Hashable] | None = None,
 ) -> GroupSignal:
-    """The signal of one group, by its rollouts."""
+    """The signal of one group, by its rollouts. Truncated ones have reward 0.
+
+    `compared`: what must differ in place of `rewards`. None = those.
+    """
     if not recipe.uses_reward:  # a teacher judges every answer that is not left out for its length
         is_any_whole = not (recipe.exclude_truncated and all(truncated))
         return GroupSignal.USABLE if is_any_whole else GroupSignal.TRUNCATED
-    rollouts = list(zip(rewards, truncated, has_verdict, strict=True))
+    counted = [0.0 if cut else reward for reward, cut in zip(rewards, truncated, strict=True)]
+    rollouts = list(zip(counted, truncated, has_verdict, strict=True))
     kept = [reward for reward, cut, graded in rollouts if graded and not (cut and recipe.exclude_truncated)]
-    if kept and (min(kept) < max(kept) or not recipe.zero_variance_filter):
+    if kept and (_differs(compared or counted, truncated, has_verdict, recipe) or not recipe.zero_variance_filter):
         return GroupSignal.USABLE
     if all(truncated):
         return GroupSignal.TRUNCATED
@@ -73,6 +81,14 @@ def signal_of(
     if kept[0] <= 0.0:
         return GroupSignal.WRONG
     return GroupSignal.RIGHT if kept[0] >= 1.0 else GroupSignal.EQUAL
+
+
+def _differs(
+    compared: Sequence[Hashable], truncated: Sequence[bool], has_verdict: Sequence[bool], recipe: Recipe
+) -> bool:
+    """Whether the rollouts that count differ."""
+    rollouts = zip(compared, truncated, has_verdict, strict=True)
+    return len({one for one, cut, graded in rollouts if graded and not (cut and recipe.exclude_truncated)}) > 1
 
 
 def came_back_in_words(counts: Mapping[str, float]) -> str:

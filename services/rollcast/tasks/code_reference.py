@@ -14,9 +14,10 @@ One JSON object, made by the mappings and read by the verifier:
 are compared as `comparison` says (`rollcast.tasks.sandbox.comparison`). Every case must pass.
 
     "comparison": "exact"                               as LiveCodeBench compares
-    "comparison": "float"                               numbers within 1e-6, relative or absolute; the default
+    "comparison": "float"                               numbers within 1e-6, relative or absolute
     "comparison": "float", "tolerance": {"relative": R, "absolute": A}
                                                         |result - expected| <= A + R |expected|, as numpy.allclose
+    neither                                             integers exactly, decimals within 1e-6, all else as text
 """
 
 import math
@@ -45,7 +46,7 @@ class Tolerance(TypedDict):
 
 
 class Comparing(TypedDict, total=False):
-    """How results are compared. Empty = `float` with its default tolerance."""
+    """How results are compared. Empty = by what each expected word or value is."""
 
     comparison: Literal["exact", "float"]
     tolerance: Tolerance

@@ -1,12 +1,13 @@
 """Ways to write the same number or formula, brought to the one that math-verify reads.
 
 ４２, 𝟒𝟐 -> 42      − -> -      √2 -> \\sqrt{2}      2² -> 2^2      1½ -> 1\\frac{1}{2}      90° -> 90^\\circ
-1.5e-3 -> \\frac{3}{2000}       0.1\\overline{6}, 0.1666... -> \\frac{1}{6}       1 000, 1\\,000 -> 1000
+1.5e-3 -> 0.0015       0.1\\overline{6}, 0.1666... -> \\frac{1}{6}       1 000, 1\\,000 -> 1000
 3. -> 3      \\textcolor{red}{5}, **5**, \\text{5} -> 5
 """
 
 import re
 import unicodedata
+from decimal import Decimal
 from fractions import Fraction
 
 MAX_EXPONENT = 400
@@ -70,6 +71,9 @@ _NUMBER_IN_TEXT = re.compile(
 _END_OF_TEXT = re.compile(r"[.,;:]+\s*\}$")
 _MIXED = re.compile(r"([-+]?\d+)\s+(\d+)\s*/\s*(\d+)")
 _ENDS = re.compile(r"(?:\\[,;: ]|\\q?quad(?![A-Za-z])|\\\\|[\s.,;:~])+$")
+_BRACKETS = {"lbrace": r"\{", "rbrace": r"\}", "langle": "(", "rangle": ")"}
+_NAMED_BRACKET = re.compile(rf"\\({'|'.join(_BRACKETS)})(?![A-Za-z])")
+_NOT_EQUAL = re.compile(r"\\not\s*\{?=\}?|=/=|^\s*\\(?:not|neg|lnot)(?![A-Za-z=])(?!\s*[\\=])")
 _STARTS = re.compile(r"^(?:\\[,;:! ]|\\q?quad(?![A-Za-z])|[\s~])+")
 
 
@@ -81,7 +85,7 @@ def plain_signs(text: str) -> str:
         text = _RAISED.sub(lambda found: _power("^", "".join(_SUPERSCRIPTS[sign] for sign in found[0])), text)
         text = _LOWERED.sub(lambda found: _power("_", "".join(_SUBSCRIPTS[sign] for sign in found[0])), text)
         text = _IDEOGRAPH_THEN_NUMBER.sub(" ", "".join(map(_sign, text)))
-    text = _BRACES.sub(lambda found: found[1] or ".", text)
+    text = _BRACES.sub(lambda found: found[1] or ".", _NOT_EQUAL.sub(r"\\ne ", text))
     text = _BAR.sub(_repeating, text)
     text = _IN_BRACKETS.sub(_repeating, text)
     text = _GOES_ON.sub(_going_on, text)
@@ -91,6 +95,7 @@ def plain_signs(text: str) -> str:
 def formula(text: str) -> str:
     """One formula, the content of a box or a reference: without style, spacing and punctuation."""
     text = _STYLE.sub("", _COLOUR.sub("", plain_signs(text)))
+    text = _NAMED_BRACKET.sub(lambda found: _BRACKETS[found[1]], text)
     text = _trimmed(text)
     while text.startswith("**") and text.endswith("**") and len(text) > 4:
         text = _trimmed(text[2:-2])
@@ -167,17 +172,22 @@ def _scientific(found: re.Match[str]) -> str:
     exponent = int(found["exponent"])
     if abs(exponent) > MAX_EXPONENT:
         return found[0]
-    digits = found["digits"]
-    return _written(Fraction(f"0{digits}" if digits.startswith(".") else digits.rstrip(".")) * Fraction(10) ** exponent)
+    return _shifted(found["digits"], exponent)
 
 
 def _power_of_ten(found: re.Match[str]) -> str:
-    """Exact, as what floating point makes of 1.6 \\times 10^{-19} equals no other way to write it."""
     exponent = int(found["exponent"] or found["digit"] or found["power"])
     before = found.string[max(0, found.start() - 8) : found.start()]
     if abs(exponent) > MAX_EXPONENT or _BINDS_TIGHTER.search(before):
         return found[0]
-    return _written(Fraction(found["digits"]) * Fraction(10) ** exponent)
+    return _shifted(found["digits"], exponent)
+
+
+def _shifted(digits: str, exponent: int) -> str:
+    """digits * 10^exponent with every digit written: it stays a decimal, which equals others only by its value."""
+    _, figures, own_exponent = Decimal(digits).as_tuple()
+    text = format(Decimal((0, figures, int(own_exponent) + exponent)), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _written(value: Fraction) -> str:

@@ -18,6 +18,10 @@ from rollcast.tasks.thinking import final_answer
 _UNESCAPED_DOLLAR = re.compile(r"(?<!\\)\$")
 _IN_MATH_MODE = re.compile(r"(?<!\\)\$\$?([^$]{1,400})\$\$?|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL)
 _BASE = re.compile(r"[-\dA-F]+_\{?(?P<base>\d{1,2})\}?")
+_RELATION_FIRST = re.compile(r"(?:\\(?:neq?|leq?|geq?|leqslant|geqslant|lt|gt)(?![A-Za-z])|!=|[<>]=?)")
+_NOT_EQUAL_TO = re.compile(r"(?:\\neq?(?![A-Za-z])|!=)[\s${(]{0,8}$")
+_MAX_BEFORE_CHARACTERS = 40
+"""Characters before a formula in which a sign belongs to it."""
 _RESTATED = re.compile(r"final answer[^\n]{0,100}?\bis\b", re.IGNORECASE)
 
 
@@ -47,8 +51,8 @@ def math(completion: str, reference: Any) -> float:
 
 def _read_reference(text: str) -> _Formula:
     boxes = final_boxes(text)
-    if boxes is None and _UNESCAPED_DOLLAR.search(text):
-        return _Formula(_parse(plain_signs(text)))
+    if boxes is None and _UNESCAPED_DOLLAR.search(text) and (found := _read_in(plain_signs(text))).values:
+        return found
     return _read(",".join(boxes.adjacent) if boxes else text)
 
 
@@ -57,7 +61,7 @@ def _is_right(answer: str, gold: _Formula) -> bool:
     if boxes is not None and not _RESTATED.search(boxes.after):
         return _boxes_are_right(boxes, gold)
     text = plain_signs(answer if boxes is None else boxes.after)
-    if _equal(gold, _Formula(_parse(text))):
+    if _equal(gold, _read_in(text)):
         return True
     formulas = _IN_MATH_MODE.findall(text)
     return len(formulas) == 1 and _is(gold, "".join(formulas[0]))
@@ -77,8 +81,20 @@ def _is(gold: _Formula, text: str) -> bool:
 def _read(text: str) -> _Formula:
     """Bare LaTeX; a price keeps its `\\$`, which delimits nothing."""
     latex = formula(_UNESCAPED_DOLLAR.sub("", text))
+    if _RELATION_FIRST.match(latex):  # math-verify reads \\neq 7 as 7
+        described = real_set(f"x {latex}")
+        return _Formula(_parse(f"$x {latex}$"), RealSet(described.latex, None) if described else None)
     based = _BASE.fullmatch(latex.replace(" ", ""))
     return _Formula(_parse(f"${latex}$"), real_set(latex), based["base"] if based else None)
+
+
+def _read_in(text: str) -> _Formula:
+    """The formula that math-verify chooses in a text; none where the text says that it is not the value."""
+    values = _parse(text)
+    chosen = values[-1] if values and isinstance(values[-1], str) else ""
+    before = text[: text.rfind(chosen)] if chosen in text else ""
+    is_denied = _RELATION_FIRST.match(chosen) or _NOT_EQUAL_TO.search(before[-_MAX_BEFORE_CHARACTERS:])
+    return _Formula([] if is_denied else values)
 
 
 def _parse(text: str) -> list[Any]:
@@ -89,13 +105,12 @@ def _parse(text: str) -> list[Any]:
 
 
 def _equal(gold: _Formula, answer: _Formula) -> bool:
-    import math_verify
+    from rollcast.tasks.math_equality import are_equal
 
     if gold.base and answer.base and gold.base != answer.base:
         return False
-    if math_verify.verify(gold.values, answer.values, timeout_seconds=None):
+    if are_equal(gold.values, answer.values):
         return True
     if gold.set is None or answer.set is None or not gold.set.may_equal(answer.set):
         return False
-    sets = (_parse(f"${one.latex}$") for one in (gold.set, answer.set))
-    return bool(math_verify.verify(*sets, timeout_seconds=None))
+    return are_equal(*(_parse(f"${one.latex}$") for one in (gold.set, answer.set)))

@@ -49,6 +49,11 @@ class TokenizerFile:
     def has(self, token: str) -> bool:
         return self._tokenizer.token_to_id(token) is not None
 
+    def added_from(self, first_id: int) -> dict[str, int]:
+        """The added tokens with this id or a later one: they are cut out of every text that holds them."""
+        added = self._tokenizer.get_added_tokens_decoder()
+        return {token.content: number for number, token in added.items() if number >= first_id}
+
     def not_known(self, text: str) -> set[str]:
         """Parts of the text that become the unknown token, and characters that vanish."""
         encoding = self._tokenizer.encode(text, add_special_tokens=False)

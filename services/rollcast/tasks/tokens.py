@@ -22,6 +22,7 @@ from rollcast.config.tasks import PromptFormat
 from rollcast.tasks.chats import Chat, Message, flat
 from rollcast.tasks.prompts import Prompt
 from rollcast.tasks.thinking import THINK_END, THINK_START, opens_thinking
+from rollcast.tasks.vocabulary import check_token_ids, note_num_rows
 
 THINK_SYSTEM = (
     f"The assistant first thinks about the user's question and then answers it. It thinks between {THINK_START} and "
@@ -50,13 +51,15 @@ def load_tokenizer(model: Model) -> Tokenizer:
     from transformers import AutoTokenizer
 
     try:
-        return cast(Tokenizer, AutoTokenizer.from_pretrained(model.path, trust_remote_code=model.trust_remote_code))
+        tokenizer = AutoTokenizer.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
     except Exception as error:  # a broken tokenizer.json is a bare Exception, other files are whatever they break
         raise refused_by_the_world(
             error,
             f"model.path = {model.path}: no tokenizer can be read there ({' '.join(str(error).split())[:200]}); "
             "give the folder of a Hugging Face model",
         ) from error
+    note_num_rows(tokenizer, model)
+    return cast(Tokenizer, tokenizer)
 
 
 def render(tokenizer: Tokenizer, messages: Chat, prompt_format: PromptFormat) -> tuple[str, bool]:
@@ -101,10 +104,15 @@ def _chat(tokenizer: Tokenizer, chat: Chat, prompt_format: PromptFormat) -> str:
 
 
 def tokenize(tokenizer: Tokenizer, messages: Chat, prompt_format: PromptFormat | None = None) -> tuple[int, ...]:
-    """Token ids of one prompt. It is not finished: the tokenizer may put special tokens before it, none behind it."""
+    """Token ids of one prompt. It is not finished: the tokenizer may put special tokens before it, none behind it.
+
+    Raises UserError for a token that the model has no embedding for.
+    """
     rendered, complete = render(tokenizer, messages, prompt_format or PromptFormat())
     bare = list(tokenizer(rendered, add_special_tokens=False)["input_ids"])
-    return tuple(bare if complete else _tokens_before(list(tokenizer(rendered)["input_ids"]), bare) + bare)
+    token_ids = bare if complete else _tokens_before(list(tokenizer(rendered)["input_ids"]), bare) + bare
+    check_token_ids(tokenizer, token_ids, rendered)
+    return tuple(token_ids)
 
 
 def _tokens_before(whole: list[int], bare: list[int]) -> list[int]:

@@ -117,6 +117,8 @@ class Engine:
         """CPU threads of one worker."""
         self._adapter: Any = None
         """What every request presents if versions are adapters (`model.lora`)."""
+        self._num_rows: int | None = None
+        """Rows of the embedding. None = the tokenizer knows no token beyond them."""
         self.full_rollouts = 0
         """Rollouts of model.max_length that fit into the KV cache together."""
 
@@ -160,6 +162,8 @@ class Engine:
         quantization = config.generator.engine.quantization
         engine_start.check_routing(routing, config.recipe, config.model.max_length, quantization)
         self.routing = routing if config.recipe.router_replay else None
+        rows = int(self._llm.model_config.get_vocab_size())
+        self._num_rows = rows if self._llm.get_tokenizer().max_token_id >= rows else None
         self.num_threads = max(await self.call("num_threads"))
         self.full_rollouts = min(await self.call("full_rollouts"))
         if (lora := config.model.lora) is not None:
@@ -346,6 +350,7 @@ class Engine:
                 output_kind=RequestOutputKind.FINAL_ONLY if request.on_tokens is None else RequestOutputKind.CUMULATIVE,
                 routed_experts_prompt_start=request.routed_from,
             )
+            self._check_rows(request.token_ids)
             prompt = tokens_input(request.token_ids, cache_salt=request.salt(version))
             outputs = await self._llm.add_request(str(next(self._ids)), prompt, parameters, lora_request=self._adapter)
         except VLLMClientError as error:
@@ -356,6 +361,14 @@ class Engine:
         self._live[outputs.request_id] = request
         self._requests_by_id[outputs.request_id] = request
         return outputs
+
+    def _check_rows(self, token_ids: list[int]) -> None:
+        """Raises BadRequestError for a token without an embedding, at which the engine would end."""
+        if self._num_rows is not None and (largest := max(token_ids)) >= self._num_rows:
+            raise BadRequestError(
+                f"{len(token_ids)} prompt tokens: the model has no embedding for token {largest}, "
+                f"{self.decode([largest])!r}"
+            )
 
     async def _abort(self, request: EngineRequest) -> None:
         async with self._admission:

@@ -19,18 +19,34 @@ class PythonLoss:
     def terms(self, inputs: LossInputs) -> Tensor:
         if inputs.logprobs.numel() == 0:  # of a rank without rollouts: means and maxima have no value there
             return inputs.logprobs * 0
-        found = self.function.call(_copy(inputs))
+        given = _copy(inputs)
+        if given.logprobs.requires_grad:
+            given.logprobs.register_hook(self._check_gradient)
+        found = self.function.call(given)
         size = list(inputs.logprobs.shape)
         if not isinstance(found, Tensor) or list(found.shape) != size:
             said = f"a tensor {list(found.shape)}" if isinstance(found, Tensor) else found
             raise self.function.refused(said, f"a tensor {size}, one term for each token")
+        if not _is_finite(found, inputs):
+            raise self.function.refused("terms that are not finite", "finite ones for tokens with finite log-probs")
         if torch.is_grad_enabled() and inputs.logprobs.requires_grad and not found.requires_grad:
             raise self.function.refused("terms without gradient", "terms computed from inputs.logprobs")
         return live(found, inputs)
 
+    def _check_gradient(self, gradient: Tensor) -> None:
+        """Terms may be finite and their gradient not, such as that of sqrt at 0."""
+        if not gradient.isfinite().all():
+            raise self.function.refused("terms whose gradient is not finite", "finite gradients at inputs.logprobs")
+
     def clamped(self, inputs: LossInputs) -> Tensor:
         """Return no token: what the function does with large ratios is not known here."""
         return no_token(inputs)
+
+
+def _is_finite(terms: Tensor, inputs: LossInputs) -> bool:
+    """Where the model's own log-probs are, of tokens that carry loss."""
+    counts = (inputs.weights > 0) & inputs.logprobs.isfinite()
+    return bool(torch.where(counts, terms, 0.0).isfinite().all())
 
 
 def _copy(inputs: LossInputs) -> LossInputs:

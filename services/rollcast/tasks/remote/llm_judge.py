@@ -4,13 +4,19 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from rollcast.config.verifiers import JudgeVerifier
+from rollcast.config.verifiers import DEFAULT_BEST_SCORE, JudgeVerifier
 from rollcast.tasks.remote.asking import Asking, Outcome
 from rollcast.tasks.thinking import final_answer
 from rollcast.tasks.verifiers import Grade, graded
 
 _PLACE = re.compile(r"\{([^{}\n]{1,100})\}")
-_SCORE = re.compile(r"\W*score\W*?(-?\d+(?:\.\d+)?)(?:\s*/\s*\d+)?\W*", re.IGNORECASE)
+_NUMBER = r"\d{1,9}(?:\.\d{1,9})?"
+_RANGE = rf"(?:(?:from\s+)?{_NUMBER}\s*(?:[-\u2013\u2014]|to)\s*|(?:out\s+)?of\s+|/\s*|max\.?\s*)(?P<most>{_NUMBER})"
+_SCORE = re.compile(
+    rf"\W{{0,20}}score\W{{0,40}}?(?:[(\[]\s*{_RANGE}\s*[)\]]\W{{0,20}}?)?(?P<score>-?{_NUMBER})"
+    rf"(?:\W{{0,5}}?(?:/|\bout\s+of\b|\bof\b)\W{{0,5}}?(?P<of>{_NUMBER})|\s*(?P<percent>%|percent\b))?(?:\s+points?)?\W{{0,20}}",
+    re.IGNORECASE,
+)
 MAX_SCORE_LINE_CHARACTERS = 200
 """Characters. A longer line is no score: what looks for one takes time with the square of its length."""
 
@@ -41,7 +47,7 @@ class LlmJudge:
         written = choice["message"]["content"]
         if choice.get("finish_reason") == "length":  # of a 10 the 1 may be there
             raise ValueError(f"it is cut off after {self._settings.longest_answer} tokens, ...{written[-100:]!r}")
-        score = score_of(written)
+        score = score_of(written, self._settings.best_score)
         if score is None:
             raise ValueError(f"no line `Score: N` in {written[-100:]!r}")
         if not 0 <= score <= self._settings.best_score:
@@ -56,11 +62,17 @@ def question(template: str, completion: str, row: Any) -> str:
     return _PLACE.sub(lambda place: places.get(place[1], place[0]), template)
 
 
-def score_of(written: str) -> float | None:
-    """The number of the last line that says `Score: N`."""
+def score_of(written: str, best_score: float = DEFAULT_BEST_SCORE) -> float | None:
+    """The number of the last line that says `Score: N`, on the scale to `best_score`.
+
+    A scale of the line's own counts: 4/5, 4 out of 5, (0-5): 4 and 80 % are 8 of 10. None without such a line.
+    """
     lines = (line for line in reversed(written.splitlines()) if len(line) <= MAX_SCORE_LINE_CHARACTERS)
     found = next((found for line in lines if (found := _SCORE.fullmatch(line))), None)
-    return None if found is None else float(found[1])
+    if found is None:
+        return None
+    scale = float(found["of"] or (found["percent"] and 100) or found["most"] or best_score)
+    return float(found["score"]) * best_score / scale if scale else None
 
 
 def _as_text(found: Any) -> str:

@@ -1,10 +1,12 @@
 """Whether a program's result is the expected one: printed text line by line, returned values as JSON would hold them.
 
-exact   LiveCodeBench's rule: lines of text are equal, or all their words are equal decimals; values are equal as
-        Python's `==` has it, True and 1 included
-float   numbers may differ by the tolerance, unless both are integers; True is not 1
+exact    LiveCodeBench's rule: lines of text are equal, or all their words are equal decimals; values are equal as
+         Python's `==` has it, True and 1 included
+float    numbers may differ by the tolerance, unless both are integers; True is not 1
+neither  references without a comparison: an expected integer equals numbers of exactly its value, an expected decimal
+         those within the tolerance; every other word is text; True is not 1
 
-In both, a tuple equals a list, a dictionary's keys compare as JSON writes them (1 as "1"), and NaN equals NaN.
+Always, a tuple equals a list, a dictionary's keys compare as JSON writes them (1 as "1"), and the value NaN equals NaN.
 """
 
 import json
@@ -20,6 +22,12 @@ from rollcast.tasks.code_reference import CodeReference
 DEFAULT_TOLERANCE = 1e-6
 """Relative or absolute, whichever allows more: what judges of competitions usually allow."""
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+_DIGITS = r"(?:0|[1-9][0-9]*)"
+_EXPONENT = r"(?:[eE][+-]?[0-9]+)"
+_EXPECTED_INTEGER = re.compile(f"-?{_DIGITS}")
+_EXPECTED_DECIMAL = re.compile(rf"-?(?:{_DIGITS}\.[0-9]*|\.[0-9]+){_EXPONENT}?|-?{_DIGITS}{_EXPONENT}")
+"""Bit strings, codes, dates and digests, which have leading zeros, signs or letters, are no numbers."""
+_PRINTED_NUMBER = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.[0-9]*)?|\.[0-9]+){_EXPONENT}?")
 _REAL = (int, float, Decimal, Fraction)
 
 Close = Callable[[float, float], bool]
@@ -31,10 +39,12 @@ class ResultComparison:
 
     def __init__(self, reference: CodeReference) -> None:
         """Raises ValueError for a comparison or tolerance that does not exist."""
-        kind = reference.get("comparison", "float")
-        if kind not in ("exact", "float"):
+        kind = reference.get("comparison")
+        if kind not in (None, "exact", "float"):
             raise ValueError(f"comparison {kind!r}: neither 'exact' nor 'float'")
         self._close: Close | None = None if kind == "exact" else _close(reference)
+        self._goes_by_expected = kind is None
+        self._same_word = {None: self._as_expected, "exact": _same_decimal, "float": self._same_number}[kind]
 
     def same_text(self, output: str, expected: str) -> bool:
         """White space at the ends of the text and of each line does not count."""
@@ -67,6 +77,8 @@ class ResultComparison:
             return bool(value == expected)
         if value == expected:
             return True
+        if self._goes_by_expected:
+            return isinstance(expected, float) and self._near(value, expected)
         return not (isinstance(value, int) and isinstance(expected, int)) and self._near(value, expected)
 
     def _near(self, value: Any, expected: Any) -> bool:
@@ -84,11 +96,23 @@ class ResultComparison:
         theirs = wanted.split()
         if len(ours) != len(theirs):
             return False
-        if self._close is None:
-            return all(map(_same_decimal, ours, theirs))
         return all(map(self._same_word, ours, theirs))
 
-    def _same_word(self, got: str, wanted: str) -> bool:
+    def _as_expected(self, got: str, wanted: str) -> bool:
+        """By what the expected word is: the text of a number decides whether another may stand for it."""
+        if got == wanted:
+            return True
+        if not _PRINTED_NUMBER.fullmatch(got):
+            return False
+        if _EXPECTED_INTEGER.fullmatch(wanted):
+            return _same_decimal(got, wanted)
+        if not _EXPECTED_DECIMAL.fullmatch(wanted):
+            return False
+        # 2 is 2.0, but 12000 is no other way to write 12e3, which may be a code.
+        may_differ = "." in wanted or not _INTEGER.fullmatch(got)
+        return may_differ and (_same_decimal(got, wanted) or self._near(got, wanted))
+
+    def _same_number(self, got: str, wanted: str) -> bool:
         if got == wanted or _same_decimal(got, wanted):
             return True
         if _INTEGER.fullmatch(got) and _INTEGER.fullmatch(wanted):

@@ -15,8 +15,9 @@ from rollcast.recipe.effective_batch import EffectiveBatch, effective_batch, kep
 from rollcast.recipe.length_control import length_penalty
 from rollcast.recipe.own_parts import CompletionRecord, own_advantages, own_penalty
 from rollcast.rollouts.records import EpisodeEnd, Rollout, RolloutGroup
-from rollcast.trainer.control.episode_credit import SequenceAdvantages, turn_credited, whole_reward
+from rollcast.trainer.control.episode_credit import ComparedReward, SequenceAdvantages, compared_reward, turn_credited
 from rollcast.trainer.control.group_filter import GroupFilter
+from rollcast.trainer.control.pass_rate import counted_reward
 from rollcast.trainer.control.teacher import RolloutLogprobs
 from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, num_loss_tokens, training_sequences
 
@@ -52,7 +53,7 @@ def assemble(
     answers: list[RolloutLogprobs | None] | None = None
     if teacher is not None:
         answers = [one for group in groups for one in teacher.get(group.sequence, [None] * len(group.rollouts))]
-    rewards = np.array([rollout.reward for rollout in rollouts])
+    rewards = _rewards(rollouts)
     shaped = np.array([shaped_reward(rollout, recipe) for rollout in rollouts])
     effective = effective_batch(
         rewards=rewards,
@@ -84,7 +85,7 @@ def can_be_trained_on(group: RolloutGroup, recipe: Recipe, own_filter: GroupFilt
     """Whether a group that came back has rollouts for a batch. Asks no advantage and no length penalty."""
     rollouts = group.rollouts
     kept = kept_rollouts(
-        rewards=np.array([rollout.reward for rollout in rollouts]),
+        rewards=_rewards(rollouts),
         group=np.zeros(len(rollouts), dtype=np.int64),
         loss_tokens=_loss_tokens(rollouts),
         excluded=_excluded(rollouts, recipe, None),
@@ -96,14 +97,21 @@ def can_be_trained_on(group: RolloutGroup, recipe: Recipe, own_filter: GroupFilt
     return bool(kept.any())
 
 
+def _rewards(rollouts: Sequence[Rollout]) -> NDArray[np.float64]:
+    """[R] of the verifier, 0 for truncated ones."""
+    return np.array([counted_reward(rollout) for rollout in rollouts])
+
+
 def _loss_tokens(rollouts: Sequence[Rollout]) -> NDArray[np.int64]:
     """[R] tokens that carry loss, of all sequences of a rollout."""
     return np.array([num_loss_tokens(rollout) for rollout in rollouts], dtype=np.int64)
 
 
 def _compared(rollouts: Sequence[Rollout], recipe: Recipe) -> NDArray[np.float64]:
-    """[R] what the zero-variance filter compares."""
-    return np.array([whole_reward(rollout, recipe) for rollout in rollouts])
+    """[R] what the zero-variance filter compares: equal numbers for equal rewards."""
+    number: dict[ComparedReward, float] = {}
+    compared = [compared_reward(rollout, recipe) for rollout in rollouts]
+    return np.array([number.setdefault(key, float(len(number))) for key in compared])
 
 
 def _graded(rollouts: Sequence[Rollout]) -> NDArray[np.bool_]:
@@ -169,16 +177,17 @@ def _teacher_kl(
 
 
 def shaped_reward(rollout: Rollout, recipe: Recipe) -> float:
-    """The verifier's reward, with the length penalty (Eq 9) if the recipe has one.
+    """The verifier's reward, 0 for a truncated answer, with the length penalty (Eq 9) if the recipe has one.
 
     The longest answer keeps half of its lead over a wrong one, as in the paper: a right one counts 0.5, a wrong one 0.
     """
+    reward = counted_reward(rollout)
     control = recipe.length_control
     if isinstance(control, LengthPenalty):
         penalty = length_penalty(rollout.num_tokens, max_tokens=control.max_tokens, cache_tokens=control.cache_tokens)
-        return rollout.reward * (1 + REWARD_GAP_RATIO * penalty)
+        return reward * (1 + REWARD_GAP_RATIO * penalty)
     if isinstance(control, OwnPart):
         most = recipe.max_completion_tokens
-        completion = CompletionRecord(rollout.num_tokens, most, rollout.reward, rollout.truncated)
-        return rollout.reward + own_penalty(control, completion)
-    return rollout.reward
+        completion = CompletionRecord(rollout.num_tokens, most, reward, rollout.truncated)
+        return reward + own_penalty(control, completion)
+    return reward

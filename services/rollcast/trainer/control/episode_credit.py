@@ -9,8 +9,10 @@ from rollcast.config.episodes import TurnCredit
 from rollcast.config.recipe import Recipe
 from rollcast.recipe.credit import credited_turns, turn_advantages, turn_returns
 from rollcast.rollouts.records import Rollout
+from rollcast.trainer.control.pass_rate import counted_reward
 from rollcast.trainer.learner.batch import TokenAdvantages
 
+ComparedReward = tuple[float, ...]
 SequenceAdvantages = list[TokenAdvantages]
 """[L] of each token sequence of a rollout."""
 
@@ -19,11 +21,18 @@ def uses_turn_credit(recipe: Recipe) -> bool:
     return recipe.uses_reward and isinstance(recipe.episodes.credit, TurnCredit)
 
 
-def whole_reward(rollout: Rollout, recipe: Recipe) -> float:
-    """What the zero-variance filter compares: the episode's reward, with those of its turns if they are credited."""
+def compared_reward(rollout: Rollout, recipe: Recipe) -> ComparedReward:
+    """What the zero-variance filter compares: the episode's reward, and that of each turn if turns are credited.
+
+    Turns without a reward at the end do not count, as a longer answer is no other reward.
+    """
+    reward = counted_reward(rollout)
     if rollout.episode is None or not uses_turn_credit(recipe):
-        return rollout.reward
-    return rollout.reward + sum(turn.reward for turn in rollout.episode.turns)
+        return (reward,)
+    of_turns = [turn.reward for turn in rollout.episode.turns]
+    while of_turns and not of_turns[-1]:
+        of_turns.pop()
+    return (reward, *of_turns)
 
 
 def turn_credited(

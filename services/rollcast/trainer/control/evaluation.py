@@ -297,13 +297,17 @@ def sampling_standard_error(rewards: Sequence[np.ndarray[Any, np.dtype[np.float6
     """Standard error of the mean of the prompts' mean rewards, the prompts held fixed.
 
     `rewards`: for each prompt its completions' rewards in [0, 1]. The variance within a prompt is estimated without
-    bias from its completions; prompts with a single completion share the mean over prompts as their pass rate.
+    bias from its completions. A single completion says nothing of it: the variance of a completion of any prompt takes
+    its place, which is p (1 - p) if rewards are 0 and 1, and never too small.
     """
     overall = float(np.mean([values.mean() for values in rewards]))
+    of_any_prompt = overall * (1 - overall)
+    if len(rewards) > 1:
+        of_any_prompt = float(np.mean([((values - overall) ** 2).mean() for values in rewards]))
     variance = 0.0
     for values in rewards:
         count = len(values)
-        within = float(values.var(ddof=1)) if count > 1 else overall * (1 - overall)
+        within = float(values.var(ddof=1)) if count > 1 else of_any_prompt
         variance += within / count
     return float(np.sqrt(variance)) / len(rewards)
 

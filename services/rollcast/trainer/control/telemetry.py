@@ -11,7 +11,7 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.names import Metric
-from rollcast.trainer.control.episode_credit import whole_reward
+from rollcast.trainer.control.episode_credit import compared_reward
 from rollcast.trainer.control.episode_statistics import statistics_of_episodes
 from rollcast.trainer.control.pass_rate import truncated_matches, verdicts
 from rollcast.trainer.learner.step_sums import UpdateStats
@@ -108,11 +108,13 @@ class GroupSignals:
     def note(self, group: RolloutGroup) -> None:
         """Count a group that answers its task, once."""
         rollouts = group.rollouts
+        compared = [compared_reward(rollout, self._recipe) for rollout in rollouts]
         signal = signal_of(
-            [whole_reward(rollout, self._recipe) for rollout in rollouts],
+            [sum(rewards) for rewards in compared],
             [rollout.truncated for rollout in rollouts],
             [rollout.has_verdict for rollout in rollouts],
             self._recipe,
+            compared,
         )
         if signal is GroupSignal.USABLE and self._recipe.filter is not None and not self._is_wanted(group):
             signal = GroupSignal.FILTERED

@@ -122,6 +122,7 @@ class Learner:
                 measured.append(self._add_gradient(micro_batch, denominator))
                 between()
         totals, largest_gap = over_all_ranks(measured)
+        assert math.isclose(totals.weight, denominator, rel_tol=1e-4), (totals.weight, denominator)
         grad_norm = self._clip()
         rate = learning_rate(self.settings, self.updates)
         applied = math.isfinite(grad_norm)
@@ -131,7 +132,6 @@ class Learner:
             self.optimizer.step()
             self.updates += 1
         self.optimizer.zero_grad()
-        assert math.isclose(totals.weight, denominator, rel_tol=1e-4), (totals.weight, denominator)
         return UpdateStats(
             applied=applied,
             loss=-totals.objective / denominator,

@@ -1,0 +1,22 @@
+"""Whether the model has an embedding for each token of the prompts, before a trainer is started that ends there."""
+
+from itertools import chain
+
+from rollcast.memory.model_file import read_here
+from rollcast.tasks.prompts import PromptSplit
+from rollcast.tasks.tokenizer_file import TokenizerFile
+from rollcast.tasks.vocabulary import num_rows_of, without_row
+
+
+def check_embedding_rows(path: str, split: PromptSplit, tokenizer: TokenizerFile) -> None:
+    """Raises UserError if a prompt holds an added token without one. `path`: model.path.
+
+    The trainer checks the ids themselves, those of the chat template included.
+    """
+    rows = num_rows_of(read_here(path) or {})
+    beyond = {} if rows is None else tokenizer.added_from(rows)
+    if rows is None or not beyond:
+        return
+    for prompt in chain(split.train, split.held_out, *split.downstream.values()):
+        if (token := next((token for token in beyond if token in prompt.text), None)) is not None:
+            raise without_row(path, token, beyond[token], rows, prompt.text)

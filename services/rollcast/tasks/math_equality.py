@@ -1,0 +1,217 @@
+"""Whether two parsed formulas are equal: math-verify's comparison, without its rounding to six decimals.
+
+decimal, decimal        equal values: 0.50 = 0.5, 0.00000012 is not 0.00000034
+decimal, exact form     the form rounded to the decimal's digits, at least six significant ones: 0.333333 = 1/3
+tuple, set              never equal; a list without brackets equals either, a tuple in its order
+
+Decimals become exact numbers before math-verify compares them.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from typing import Any, Literal
+
+import math_verify
+from sympy import And, FiniteSet, Float, Interval, MatrixBase, Mul, Or, Pow, Rational, Tuple, UnevaluatedExpr, Union
+from sympy.core.relational import Relational
+
+MIN_SIGNIFICANT_DIGITS = 6
+"""Of a decimal that stands for an exact form: those of 0.333333."""
+NUMERIC_DIGITS = 50
+"""Digits of a numeric comparison. At math-verify's 15 differences below 1e-15 are none."""
+MAX_DECIMAL_EXPONENT = 10_000
+"""A decimal beyond it, or with a larger power, is not written out as a fraction."""
+_DECIMAL_TEXT = re.compile(r"[-+]?\d*\.(\d+)\s*(?:\\?%)?")
+_PERCENT_PLACES = 2
+
+Kind = Literal["list", "set", "tuple"]
+
+
+def are_equal(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
+    """Both as math-verify parses them: expressions, then the text that was read."""
+    pairs = [(one, other) for one in gold for other in answer if isinstance(one, str) == isinstance(other, str)]
+    gold_text = _text(gold)
+    answer_text = _text(answer)
+    for one, other in pairs:
+        if not isinstance(one, str):
+            compared = _comparable(one, other, gold_text, answer_text)
+            if compared is None:
+                continue
+            one, other = compared
+        if math_verify.verify([one], [other], numeric_precision=NUMERIC_DIGITS, timeout_seconds=None):
+            return True
+    return False
+
+
+def _text(parsed: Sequence[Any]) -> str:
+    return next((one for one in reversed(parsed) if isinstance(one, str)), "")
+
+
+def _comparable(gold: Any, answer: Any, gold_text: str, answer_text: str) -> tuple[Any, Any] | None:
+    """Both without decimals, and a list as a tuple if the other is one. None = they are of different kinds."""
+    kinds = [_kind(gold, gold_text), _kind(answer, answer_text)]
+    if _clash(gold, kinds[0], answer, kinds[1]):
+        return None
+    if sorted(map(str, kinds)) == ["list", "tuple"]:
+        gold = _as_tuple(gold)
+        answer = _as_tuple(answer)
+    decimals = [_decimals(gold, gold_text), _decimals(answer, answer_text)]
+    if not any(decimals) and not _has_floats(gold) and not _has_floats(answer):
+        return gold, answer
+    forms = [_exact_forms(gold), _exact_forms(answer)]
+    return _without_decimals(gold, decimals[0], forms[1]), _without_decimals(answer, decimals[1], forms[0])
+
+
+def _kind(expression: Any, text: str = r"\{\}") -> Kind | None:
+    """`text`: of the whole formula; without braces around it several members are a list."""
+    if isinstance(expression, FiniteSet):
+        return "set" if _is_in_braces(text) else "list"
+    if isinstance(expression, Tuple) or (isinstance(expression, Interval) and expression.is_open):
+        return "tuple"
+    return None
+
+
+def _is_in_braces(text: str) -> bool:
+    """Whether the first brace closes at the end: `\\{1\\},\\{2\\}` is a list of two sets."""
+    text = text.strip()
+    if not text.startswith(r"\{"):
+        return False
+    depth = 0
+    for brace in re.finditer(r"\\([{}])", text):
+        depth += 1 if brace[1] == "{" else -1
+        if depth == 0:
+            return brace.end() == len(text)
+    return False
+
+
+def _members(expression: Any) -> list[Any]:
+    """In the order in which they were written, if that is known."""
+    if isinstance(expression, Interval):
+        return [expression.start, expression.end]
+    return list(getattr(expression, "_unsorted_args", expression.args))
+
+
+def _as_tuple(expression: Any) -> Any:
+    return Tuple(*_members(expression))
+
+
+def _clash(gold: Any, gold_kind: Kind | None, answer: Any, answer_kind: Kind | None) -> bool:
+    """Whether a set is compared with a tuple, here or in a member of both."""
+    if gold_kind is None or answer_kind is None:
+        return False
+    if {gold_kind, answer_kind} == {"set", "tuple"}:
+        return True
+    pairs = [_members(gold), _members(answer)]
+    if len(pairs[0]) != len(pairs[1]):
+        return False
+    if "tuple" not in (gold_kind, answer_kind):  # in any order
+        return sorted(map(_signature, pairs[0])) != sorted(map(_signature, pairs[1]))
+    return any(_clash(one, _kind(one), other, _kind(other)) for one, other in zip(*pairs, strict=True))
+
+
+def _signature(expression: Any) -> str:
+    """The brackets of a member alone."""
+    kind = _kind(expression)
+    return "" if kind is None else f"{kind}({','.join(map(_signature, _members(expression)))})"
+
+
+def _parts(expression: Any) -> tuple[Any, ...]:
+    """Of what holds other formulas: members, ends, sides, cells. Nothing for a formula that is compared as one."""
+    if isinstance(expression, FiniteSet | Tuple | And):
+        return tuple(_members(expression))
+    if isinstance(expression, Interval | Union | Or | Relational):
+        return tuple(expression.args)
+    return tuple(expression.flat()) if isinstance(expression, MatrixBase) else ()
+
+
+def _rebuilt(expression: Any, change: Callable[[Any], Any]) -> Any:
+    """With `change` made to each formula that holds no other."""
+    parts = [_rebuilt(part, change) for part in _parts(expression)]
+    if not parts:
+        return change(expression)
+    if isinstance(expression, MatrixBase):
+        return type(expression)(*expression.shape, parts)
+    if isinstance(expression, Interval):
+        return Interval(parts[0], parts[1], expression.left_open, expression.right_open)
+    if isinstance(expression, Relational):
+        return expression.func(*parts, evaluate=False)
+    return expression.func(*parts)
+
+
+def _leaves(expression: Any) -> Iterator[Any]:
+    parts = _parts(expression)
+    if not parts:
+        yield expression
+    for part in parts:
+        yield from _leaves(part)
+
+
+def _has_floats(expression: Any) -> bool:
+    return any(hasattr(leaf, "atoms") and leaf.atoms(Float) for leaf in _leaves(expression))
+
+
+def _decimal(leaf: Any) -> Decimal | None:
+    """The value of a leaf that is one decimal, its sign and its per cent included."""
+    if isinstance(leaf, Float):
+        value = Decimal(str(leaf))
+        return value.normalize() if value.is_finite() else None
+    if not isinstance(leaf, Mul) or len(leaf.args) != 2:
+        return None
+    signs = [one for one in leaf.args if one == -1]
+    percents = [one for one in leaf.args if one == UnevaluatedExpr(Rational(1, 100))]
+    rest = [one for one in leaf.args if one not in (*signs, *percents)]
+    inner = _decimal(rest[0]) if len(rest) == 1 else None
+    if inner is None:
+        return None
+    return -inner if signs else inner.scaleb(-_PERCENT_PLACES)
+
+
+def _decimals(expression: Any, text: str) -> dict[Any, Decimal]:
+    """Each leaf that is a decimal with its value, which has as many digits as are written."""
+    found = {leaf: value for leaf in _leaves(expression) if (value := _decimal(leaf)) is not None}
+    written = _DECIMAL_TEXT.fullmatch(text)
+    if written and expression in found:  # digits 0 at the end are digits too
+        places = len(written[1]) + (_PERCENT_PLACES if "%" in text else 0)
+        value = found[expression]
+        digits = (*value.as_tuple().digits, *[0] * max(0, places + int(value.as_tuple().exponent)))
+        found[expression] = Decimal((value.as_tuple().sign, digits, -places))
+    return found
+
+
+def _exact_forms(expression: Any) -> list[Any]:
+    """The numbers among the leaves that are no decimals, such as fractions and roots."""
+    return [leaf for leaf in _leaves(expression) if getattr(leaf, "is_number", False) and not _has_floats(leaf)]
+
+
+def _without_decimals(expression: Any, decimals: dict[Any, Decimal], forms: Sequence[Any]) -> Any:
+    """Each decimal as the exact form of the other side that it is the rounding of, else as its own value."""
+
+    def exactly(leaf: Any) -> Any:
+        if leaf in decimals:
+            form = next((form for form in forms if _is_rounding(decimals[leaf], form)), None)
+            if form is not None:
+                return form
+        floats = leaf.atoms(Float) if hasattr(leaf, "atoms") and not _has_large_power(leaf) else ()
+        return leaf.xreplace({one: _fraction(one) for one in floats}) if floats else leaf
+
+    return _rebuilt(expression, exactly)
+
+
+def _has_large_power(leaf: Any) -> bool:
+    """Whether it would have too many digits as an exact number."""
+    return any(power.exp.is_Integer and abs(power.exp) > MAX_DECIMAL_EXPONENT for power in leaf.atoms(Pow))
+
+
+def _fraction(value: Any) -> Any:
+    decimal = Decimal(str(value))
+    return Rational(str(decimal)) if abs(decimal.adjusted()) <= MAX_DECIMAL_EXPONENT else value
+
+
+def _is_rounding(decimal: Decimal, form: Any) -> bool:
+    """Whether the decimal is the form rounded to its own digits, and these are enough."""
+    if not decimal or len(decimal.as_tuple().digits) < MIN_SIGNIFICANT_DIGITS:
+        return False
+    half = Rational(1, 2) * Rational(10) ** int(decimal.as_tuple().exponent)
+    difference = abs(form - Rational(str(decimal))).evalf()
+    return bool(difference.is_comparable and difference <= half)
