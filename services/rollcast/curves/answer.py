@@ -46,7 +46,7 @@ def law_of_curve(forecast: Forecast, levels: tuple[float, ...] = QUANTILES) -> L
 
 
 def _law(forecast: Forecast, midpoint: Array, levels: tuple[float, ...]) -> LawAnswer | None:
-    if not forecast.verdict.kind.is_described:
+    if not forecast.verdict.is_described:
         return None
     return LawAnswer(
         asymptote=interval(forecast.asymptote(levels), levels),
@@ -72,7 +72,7 @@ def verdict_as_json(verdict: Verdict) -> dict[str, Any]:
         "verdict": str(verdict.kind),
         "has_forecast": verdict.has_forecast,
         "missing": verdict.missing,
-        "is_described": verdict.kind.is_described,
+        "is_described": verdict.is_described,
         "is_decidable": verdict.kind.is_decidable,
         "reason": verdict.reason,
     }
@@ -84,7 +84,7 @@ def compute_to_target(run: RunForecast, target: float) -> Interval | None:
     Raises ValueError: the target is not a pass rate.
     """
     reached = run.compute_to_target(target, QUANTILES)
-    return interval(reached, QUANTILES) if run.forecast.verdict.kind.is_described else None
+    return interval(reached, QUANTILES) if run.forecast.verdict.is_described else None
 
 
 def readings_at(run: RunForecast, computes: Sequence[float], levels: tuple[float, ...] = QUANTILES) -> list[Interval]:

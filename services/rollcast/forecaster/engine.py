@@ -22,7 +22,7 @@ from rollcast.forecaster.history import History, KeptForecast, PushedRun
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.surprise import Surprise, hold_to_account
 from rollcast.runfolder.survival import is_complete
-from rollcast.scaling.law.curve import DEVICE_HOURS
+from rollcast.scaling.law.curve import DEVICE_HOURS, Array
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.names import is_own_curve
 
@@ -334,10 +334,10 @@ class ForecastEngine:
             compute=forecast.newest.compute,
             pass_rate=forecast.newest.pass_rate,
             verdict=str(forecast.forecast.verdict.kind),
-            asymptote=tuple(outlook.asymptote.tolist()),
-            headroom=tuple(outlook.headroom.tolist()),
+            asymptote=_as_tuple(outlook.asymptote),
+            headroom=_as_tuple(outlook.headroom),
             end_compute=forecast.end,
-            end_reading=None if outlook.end is None else tuple(outlook.end.tolist()),
+            end_reading=_as_tuple(outlook.end),
             band=tuple(tuple(row) for row in outlook.band.tolist()) if outlook.grid else (),
         )
         self._write(lambda: self._history.add_forecast(past))
@@ -353,6 +353,10 @@ class ForecastEngine:
         except sqlite3.Error as error:
             self._metrics.count_skipped("history_write", 1)
             log.error("the history of forecasts cannot be written; the forecast goes on", error=str(error))
+
+
+def _as_tuple(values: Array | None) -> tuple[float, ...] | None:
+    return None if values is None else tuple(values.tolist())
 
 
 def _log_incomplete(name: str, evaluation: CurvePoint) -> None:

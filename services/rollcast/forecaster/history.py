@@ -47,8 +47,9 @@ class KeptForecast:
     compute: float
     pass_rate: float
     verdict: str
-    asymptote: tuple[float, ...]
-    headroom: tuple[float, ...]
+    asymptote: tuple[float, ...] | None
+    """None if no law described the curve."""
+    headroom: tuple[float, ...] | None
     end_compute: float | None
     end_reading: tuple[float, ...] | None
     band: tuple[tuple[float, ...], ...]
@@ -127,10 +128,10 @@ class History:
             past.compute,
             past.pass_rate,
             past.verdict,
-            json.dumps(past.asymptote),
-            json.dumps(past.headroom),
+            _as_json(past.asymptote),
+            _as_json(past.headroom),
             past.end_compute,
-            None if past.end_reading is None else json.dumps(past.end_reading),
+            _as_json(past.end_reading),
             json.dumps([[round(value, 5) for value in values] for values in past.band]),
         )
         with self._lock, self._connection:
@@ -174,6 +175,10 @@ class History:
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+
+
+def _as_json(values: tuple[float, ...] | None) -> str | None:
+    return None if values is None else json.dumps(values)
 
 
 def _from_row(row: sqlite3.Row) -> KeptForecast:

@@ -320,6 +320,7 @@ FORECAST_END = Metric(
     "rollcast_forecast_end_pass_rate", "Predicted reading at the end of the budget, by quantile", ("quantile",)
 )
 FORECAST_END_DEVICE_HOURS = Metric("rollcast_forecast_end_device_hours", "Compute at which the budget ends")
+FORECAST_DESCRIBED = Metric("rollcast_forecast_described", "1 if a law describes the curve, else 0")
 FORECAST_VERDICT = Metric("rollcast_forecast_verdict", "1 for the verdict in force", ("verdict",))
 ADVICE = Metric("rollcast_advice", "1 for the advice in force (stop|continue|wait)", ("advice",))
 ADVICE_EVALUATIONS = Metric("rollcast_advice_evaluations", "Evaluations to wait for before deciding; 0 = decide now")

@@ -69,7 +69,7 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
     forecast = run.forecast
     draws = forecast.draws
     law = law_as_json(law_of_run(run, amounts.MEDIAN_AND_90))
-    is_described = forecast.verdict.kind.is_described
+    is_described = forecast.verdict.is_described
     of_law: dict[str, Any]
     answer: dict[str, Any] = {
         **state_as_json(run),
