@@ -62,6 +62,7 @@ class RunForecast:
         worth, price: as in `advise`, if the run's owner gave them.
         evaluations_left: until the budget ends, if its last step is known.
         last_advice: on the run's own terms, before the newest evaluation.
+        ended: why the run ended before its budget; None = it did not.
     """
 
     name: str
@@ -78,6 +79,7 @@ class RunForecast:
     num_incomplete: int = 0
     evaluations_left: int | None = None
     last_advice: EarlierAdvice | None = None
+    ended: str | None = None
 
     @property
     def unit(self) -> str:
@@ -121,6 +123,10 @@ class RunForecast:
         """C_mid (q,)."""
         return self.axis.to_device_hours(self.forecast.midpoint(quantiles))
 
+    def headroom(self, quantiles: tuple[float, ...] = QUANTILES) -> Array:
+        """A minus the level now, from which the advice counts every gain -> (q,)."""
+        return np.maximum(self.forecast.asymptote(quantiles) - self.advice().level, 0.0)
+
     def compute_to_target(self, target: float, quantiles: tuple[float, ...] = QUANTILES) -> Array:
         """Device-hours since the start until the law reaches `target` (q,); inf if it never does."""
         return self.axis.to_device_hours(self.forecast.compute_to_target(target, quantiles))
@@ -157,6 +163,7 @@ class RunForecast:
             axis=self.axis,
             evaluations_left=self.evaluations_left,
             last=self.last_advice,
+            ended=self.ended,
         )
 
     def to_fitted(self, compute: ArrayLike) -> Array:
@@ -174,7 +181,12 @@ def forecast_history(history: RunHistory, options: FitOptions | None = None) -> 
     if options.exclude_before != "auto":
         fitted = float(axis.to_fitted(np.array([options.exclude_before]))[0])
         options = replace(options, exclude_before=fitted)
-    budget = RunBudget(history.budget_steps)
+    budget = RunBudget(history.budget_steps, history.budget_device_hours)
+    end = budget.end(history.evaluations)
+    if end is not None and end <= history.evaluations[-1].compute:
+        # The run is there, so its rest is not known.
+        budget = RunBudget()
+        end = None
     return RunForecast(
         name=history.name,
         sequence=0,
@@ -184,8 +196,10 @@ def forecast_history(history: RunHistory, options: FitOptions | None = None) -> 
         num_incomplete=history.num_incomplete,
         forecast=fit(curve, options),
         axis=axis,
-        end=budget.end(history.evaluations),
+        end=end,
         evaluations_left=budget.evaluations_left(history.evaluations),
+        last_advice=history.last_advice,
+        ended=history.ended,
         origin=history.origin,
     )
 
@@ -202,8 +216,12 @@ def forecast_run(
     origin: Origin = OWN,
     worth: float | None = None,
     price: float | None = None,
+    last_advice: EarlierAdvice | None = None,
 ) -> RunForecast | None:
-    """Fit one run; None while there is no evaluation after step 0. `worth`, `price`: given by its owner."""
+    """Fit one run; None while there is no evaluation after step 0.
+
+    `worth`, `price`: given by its owner. `last_advice`: as in `RunForecast`.
+    """
     if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
         return None
     return replace(
@@ -215,6 +233,7 @@ def forecast_run(
         evaluations_left=budget.evaluations_left(evaluations),
         worth=worth,
         price=price,
+        last_advice=last_advice,
     )
 
 
@@ -238,7 +257,7 @@ def look_ahead(forecast: RunForecast, grid: tuple[float, ...]) -> ForecastSummar
     """All readings in one go: they are most of the work of a refit."""
     law = forecast.forecast
     asymptote = law.asymptote(QUANTILES) if law.verdict.is_described else None
-    headroom = law.headroom(QUANTILES) if law.verdict.is_described else None
+    headroom = forecast.headroom() if law.verdict.is_described else None
     if not forecast.has_forecast:
         return ForecastSummary((), np.empty((len(QUANTILES), 0)), None, asymptote, headroom)
     readings = forecast.reading([*grid] if forecast.end is None else [*grid, forecast.end])

@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS forecasts (
   id INTEGER PRIMARY KEY, name TEXT, made_at REAL, replayed INTEGER, num_points INTEGER, compute REAL, pass_rate REAL,
   verdict TEXT, asymptote TEXT, headroom TEXT, end_compute REAL, end_reading TEXT, band TEXT);
 CREATE INDEX IF NOT EXISTS forecasts_by_name ON forecasts (name, id);
+CREATE TABLE IF NOT EXISTS advice (name TEXT PRIMARY KEY, num_points INTEGER, kind TEXT, evaluations INTEGER);
 """
 log = get_logger()
 
@@ -69,6 +70,18 @@ class PushedRun:
     @property
     def origin(self) -> Origin:
         return Origin("pushed", self.unit, "pass_rate", self.unit)
+
+
+@dataclass(frozen=True)
+class KeptAdvice:
+    """The newest advice on a run's own terms."""
+
+    name: str
+    num_points: int
+    """Evaluations that it was made from."""
+    kind: str
+    evaluations: int
+    """To wait for; 0 for stop and continue."""
 
 
 class History:
@@ -147,6 +160,17 @@ class History:
                     (past.name, MAX_FORECASTS // 2),
                 )
 
+    def keep_advice(self, advice: KeptAdvice) -> None:
+        """Take the place of the run's last advice."""
+        with self._lock, self._connection:
+            self._connection.execute("INSERT OR REPLACE INTO advice VALUES (?,?,?,?)", astuple(advice))
+
+    def advice(self) -> list[KeptAdvice]:
+        """The newest advice on every run."""
+        with self._lock:
+            rows = self._connection.execute("SELECT name, num_points, kind, evaluations FROM advice").fetchall()
+        return [KeptAdvice(*row) for row in rows]
+
     def forecasts(self, name: str) -> list[KeptForecast]:
         """All forecasts of a run, in the order of the compute at which they were made."""
         return self._forecasts("name = ? ORDER BY compute, id", name)
@@ -169,7 +193,7 @@ class History:
         with self._lock, self._connection:
             for table in ("evaluations", "starts"):
                 self._connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))  # noqa: S608
-            for table in ("grids", "forecasts"):
+            for table in ("grids", "forecasts", "advice"):
                 self._connection.executemany(f"DELETE FROM {table} WHERE name = ?", [(name,) for name in names])  # noqa: S608
 
     def close(self) -> None:

@@ -129,7 +129,7 @@ class FittedAnswer(Answer):
     exponent: Interval | None
     midpoint: Interval | None
     headroom: Interval | None
-    """Asymptote minus the law's pass rate now."""
+    """Asymptote minus the level now; of a curve that a caller sends, minus the law now."""
     best: Law | None
     """Maximum posterior, on the fitted axis."""
 

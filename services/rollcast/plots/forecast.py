@@ -138,7 +138,7 @@ def _draw_ahead(axes: Any, scene: _Scene) -> list[float]:
     axes.fill_between(ahead, bands[0], bands[4], color=blue, alpha=0.15, lw=0, label="90 % of future readings")
     axes.fill_between(ahead, bands[1], bands[3], color=blue, alpha=0.25, lw=0, label="50 % of future readings")
     axes.plot(ahead, bands[2], color=blue, lw=1.4, ls="--", label="median of future readings")
-    level = float(bands[2, 0])
+    level = scene.advice.level
     axes.hlines(level, scene.now, scene.end, color=INK, lw=1, ls=":", label=f"level now, {level:.3f}")
     drawn = [float(bands[0].min()), float(bands[4].max()), level]
     forecast = run.forecast

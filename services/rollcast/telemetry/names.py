@@ -314,7 +314,9 @@ FORECAST_PASS_RATE = Metric(
     "rollcast_forecast_pass_rate", "Predicted pass rate by compute and quantile", ("compute", "quantile")
 )
 FORECAST_HEADROOM = Metric(
-    "rollcast_forecast_headroom", "A - R(C_now), by quantile; absent if no law describes the curve", ("quantile",)
+    "rollcast_forecast_headroom",
+    "A minus the level now, by quantile; absent if no law describes the curve",
+    ("quantile",),
 )
 FORECAST_END = Metric(
     "rollcast_forecast_end_pass_rate", "Predicted reading at the end of the budget, by quantile", ("quantile",)

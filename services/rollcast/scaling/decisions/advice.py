@@ -70,6 +70,7 @@ def advise(
     axis: Axis | None = None,
     evaluations_left: int | None = None,
     last: EarlierAdvice | None = None,
+    ended: str | None = None,
 ) -> Advice:
     """The advice on the rest of a budget.
 
@@ -82,6 +83,7 @@ def advise(
         axis: maps the compute of budget and answer to that of the fit; None: they are the same.
         evaluations_left: until the budget ends; None: as many as their recent spacing makes.
         last: the advice on the same terms before the newest evaluation; None: there was none.
+        ended: why the run ended before its budget; None: it did not.
 
     Raises:
         ValueError: budget, worth or price cannot be.
@@ -92,7 +94,8 @@ def advise(
         raise ValueError(f"worth: {worth:g} is no gain in pass rate; give a value in [0, 1].")
     if price is not None and not 0 <= price <= MAX_PRICE:
         raise ValueError(f"price: {price:g} is no price of a device-hour; give a value in [0, 1e9].")
-    return _Question(forecast, budget, worth, price, axis or SameAxis(), evaluations_left, last).answer()
+    question = _Question(forecast, budget, worth, price, axis or SameAxis(), evaluations_left, last)
+    return question.answer() if ended is None else question.after_the_end(ended)
 
 
 class _Question:
@@ -119,7 +122,8 @@ class _Question:
         share = max(self._budget / self._now - 1.0, 0.0)
         self._worth = max(GAIN_OF_DOUBLING * min(share, 1.0), MIN_DEFAULT_WORTH) if worth is None else worth
         self._end = self._fitted(self._budget)
-        self._level = self._level_now()
+        newest = forecast.counted.pass_rate[-self._num_level_readings :]
+        self._level = float(newest.mean())
         self._spacing = evaluation_spacing(forecast)
         promised = 0 if last is None else last.evaluations
         now = float(forecast.curve.compute[-1])
@@ -132,6 +136,12 @@ class _Question:
         self._levels = found[:, : EVEN_LEVELS.size]
         self._shown = found[:, EVEN_LEVELS.size :]
         self._gains_of_the_rest = self._levels[-1] - self._level
+
+    def after_the_end(self, reason: str) -> Advice:
+        """The advice on a run that was ended by a rule of its own."""
+        return self._advice(
+            AdviceKind.STOP, f"`stop_when` ended the run: {reason}.", "Another budget, worth or price is asked anew."
+        )
 
     def answer(self) -> Advice:
         if self._budget <= self._now:
@@ -265,14 +275,15 @@ class _Question:
         """Compute that is paid for, not before now, on the axis of the fit."""
         return float(self._axis.to_fitted(np.array([max(compute, self._now)]))[0])
 
-    def _level_now(self) -> float:
-        """Mean of the newest readings: a tenth of those that the whole budget makes, a fifth of the curve at most."""
+    @property
+    def _num_level_readings(self) -> int:
+        """Newest readings of the level: a tenth of those that the whole budget makes, a fifth of the curve at most."""
         curve = self._forecast.counted
         to_come = (self._end - float(curve.compute[-1])) / evaluation_spacing(self._forecast)
         of_the_budget = int((len(curve) + to_come) / RECENT_READINGS_DIVISOR)
         # Of a rising run the mean of more readings would lie far below its level.
         count = min(of_the_budget, len(curve) // MIN_READINGS_PER_RECENT)
-        return float(curve.pass_rate[-max(MIN_RECENT_READINGS, count) :].mean())
+        return max(MIN_RECENT_READINGS, count)
 
     def _stretch(self, until: float, levels: Array) -> Stretch:
         """`levels` (3,) at its end: 5 %, median, 95 %."""
@@ -302,9 +313,10 @@ class _Question:
             caution = " No law describes the curve: find out what happened first."
         elif not self._verdict.is_decidable:
             caution = " The end is not known well: ask again."
+        level = f"on the level now, {self._level:.3f} (newest {self._num_level_readings} readings)"
         return (
-            f"{which} gains {median} (90 %: {low} to {high}), {mean_gain} on average with the best checkpoint kept. "
-            f"It gains {self._worth:.2g} or more with a chance of {chance_in_words(self._chance())}.{caution}"
+            f"{which} gains {median} (90 %: {low} to {high}) {level}, {mean_gain} on average with the best checkpoint "
+            f"kept. It gains {self._worth:.2g} or more with a chance of {chance_in_words(self._chance())}.{caution}"
         )
 
 

@@ -44,6 +44,14 @@ class EarlierAdvice:
     kind: AdviceKind
     evaluations: int
 
+    @classmethod
+    def after(cls, kind: str, evaluations: int, num_passed: int) -> "EarlierAdvice | None":
+        """What is left of an advice `num_passed` evaluations later; None once a wait is over."""
+        left = max(evaluations - num_passed, 0)
+        if kind == AdviceKind.WAIT and left == 0:
+            return None
+        return cls(AdviceKind(kind), left)
+
 
 @dataclass(frozen=True)
 class Advice:

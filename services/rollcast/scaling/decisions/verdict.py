@@ -111,7 +111,7 @@ def judge(curve: Curve, draws: Draws, later: Array, interval: tuple[float, float
     """The verdict on a curve that learns and does not break.
 
     `later` (u,): equally likely readings at `FORECAST_FACTOR` times the compute; `interval`: their 90 % interval;
-    `level`: the smoothed one now.
+    `level`: the smoothed readings now.
     """
     low, high = interval
     at = f"at {FORECAST_FACTOR:g} times the compute"
@@ -120,7 +120,7 @@ def judge(curve: Curve, draws: Draws, later: Array, interval: tuple[float, float
             VerdictKind.TOO_EARLY, f"The pass rate {at} could be anywhere from {low:.2f} to {high:.2f} (90 %)."
         )
     chance = float(np.mean(later - level >= NOTABLE_GAIN))
-    gains = f"a gain of {NOTABLE_GAIN:g} on the level now, {level:.3f}, has a chance of {chance:.0%}"
+    gains = f"a gain of {NOTABLE_GAIN:g} on the smoothed readings has a chance of {chance:.0%}"
     if chance < MAX_GAIN_PROBABILITY:
         return Verdict(VerdictKind.SATURATED, f"Until twice the compute {gains}.")
     known = f"The pass rate {at} lies between {low:.3f} and {high:.3f} (90 %); {gains}."
