@@ -68,7 +68,8 @@ def last(metric: Metric, run: str, *matchers: str, window: str = "$__range", by:
 
 def last_of_law(metric: Metric, run: str, *matchers: str, by: str = "run") -> str:
     """As `last`, of a metric that is absent if no law describes the curve: the range may hold its earlier values."""
-    return _last_unless([kind for kind in VerdictKind if not kind.is_described], metric, run, *matchers, by=by)
+    described = last(names.FORECAST_DESCRIBED, run)
+    return f"{last(metric, run, *matchers, by=by)} unless on (run) ({described} == 0)"
 
 
 def last_of_forecast(metric: Metric, run: str, *matchers: str, by: str = "run") -> str:

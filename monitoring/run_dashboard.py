@@ -110,7 +110,7 @@ def run_dashboard() -> Dashboard:
             "Pass rate that the rest of the budget gains: median and 90 % interval.",
             [
                 Query(
-                    f"sort({last_of_law(names.ADVICE_GAIN, RUN, _REST, by='run, quantile')})",
+                    f"sort({last_of_forecast(names.ADVICE_GAIN, RUN, _REST, by='run, quantile')})",
                     "{{quantile}}",
                     once=True,
                 )

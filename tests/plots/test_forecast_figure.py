@@ -83,8 +83,10 @@ def test_earlier_forecasts_are_those_of_the_evaluations_until_then(run: RunForec
         alone = fit(started)
         assert forecast.reading == pytest.approx(alone.predictive([BUDGET], QUANTILES)[:, 0])
     assert found[-1].reading == pytest.approx(run.reading([BUDGET])[:, 0])
-    level = [text for text in texts(forecast_figure(run, run.advice(BUDGET))) if text.startswith("level now, ")]
-    assert level == [f"level now, {float(run.reading([NOW], (0.5,))[0, 0]):.3f}"]
+    advice = run.advice(BUDGET)
+    level = [text for text in texts(forecast_figure(run, advice)) if text.startswith("level now, ")]
+    assert level == [f"level now, {advice.level:.3f}"]
+    assert f"on the level now, {advice.level:.3f}" in advice.reason
 
 
 @pytest.mark.parametrize(

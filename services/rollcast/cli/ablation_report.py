@@ -89,9 +89,9 @@ def advice(table: LeaveOneOut, forecasts: Sequence[Forecast], what: dict[str, st
     """
     from rollcast.scaling.decisions.leave_one_out import PartKind
 
-    if not forecasts[0].verdict.kind.is_described:
+    if not forecasts[0].verdict.is_described:
         return [f"No law describes {table.rows[0].name}, the whole recipe: nothing can be compared with it."]
-    described = {forecast.curve.name for forecast in forecasts if forecast.verdict.kind.is_described}
+    described = {forecast.curve.name for forecast in forecasts if forecast.verdict.is_described}
     rows = [row for row in table.rows[1:] if row.name in described]
     lines = []
     movers = sorted((row for row in rows if row.kind is PartKind.CEILING_MOVER), key=_asymptote_loss, reverse=True)

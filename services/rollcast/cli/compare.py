@@ -172,4 +172,5 @@ def _show_pairs(answer: dict[str, Any]) -> None:
     for pair in answer["pairs"]:
         names = " and ".join(answer["runs"][pair[place]]["curve"] for place in ("first", "second"))
         say(f"{names}: {pair['verdict']}")
+    say("A, B and C_mid are those of the law alone, as `rollcast fit --law-alone` fits it, so that the runs share it.")
     report.say_cautions(answer["cautions"])

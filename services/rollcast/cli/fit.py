@@ -12,9 +12,11 @@ from rollcast.cli.output import say
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts
+from rollcast.curves.sheet import shown
 from rollcast.plots.figure import save
 
 if TYPE_CHECKING:
+    from rollcast.curves.evaluations import Origin
     from rollcast.curves.run_forecast import RunForecast
     from rollcast.scaling.decisions.advice import Advice
 
@@ -112,6 +114,8 @@ def fit(
         if answer["advice"]["headline"] is not None:
             _show_advice(answer["advice"], forecast.unit)
         _show(answer)
+        if forecast.origin.is_mapped:
+            _show_in_own_unit(answer, forecast.origin)
         if before is not None:
             say(before.sentence)
     if plot is not None:
@@ -132,7 +136,7 @@ def _show(answer: dict[str, Any]) -> None:
     report.show_verdict(answer)
     rows = [
         ("asymptote A", answer["asymptote"], ".3f"),
-        ("headroom A - R(now)", answer["headroom"], amounts.DIFFERENCE),
+        ("headroom A - level now", answer["headroom"], amounts.DIFFERENCE),
         ("exponent B", answer["exponent"], ".2f"),
         (f"midpoint, {answer['unit']}", answer["midpoint"], ".4g"),
         ("initial R_0", answer["initial"], ".3f"),
@@ -140,6 +144,24 @@ def _show(answer: dict[str, Any]) -> None:
     known = [at for at in answer["predictions"] if at["q50"] is not None]
     rows += [(f"reading at {amounts.amount(at['compute'])} {answer['unit']}", at, ".3f") for at in known]
     rows += [(f"{answer['unit']} to {to['pass_rate']:g}", to["compute"], ".4g") for to in answer["targets"]]
+    report.show_quantiles(rows)
+
+
+def _show_in_own_unit(answer: dict[str, Any], origin: "Origin") -> None:
+    """The same pass rates as the values that the source holds."""
+
+    def mapped(rates: amounts.Interval | None) -> amounts.Interval | None:
+        if rates is None or rates["q50"] is None:
+            return None
+        return {name: None if rate is None else origin.to_own_unit(rate) for name, rate in rates.items()}
+
+    newest = origin.to_own_unit(answer["pass_rate"])
+    level = origin.to_own_unit(answer["advice"]["level"])
+    say(f"\nin the unit of {shown(origin.pass_rate)}: now {newest:.4g}, level now {level:.4g}")
+    rows = [("asymptote A", mapped(answer["asymptote"]), ".4g"), ("initial R_0", mapped(answer["initial"]), ".4g")]
+    for at in answer["predictions"]:
+        rates = {name: value for name, value in at.items() if name != "compute"}
+        rows.append((f"reading at {amounts.amount(at['compute'])} {answer['unit']}", mapped(rates), ".4g"))
     report.show_quantiles(rows)
 
 

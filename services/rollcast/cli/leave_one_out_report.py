@@ -26,7 +26,7 @@ def table_report(table: LeaveOneOut, forecasts: Sequence[Forecast]) -> dict[str,
     """
     from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
 
-    described = [forecast.verdict.kind.is_described for forecast in forecasts]
+    described = [forecast.verdict.is_described for forecast in forecasts]
     rows = [
         _row_report(row, is_described=own, is_compared=own and described[0])
         for row, own in zip(table.rows, described, strict=True)

@@ -32,7 +32,7 @@ def run_report(forecast: Forecast, held: SigmoidParameters) -> dict[str, Any]:
         "unit": curve.unit,
         "pass_rate": float(curve.pass_rate[-1]),
         **{name: law[name] for name in ("asymptote", "exponent", "midpoint", "initial")},
-        "log_replot": replot_report(forecast, held) if forecast.verdict.kind.is_described else None,
+        "log_replot": replot_report(forecast, held) if forecast.verdict.is_described else None,
     }
 
 
@@ -66,7 +66,7 @@ def middle_law(forecast: Forecast) -> SigmoidParameters:
 
 def not_described(forecasts: Sequence[Forecast]) -> list[str]:
     """Names of the curves that no law describes."""
-    return [forecast.curve.name for forecast in forecasts if not forecast.verdict.kind.is_described]
+    return [forecast.curve.name for forecast in forecasts if not forecast.verdict.is_described]
 
 
 def cautions(runs: Sequence[dict[str, Any]], what: str) -> list[str]:

@@ -21,6 +21,7 @@ class LawAnswer:
     """The constants of the law, each as quantiles by name.
 
     Attributes:
+        headroom: asymptote minus the level now, of a curve without a budget minus the law now.
         ceiling_probability: that gains end within sight; the constants are those of such trajectories.
         midpoint: C_mid in the unit of the curve.
         best: the law of maximum posterior, on the axis of the fit.
@@ -37,21 +38,21 @@ class LawAnswer:
 
 def law_of_run(run: RunForecast, levels: tuple[float, ...] = QUANTILES) -> LawAnswer | None:
     """The law of a run, or None if no law describes its curve."""
-    return _law(run.forecast, run.midpoint(levels), levels)
+    return _law(run.forecast, run.midpoint(levels), run.headroom(levels), levels)
 
 
 def law_of_curve(forecast: Forecast, levels: tuple[float, ...] = QUANTILES) -> LawAnswer | None:
     """The law of a curve that was fitted on its own compute, or None if no law describes it."""
-    return _law(forecast, forecast.midpoint(levels), levels)
+    return _law(forecast, forecast.midpoint(levels), forecast.headroom(levels), levels)
 
 
-def _law(forecast: Forecast, midpoint: Array, levels: tuple[float, ...]) -> LawAnswer | None:
-    if not forecast.verdict.kind.is_described:
+def _law(forecast: Forecast, midpoint: Array, headroom: Array, levels: tuple[float, ...]) -> LawAnswer | None:
+    if not forecast.verdict.is_described:
         return None
     return LawAnswer(
         asymptote=interval(forecast.asymptote(levels), levels),
         ceiling_probability=forecast.ceiling_probability,
-        headroom=interval(forecast.headroom(levels), levels),
+        headroom=interval(headroom, levels),
         exponent=interval(forecast.exponent(levels), levels),
         midpoint=interval(midpoint, levels),
         initial=interval(forecast.initial(levels), levels),
@@ -72,7 +73,7 @@ def verdict_as_json(verdict: Verdict) -> dict[str, Any]:
         "verdict": str(verdict.kind),
         "has_forecast": verdict.has_forecast,
         "missing": verdict.missing,
-        "is_described": verdict.kind.is_described,
+        "is_described": verdict.is_described,
         "is_decidable": verdict.kind.is_decidable,
         "reason": verdict.reason,
     }
@@ -84,7 +85,7 @@ def compute_to_target(run: RunForecast, target: float) -> Interval | None:
     Raises ValueError: the target is not a pass rate.
     """
     reached = run.compute_to_target(target, QUANTILES)
-    return interval(reached, QUANTILES) if run.forecast.verdict.kind.is_described else None
+    return interval(reached, QUANTILES) if run.forecast.verdict.is_described else None
 
 
 def readings_at(run: RunForecast, computes: Sequence[float], levels: tuple[float, ...] = QUANTILES) -> list[Interval]:

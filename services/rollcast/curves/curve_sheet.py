@@ -51,7 +51,9 @@ class CurveSheet:
     @property
     def origin(self) -> Origin:
         """What the log was read as."""
-        return Origin(self.sheet.format, self.columns.compute, self.columns.pass_rate, self.columns.unit)
+        columns = self.columns
+        mapping = (self.asked.scale, self.asked.offset)
+        return Origin(self.sheet.format, columns.compute, columns.pass_rate, columns.unit, *mapping)
 
     def runs(self) -> list[str]:
         """The runs that have an evaluation, in the order of the log; one without a name if no column names them."""

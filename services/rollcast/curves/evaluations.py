@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rollcast.config.bounds import MOST_COMPUTE, MOST_STEPS
 from rollcast.runfolder.survival import is_complete, surviving
+from rollcast.scaling.decisions.advice_answer import EarlierAdvice
 from rollcast.scaling.law.curve import DEVICE_HOURS
 
 MAX_EVALUATIONS = 5_000
@@ -147,12 +148,24 @@ class Origin:
         compute: the column or quantity that the curve is drawn over.
         pass_rate: the column of the pass rates.
         unit: in which compute is counted.
+        scale, offset: (value + offset) x scale is the pass rate.
     """
 
     format: str
     compute: str
     pass_rate: str
     unit: str
+    scale: float = 1.0
+    offset: float = 0.0
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the source's values are in a unit of their own."""
+        return (self.scale, self.offset) != (1.0, 0.0)
+
+    def to_own_unit(self, pass_rate: float) -> float:
+        """The value that the source has for this pass rate."""
+        return pass_rate / self.scale - self.offset
 
 
 OWN = Origin("run of Rollcast", "compute_device_hours", "pass_rate", DEVICE_HOURS)
@@ -169,6 +182,9 @@ class RunHistory:
         origin: as what the source was read, and in which unit.
         num_incomplete: evaluations left out because too few of their prompts were graded.
         budget_steps: the step at which the source says that the run will end; None if it does not, or has reached it.
+        budget_device_hours: the same in device-hours.
+        ended: why the run ended before its budget; None = it did not.
+        last_advice: on the run, before its newest evaluation or after it.
     """
 
     name: str
@@ -177,6 +193,9 @@ class RunHistory:
     origin: Origin = OWN
     num_incomplete: int = 0
     budget_steps: float | None = None
+    budget_device_hours: float | None = None
+    ended: str | None = None
+    last_advice: EarlierAdvice | None = None
 
 
 class SortedOut(NamedTuple):

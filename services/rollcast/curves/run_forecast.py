@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rollcast.curves.axis import ComputeAxis, column, compute_per_step, curve_of
+from rollcast.curves.axis import MIN_INTERVALS, ComputeAxis, column, compute_per_step, curve_of
 from rollcast.curves.evaluations import OWN, CurvePoint, Origin, RunHistory
-from rollcast.scaling.decisions.advice import Advice, advise
+from rollcast.scaling.decisions.advice import Advice, EarlierAdvice, advise
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.law.curve import DEVICE_HOURS, Array
@@ -37,6 +37,14 @@ class RunBudget:
         end = min(ends, default=None)
         return end if end is not None and end > 0 else None
 
+    def evaluations_left(self, evaluations: Sequence[CurvePoint]) -> int | None:
+        """Evaluations until the last step, at their recent spacing in steps; None if no step ends the run."""
+        steps = column(evaluations, "step")
+        spacings = np.diff(np.unique(steps))[-MIN_INTERVALS:]
+        if self.steps is None or spacings.size == 0:
+            return None
+        return max(int(np.ceil((self.steps - float(steps.max())) / float(np.median(spacings)))), 0)
+
 
 @dataclass(frozen=True, eq=False)
 class RunForecast:
@@ -52,6 +60,9 @@ class RunForecast:
         end: device-hours at which the budget ends, or None.
         origin: what the source was read as.
         worth, price: as in `advise`, if the run's owner gave them.
+        evaluations_left: until the budget ends, if its last step is known.
+        last_advice: on the run's own terms, before the newest evaluation.
+        ended: why the run ended before its budget; None = it did not.
     """
 
     name: str
@@ -66,6 +77,9 @@ class RunForecast:
     worth: float | None = None
     price: float | None = None
     num_incomplete: int = 0
+    evaluations_left: int | None = None
+    last_advice: EarlierAdvice | None = None
+    ended: str | None = None
 
     @property
     def unit(self) -> str:
@@ -109,6 +123,10 @@ class RunForecast:
         """C_mid (q,)."""
         return self.axis.to_device_hours(self.forecast.midpoint(quantiles))
 
+    def headroom(self, quantiles: tuple[float, ...] = QUANTILES) -> Array:
+        """A minus the level now, from which the advice counts every gain -> (q,)."""
+        return np.maximum(self.forecast.asymptote(quantiles) - self.advice().level, 0.0)
+
     def compute_to_target(self, target: float, quantiles: tuple[float, ...] = QUANTILES) -> Array:
         """Device-hours since the start until the law reaches `target` (q,); inf if it never does."""
         return self.axis.to_device_hours(self.forecast.compute_to_target(target, quantiles))
@@ -131,12 +149,22 @@ class RunForecast:
             worth=self.worth if worth is None else worth,
             price=self.price if price is None else price,
             axis=self.axis,
+            evaluations_left=self.evaluations_left if budget is None else None,
         )
 
     @cached_property
     def _advice(self) -> Advice:
         """On the run's own terms, made once: page and metrics ask for it again and again."""
-        return advise(self.forecast, self.end, worth=self.worth, price=self.price, axis=self.axis)
+        return advise(
+            self.forecast,
+            self.end,
+            worth=self.worth,
+            price=self.price,
+            axis=self.axis,
+            evaluations_left=self.evaluations_left,
+            last=self.last_advice,
+            ended=self.ended,
+        )
 
     def to_fitted(self, compute: ArrayLike) -> Array:
         """`compute` (m,) device-hours on the axis that the law is fitted on -> (m,)."""
@@ -153,6 +181,12 @@ def forecast_history(history: RunHistory, options: FitOptions | None = None) -> 
     if options.exclude_before != "auto":
         fitted = float(axis.to_fitted(np.array([options.exclude_before]))[0])
         options = replace(options, exclude_before=fitted)
+    budget = RunBudget(history.budget_steps, history.budget_device_hours)
+    end = budget.end(history.evaluations)
+    if end is not None and end <= history.evaluations[-1].compute:
+        # The run is there, so its rest is not known.
+        budget = RunBudget()
+        end = None
     return RunForecast(
         name=history.name,
         sequence=0,
@@ -162,7 +196,10 @@ def forecast_history(history: RunHistory, options: FitOptions | None = None) -> 
         num_incomplete=history.num_incomplete,
         forecast=fit(curve, options),
         axis=axis,
-        end=RunBudget(history.budget_steps).end(history.evaluations),
+        end=end,
+        evaluations_left=budget.evaluations_left(history.evaluations),
+        last_advice=history.last_advice,
+        ended=history.ended,
         origin=history.origin,
     )
 
@@ -179,8 +216,12 @@ def forecast_run(
     origin: Origin = OWN,
     worth: float | None = None,
     price: float | None = None,
+    last_advice: EarlierAdvice | None = None,
 ) -> RunForecast | None:
-    """Fit one run; None while there is no evaluation after step 0. `worth`, `price`: given by its owner."""
+    """Fit one run; None while there is no evaluation after step 0.
+
+    `worth`, `price`: given by its owner. `last_advice`: as in `RunForecast`.
+    """
     if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
         return None
     return replace(
@@ -189,8 +230,10 @@ def forecast_run(
         updated_at=updated_at,
         num_lost=num_lost,
         end=budget.end(evaluations),
+        evaluations_left=budget.evaluations_left(evaluations),
         worth=worth,
         price=price,
+        last_advice=last_advice,
     )
 
 
@@ -204,22 +247,22 @@ class ForecastSummary:
     """(5, 40) readings over the run's grid."""
     end: Array | None
     """(5,) readings at the end of the budget; None also if no readings are forecast."""
-    asymptote: Array
-    """(5,)"""
-    headroom: Array
+    asymptote: Array | None
+    """(5,); None if no law describes the curve."""
+    headroom: Array | None
     """(5,)"""
 
 
 def look_ahead(forecast: RunForecast, grid: tuple[float, ...]) -> ForecastSummary:
     """All readings in one go: they are most of the work of a refit."""
     law = forecast.forecast
+    asymptote = law.asymptote(QUANTILES) if law.verdict.is_described else None
+    headroom = forecast.headroom() if law.verdict.is_described else None
     if not forecast.has_forecast:
-        return ForecastSummary(
-            (), np.empty((len(QUANTILES), 0)), None, law.asymptote(QUANTILES), law.headroom(QUANTILES)
-        )
+        return ForecastSummary((), np.empty((len(QUANTILES), 0)), None, asymptote, headroom)
     readings = forecast.reading([*grid] if forecast.end is None else [*grid, forecast.end])
     end = None if forecast.end is None else readings[:, -1]
-    return ForecastSummary(grid, readings[:, : len(grid)], end, law.asymptote(QUANTILES), law.headroom(QUANTILES))
+    return ForecastSummary(grid, readings[:, : len(grid)], end, asymptote, headroom)
 
 
 def metric_grid(forecast: RunForecast) -> tuple[float, ...]:

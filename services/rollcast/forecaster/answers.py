@@ -82,7 +82,7 @@ def _forecast_answer(item: RunForecast) -> ForecastAnswer:
 
 def _end(item: RunForecast, compute: float) -> End:
     gain = None
-    if item.forecast.verdict.kind.is_described:
+    if item.forecast.verdict.is_described:
         mean, low, high = item.expected_gain(compute)
         gain = Gain(mean=mean, q05=low, q95=high)
     return End(compute=compute, gain=gain, **interval(item.reading([compute])[:, 0], QUANTILES))
@@ -90,7 +90,7 @@ def _end(item: RunForecast, compute: float) -> End:
 
 def predictions(item: RunForecast, compute: list[float]) -> list[Prediction]:
     verdict = item.forecast.verdict
-    laws = item.law(compute) if verdict.kind.is_described else None
+    laws = item.law(compute) if verdict.is_described else None
     readings = item.reading(compute) if verdict.has_predictions else unknown_readings(compute)
     return prediction_list(compute, readings, laws)
 
@@ -146,7 +146,7 @@ def curve_answer(item: RunForecast, until: float | None) -> CurveAnswer:
         run=item.name,
         sequence=item.sequence,
         compute=compute.tolist(),
-        law=item.law(compute, (0.5,))[0].tolist() if item.forecast.verdict.kind.is_described else None,
+        law=item.law(compute, (0.5,))[0].tolist() if item.forecast.verdict.is_described else None,
         power_law=np.clip(contrast, 0.0, 1.0).tolist(),
         **bands(readings),
     )
@@ -171,7 +171,8 @@ def past_answer(past: KeptForecast) -> PastAnswer:
     end = None
     if past.end_compute is not None and past.end_reading is not None:
         end = PastEnd(compute=past.end_compute, **interval(past.end_reading, QUANTILES))
-    is_described = VerdictKind(past.verdict).is_described
+    # Files of earlier versions have the numbers of a law with every verdict.
+    is_described = VerdictKind(past.verdict).is_described and past.asymptote is not None
     law = {
         name: interval(getattr(past, name), QUANTILES) if is_described else None for name in ("asymptote", "headroom")
     }

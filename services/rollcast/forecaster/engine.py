@@ -18,11 +18,12 @@ from rollcast.curves.columns import GPU_HOURS
 from rollcast.curves.evaluations import OWN, CurvePoint, EvaluationLog, Origin, Reading, TrainerStatus
 from rollcast.curves.run_forecast import ForecastSummary, RunBudget, RunForecast, forecast_run, look_ahead, metric_grid
 from rollcast.forecaster.board import Board
-from rollcast.forecaster.history import History, KeptForecast, PushedRun
+from rollcast.forecaster.history import History, KeptAdvice, KeptForecast, PushedRun
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.surprise import Surprise, hold_to_account
 from rollcast.runfolder.survival import is_complete
-from rollcast.scaling.law.curve import DEVICE_HOURS
+from rollcast.scaling.decisions.advice_answer import EarlierAdvice
+from rollcast.scaling.law.curve import DEVICE_HOURS, Array
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.names import is_own_curve
 
@@ -65,6 +66,7 @@ class ForecastEngine:
         self._sequence = 0
         self._turn = threading.RLock()
         self._pushed = {run.name: run for run in history.pushed()}
+        self._advice = {kept.name: kept for kept in history.advice()}
         evaluations, self._starts, self._grids = history.load()
         self._update(set(filter(None, [self._add(item) for item in evaluations])), fresh=[])
 
@@ -191,6 +193,7 @@ class ForecastEngine:
         for name in names:
             del self._logs[name]
             self._grids.pop(name, None)
+            self._advice.pop(name, None)
         self._starts.pop(run, None)
         self._origins.pop(run, None)
         self._refused = {key for key in self._refused if key[1] != run}
@@ -264,9 +267,11 @@ class ForecastEngine:
             origin=origin,
             worth=terms.worth,
             price=terms.price,
+            last_advice=self._last_advice(name, len(surviving)),
         )
         if forecast is None:
             return
+        self._keep_advice(forecast)
         outlook = look_ahead(forecast, self._grid(forecast))
         self._metrics.show(forecast, outlook, self._surprise(forecast))
         if id(surviving[-1]) in new:
@@ -281,6 +286,19 @@ class ForecastEngine:
                 asymptote=None if law is None else [round(value, 3) for value in bare(law.asymptote)],
             )
         self._board.publish(forecast)
+
+    def _last_advice(self, name: str, num_points: int) -> EarlierAdvice | None:
+        kept = self._advice.get(name)
+        if kept is None or kept.num_points > num_points:
+            return None
+        return EarlierAdvice.after(kept.kind, kept.evaluations, num_points - kept.num_points)
+
+    def _keep_advice(self, forecast: RunForecast) -> None:
+        advice = forecast.advice()
+        kept = KeptAdvice(forecast.name, len(forecast.evaluations), str(advice.kind), advice.evaluations)
+        if advice.headline is not None and kept != self._advice.get(forecast.name):
+            self._advice[forecast.name] = kept
+            self._write(lambda: self._history.keep_advice(kept))
 
     def _budget(self, run: str, unit: str) -> RunBudget:
         """When the run ends. A budget that is set for this curve, in its `unit`, comes first."""
@@ -334,10 +352,10 @@ class ForecastEngine:
             compute=forecast.newest.compute,
             pass_rate=forecast.newest.pass_rate,
             verdict=str(forecast.forecast.verdict.kind),
-            asymptote=tuple(outlook.asymptote.tolist()),
-            headroom=tuple(outlook.headroom.tolist()),
+            asymptote=_as_tuple(outlook.asymptote),
+            headroom=_as_tuple(outlook.headroom),
             end_compute=forecast.end,
-            end_reading=None if outlook.end is None else tuple(outlook.end.tolist()),
+            end_reading=_as_tuple(outlook.end),
             band=tuple(tuple(row) for row in outlook.band.tolist()) if outlook.grid else (),
         )
         self._write(lambda: self._history.add_forecast(past))
@@ -353,6 +371,10 @@ class ForecastEngine:
         except sqlite3.Error as error:
             self._metrics.count_skipped("history_write", 1)
             log.error("the history of forecasts cannot be written; the forecast goes on", error=str(error))
+
+
+def _as_tuple(values: Array | None) -> tuple[float, ...] | None:
+    return None if values is None else tuple(values.tolist())
 
 
 def _log_incomplete(name: str, evaluation: CurvePoint) -> None:

@@ -58,6 +58,7 @@ def _record(forecast: RunForecast) -> ForecastRecord:
         end=end,
         end_compute=forecast.end,
         advice=str(advice.kind),
+        evaluations=advice.evaluations,
         headline=advice.headline,
         reason=advice.reason,
         chance=advice.chance,

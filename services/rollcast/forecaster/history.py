@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS forecasts (
   id INTEGER PRIMARY KEY, name TEXT, made_at REAL, replayed INTEGER, num_points INTEGER, compute REAL, pass_rate REAL,
   verdict TEXT, asymptote TEXT, headroom TEXT, end_compute REAL, end_reading TEXT, band TEXT);
 CREATE INDEX IF NOT EXISTS forecasts_by_name ON forecasts (name, id);
+CREATE TABLE IF NOT EXISTS advice (name TEXT PRIMARY KEY, num_points INTEGER, kind TEXT, evaluations INTEGER);
 """
 log = get_logger()
 
@@ -47,8 +48,9 @@ class KeptForecast:
     compute: float
     pass_rate: float
     verdict: str
-    asymptote: tuple[float, ...]
-    headroom: tuple[float, ...]
+    asymptote: tuple[float, ...] | None
+    """None if no law described the curve."""
+    headroom: tuple[float, ...] | None
     end_compute: float | None
     end_reading: tuple[float, ...] | None
     band: tuple[tuple[float, ...], ...]
@@ -68,6 +70,18 @@ class PushedRun:
     @property
     def origin(self) -> Origin:
         return Origin("pushed", self.unit, "pass_rate", self.unit)
+
+
+@dataclass(frozen=True)
+class KeptAdvice:
+    """The newest advice on a run's own terms."""
+
+    name: str
+    num_points: int
+    """Evaluations that it was made from."""
+    kind: str
+    evaluations: int
+    """To wait for; 0 for stop and continue."""
 
 
 class History:
@@ -127,10 +141,10 @@ class History:
             past.compute,
             past.pass_rate,
             past.verdict,
-            json.dumps(past.asymptote),
-            json.dumps(past.headroom),
+            _as_json(past.asymptote),
+            _as_json(past.headroom),
             past.end_compute,
-            None if past.end_reading is None else json.dumps(past.end_reading),
+            _as_json(past.end_reading),
             json.dumps([[round(value, 5) for value in values] for values in past.band]),
         )
         with self._lock, self._connection:
@@ -145,6 +159,17 @@ class History:
                     ") WHERE place <= ? AND place % 2 = 0)",
                     (past.name, MAX_FORECASTS // 2),
                 )
+
+    def keep_advice(self, advice: KeptAdvice) -> None:
+        """Take the place of the run's last advice."""
+        with self._lock, self._connection:
+            self._connection.execute("INSERT OR REPLACE INTO advice VALUES (?,?,?,?)", astuple(advice))
+
+    def advice(self) -> list[KeptAdvice]:
+        """The newest advice on every run."""
+        with self._lock:
+            rows = self._connection.execute("SELECT name, num_points, kind, evaluations FROM advice").fetchall()
+        return [KeptAdvice(*row) for row in rows]
 
     def forecasts(self, name: str) -> list[KeptForecast]:
         """All forecasts of a run, in the order of the compute at which they were made."""
@@ -168,12 +193,16 @@ class History:
         with self._lock, self._connection:
             for table in ("evaluations", "starts"):
                 self._connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))  # noqa: S608
-            for table in ("grids", "forecasts"):
+            for table in ("grids", "forecasts", "advice"):
                 self._connection.executemany(f"DELETE FROM {table} WHERE name = ?", [(name,) for name in names])  # noqa: S608
 
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+
+
+def _as_json(values: tuple[float, ...] | None) -> str | None:
+    return None if values is None else json.dumps(values)
 
 
 def _from_row(row: sqlite3.Row) -> KeptForecast:

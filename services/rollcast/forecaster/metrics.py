@@ -42,6 +42,7 @@ class _Shown:
         forecast = self.forecast
         outlook = self.outlook
         grid = [f"{compute:g}" for compute in outlook.grid]
+        yield names.FORECAST_DESCRIBED, (), float(self.law is not None)
         if self.law is not None:
             for metric, quantiles in (
                 (names.FORECAST_ASYMPTOTE, self.law.asymptote),

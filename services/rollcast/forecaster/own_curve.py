@@ -59,6 +59,6 @@ def _predictions(forecast: Forecast, compute: list[float]) -> list[Prediction]:
     if not compute:
         return []
     verdict = forecast.verdict
-    laws = forecast.pass_rate(compute, QUANTILES) if verdict.kind.is_described else None
+    laws = forecast.pass_rate(compute, QUANTILES) if verdict.is_described else None
     readings = forecast.predictive(compute, QUANTILES) if verdict.has_predictions else unknown_readings(compute)
     return prediction_list(compute, readings, laws)

@@ -83,6 +83,8 @@ class AdviceAnswer(Answer):
     """Gain in pass rate that the rest would be paid for."""
     price: float | None
     """Price of one unit of compute; null without one."""
+    level: float
+    """Mean of the newest readings, from which every gain is counted."""
     mean_gain: float | None
     """What the rest gains on average if the checkpoint of now is kept in case it loses: the largest `worth` with which
     it pays to continue. Null if there is no rest, or nothing is forecast."""
@@ -127,7 +129,7 @@ class FittedAnswer(Answer):
     exponent: Interval | None
     midpoint: Interval | None
     headroom: Interval | None
-    """Asymptote minus the law's pass rate now."""
+    """Asymptote minus the level now; of a curve that a caller sends, minus the law now."""
     best: Law | None
     """Maximum posterior, on the fitted axis."""
 

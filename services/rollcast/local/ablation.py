@@ -21,14 +21,14 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import differences
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation_parts import Change, changed, is_same_in_effect
-from rollcast.local.frozen_forecast import END_EVALUATIONS, conclude
+from rollcast.local.frozen_forecast import conclude
 from rollcast.local.own_copies import is_move
 from rollcast.local.status import StatusReader
 from rollcast.local.supervisor import Doing, ServiceLostError
 from rollcast.local.up import RunDeadlineError, View, run_locally
 from rollcast.runfolder.files import ABLATION, RESULT, RUN_FILE, STEPS, UP_FILE
 from rollcast.runfolder.folder import check_format, has_history
-from rollcast.runfolder.outcomes import RunRecord, RunResult, SetRecord, State
+from rollcast.runfolder.outcomes import NUM_END_EVALUATIONS, RunRecord, RunResult, SetRecord, State
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import StepRecord, as_json
 from rollcast.runfolder.writing import make_folder, replace_json
@@ -116,7 +116,7 @@ def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
         evaluations = reader.read().evaluations
         if evaluations and evaluations[-1].step > 0:
             rates = [point.pass_rate for point in evaluations]
-            _finish(record, item.config.run_folder, rates[0], fmean(rates[-END_EVALUATIONS:]))
+            _finish(record, item.config.run_folder, rates[0], fmean(rates[-NUM_END_EVALUATIONS:]))
         else:
             record.state = State.FAILED
             record.error = f"{folder / record.run} holds no evaluation after the first step"

@@ -90,7 +90,7 @@ def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
     from rollcast.curves.run_forecast import metric_grid
 
     law = law_of_run(run, _WANTED)
-    advice = run.advice(end)
+    advice = run.advice() if end == run.end else run.advice(end)
     grid = metric_grid(run)
     computes = [*grid, end] if end is not None and end > run.newest.compute else list(grid)
     band = []

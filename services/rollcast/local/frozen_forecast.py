@@ -10,7 +10,7 @@ from statistics import fmean
 
 from rollcast.local.status import RunStatus
 from rollcast.runfolder.files import FROZEN_FORECAST, RESULT
-from rollcast.runfolder.outcomes import FrozenForecast, RunResult
+from rollcast.runfolder.outcomes import NUM_END_EVALUATIONS, FrozenForecast, RunResult
 from rollcast.runfolder.records import EvaluationRecord, as_json, read_record
 from rollcast.runfolder.writing import replace_json
 
@@ -21,8 +21,6 @@ FREEZE_UNTIL = 0.6
 """A forecaster that was away at half of the budget is waited for until this share; later it would be too easy."""
 LEAST_EVALUATIONS = 5
 """After the first step, that `fit` asks for as well: below that there is no forecast (verdict too_few)."""
-END_EVALUATIONS = 3
-"""The measured end is the mean of that many last evaluations."""
 
 
 def has_law(status: RunStatus) -> bool:
@@ -87,7 +85,7 @@ def conclude(folder: Path, status: RunStatus) -> RunResult | None:
     if not status.evaluations:
         return None
     rates = [point.pass_rate for point in status.evaluations]
-    measured = fmean(rates[-END_EVALUATIONS:])
+    measured = fmean(rates[-NUM_END_EVALUATIONS:])
     initial = rates[0]
     frozen = load_frozen(folder)
     gain = measured - initial

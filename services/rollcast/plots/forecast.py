@@ -122,7 +122,7 @@ def _draw_points(axes: Any, scene: _Scene) -> list[float]:
     if curve.initial is not None and not scene.is_logarithmic:
         axes.plot([0.0], [curve.initial], "o", ms=3.5, color=INK, clip_on=False, zorder=3)
         drawn.append(curve.initial)
-    if forecast.verdict.kind.is_described:
+    if forecast.verdict.is_described:
         past = np.linspace(measured[min(forecast.excluded, len(curve) - 1)], measured[-1], NUM_COMPUTES)
         axes.plot(past, run.law(past, (0.5,))[0], color=COLOURS[0], lw=1.2, label="fitted law")
     return drawn
@@ -138,11 +138,11 @@ def _draw_ahead(axes: Any, scene: _Scene) -> list[float]:
     axes.fill_between(ahead, bands[0], bands[4], color=blue, alpha=0.15, lw=0, label="90 % of future readings")
     axes.fill_between(ahead, bands[1], bands[3], color=blue, alpha=0.25, lw=0, label="50 % of future readings")
     axes.plot(ahead, bands[2], color=blue, lw=1.4, ls="--", label="median of future readings")
-    level = float(bands[2, 0])
+    level = scene.advice.level
     axes.hlines(level, scene.now, scene.end, color=INK, lw=1, ls=":", label=f"level now, {level:.3f}")
     drawn = [float(bands[0].min()), float(bands[4].max()), level]
     forecast = run.forecast
-    if forecast.verdict.kind.is_described and forecast.ceiling_probability >= MIN_CEILING_PROBABILITY:
+    if forecast.verdict.is_described and forecast.ceiling_probability >= MIN_CEILING_PROBABILITY:
         low, median, high = forecast.asymptote(MEDIAN_AND_90).tolist()
         if median < max(drawn) + MAX_CEILING_DISTANCE:
             label = f"ceiling A, {median:.3f} (90 %: {low:.3f} to {high:.3f})"

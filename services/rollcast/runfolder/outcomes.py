@@ -6,6 +6,9 @@ from typing import Any
 
 from rollcast.runfolder.records import STRICT, Count
 
+NUM_END_EVALUATIONS = 3
+"""The measured end is the mean of that many last evaluations."""
+
 
 @dataclass(frozen=True, slots=True)
 class FrozenForecast:
@@ -59,7 +62,9 @@ class RunResult:
     num_evaluations: Count
 
     def sentence(self) -> str:
-        measured = f"the end: pass rate {self.measured:.3f} (started at {self.initial:.3f})"
+        count = min(self.num_evaluations, NUM_END_EVALUATIONS)
+        mean = f", the mean of the last {count} evaluations" if count > 1 else ""
+        measured = f"the end: pass rate {self.measured:.3f}{mean} (started at {self.initial:.3f})"
         if self.frozen is None or self.error is None:
             return f"{measured}; no forecast was ready at half of the budget, which takes five evaluations"
         held = "held" if self.inside else "missed"

@@ -192,6 +192,8 @@ class ForecastRecord:
     """Probability that the rest of the budget gains what is required of it."""
     at: float
     """Unix seconds."""
+    evaluations: Count = 0
+    """To wait for; 0 for stop and continue."""
 
 
 @dataclass(frozen=True, slots=True)

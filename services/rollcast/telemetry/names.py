@@ -314,12 +314,15 @@ FORECAST_PASS_RATE = Metric(
     "rollcast_forecast_pass_rate", "Predicted pass rate by compute and quantile", ("compute", "quantile")
 )
 FORECAST_HEADROOM = Metric(
-    "rollcast_forecast_headroom", "A - R(C_now), by quantile; absent if no law describes the curve", ("quantile",)
+    "rollcast_forecast_headroom",
+    "A minus the level now, by quantile; absent if no law describes the curve",
+    ("quantile",),
 )
 FORECAST_END = Metric(
     "rollcast_forecast_end_pass_rate", "Predicted reading at the end of the budget, by quantile", ("quantile",)
 )
 FORECAST_END_DEVICE_HOURS = Metric("rollcast_forecast_end_device_hours", "Compute at which the budget ends")
+FORECAST_DESCRIBED = Metric("rollcast_forecast_described", "1 if a law describes the curve, else 0")
 FORECAST_VERDICT = Metric("rollcast_forecast_verdict", "1 for the verdict in force", ("verdict",))
 ADVICE = Metric("rollcast_advice", "1 for the advice in force (stop|continue|wait)", ("advice",))
 ADVICE_EVALUATIONS = Metric("rollcast_advice_evaluations", "Evaluations to wait for before deciding; 0 = decide now")

@@ -69,13 +69,14 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
     forecast = run.forecast
     draws = forecast.draws
     law = law_as_json(law_of_run(run, amounts.MEDIAN_AND_90))
-    is_described = forecast.verdict.kind.is_described
+    is_described = forecast.verdict.is_described
     of_law: dict[str, Any]
     answer: dict[str, Any] = {
         **state_as_json(run),
         "for_decisions": forecast.verdict.kind.is_decidable,
         "asymptote": law["asymptote"],
         "headroom": law["headroom"],
+        "ceiling_probability": law["ceiling_probability"],
     }
     if budget is not None:
         mean, low, high = run.expected_gain(budget)
@@ -123,6 +124,7 @@ def conclusions(answer: dict[str, Any]) -> list[str]:
                 f"The remaining {amounts.amount(left)} {answer['unit']} gain {gain['mean']:.3f} on average "
                 f"(90 % {gain['q05']:.3f} to {gain['q95']:.3f}); an evaluation at the end reads {at_the_end}."
             )
+        sentences += _above_the_ceiling(answer, spent["law"])
     if (wanted := answer.get("target")) is not None and wanted["compute"] is not None:
         middle = wanted["compute"]["q50"]
         cost = "is more likely never reached" if middle is None else f"takes {amounts.amount(middle)} {answer['unit']}"
@@ -138,9 +140,19 @@ def conclusions(answer: dict[str, Any]) -> list[str]:
     return sentences
 
 
+def _above_the_ceiling(answer: dict[str, Any], law: amounts.Interval | None) -> list[str]:
+    """Why the law at the end may lie above A: that is the ceiling of the trajectories that have one."""
+    if law is None or law["q50"] <= answer["asymptote"]["q50"]:
+        return []
+    return [
+        f"The law at the end lies above A, because gains end with a probability of {answer['ceiling_probability']:.0%} "
+        "only: A is the ceiling if they do."
+    ]
+
+
 def _show(answer: dict[str, Any]) -> None:
     report.show_verdict(answer)
-    rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom A - R(now)", answer["headroom"], ".3f")]
+    rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom A - level now", answer["headroom"], ".3f")]
     if (spent := answer.get("budget")) is not None:
         at = amounts.amount(spent["compute"])
         reading = spent["reading"] if spent["reading"]["q50"] is not None else None

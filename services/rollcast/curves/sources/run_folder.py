@@ -6,6 +6,7 @@ from pathlib import Path
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import incomplete_points
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog, Reading, RunHistory, checked
+from rollcast.curves.sources.run_terms import terms_of_folder
 from rollcast.runfolder.files import BEFORE, EVALUATIONS, INCARNATIONS
 from rollcast.runfolder.folder import check_format
 from rollcast.runfolder.record_file import RecordFile
@@ -90,7 +91,17 @@ def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, i
         raise UserError(
             f"run folder {folder}: holds no evaluation after the first step{incomplete}; train it for longer"
         )
-    return RunHistory(name, found.kept, num_incomplete=found.num_incomplete), reading.skipped.total(), found.num_lost
+    terms = terms_of_folder(folder, len(found.kept))
+    history = RunHistory(
+        name,
+        found.kept,
+        num_incomplete=found.num_incomplete,
+        budget_steps=terms.budget.steps,
+        budget_device_hours=terms.budget.device_hours,
+        ended=terms.ended,
+        last_advice=terms.last_advice,
+    )
+    return history, reading.skipped.total(), found.num_lost
 
 
 def spent_before(folder: Path) -> BeforeRecord | None:

@@ -1,7 +1,7 @@
 // The advice, the terms that the user may change, and the tiles.
 
 import { $, ask, runPath, state } from "./state.js";
-import { ADVICE, between, chance, gain, hasCeiling, hours, rate, singular, verdictWord } from "./words.js";
+import { between, chance, gain, hasCeiling, hours, look, rate, singular, verdictWord } from "./words.js";
 
 const SELDOM = 0.01; // below this probability the ceiling of the few trajectories that have one means nothing
 const TERMS = ["budget", "worth", "price"];
@@ -22,7 +22,7 @@ export function showAdvice() {
   const { advice, forecast } = state;
   const { unit } = forecast;
   const word = verdictWord(forecast.verdict);
-  $("advice").className = `advice ${ADVICE[advice.kind]}`;
+  $("advice").className = `advice ${look(advice, forecast)}`;
   $("advice-word").textContent = advice.headline ?? word;
   $("advice-reason").textContent = advice.reason;
   $("advice-change").textContent = advice.change;

@@ -67,7 +67,7 @@ function ahead(f, curve) {
   if (future.length === 0) return null;
   const xs = pick(curve.compute, future);
   const [q05, q25, q50, q75, q95] = ["q05", "q25", "q50", "q75", "q95"].map((name) => pick(curve[name], future));
-  const level = q50[0];
+  const { level } = state.advice;
   return {
     bands: [
       { xs, low: q05, high: q95, colour: "fit", opacity: 0.15 },

@@ -13,8 +13,10 @@ export const VERDICTS = {
 
 export const verdictWord = (verdict) => VERDICTS[verdict] ?? verdict;
 
-/* Looks of the advice; its headline says the same in a word, so that nothing depends on colour. */
-export const ADVICE = { stop: "bad", continue: "good", wait: "warn" };
+const LOOKS = { stop: "bad", continue: "good", wait: "warn" };
+/* The look of the advice; its headline says the same in a word, so that nothing depends on colour. Nothing is green that
+   no law supports. */
+export const look = (advice, forecast) => (advice.kind === "continue" && !forecast.is_described ? "warn" : LOOKS[advice.kind]);
 
 const SAYS_NOTHING_AHEAD = ["too_few", "broken"];
 /* Whether an earlier forecast said anything of later evaluations. */

@@ -2,7 +2,8 @@
 
 The user names the gain in pass rate that would pay for the rest. `look_ahead.py` compares the three choices by expected
 utility over the forecast of the readings, and the best one is advised. Waiting is advised only if it is worth clearly
-more than the better of the other two.
+more than the better of the other two, and if what is read meanwhile may lead to either. The last advice is kept unless
+another one is clearly better.
 
 A gain is that of the measured level, the mean of a tenth of the readings, from now to the end. So its chance includes
 the noise of both levels, and can be checked.
@@ -10,13 +11,12 @@ the noise of both levels, and can be checked.
 Three verdicts decide by themselves: no_learning and broken mean stop, too_few means wait, without a chance.
 """
 
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
+from rollcast.scaling.decisions.advice_answer import Advice, AdviceKind, EarlierAdvice, Stretch
 from rollcast.scaling.decisions.digits import difference, place
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.look_ahead import WaitPlan, best_wait, value_of_the_rest, waits_until
@@ -25,6 +25,7 @@ from rollcast.scaling.decisions.settings import (
     DEFAULT_PERSISTENCE,
     GAIN_OF_DOUBLING,
     MAX_PRICE,
+    MIN_DEFAULT_WORTH,
     MIN_READINGS_PER_RECENT,
     MIN_RECENT_READINGS,
     MIN_WAIT_VALUE_SHARE,
@@ -36,14 +37,10 @@ from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.outlook.combined import EVEN_LEVELS
 
+__all__ = ["Advice", "AdviceKind", "EarlierAdvice", "advise", "chance_in_words", "evaluation_spacing"]
+
 SHOWN_LEVELS = (0.05, 0.5, 0.95)
 """Quantiles of a gain that are printed."""
-
-
-class AdviceKind(StrEnum):
-    STOP = "stop"
-    CONTINUE = "continue"
-    WAIT = "wait"
 
 
 class Axis(Protocol):
@@ -64,75 +61,6 @@ class SameAxis:
         return fitted
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """A stretch of compute from now on, and its gain.
-
-    Attributes:
-        until: compute at its end.
-        compute: from now to its end.
-        money: its price; None without a price.
-        gain: of the measured level in pass rate: 5 %, median, 95 %; None if nothing is forecast.
-    """
-
-    until: float
-    compute: float
-    money: float | None
-    gain: tuple[float, float, float] | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Every attribute for JSON, the gain as q05, q50 and q95."""
-        gain = None if self.gain is None else dict(zip(("q05", "q50", "q95"), self.gain, strict=True))
-        return {"until": self.until, "compute": self.compute, "money": self.money, "gain": gain}
-
-
-@dataclass(frozen=True)
-class Advice:
-    """What to do with the rest of a budget. Compute is in device-hours, or in the unit of the curve.
-
-    Attributes:
-        headline: what to do, in a few words; None before there are evaluations enough for a forecast.
-        evaluations: to wait for; 0 for stop and continue.
-        budget: compute at which the run would end.
-        is_assumed: no budget was given; it is twice the compute so far.
-        worth: gain in pass rate that would pay for the rest.
-        price: of one unit of compute, or None.
-        mean_gain: what the rest gains on average if the checkpoint of now is kept in case it loses: the largest
-            `worth` with which it pays to continue. None if nothing is forecast.
-        chance: that the rest gains `worth` or more; that a run which has learned nothing still takes off; None if there
-            is no rest, or nothing is forecast.
-        soon: the next tenth of the budget, or the rest if that is less.
-        rest: all of the rest.
-        wait: until the end of the evaluations to wait for; None for stop and continue.
-        reason: why, in a sentence or two.
-        change: what would change the advice, in one sentence.
-    """
-
-    kind: AdviceKind
-    headline: str | None
-    evaluations: int
-    budget: float
-    is_assumed: bool
-    worth: float
-    price: float | None
-    mean_gain: float | None
-    chance: float | None
-    soon: Stretch
-    rest: Stretch
-    wait: Stretch | None
-    reason: str
-    change: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Every attribute for JSON, intervals as q05, q50 and q95."""
-        stretches = {
-            "soon": self.soon.to_dict(),
-            "rest": self.rest.to_dict(),
-            "wait": None if self.wait is None else self.wait.to_dict(),
-        }
-        return vars(self) | {"kind": str(self.kind)} | stretches
-
-
 def advise(
     forecast: Forecast,
     budget: float | None = None,
@@ -140,6 +68,9 @@ def advise(
     worth: float | None = None,
     price: float | None = None,
     axis: Axis | None = None,
+    evaluations_left: int | None = None,
+    last: EarlierAdvice | None = None,
+    ended: str | None = None,
 ) -> Advice:
     """The advice on the rest of a budget.
 
@@ -147,9 +78,12 @@ def advise(
         forecast: of the run so far.
         budget: compute at which the run would end, spent compute included; None: twice the spent compute.
         worth: gain in pass rate that would pay for the rest; None: 0.02, and less in proportion if less compute is left
-            than was spent.
+            than was spent, down to 0.002.
         price: of one device-hour, or of one unit in which the curve counts; in any currency.
         axis: maps the compute of budget and answer to that of the fit; None: they are the same.
+        evaluations_left: until the budget ends; None: as many as their recent spacing makes.
+        last: the advice on the same terms before the newest evaluation; None: there was none.
+        ended: why the run ended before its budget; None: it did not.
 
     Raises:
         ValueError: budget, worth or price cannot be.
@@ -160,36 +94,54 @@ def advise(
         raise ValueError(f"worth: {worth:g} is no gain in pass rate; give a value in [0, 1].")
     if price is not None and not 0 <= price <= MAX_PRICE:
         raise ValueError(f"price: {price:g} is no price of a device-hour; give a value in [0, 1e9].")
-    return _Question(forecast, budget, worth, price, axis or SameAxis()).answer()
+    question = _Question(forecast, budget, worth, price, axis or SameAxis(), evaluations_left, last)
+    return question.answer() if ended is None else question.after_the_end(ended)
 
 
 class _Question:
     """A forecast with the user's budget, worth and price, and the gains that are equally likely."""
 
     def __init__(
-        self, forecast: Forecast, budget: float | None, worth: float | None, price: float | None, axis: Axis
+        self,
+        forecast: Forecast,
+        budget: float | None,
+        worth: float | None,
+        price: float | None,
+        axis: Axis,
+        evaluations_left: int | None,
+        last: EarlierAdvice | None,
     ) -> None:
         self._forecast = forecast
         self._axis = axis
         self._price = price
+        self._last = last
         self._verdict = forecast.verdict.kind
         self._now = float(axis.to_device_hours(forecast.curve.compute[-1:])[0])
         self._is_assumed = budget is None
         self._budget = DEFAULT_BUDGET_FACTOR * self._now if budget is None else budget
         share = max(self._budget / self._now - 1.0, 0.0)
-        self._worth = GAIN_OF_DOUBLING * min(share, 1.0) if worth is None else worth
+        self._worth = max(GAIN_OF_DOUBLING * min(share, 1.0), MIN_DEFAULT_WORTH) if worth is None else worth
         self._end = self._fitted(self._budget)
-        self._level = self._level_now()
+        newest = forecast.counted.pass_rate[-self._num_level_readings :]
+        self._level = float(newest.mean())
         self._spacing = evaluation_spacing(forecast)
-        self._waits = waits_until(float(forecast.curve.compute[-1]), self._end, self._spacing)
+        promised = 0 if last is None else last.evaluations
+        now = float(forecast.curve.compute[-1])
+        self._waits = waits_until(now, self._end, self._spacing, evaluations_left, promised)
         self._soon = min(self._now + SOON_BUDGET_SHARE * self._budget, max(self._budget, self._now))
         # One look ahead for everything that is asked of the forecast: it takes as long as the fit.
-        self._after_waits = float(forecast.curve.compute[-1]) + self._spacing * np.array(self._waits, dtype=float)
+        self._after_waits = now + self._spacing * np.array(self._waits, dtype=float)
         asked = np.concatenate([self._after_waits, [self._fitted(self._soon), self._end]])
         found = forecast.predictive(asked, np.concatenate([EVEN_LEVELS, SHOWN_LEVELS])).T
         self._levels = found[:, : EVEN_LEVELS.size]
         self._shown = found[:, EVEN_LEVELS.size :]
         self._gains_of_the_rest = self._levels[-1] - self._level
+
+    def after_the_end(self, reason: str) -> Advice:
+        """The advice on a run that was ended by a rule of its own."""
+        return self._advice(
+            AdviceKind.STOP, f"`stop_when` ended the run: {reason}.", "Another budget, worth or price is asked anew."
+        )
 
     def answer(self) -> Advice:
         if self._budget <= self._now:
@@ -211,11 +163,10 @@ class _Question:
                 "Another learning rate, data or length budget may gain more: that is another curve.",
             )
         wait = self._best_wait()
-        best_at_once = max(mean_gain - self._worth, 0.0)
-        least = best_at_once + max(MIN_WAIT_VALUE_SHARE * self._worth, NEGLIGIBLE_GAIN)
-        if wait is not None and wait.value > least:
+        kind = self._best_kind(mean_gain, wait)
+        if kind is AdviceKind.WAIT and wait is not None:
             return self._wait(wait)
-        if mean_gain > self._worth:
+        if kind is AdviceKind.CONTINUE:
             return self._advice(
                 AdviceKind.CONTINUE,
                 self._odds(),
@@ -256,13 +207,30 @@ class _Question:
             wait.evaluations,
         )
 
+    @property
+    def _clear_difference(self) -> float:
+        """Pass rate by which a choice must be better to count as clearly better."""
+        return max(MIN_WAIT_VALUE_SHARE * self._worth, NEGLIGIBLE_GAIN)
+
+    def _best_kind(self, mean_gain: float, wait: WaitPlan | None) -> AdviceKind:
+        """The choice of most value; of equal ones to stop."""
+        values = {AdviceKind.STOP: 0.0, AdviceKind.CONTINUE: mean_gain - self._worth}
+        if wait is not None:
+            values[AdviceKind.WAIT] = wait.value - self._clear_difference
+        if self._last is not None and self._last.kind in values:
+            values[self._last.kind] += self._clear_difference
+        return max(values, key=values.__getitem__)
+
     def _best_wait(self) -> WaitPlan | None:
-        """The wait of most value, or None if the budget ends before another evaluation."""
+        """The wait of most value, or None if no evaluation before the end may change the choice.
+
+        The end of the last wait is kept unless another wait is clearly better.
+        """
         if not self._waits:
             return None
         now = float(self._forecast.curve.compute[-1])
         stack = self._forecast.options.prior.stack
-        return best_wait(
+        plan = best_wait(
             self._waits,
             self._levels[: len(self._waits)],
             self._levels[-1],
@@ -270,7 +238,10 @@ class _Question:
             self._level,
             self._worth,
             DEFAULT_PERSISTENCE if stack is None else stack.persistence,
+            0 if self._last is None else self._last.evaluations,
+            self._clear_difference,
         )
+        return plan if plan.is_open else None
 
     def _advice(self, kind: AdviceKind, reason: str, change: str, evaluations: int = 0) -> Advice:
         is_known = self._forecast.verdict.missing == 0
@@ -290,6 +261,7 @@ class _Question:
             is_assumed=self._is_assumed,
             worth=self._worth,
             price=self._price,
+            level=self._level,
             mean_gain=value_of_the_rest(self._gains_of_the_rest) if has_rest else None,
             chance=self._chance() if has_rest else None,
             soon=self._stretch(self._soon, self._shown[-2]),
@@ -303,14 +275,15 @@ class _Question:
         """Compute that is paid for, not before now, on the axis of the fit."""
         return float(self._axis.to_fitted(np.array([max(compute, self._now)]))[0])
 
-    def _level_now(self) -> float:
-        """Mean of the newest readings: a tenth of those that the whole budget makes, a fifth of the curve at most."""
+    @property
+    def _num_level_readings(self) -> int:
+        """Newest readings of the level: a tenth of those that the whole budget makes, a fifth of the curve at most."""
         curve = self._forecast.counted
         to_come = (self._end - float(curve.compute[-1])) / evaluation_spacing(self._forecast)
         of_the_budget = int((len(curve) + to_come) / RECENT_READINGS_DIVISOR)
         # Of a rising run the mean of more readings would lie far below its level.
         count = min(of_the_budget, len(curve) // MIN_READINGS_PER_RECENT)
-        return float(curve.pass_rate[-max(MIN_RECENT_READINGS, count) :].mean())
+        return max(MIN_RECENT_READINGS, count)
 
     def _stretch(self, until: float, levels: Array) -> Stretch:
         """`levels` (3,) at its end: 5 %, median, 95 %."""
@@ -333,13 +306,17 @@ class _Question:
         mean_gain = difference(value_of_the_rest(self._gains_of_the_rest))
         which = "As much compute again" if self._is_assumed else "The rest"
         caution = ""
-        if not self._verdict.is_described:
+        if not self._forecast.verdict.has_trend:
+            learned = "what curves of other groups did" if self._forecast.options.prior.stack else "the prior"
+            caution = f" The readings show no trend, so this rests on {learned} and on their noise."
+        elif not self._verdict.is_described:
             caution = " No law describes the curve: find out what happened first."
         elif not self._verdict.is_decidable:
             caution = " The end is not known well: ask again."
+        level = f"on the level now, {self._level:.3f} (newest {self._num_level_readings} readings)"
         return (
-            f"{which} gains {median} (90 %: {low} to {high}), {mean_gain} on average with the best checkpoint kept. "
-            f"It gains {self._worth:.2g} or more with a chance of {chance_in_words(self._chance())}.{caution}"
+            f"{which} gains {median} (90 %: {low} to {high}) {level}, {mean_gain} on average with the best checkpoint "
+            f"kept. It gains {self._worth:.2g} or more with a chance of {chance_in_words(self._chance())}.{caution}"
         )
 
 

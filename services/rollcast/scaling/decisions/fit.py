@@ -16,6 +16,7 @@ from rollcast.scaling.decisions.settings import (
     MIN_PHASE_END_WEIGHT,
     NUM_MISFIT_TRAJECTORIES,
 )
+from rollcast.scaling.decisions.trend import judge_trend
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind, evidence, judge, judge_number
 from rollcast.scaling.law.curve import Curve
 from rollcast.scaling.outlook.combined import EVEN_LEVELS
@@ -27,6 +28,8 @@ from rollcast.scaling.posterior.prior import LAW_PRIOR
 
 NOT_JUDGED = Verdict(VerdictKind.TOO_EARLY, "")
 """Placeholder in the forecast from which the verdict is made."""
+SECOND_REFIT_KINDS = (VerdictKind.BROKEN, VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE)
+"""Verdicts that take the numbers of the law away, and that single evaluations would switch on and off."""
 
 
 def fit(curve: Curve, options: FitOptions | None = None) -> Forecast:
@@ -59,12 +62,36 @@ def check_start(curve: Curve, options: FitOptions) -> None:
 def fit_part(curve: Curve, options: FitOptions) -> Forecast:
     """The fit of the beginning of a curve, which may not have risen above its start yet.
 
+    A single evaluation does not take the numbers away: a break or a misfit counts from its second refit on.
+
     Raises:
         ValueError: no point is left after `exclude_before`.
     """
     posterior = posterior_of(curve, options)
+    forecast = _judged(curve, options, posterior, _verdict_on_the_readings(posterior))
+    found = forecast.verdict
+    if found.kind not in SECOND_REFIT_KINDS or _was_broken(curve, options):
+        return forecast
+    forecast = _judged(curve, options, posterior, None)
+    if forecast.verdict.kind is VerdictKind.NO_LEARNING:
+        return forecast
+    reason = f"The newest evaluation alone speaks for {str(found.kind).replace('_', ' ')}; the next one decides."
+    return replace(forecast, verdict=replace(forecast.verdict, kind=VerdictKind.TOO_EARLY, reason=reason))
+
+
+def _was_broken(curve: Curve, options: FitOptions) -> bool:
+    """Whether the curve without its newest evaluation got such a verdict already, or is too short for one."""
+    earlier = curve.beginning(len(curve) - 1)
+    if int(np.sum(earlier.compute >= cut_before(options))) < MIN_LAW_POINTS:
+        return True
+    posterior = posterior_of(earlier, options)
+    verdict = _judged(earlier, options, posterior, _verdict_on_the_readings(posterior)).verdict
+    return verdict.kind in SECOND_REFIT_KINDS
+
+
+def _judged(curve: Curve, options: FitOptions, posterior: Posterior, verdict: Verdict | None) -> Forecast:
+    """The forecast of a run with this verdict on its readings; None: the forecast decides on the verdict."""
     begin = max(cut_before(options), _end_of_first_phase(posterior.grid))
-    verdict = _verdict_on_the_readings(posterior)
     if verdict is not None and verdict.kind is VerdictKind.REGIME_CHANGE and verdict.at is not None:
         change = verdict.at
         verdict = _counted_since(curve, verdict, change)
@@ -153,8 +180,9 @@ def _verdict_on_the_forecast(forecast: Forecast, posterior: Posterior) -> Verdic
     law = some.law(np.exp(points.log_compute))  # (n, d)
     if verdict.kind.is_decidable:
         verdict = judge_misfit(some, law, points) or verdict
+    verdict = judge_trend(forecast.curve, verdict)
     first_phase = _end_of_first_phase(posterior.grid)
-    grounds = evidence(curve, draws, points, law.mean(axis=1), first_phase, is_described=verdict.kind.is_described)
+    grounds = evidence(curve, draws, points, law.mean(axis=1), first_phase, is_described=verdict.is_described)
     return replace(verdict, reason=f"{verdict.reason} {grounds}")
 
 

@@ -36,12 +36,14 @@ class WaitPlan:
     Attributes:
         value: of this choice, in pass rate.
         stop_below, continue_from: limits of the level then that lead to these decisions; None if no level does.
+        is_open: whether either decision may follow. If only one can, there is nothing to wait for.
     """
 
     evaluations: int
     value: float
     stop_below: float | None
     continue_from: float | None
+    is_open: bool = True
 
 
 def value_of_the_rest(gains: Array) -> float:
@@ -50,9 +52,17 @@ def value_of_the_rest(gains: Array) -> float:
 
 
 def best_wait(
-    waits: Sequence[int], levels: Array, end: Array, ahead: Array, level: float, worth: float, persistence: float
+    waits: Sequence[int],
+    levels: Array,
+    end: Array,
+    ahead: Array,
+    level: float,
+    worth: float,
+    persistence: float,
+    promised: int = 0,
+    clear_difference: float = 0.0,
 ) -> WaitPlan:
-    """The wait of most value.
+    """The wait of most value, of those after which either decision may follow if there is one.
 
     Args:
         waits: (w,) numbers of evaluations, ascending; all end before the budget does.
@@ -62,13 +72,19 @@ def best_wait(
         level: the level now.
         worth: the gain that would pay for the whole rest.
         persistence: as in `Stack`.
+        promised: evaluations that the last advice still waits for; 0 for none. That wait is kept unless the best one is
+            worth more by the `clear_difference`.
     """
     noise = float(np.var(levels[0]))
     found = [
         _wait(number, after, _true_levels(after, noise), end, float(share), level, worth, persistence)
         for number, after, share in zip(waits, levels, ahead, strict=True)
     ]
-    return max(found, key=lambda wait: wait.value)
+    best = max(found, key=lambda wait: (wait.is_open, wait.value))
+    for wait in found:
+        if wait.evaluations == promised and wait.is_open and wait.value >= best.value - clear_difference:
+            return wait
+    return best
 
 
 def _true_levels(after: Array, noise: float) -> Array:
@@ -102,9 +118,16 @@ def _wait(
     if stop_below is not None and continue_from is not None and stop_below >= continue_from:
         # The choice does not follow from the level alone, so no single limit separates the two.
         return WaitPlan(number, value, None, None)
-    return WaitPlan(number, value, stop_below, continue_from)
+    return WaitPlan(number, value, stop_below, continue_from, is_open=bool(goes.any() and not goes.all()))
 
 
-def waits_until(now: float, end: float, spacing: float) -> list[int]:
-    """Numbers of evaluations that can be waited for before the budget ends."""
-    return [number for number in WAIT_EVALUATIONS if now + number * spacing < end]
+def waits_until(
+    now: float, end: float, spacing: float, evaluations_left: int | None = None, promised: int = 0
+) -> list[int]:
+    """Numbers of evaluations that can be waited for before the budget ends, the `promised` one among them.
+
+    `evaluations_left`: until the end, of which the last one comes too late for a decision; None = unknown.
+    """
+    numbers = sorted({*WAIT_EVALUATIONS, promised} - {0})
+    in_time = [number for number in numbers if now + number * spacing < end]
+    return in_time if evaluations_left is None else [number for number in in_time if number < evaluations_left]

@@ -93,6 +93,21 @@ MAX_READING_CORRELATION = 0.9
 NORMAL_95 = 1.645
 """95 % quantile of the normal distribution."""
 
+# Trends.
+TREND_NOISE_CORRELATIONS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Correlations of successive readings that noise may have."""
+TREND_EXPONENTS = (1.0, 2.5, 6.0)
+"""B of the rises that are looked for: from half to twice what most runs have."""
+TREND_MIDPOINTS = (0.02, 0.04, 0.08, 0.15, 0.27, 0.45, 0.7, 1.0)
+"""C_mid of these rises, as shares of the last compute."""
+MIN_TREND_LOG_ODDS = 2.4
+"""ln of the odds, 11 to 1, from which readings show a trend. Of runs without one, 5 % of those whose noise is an AR(1)
+process with 0.5 pass it, and 1 to 4 % of those with independent noise (`python -m benchmarks.noise_verdicts`)."""
+SMALL_SAMPLE_TREND_LOG_ODDS = 20.0
+"""What is added to this limit, times the squared number of readings: few readings fall in line by chance."""
+MAX_TREND_READINGS = 512
+"""Readings that are compared as they are; more are averaged in blocks first. Chosen for speed."""
+
 # Misfits.
 NUM_MISFIT_TRAJECTORIES = 1024
 """Draws that are compared with the readings: enough to see one in a thousand."""
@@ -127,9 +142,13 @@ MIN_SHOWN_DIFFERENCE = 1e-6
 GAIN_OF_DOUBLING = 0.02
 """Pass rate that as much compute again as was spent must bring, if the user names no gain; less in proportion if less
 is left. Three runs of one recipe differ by as much (A.5 of the paper), so a smaller gain could not be shown."""
+MIN_DEFAULT_WORTH = 0.002
+"""Pass rate: least gain that the rest must bring if the user names none. Otherwise it shrinks to nothing with the rest,
+and the advice of the last evaluations turns with every reading."""
 MIN_WAIT_VALUE_SHARE = 0.1
-"""Share of `worth` by which a wait must be better than stop and continue: it costs a user's attention. With 0.3 the
-utility on curves of other groups is 4 % less."""
+"""Share of `worth` by which a choice is clearly better. A wait must be that much better than stop and continue, since
+it costs a user's attention; with 0.3 the utility on curves of other groups is 4 % less. The last advice stays unless
+another one is that much better."""
 MIN_READING_VARIANCE = 1e-12
 """Floor of the variance of readings, in squared pass rate: it is divided by."""
 RECENT_READINGS_DIVISOR = 10

@@ -1,15 +1,16 @@
 """What kind of curve this is, in one word and one sentence.
 
     too_few         fewer evaluations than a law needs: nothing is forecast
-    too_early       the pass rate at twice the compute is not known well enough to decide on
-    forecastable    the pass rate at twice the compute is known well enough to decide on
+    too_early       the readings show no trend yet, or do not determine the pass rate at twice the compute
+    forecastable    they show a trend, and the pass rate at twice the compute is known well enough to decide on
     saturated       a notable gain on the level is unlikely until then
     no_learning     the level has not moved beyond its noise since the start
     broken          the pass rate collapsed, or declines since its peak
     not_sigmoid     the fitted curve does not describe the readings, or they lie below it from some point on
     regime_change   the curve jumped up, or began to climb again; or answers are now truncated
 
-This file has the first four kinds. `no_learning.py`, `falls.py`, `breaks.py` and `misfit.py` have the others.
+This file has the first four kinds. `trend.py`, `no_learning.py`, `falls.py`, `breaks.py` and `misfit.py` have the
+rest.
 """
 
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class VerdictKind(StrEnum):
 
     @property
     def is_described(self) -> bool:
-        """Whether the law describes the curve: only then do its constants and its gains mean something."""
+        """Whether a law describes such curves; see `Verdict.is_described`."""
         return self in (VerdictKind.TOO_EARLY, VerdictKind.FORECASTABLE, VerdictKind.SATURATED)
 
     @property
@@ -68,12 +69,19 @@ class Verdict:
     Attributes:
         at: compute near which the run broke or changed, on the axis of the fit; None for other verdicts.
         missing: further evaluations that a forecast needs, of the run or of its part after a change; 0 if it is made.
+        has_trend: False for a run that is too early because its readings show no trend beyond noise.
     """
 
     kind: VerdictKind
     reason: str
     at: float | None = None
     missing: int = 0
+    has_trend: bool = True
+
+    @property
+    def is_described(self) -> bool:
+        """Whether the law describes the curve: only then do its constants and its gains mean something."""
+        return self.kind.is_described and self.has_trend
 
     @property
     def has_forecast(self) -> bool:
@@ -103,7 +111,7 @@ def judge(curve: Curve, draws: Draws, later: Array, interval: tuple[float, float
     """The verdict on a curve that learns and does not break.
 
     `later` (u,): equally likely readings at `FORECAST_FACTOR` times the compute; `interval`: their 90 % interval;
-    `level`: the smoothed one now.
+    `level`: the smoothed readings now.
     """
     low, high = interval
     at = f"at {FORECAST_FACTOR:g} times the compute"
@@ -112,7 +120,7 @@ def judge(curve: Curve, draws: Draws, later: Array, interval: tuple[float, float
             VerdictKind.TOO_EARLY, f"The pass rate {at} could be anywhere from {low:.2f} to {high:.2f} (90 %)."
         )
     chance = float(np.mean(later - level >= NOTABLE_GAIN))
-    gains = f"a gain of {NOTABLE_GAIN:g} on the level now, {level:.3f}, has a chance of {chance:.0%}"
+    gains = f"a gain of {NOTABLE_GAIN:g} on the smoothed readings has a chance of {chance:.0%}"
     if chance < MAX_GAIN_PROBABILITY:
         return Verdict(VerdictKind.SATURATED, f"Until twice the compute {gains}.")
     known = f"The pass rate {at} lies between {low:.3f} and {high:.3f} (90 %); {gains}."
@@ -133,7 +141,7 @@ def evidence(
     Args:
         law: (n,) the mean curve at the merged points.
         first_phase: device-hours until which readings leave the curve, or 0.
-        is_described: False for a misfit, whose curve says nothing about where gains end.
+        is_described: False if the curve says nothing about where gains end.
     """
     later = curve.compute >= first_phase
     inside = np.isfinite(observations.log_compute)  # without a measured start, which is at ln 0
@@ -145,16 +153,18 @@ def evidence(
     explained = 0.0
     if variance > 0:
         explained = 1.0 - float(np.mean(residual**2)) / variance
-    past = int(np.sum(curve.compute[later] > np.exp(np.median(draws.log_midpoint))))
     # The newest readings in units of the whole noise of one evaluation.
     count = max(MIN_NEWEST, len(curve) // NEWEST_DIVISOR)
     noise = float(np.median(draws.noise * np.sqrt(1.0 + draws.drift**2)) * observations.spread[-1])
     beyond = float(np.mean(residual[-count:])) / noise
     side = "above" if beyond >= 0 else "below"
+    past = ""
     ends = ""
     if is_described:
+        num_past = int(np.sum(curve.compute[later] > np.exp(np.median(draws.log_midpoint))))
+        past = f", {num_past} of them past C_mid"
         ends = f"; gains end with a probability of {np.mean(draws.has_ceiling):.0%}"
     return (
-        f"The fitted curve explains {max(explained, 0.0):.0%} of the variance of {residual.size} readings, {past} of "
-        f"them past C_mid; the newest {count} lie {abs(beyond):.1f} standard deviations {side} it{ends}."
+        f"The fitted curve explains {max(explained, 0.0):.0%} of the variance of {residual.size} readings{past}; the "
+        f"newest {count} lie {abs(beyond):.1f} standard deviations {side} it{ends}."
     )

@@ -144,6 +144,10 @@ class Curve:
             unit=unit,
         )
 
+    def beginning(self, count: int) -> "Curve":
+        """The first `count` points, 1 at least, the measured start kept."""
+        return self._part(slice(0, count))
+
     def window(self, start: float = 0.0, stop: float = np.inf) -> "Curve":
         """The part with start <= compute <= stop, the measured start kept.
 
@@ -156,12 +160,15 @@ class Curve:
                 f"curve {self.name!r}: no point between {start:g} and {stop:g} {self.unit} "
                 f"(it spans {self.compute[0]:g} to {self.compute[-1]:g})."
             )
+        return self._part(inside)
+
+    def _part(self, chosen: NDArray[np.bool_] | slice) -> "Curve":
         return replace(
             self,
-            compute=self.compute[inside],
-            pass_rate=self.pass_rate[inside],
-            standard_error=None if self.standard_error is None else self.standard_error[inside],
-            truncation_ratio=None if self.truncation_ratio is None else self.truncation_ratio[inside],
+            compute=self.compute[chosen],
+            pass_rate=self.pass_rate[chosen],
+            standard_error=None if self.standard_error is None else self.standard_error[chosen],
+            truncation_ratio=None if self.truncation_ratio is None else self.truncation_ratio[chosen],
         )
 
 

@@ -1,0 +1,73 @@
+"""What a run's folder says about the rest of the run: its budget, why it ended early, and the last advice on it."""
+
+import json
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from rollcast.config.services import Budget
+from rollcast.runfolder.files import FORECASTS_SAID, RUN_FILE, TASKS
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import ForecastRecord, TaskMark, parse
+from rollcast.scaling.decisions.advice_answer import AdviceKind, EarlierAdvice
+
+MAX_RUN_FILE_BYTES = 16 << 20
+"""A longer run file is not read: it states no budget."""
+TAIL_BYTES = 1 << 18
+"""Bytes at the end of the marks in which an end is looked for: little is marked after it."""
+
+
+@dataclass(frozen=True)
+class RunTerms:
+    """Attributes:
+    ended: why `stop_when` ended the run; None = it did not.
+    last_advice: of the forecaster, after at most as many evaluations as there are now.
+    """
+
+    budget: Budget
+    ended: str | None
+    last_advice: EarlierAdvice | None
+
+
+def terms_of_folder(folder: Path, num_evaluations: int) -> RunTerms:
+    """`num_evaluations`: of the run's curve. What is absent or cannot be read is not known."""
+    return RunTerms(_budget(folder / RUN_FILE), _early_end(folder / TASKS), _last_advice(folder, num_evaluations))
+
+
+def _budget(path: Path) -> Budget:
+    try:
+        with path.open("rb") as file:
+            content: Any = json.loads(file.read(MAX_RUN_FILE_BYTES))
+        return Budget.model_validate(content["budget"])
+    except (OSError, ValueError, ValidationError, KeyError, TypeError):
+        return Budget()
+
+
+def _early_end(path: Path) -> str | None:
+    """The reason of the newest mark, unless the run went on after it."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(file.seek(0, 2) - TAIL_BYTES, 0))
+            lines = file.read(TAIL_BYTES).splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        if b'"stopped_early"' not in line and b'"resumed"' not in line:
+            continue
+        try:
+            mark = parse(line, TaskMark)
+        except ValueError:
+            continue
+        return mark.reason if mark.what == "stopped_early" else None
+    return None
+
+
+def _last_advice(folder: Path, num_evaluations: int) -> EarlierAdvice | None:
+    records = RecordFile(folder / FORECASTS_SAID, ForecastRecord).read()
+    known = deque((record for record in records if record.num_evaluations <= num_evaluations), maxlen=1)
+    if not known or known[0].headline is None or known[0].advice not in list(AdviceKind):
+        return None
+    return EarlierAdvice.after(known[0].advice, known[0].evaluations, num_evaluations - known[0].num_evaluations)
