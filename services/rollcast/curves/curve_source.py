@@ -14,7 +14,9 @@ from rollcast.curves.columns import Columns, some
 from rollcast.curves.curve_sheet import curve_sheet, evaluations_of, history_of
 from rollcast.curves.evaluations import MAX_EVALUATIONS, EvaluationLog, Origin, RunHistory
 from rollcast.curves.formats.recognise import read_sheet
+from rollcast.curves.outcomes import averaged
 from rollcast.curves.pass_rate_range import refuse_outside
+from rollcast.curves.separate_runs import separate_runs
 from rollcast.runfolder.files import EVALUATIONS
 from rollcast.scaling.law.curve import DEVICE_HOURS
 from rollcast.telemetry.names import is_own_curve
@@ -68,7 +70,8 @@ def histories_of_sheet(
         tell(f"{source}: {sentence}")
 
     try:
-        whole = curve_sheet(sheet, columns, run, say)
+        whole = averaged(curve_sheet(sheet, columns, run, say), say)
+        whole = separate_runs(whole, say, is_one=is_one)
         runs = whole.runs()
         if is_one and len(runs) > 1:
             raise UserError(f"holds {len(runs)} runs; choose one of {some(runs)} with --where run=NAME")
