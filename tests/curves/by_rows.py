@@ -16,8 +16,8 @@ from rollcast.curves.columns import (
     find_column,
     some,
 )
-from rollcast.curves.labels import LABELS, MAX_KINDS
 from rollcast.curves.evaluations import CurvePoint
+from rollcast.curves.labels import LABELS, MAX_KINDS
 from rollcast.curves.restarts import MAX_RESTARTS_PER_ROW, MAX_STEP, MIN_STEPS_AGAIN
 from rollcast.curves.sheet import PER_CENT, Row, not_a_number
 from rollcast.runfolder.survival import NEVER_ENDED, graded_share

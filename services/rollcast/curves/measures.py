@@ -11,8 +11,8 @@ from enum import IntEnum
 from rollcast.curves.columns import EVALUATION_NAMES, words_in
 
 HELD_OUT_WORDS = {
-    "eval", "evals", "evaluation", "val", "valid", "validation", "test", "heldout", "held", "holdout", "dev",
-    "benchmark",
+    "eval", "evals", "evaluation", "evaluations", "val", "vals", "valid", "validation", "validations", "test", "tests",
+    "heldout", "held", "holdout", "dev", "benchmark",
 }  # fmt: skip
 TRAINING_WORDS = {"train", "training", "trainer"}
 ACCURACY_WORDS = {

@@ -8,6 +8,7 @@
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -145,16 +146,16 @@ def _is_another(run: LoggedRun, stretch: LoggedRun, counts: Array) -> bool:
 
 def _is_at_another_level(run: LoggedRun, stretch: LoggedRun) -> bool:
     """Whether the first readings of a stretch depart from those that the run had at the same steps."""
-    later = stretch.counts[:COMPARED_READINGS]
-    if min(run.counts.size, stretch.counts.size) < COMPARED_READINGS or later[0] > run.counts.max():
+    again = np.flatnonzero(stretch.counts <= run.counts.max(initial=-np.inf))[:COMPARED_READINGS]
+    if again.size == 0 or min(run.counts.size, stretch.counts.size) < COMPARED_READINGS:
         return False
     order = np.argsort(run.counts, kind="stable")
-    expected = np.interp(later, run.counts[order], run.rates[order])
-    difference = abs(float(np.mean(stretch.rates[:COMPARED_READINGS] - expected)))
+    expected = np.interp(stretch.counts[again], run.counts[order], run.rates[order])
+    difference = abs(float(np.mean(stretch.rates[again] - expected)))
     noise = max(_noise(run.rates[order]), _noise(stretch.rates))
     everything = np.concatenate((run.rates, stretch.rates))
     spread = float(everything.max() - everything.min())
-    return difference > max(MIN_LEVEL_ERRORS * noise * np.sqrt(2 / later.size), MIN_LEVEL_DIFFERENCE * spread)
+    return difference > max(MIN_LEVEL_ERRORS * noise * np.sqrt(2 / again.size), MIN_LEVEL_DIFFERENCE * spread)
 
 
 def _noise(rates: Array) -> float:
@@ -179,11 +180,11 @@ def _joined(run: LoggedRun, stretch: LoggedRun) -> LoggedRun:
 
 def _is_each_epoch(runs: list[LoggedRun]) -> bool:
     """Whether each run is as long as the others and continues the level at which the one before it ended."""
-    ends = {float(run.counts.max()) for run in runs[:-1]}
-    if len(ends) > 1 or any(run.counts.size < 2 for run in runs):
+    bounds = {(float(run.counts.min()), float(run.counts.max())) for run in runs[:-1]}
+    if len(bounds) > 1 or runs[-1].counts.min() not in next(iter(bounds)) or any(run.counts.size < 2 for run in runs):
         return False
-    departed = sum(abs(float(after.rates[0] - run.rates[-1])) for run, after in zip(runs, runs[1:], strict=False))
-    returned = sum(abs(float(after.rates[0] - run.rates[0])) for run, after in zip(runs, runs[1:], strict=False))
+    departed = sum(abs(float(after.rates[0] - run.rates[-1])) for run, after in pairwise(runs))
+    returned = sum(abs(float(after.rates[0] - run.rates[0])) for run, after in pairwise(runs))
     return departed < NEAR_LEVEL_SHARE * returned
 
 

@@ -261,6 +261,10 @@ class Sheet:
         columns = {rename(name): column for name, column in self.columns.items()}
         return replace(self, format=format, columns=columns)
 
+    def titled(self, titles: Sequence[tuple[int, str]]) -> "Sheet":
+        """With names of experiments, each with the row before which it is printed."""
+        return replace(self, titles=tuple(titles))
+
     def with_column(self, name: str, column: Column) -> "Sheet":
         """With one more column, or with other fields in one."""
         return replace(self, columns={**self.columns, name: column})
