@@ -19,6 +19,8 @@ from rollcast.curves.times import COUNTS, in_one_unit
 from rollcast.runfolder.survival import LEAST_GRADED_SHARE, surviving
 from rollcast.telemetry.names import is_own_curve
 
+MADE_AGAIN = "of steps that were made again after a restart"
+"""Why evaluations are left out."""
 MAX_SECONDS_AHEAD = 86_400.0
 """How far the time of an evaluation may be ahead of our clock: a day, as in another time zone."""
 
@@ -255,7 +257,7 @@ def history_of(found: RunEvaluations, name: str, origin: Origin, tell: Tell) -> 
             tell(f"{counted(num_repeated, 'evaluation')} left out, second readings of a step")
         kept = surviving(first.values(), found.starts)
         if num_lost := len(first) - len(kept):
-            tell(f"{counted(num_lost, 'evaluation')} left out, of steps that were made again after a restart")
+            tell(f"{counted(num_lost, 'evaluation')} left out, {MADE_AGAIN}")
         rows = np.array([place.row for place in kept], dtype=np.intp)
     is_incomplete = columns["graded_share"][rows] < LEAST_GRADED_SHARE
     rows = rows[~is_incomplete]

@@ -15,10 +15,11 @@ import numpy as np
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell, amount, counted
 from rollcast.curves.columns import MAX_NAMES_IN_A_SENTENCE
-from rollcast.curves.curve_sheet import CurveSheet
+from rollcast.curves.curve_sheet import MADE_AGAIN, CurveSheet
 from rollcast.curves.labels import clashing_label
 from rollcast.curves.restarts import going_back, is_unordered, whole_numbers
 from rollcast.curves.sheet import RUN, Column, shown
+from rollcast.curves.times import COUNTS
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
 from rollcast.scaling.law.curve import Array
 
@@ -76,10 +77,12 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
     evaluations = curve.sheet.only(curve.sheet.numbers(curve.columns.pass_rate).given)
     is_distinguished = clashing_label(evaluations, curve.columns.compute) is not None
     runs = [] if is_distinguished else logged_runs(curve, counts)
+    if wanted is None and not _are_clear(runs):
+        return curve
     if len(runs) < 2:
         if wanted is not None and not (runs and wanted in (runs[0].title, str(runs[0].number))):
             raise UserError(f"no row is left; check {curve.asked.option('where')}, --run and the file")
-        return curve
+        return _without_redone(curve, counts, tell) if runs else curve
     if wanted is None and _is_each_epoch(runs):
         tell(f"{counter} begins again {len(runs)} times while the level goes on, so it is counted on from each end")
         return _counted_on(curve, counter, runs)
@@ -95,8 +98,8 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
     if is_newest_alone or curve.asked.in_run_file:
         num_lost = sum(run.counts.size for run in runs[:-1])
         tell(
-            f"{counted(num_lost, 'evaluation')} left out, of steps that were made again after a restart from the "
-            f"beginning; {option} chooses one of {listed}"
+            f"{counted(num_lost, 'evaluation')} left out, {MADE_AGAIN} from the beginning; {option} chooses one of "
+            f"{listed}"
         )
         return _rows_of(curve, runs[-1])
     if is_one:
@@ -123,6 +126,12 @@ def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:
         elif rows.size:
             runs.append(stretch)
     return runs
+
+
+def _are_clear(runs: list[LoggedRun]) -> bool:
+    """Whether few rows in no order cannot look like these runs: one has many readings, or all begin at one step."""
+    begins = {float(run.counts[0]) for run in runs}
+    return len(begins) < 2 or any(run.num_after_start >= MIN_LAW_POINTS for run in runs)
 
 
 def _title_before(curve: CurveSheet, row: int) -> str:
@@ -198,6 +207,24 @@ def _counted_on(curve: CurveSheet, counter: str, runs: list[LoggedRun]) -> Curve
         reached = float(part[np.isfinite(part)].max())
     rows = np.flatnonzero(np.isfinite(values))
     return replace(curve, sheet=curve.sheet.with_column(counter, Column(rows, values[rows].tolist())))
+
+
+def _without_redone(curve: CurveSheet, counts: Array, tell: Tell) -> CurveSheet:
+    """Without readings that a log without whole steps holds again after a restart, as TRL's console of epochs does.
+
+    Whole steps are sorted out by their incarnations.
+    """
+    rates = curve.sheet.numbers(curve.columns.pass_rate)
+    begins = going_back(curve.sheet, counts, np.isfinite(rates.values))
+    has_steps = curve.columns.step is not None and bool(np.all(counts[np.isfinite(counts)] % 1 == 0))
+    if has_steps or begins.size == 0 or curve.columns.unit not in COUNTS:
+        return curve
+    is_redone = np.zeros(curve.sheet.num_rows, dtype=bool)
+    for begin in begins.tolist():
+        with np.errstate(invalid="ignore"):
+            is_redone[:begin] |= counts[:begin] >= counts[begin]
+    tell(f"{counted(int(np.sum(is_redone & rates.given)), 'evaluation')} left out, {MADE_AGAIN}")
+    return replace(curve, sheet=curve.sheet.only(~is_redone))
 
 
 def _rows_of(curve: CurveSheet, run: LoggedRun) -> CurveSheet:
