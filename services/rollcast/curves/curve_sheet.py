@@ -13,6 +13,7 @@ from rollcast.curves.curve_columns import curve_columns
 from rollcast.curves.evaluations import LEAST_AND_MOST, MAX_ROUNDING_DEVICE_HOURS, Evaluations, Origin, RunHistory
 from rollcast.curves.labels import clashing_label
 from rollcast.curves.pass_rate_range import per_cent_by_name
+from rollcast.curves.ratios import with_ratios
 from rollcast.curves.restarts import incarnations, whole_numbers
 from rollcast.curves.sheet import RUN, Mask, Numbers, Sheet, not_a_number
 from rollcast.curves.times import COUNTS, in_one_unit
@@ -61,6 +62,7 @@ def curve_sheet(sheet: Sheet, asked: Columns, run: str | None, tell: Tell) -> Cu
 
     Raises UserError: no row is left, or a column is missing or not clear.
     """
+    sheet = with_ratios(sheet)
     wanted_run: str | None = None
     names_runs = sheet.column(RUN) is not None
     for condition in [*asked.where, *([] if run is None else [f"{RUN}={run}"])]:

@@ -82,7 +82,8 @@ def histories_of_sheet(
                 own_name = name if run is None else run
             found = evaluations_of(whole if len(runs) == 1 else whole.of_run(each), own_name)
             history = history_of(found, own_name, whole.origin, say)
-            refuse_outside(column(history.evaluations, "pass_rate"), whole.columns.pass_rate, columns)
+            rates = column(history.evaluations, "pass_rate")
+            refuse_outside(rates, whole.sheet, whole.columns.pass_rate, columns)
             histories.append(_with_budget(history, whole.sheet.budget_steps, say))
     except (UserError, ValueError) as error:
         raise UserError(f"{source}: {error}") from None

@@ -15,6 +15,7 @@ from rollcast.curves.amounts import Tell, counted
 from rollcast.curves.columns import words_in
 from rollcast.curves.curve_sheet import CurveSheet
 from rollcast.curves.labels import LABELS, Label, clashing_labels
+from rollcast.curves.ratios import binomial_errors
 from rollcast.curves.restarts import going_back
 from rollcast.curves.sheet import RUN, Column, Mask
 from rollcast.scaling.law.curve import Array
@@ -56,7 +57,7 @@ def averaged(curve: CurveSheet, tell: Tell) -> CurveSheet:
     num_groups = int(groups.max()) + 1
     if rows.size >= MIN_OUTCOMES_PER_STEP * num_groups:
         names_curves = any(_names_curves(curve, label, groups, rows, is_binary=is_binary) for label in labels)
-        if names_curves or not (is_truth or _differs_within(values, groups)):
+        if names_curves or not (is_truth or labels or _differs_within(values, groups)):
             return curve
         means = f"{rows.size} rows are {counted(num_groups, 'evaluation')}, the means of those of one step"
     elif not labels and (is_truth or (is_binary and _alternates(values))) and _is_long(stretches):
@@ -156,11 +157,3 @@ def _with_means(curve: CurveSheet, rows: Numbers, values: Array, groups: Numbers
     sheet = curve.sheet.with_column(curve.columns.pass_rate, Column(middles[kept], means[kept].tolist()))
     sheet = sheet.with_column(STANDARD_ERROR, Column(middles[kept], errors[kept].tolist()))
     return replace(curve, sheet=sheet, columns=replace(curve.columns, standard_error=STANDARD_ERROR))
-
-
-def binomial_errors(right: Array, tries: Array) -> Array:
-    """(n,) standard errors of the shares right / tries. If none or all are right, of half a try more on either side."""
-    share = right / tries
-    is_extreme = (share == 0) | (share == 1)
-    share = np.where(is_extreme, (right + 0.5) / (tries + 1), share)
-    return np.asarray(np.sqrt(share * (1 - share) / tries))

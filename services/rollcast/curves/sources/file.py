@@ -116,7 +116,8 @@ class CurveFileReader:
             curve = averaged(curve_sheet(sheet, self._columns, None, self._say), self._say)
             curve = separate_runs(curve, self._say, is_one=True)
             found = evaluations_of(curve, name, now)
-            refuse_outside(column(found.points, "pass_rate"), curve.columns.pass_rate, self._columns)
+            rates = column(found.points, "pass_rate")
+            refuse_outside(rates, curve.sheet, curve.columns.pass_rate, self._columns)
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         complaint = found.complaint
