@@ -7,7 +7,7 @@ prints.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rollcast.curves.columns import is_step_counter, words_in
@@ -45,6 +45,12 @@ _SPACED = re.compile(
     rf"(?P<name>[A-Za-z_][\w./@-]{{0,120}}(?: [A-Za-z_][\w./@-]{{0,40}}){{0,3}}) (?P<value>{_NUMBER})(?P<sign>%)?"
     r"(?P<total>(?!))?"
 )
+_AT_STEP = re.compile(
+    r"(?<![\w./@-])(?P<name>[A-Za-z_][\w./@-]{0,120}(?: [A-Za-z_][\w./@-]{0,40}){0,3}?)"
+    rf"(?: (?:at|after|for|on|in|of|@))? +\|[ ]{{0,3}}[:=] ?(?P<value>{_NUMBER})"
+    r"(?:(?P<sign>\s?%)|\s?/\s?(?P<total>\d{1,9})(?![\d./]))?(?![\w.:/])"
+)
+"""`Accuracy at step 10: 0.31`, once the step is a bar."""
 _TAG = re.compile(r"\[([A-Za-z][\w.-]{0,60})\]")
 _STAGE = re.compile(r"(?<![\w./-])([A-Za-z]{3,10})(?![\w./-])")
 _LEVELS = {"info", "debug", "warning", "warn", "error", "critical", "success"}
@@ -96,6 +102,11 @@ def console_lines(text: str) -> Iterator[ConsoleLine]:
             yield found
 
 
+def counters_in(line: str) -> Row:
+    """The steps that a line names."""
+    return _counters(line[:MAX_LINE_CHARS])[0]
+
+
 def _line(number: int, line: str) -> ConsoleLine | None:
     """None: not a line of metrics."""
     counters, rest = _counters(_NUMBER_TYPE.sub(r"\1", line))
@@ -107,6 +118,9 @@ def _line(number: int, line: str) -> ConsoleLine | None:
         for name, value, place in _pairs(chunk):
             first = min(first, at + place)
             pairs.setdefault(name, value)
+    if counters and (behind := _AT_STEP.search(rest)) and measure_of(behind["name"]) is not None:
+        first = min(first, behind.start())
+        pairs.update({name: value for name, value, _ in _values([behind])})
     if len(pairs) < (1 if counters else MIN_PAIRS):
         return None
     before = rest[:first]
@@ -178,7 +192,12 @@ def _pairs(chunk: str) -> Iterator[tuple[str, str, int]]:
     found = list(_PAIR.finditer(chunk))
     if not found and (spaced := _SPACED.fullmatch(chunk)):
         found = [spaced]
-    for pair in found:
+    yield from ((name, value, begin + place) for name, value, place in _values(found))
+
+
+def _values(pairs: Iterable[re.Match[str]]) -> Iterator[tuple[str, str, int]]:
+    """The name, the value and the place of each."""
+    for pair in pairs:
         words = pair["name"].split(" ")
         while len(words) > 1 and words[0].casefold() in _LEVELS:
             words = words[1:]
@@ -188,7 +207,7 @@ def _pairs(chunk: str) -> Iterator[tuple[str, str, int]]:
         if pair["total"]:
             value = _share(value, int(pair["total"])) if _is_value(pair) else ""
         if value:
-            yield "_".join(words), value, begin + pair.start()
+            yield "_".join(words), value, pair.start()
 
 
 def _is_value(pair: re.Match[str]) -> bool:

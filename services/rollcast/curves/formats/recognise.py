@@ -9,6 +9,7 @@ from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell
 from rollcast.curves.formats import (
     delimited,
+    framed_tables,
     html_tables,
     json_rows,
     key_values,
@@ -58,6 +59,7 @@ FORMATS: tuple[Format, ...] = (
     json_rows,
     html_tables,
     mlflow_folder,
+    framed_tables,
     key_values,
 )
 """In the order in which they are tried. A console may begin with `[` or `{` as JSON does, so JSON comes after them."""
