@@ -11,7 +11,7 @@ from enum import IntEnum
 from rollcast.curves.columns import EVALUATION_NAMES, words_in
 
 HELD_OUT_WORDS = {
-    "eval", "evals", "evaluation", "evaluations", "val", "vals", "valid", "validation", "validations", "test", "tests",
+    "eval", "evals", "evaluation", "evaluations", "val", "vals", "valid", "validation", "validations", "test",
     "heldout", "held", "holdout", "dev", "benchmark",
 }  # fmt: skip
 TRAINING_WORDS = {"train", "training", "trainer"}

@@ -179,9 +179,10 @@ def _holds_runs(items: Objects, depth: int) -> bool:
 
 def _tables_of_items(path: Path, items: Objects, depth: int) -> Iterator[_Table]:
     """The tables of a list of runs, each below the field that names the run, or its number."""
-    label = next((name for name in LABEL_NAMES if len({str(item.get(name, "")) for item in items}) == len(items)), None)
+    labels = (name for name in LABEL_NAMES if len({str(item[name]) for item in items if name in item}) == len(items))
+    label = next(labels, "")
     for number, item in enumerate(items, 1):
-        name = str(number) if label is None else str(item[label])
+        name = str(item.get(label, number))
         yield from _tables((*path, name), item, depth + 1)
 
 
