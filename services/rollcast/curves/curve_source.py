@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rollcast.config.errors import UserError
+from rollcast.config.printable import printable
 from rollcast.curves.amounts import Tell, incomplete_points, left_out, natural
 from rollcast.curves.axis import column
 from rollcast.curves.columns import Columns, some
@@ -148,7 +149,7 @@ def read_curves(
 
 def tell(sentence: str) -> None:
     """One line on standard error."""
-    print(sentence, file=sys.stderr)
+    print(printable(sentence), file=sys.stderr)
 
 
 def fit_options(
