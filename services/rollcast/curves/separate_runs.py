@@ -16,6 +16,7 @@ from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell, amount, counted
 from rollcast.curves.columns import MAX_NAMES_IN_A_SENTENCE
 from rollcast.curves.curve_sheet import MADE_AGAIN, CurveSheet
+from rollcast.curves.formats.titles import SEED
 from rollcast.curves.labels import clashing_label
 from rollcast.curves.restarts import going_back, is_unordered, whole_numbers
 from rollcast.curves.sheet import RUN, Column, shown
@@ -148,7 +149,8 @@ def _is_another(run: LoggedRun, stretch: LoggedRun, counts: Array) -> bool:
     base = float(of_run[np.isfinite(of_run)][0])
     distinct = np.unique(known)
     interval = float(np.median(np.diff(distinct))) if distinct.size > 1 else 0.0
-    if first <= max(base, interval) or (run.title and stretch.title and run.title != stretch.title):
+    has_other_name = run.title != stretch.title and bool(run.title and stretch.title)
+    if first <= max(base, interval) or (has_other_name and not stretch.title.startswith(SEED)):
         return True
     return _is_at_another_level(run, stretch)
 

@@ -1,4 +1,4 @@
-"""Tables that a console draws, and lines whose value is behind their step."""
+"""Tables that a console draws, lines whose value is behind their step, and lines below a heading with their step."""
 
 from __future__ import annotations
 
@@ -96,6 +96,10 @@ def test_tables_of_a_console_are_read(kind: str, tmp_path: Path) -> None:
         "Accuracy for epoch {s}/200: {r} (took 3s)",
         "[eval] pass rate @ step {s}: {p}%",
         "test acc at step {s}: {n}/10000",
+        "Evaluation at step {s}: {n}/10000 correct ({p}%)",
+        "Iteration {s}: won {n} of 10000 games",
+        "Iteration {s}: {n} of 10000 games won",
+        "Step {s}/200, Loss: 0.1, Success rate: {r}",
     ],
 )
 def test_a_value_behind_its_step_is_read(line: str, tmp_path: Path) -> None:
@@ -104,3 +108,22 @@ def test_a_value_behind_its_step_is_read(line: str, tmp_path: Path) -> None:
     path.write_text(SAMPLE + f"\n{SAMPLE}".join(shown) + "\n")
     history = read_history(str(path), Columns(), None)
     assert [item.pass_rate for item in history.evaluations] == pytest.approx([rate(s) for s in STEPS])
+
+
+@pytest.mark.parametrize(
+    ("heading", "lines", "pass_rate"),
+    [
+        ("===== Iteration {s}/200 =====", "avg reward: 0.9\nsuccess rate: {r}\nloss: 0.1", "success_rate"),
+        ("--- Epoch {s} ---", "Training ..\n  train reward: 0.9, kl: 0.1\n  eval accuracy: {r}", "eval_accuracy"),
+        ("Step {s}", "  reward={r}", "reward"),
+        ("[10:00:01] Step {s} of 200", "mean reward = {r}\nlength = 200", "reward"),
+        ("#### step {s} (lr 1e-6)", "loss: 0.1 | acc: {r}", "acc"),
+    ],
+)
+def test_lines_below_a_heading_are_of_its_step(heading: str, lines: str, pass_rate: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    answer = "**Step 1:** 6 * 10 = 60\n**Step 2:** multiply\nanswer: 25\n"
+    path.write_text("".join(f"{heading}\n{answer}{lines}\n".format(s=s, r=rate(s)) for s in STEPS))
+    history = read_history(str(path), Columns(), None)
+    assert history.origin.pass_rate == pass_rate
+    assert {item.compute: item.pass_rate for item in history.evaluations} == {float(s): rate(s) for s in STEPS}

@@ -81,6 +81,14 @@ ONE_RUN: dict[str, tuple[Any, str]] = {
         "value",
     ),
     "rows by step": ({str(s): {"reward": rate(s, 0.4)} for s in STEPS}, "reward"),
+    "measures apart": (
+        {
+            "rewards": [{"step": s, "reward": 0.5} for s in range(1, 99)],
+            "accuracies": [{"step": s, "accuracy": rate(s, 0.4)} for s in STEPS],
+            "samples": [{"prompt": "p", "score": 0.1}] * 200,
+        },
+        "accuracy",
+    ),
 }  # fmt: skip
 
 

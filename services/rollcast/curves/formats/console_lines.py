@@ -20,6 +20,9 @@ MIN_PAIRS = 2
 MAX_LINE_CHARS = 5_000
 """A longer line is a printed answer."""
 MAX_FORM_CHARS = 200
+MAX_HEADING_CHARS = 120
+MAX_HEADING_WORDS = 4
+"""Words of a heading, `=== Iteration 12/100 (lr 1e-6) ===`, apart from its step."""
 _NUMBER = r"[-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
 _STEP = re.compile(
     r"(?<![\w./-])(?P<name>global[ _]?step|training[ _]?step|train[ _]?step|step|iteration|iter|update|epoch|episode|"
@@ -51,11 +54,19 @@ _AT_STEP = re.compile(
     r"(?:(?P<sign>\s?%)|\s?/\s?(?P<total>\d{1,9})(?![\d./]))?(?![\w.:/])"
 )
 """`Accuracy at step 10: 0.31`, once the step is a bar."""
+_RIGHT_WORDS = "correct|solved|passed|successful|wins|won"
+_SHARE_OF = r"(?P<value>\d{1,9})\s?(?:/|of|out of)\s?(?P<total>\d{1,9})"
+_COUNTED = (
+    re.compile(rf"(?<![\w./]){_SHARE_OF}\s(?:\w{{1,20}} )?(?P<name>{_RIGHT_WORDS})(?!\w)"),
+    re.compile(rf"(?<![\w./])(?P<name>{_RIGHT_WORDS}) {_SHARE_OF}(?![\w./])"),
+)
+"""`31/100 correct`, `31 of 50 games won`, `won 31 of 50 games`."""
 _TAG = re.compile(r"\[([A-Za-z][\w.-]{0,60})\]")
 _STAGE = re.compile(r"(?<![\w./-])([A-Za-z]{3,10})(?![\w./-])")
 _LEVELS = {"info", "debug", "warning", "warn", "error", "critical", "success"}
 _PROCESS = re.compile(r"(?:local_?)?(?:rank|gpu|cuda|worker|proc|process|node|host|device)[._-]?\d*", re.IGNORECASE)
 """Tags of a process of a run, not of a run."""
+_WORD = re.compile(r"[A-Za-z]{2,}")
 _DATES = re.compile(r"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\b")
 _NUMERALS = re.compile(r"\d[\d.,:]*")
 _BAR = re.compile(r"[\u2580-\u259f]+|(?<=[\[|])[=#>.\- ]{3,}(?=[\]|])")
@@ -97,7 +108,7 @@ def console_lines(text: str) -> Iterator[ConsoleLine]:
         if _JSON.match(line):
             found = _json_line(number, line)
         elif ("=" in line or ":" in line or "|" in line) and len(line) <= MAX_LINE_CHARS:
-            found = _line(number, line)
+            found = read_line(number, line)
         if found is not None:
             yield found
 
@@ -107,9 +118,21 @@ def counters_in(line: str) -> Row:
     return _counters(line[:MAX_LINE_CHARS])[0]
 
 
-def _line(number: int, line: str) -> ConsoleLine | None:
-    """None: not a line of metrics."""
+def heading_of(number: int, line: str) -> ConsoleLine | None:
+    """A line that names a step and little else, for the lines below it; None for another one."""
+    if len(line) > MAX_HEADING_CHARS or _STEP.search(line) is None:
+        return None
+    counters, rest = _counters(line)
+    words = _WORD.findall(rest)
+    if not counters or len(words) > MAX_HEADING_WORDS:
+        return None
+    return ConsoleLine(number, f"{' '.join(counters)} {_form(rest)}", counters, "")
+
+
+def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine | None:
+    """A line of text; None: not a line of metrics. `heading`: the steps that a line above it names for it."""
     counters, rest = _counters(_NUMBER_TYPE.sub(r"\1", line))
+    counters = counters or heading or {}
     pairs: Row = {}
     first = len(rest)
     at = 0
@@ -121,6 +144,9 @@ def _line(number: int, line: str) -> ConsoleLine | None:
     if counters and (behind := _AT_STEP.search(rest)) and measure_of(behind["name"]) is not None:
         first = min(first, behind.start())
         pairs.update({name: value for name, value, _ in _values([behind])})
+    if counters and not pairs and (right := next(filter(None, (form.search(rest) for form in _COUNTED)), None)):
+        first = right.start()
+        pairs["correct"] = _share(right["value"], int(right["total"]))
     if len(pairs) < (1 if counters else MIN_PAIRS):
         return None
     before = rest[:first]
@@ -199,7 +225,7 @@ def _values(pairs: Iterable[re.Match[str]]) -> Iterator[tuple[str, str, int]]:
     """The name, the value and the place of each."""
     for pair in pairs:
         words = pair["name"].split(" ")
-        while len(words) > 1 and words[0].casefold() in _LEVELS:
+        while len(words) > 1 and _is_level(words[0]):
             words = words[1:]
         if "=" in pair[0]:
             words = words[-1:]
@@ -208,6 +234,11 @@ def _values(pairs: Iterable[re.Match[str]]) -> Iterator[tuple[str, str, int]]:
             value = _share(value, int(pair["total"])) if _is_value(pair) else ""
         if value:
             yield "_".join(words), value, pair.start()
+
+
+def _is_level(word: str) -> bool:
+    """Whether it is the level of a message. `SUCCESS` is loguru's, `Success rate` a name."""
+    return word.casefold() in _LEVELS and (word.isupper() or word.casefold() != "success")
 
 
 def _is_value(pair: re.Match[str]) -> bool:

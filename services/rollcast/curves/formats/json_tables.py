@@ -58,6 +58,11 @@ class _Table:
         names = dict.fromkeys(name for row in self.rows[:MAX_SAMPLED_ROWS] for name in flat(row))
         return frozenset(name for name in islice(names, MAX_SAMPLED_NAMES) if measure_of(name) is not None)
 
+    @property
+    def counts_steps(self) -> bool:
+        """Whether a column of its first rows counts steps."""
+        return any(is_step_counter(name) for row in self.rows[:MAX_SAMPLED_ROWS] for name in row)
+
     def named_rows(self) -> Objects:
         """The rows with the path before every name, apart from those that count steps or epochs."""
         return [{self._full_name(name): value for name, value in flat(row).items()} for row in self.rows]
@@ -88,12 +93,16 @@ def objects_in(document: Any) -> Objects:
 
 
 def _joined(tables: Sequence[_Table]) -> Objects:
-    """The rows of the tables of one run."""
+    """The rows of the tables of one run: of the longest, of stages, and of measures over the same steps."""
     longest = max(tables, key=lambda table: len(table.rows))
-    staged = [table for table in tables if table.is_of_a_stage or table.path == longest.path]
-    if len(staged) == 1:
+    chosen = [
+        table
+        for table in tables
+        if table.is_of_a_stage or table.path == longest.path or (table.measures and table.counts_steps)
+    ]
+    if len(chosen) == 1:
         return longest.rows
-    rows = [row for table in staged for row in table.named_rows()]
+    rows = [row for table in chosen for row in table.named_rows()]
     counter = next((name for name in STEP_NAMES if all(isinstance(row.get(name), (int, float)) for row in rows)), None)
     return rows if counter is None else sorted(rows, key=lambda row: row[counter])
 

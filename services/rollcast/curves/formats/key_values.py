@@ -16,6 +16,7 @@ from rollcast.curves.amounts import left_out
 from rollcast.curves.formats.console_lines import ConsoleLine, console_lines
 from rollcast.curves.formats.log_file import LogFile
 from rollcast.curves.formats.loop_forms import MIN_SERIES_STEPS, chosen_lines
+from rollcast.curves.formats.step_headings import lines_below_headings
 from rollcast.curves.formats.titles import printed_titles, titles_by_row
 from rollcast.curves.measures import measure_of
 from rollcast.curves.sheet import RUN, Sheet, shown
@@ -26,7 +27,7 @@ MIN_LINES = 2
 
 
 def recognises(log: LogFile) -> bool:
-    """Whether two lines hold the same measure of success."""
+    """Whether two lines hold the same measure of success, or lines below headings with steps do."""
     seen: dict[str, int] = {}
     for line in console_lines(log.text):
         for name in line.row:
@@ -36,7 +37,7 @@ def recognises(log: LogFile) -> bool:
                 seen[name] += 1
                 if seen[name] == MIN_LINES:
                     return True
-    return False
+    return bool(lines_below_headings(log.text))
 
 
 def has_loop(text: str) -> bool:
@@ -63,6 +64,8 @@ def printed_objects(text: str) -> set[int]:
 def read(log: LogFile) -> Sheet:
     """One row for each line. Tags before the lines are runs if lines of one form have several of them."""
     lines = list(console_lines(log.text))
+    if not _counts_steps(lines):
+        lines = lines_below_headings(log.text) or lines
     tags = _tags_of_runs(lines)
     by_run: dict[str, list[ConsoleLine]] = defaultdict(list)
     for line in lines:
@@ -82,6 +85,12 @@ def read(log: LogFile) -> Sheet:
     rows = ({**line.row, RUN: line.tag} if line.tag in tags else line.row for line in kept)
     titles = titles_by_row(printed_titles(log.text), [line.number for line in kept])
     return Sheet.of_rows(NAME, rows).titled(titles)
+
+
+def _counts_steps(lines: list[ConsoleLine]) -> bool:
+    """Whether lines with a measure of success name their steps, and not the same one all the time."""
+    steps = {line.counts for line in lines if line.counter and any(measure_of(name) is not None for name in line.row)}
+    return len(steps) >= MIN_LINES
 
 
 def _tags_of_runs(lines: list[ConsoleLine]) -> set[str]:

@@ -5,6 +5,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 MAX_TITLES = 1_000
+SEED = "seed "
+"""Begins the title of a run of which a seed alone is printed. Libraries print seeds too, so it separates no runs."""
 _TITLE = re.compile(
     r"(?<!\w)(?P<kind>experiment_name|exp_name|run_name|run-name|experiment|seed)"
     r"(?:['\"]?\s?[:=]\s?['\"]?|(?:(?<=--experiment_name)|(?<=--exp_name)|(?<=--run_name)|(?<=--run-name)|(?<=seed)) )"
@@ -35,7 +37,7 @@ def _named(text: str) -> Iterator[tuple[int, str, str]]:
                 if kind != "seed":
                     yield number, kind, match["name"].rstrip(".")
                 elif match["name"].isdigit():
-                    yield number, kind, f"seed {match['name']}"
+                    yield number, kind, f"{SEED}{match['name']}"
 
 
 def titles_by_row(titles: Titles, line_numbers: Sequence[int]) -> Titles:
