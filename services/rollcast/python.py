@@ -1,7 +1,7 @@
 """Forecasts in Python: `rollcast.forecast(..)` of a file, a frame, arrays or a mapping.
 
     f = rollcast.forecast("trainer_state.json")
-    f.verdict, f.reason, f.unit
+    f.verdict, f.reason, f.unit, f.advice["headline"]
     f.at(5000)["q50"]
     f.advice(budget=8000, worth=0.01)["headline"]
     f.plot("fit.png")
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 LONGEST_UNIT = 40
+LONGEST_LIST = 3
 ARRAYS = "arrays"
 _PARTS = (("next tenth", "soon"), ("rest", "rest"))
 """Parts of a budget, by name and by key of the advice."""
@@ -40,6 +41,21 @@ _PARTS = (("next tenth", "soon"), ("rest", "rest"))
 
 class InputError(ValueError):
     """The input cannot be forecast; the sentence gives the reason and the remedy."""
+
+
+class CurveAdvice(dict[str, Any]):
+    """The advice on the rest of a budget, by name. Called, it is that on other terms."""
+
+    def __init__(self, run: RunForecast) -> None:
+        super().__init__(run.advice().to_dict())
+        self._run = run
+
+    def __call__(
+        self, budget: float | None = None, worth: float | None = None, price: float | None = None
+    ) -> dict[str, Any]:
+        """Raises InputError: a term is out of bounds."""
+        terms = [_term(name, value) for name, value in (("budget", budget), ("worth", worth), ("price", price))]
+        return _asked(lambda: self._run.advice(*terms).to_dict())
 
 
 class CurveForecast:
@@ -68,9 +84,7 @@ class CurveForecast:
 
         All of them are None if the evaluations are too few. Raises InputError: it is not an amount of compute.
         """
-        if not 0 < compute <= MOST_COMPUTE:
-            raise InputError(f"compute {compute:g}: {self.unit} must be in {COMPUTES}")
-        return readings_at(self._run, [compute])[0]
+        return readings_at(self._run, self._computes("compute", [compute]))[0]
 
     def to_dict(self, at: Sequence[float] = (), target: Sequence[float] = ()) -> dict[str, Any]:
         """The same as `rollcast fit --json` prints.
@@ -78,24 +92,28 @@ class CurveForecast:
         `at`: compute to predict, by default twice and four times the newest if readings are forecast. `target`: pass
         rates to reach. Raises InputError.
         """
-        told = {"advice": self.advice()}
-        return told | _asked(lambda: answer_as_json(self._run, list(at) or self._run.usual_computes, list(target)))
+        computes = self._computes("at", at) or self._run.usual_computes
+        targets = _numbers("target", target)
+        return {"advice": dict(self.advice)} | _asked(lambda: answer_as_json(self._run, computes, targets))
 
-    def advice(
-        self, budget: float | None = None, worth: float | None = None, price: float | None = None
-    ) -> dict[str, Any]:
-        """Stop, continue, or wait for n more evaluations: the advice of `fit --json` on the rest of a budget.
+    def _computes(self, name: str, values: Sequence[float]) -> list[float]:
+        """Raises InputError: one is not an amount of compute."""
+        computes = _numbers(name, values)
+        for compute in computes:
+            if not 0 < compute <= MOST_COMPUTE:
+                raise InputError(f"{name} {compute:g}: {self.unit} must be in {COMPUTES}")
+        return computes
 
-        An argument that is None has the value that `forecast` was given.
+    @property
+    def advice(self) -> CurveAdvice:
+        """Stop, continue, or wait for n more evaluations: `advice` of `fit --json`, on the terms given to `forecast`.
 
-        Args:
-            budget: total compute in `unit` at which the run would end; by default twice the compute so far.
-            worth: gain in pass rate that the rest would be paid for; else 0.02, less for a small rest.
-            price: of one `unit`, in any currency.
-
-        Raises InputError: one of them is out of bounds.
+        Called, it answers for other terms, `f.advice(budget=8000, worth=0.01)["headline"]`; one that is None stays.
+        `budget`: total compute in `unit` at which the run would end, by default twice the compute so far. `worth`: gain
+        in pass rate that the rest would be paid for; else 0.02, less for a small rest. `price`: of one `unit`, in any
+        currency. Raises InputError: one of them is out of bounds.
         """
-        return _asked(lambda: self._run.advice(budget, worth, price).to_dict())
+        return CurveAdvice(self._run)
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, until: float | None = None) -> Figure:
         """Points, level now, bands up to `until` (by default the end of the budget) and earlier forecasts of that end.
@@ -120,7 +138,7 @@ class CurveForecast:
         answer = self.to_dict()
         rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom", answer["headroom"], DIFFERENCE)]
         told = ""
-        advice = answer["advice"]
+        advice = self.advice
         if self._run.end is not None and advice["headline"] is not None:
             told = f"<p><strong>{advice['headline']}.</strong> {html.escape(advice['reason'])}</p>"
             rows += [(self._spent(name, advice[part]), advice[part]["gain"], DIFFERENCE) for name, part in _PARTS]
@@ -148,6 +166,7 @@ class CurveForecast:
 
 def forecast(
     data: Any,
+    pass_rates: Any = None,
     *,
     compute: str | None = None,
     pass_rate: str | None = None,
@@ -169,7 +188,9 @@ def forecast(
     """Forecast one run.
 
     Args:
-        data: a path or address as for `rollcast fit`; a DataFrame; a mapping of columns; or arrays (compute, pass rate)
+        data: a path or address as for `rollcast fit`; a DataFrame; a mapping of columns; or the computes of a curve,
+            with `pass_rates`, or as one pair of arrays.
+        pass_rates: the readings of a curve, one for each compute.
         compute, pass_rate, standard_error: names of columns; recognised by default.
         scale, offset: (value + offset) x scale is the pass rate; 0.01, 0 for per cent; 0.5, 1 for rewards in [-1, 1].
         seconds, devices: the column of the elapsed time and the number of devices, for device-hours.
@@ -179,30 +200,32 @@ def forecast(
             `units`. A file has its own.
         law_alone: the paper's law and its own prior, and no other shape.
         prior: a JSON file with the prior: what to expect of a run before its first evaluation; instead of `law_alone`.
-        budget, worth, price: the terms of `advice` unless it is called with others; budget by default TRL's max_steps.
+        budget, worth, price: the terms of `advice`; budget by default TRL's max_steps.
 
     Raises:
         InputError: a ValueError with the mistake and its remedy.
     """
     columns = Columns(compute, pass_rate, standard_error, scale=scale, offset=offset, seconds=seconds, devices=devices)
+    source = data if pass_rates is None else (data, pass_rates)
+    terms = {name: _term(name, value) for name, value in (("budget", budget), ("worth", worth), ("price", price))}
 
     def made() -> RunForecast:
         if law_alone and prior is not None:
             raise ValueError("law_alone, prior: each is a prior; give one of the two")
         found = fitted(None if prior is None else Path(prior))
-        found = replace(found, worth=worth, price=price)
-        if budget is not None:
-            found = replace(found, end=budget, evaluations_left=None)
+        found = replace(found, worth=terms["worth"], price=terms["price"])
+        if terms["budget"] is not None:
+            found = replace(found, end=terms["budget"], evaluations_left=None)
         found.advice()  # refuses impossible terms now, before they are asked for
         return found
 
     def fitted(prior_file: Path | None) -> RunForecast:
-        if isinstance(data, (str, os.PathLike)):
+        if isinstance(source, (str, os.PathLike)):
             if unit is not None:
                 raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: a file has its own unit; leave this one out")
-            source = os.fspath(data)
-            return forecast_source(source, columns, run, initial, exclude_before, law_alone, prior_file)
-        sheet = _sheet(data)
+            path = os.fspath(source)
+            return forecast_source(path, columns, run, initial, exclude_before, law_alone, prior_file)
+        sheet = _sheet(source)
         asked = _with_unit(columns, unit, is_named=sheet.format != ARRAYS)
         [history] = histories_of_sheet(sheet, sheet.format, asked, sheet.format, run, is_one=True)
         return forecast_history(history, fit_options(initial, exclude_before, law_alone, prior_file))
@@ -215,6 +238,27 @@ def _asked(question: Callable[[], Answer]) -> Answer:
         return question()
     except (UserError, ValueError) as error:
         raise InputError(str(error)) from None
+
+
+def _numbers(name: str, values: Sequence[float]) -> list[float]:
+    """Raises InputError: one of the values is not a number, or they are not a list."""
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        raise InputError(f"{name} {values!r:.40}: give a list of numbers")
+    return [_number(name, value) for value in values]
+
+
+def _number(name: str, value: Any) -> float:
+    """Raises InputError: it is not a number."""
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError("a text is not a number")
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} {value!r:.40}: give a number") from None
+
+
+def _term(name: str, value: Any) -> float | None:
+    return None if value is None else _number(name, value)
 
 
 def _with_unit(columns: Columns, unit: str | None, *, is_named: bool) -> Columns:
@@ -239,9 +283,11 @@ def _sheet(data: Any) -> Sheet:
         x, y = data
         columns = {"compute": [float(value) for value in x], "pass_rate": [float(value) for value in y]}
     except (TypeError, ValueError):
+        kinds = f"a {type(data).__name__} is"
+        if isinstance(data, tuple):
+            kinds = f"{', '.join(type(part).__name__ for part in data[:LONGEST_LIST])} are"
         raise ValueError(
-            f"data: a {type(data).__name__} is not a curve; give a path, a DataFrame, a mapping of columns, or two "
-            "arrays"
+            f"data: {kinds} not a curve; give a path, a DataFrame, a mapping of columns, or two arrays of numbers"
         ) from None
     return _of_columns(ARRAYS, columns)
 

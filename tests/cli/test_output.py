@@ -12,6 +12,7 @@ from typing import IO
 import pytest
 
 from tests.cli.command import process as rollcast
+from tests.cli.command import rollcast as inside
 
 FULL = Path("/dev/full")
 CURVE = "compute,pass_rate\n" + "".join(f"{n},0.{n}\n" for n in range(1, 9))
@@ -86,3 +87,21 @@ def test_what_is_written_is_what_is_read_letters_of_any_alphabet_too(tmp_path: P
     (tmp_path / "Lernkurve-ü.csv").write_text(CURVE)
     read = rollcast("fit", tmp_path / "Lernkurve-ü.csv").stdout.splitlines()
     assert any(line.startswith("Lernkurve-ü: 8 evaluations, ") for line in read), read
+
+
+def test_escape_codes_of_files_and_columns_are_shown_and_not_obeyed(tmp_path: Path) -> None:
+    """A curve, a refusal, and a question."""
+    code = "\x1b]0;owned\x07\x1b[31m\u202e"
+    header = f"step,{code}eval_acc,{code}test_acc\n"
+    path = tmp_path / f"run{code}.csv"
+    path.write_text("step,eval_acc\n" + "".join(f"{n},0.{n}\n" for n in range(1, 9)))
+    asked = tmp_path / f"asked{code}.csv"
+    asked.write_text(header + "".join(f"{n},0.{n},0.{9 - n}\n" for n in range(1, 9)))
+    odd = tmp_path / "odd.jsonl"
+    odd.write_text("".join(f'{{"step": {n}, "eval\\u001b[31m_acc": {n}.5}}\n' for n in range(1, 9)))
+    for arguments in ((path,), (asked,), (odd,), (tmp_path / f"missing{code}",), (path, path)):
+        command = "fit" if len(arguments) == 1 else "compare"
+        result = inside(command, *arguments)
+        shown = result.stdout + result.stderr
+        assert shown
+        assert not [letter for letter in shown if not letter.isprintable() and letter != "\n"], shown

@@ -16,8 +16,9 @@ from rollcast.curves.columns import (
     find_column,
     some,
 )
-from rollcast.curves.curve_sheet import LABELS, MAX_KINDS, MAX_RESTARTS_PER_ROW, MAX_STEP
 from rollcast.curves.evaluations import CurvePoint
+from rollcast.curves.labels import LABELS, MAX_KINDS
+from rollcast.curves.restarts import MAX_RESTARTS_PER_ROW, MAX_STEP, MIN_STEPS_AGAIN
 from rollcast.curves.sheet import PER_CENT, Row, not_a_number
 from rollcast.runfolder.survival import NEVER_ENDED, graded_share
 
@@ -38,9 +39,13 @@ class Settings:
 class RowEvaluations:
     """The evaluations of one run's rows, which are given in the order of the file."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, begins: frozenset[int] = frozenset()) -> None:
+        """`begins`: numbers of the rows from which on the log goes back, as another pass found them."""
         self._settings = settings
+        self._begins = begins
         self._restarts = Restarts()
+        self.looks: list[Look] = []
+        """One for each row."""
         self._first_steps: dict[int, int] = {}
         """Incarnation that a column tells -> its first step."""
         self._told_starts: dict[int, int] = {}
@@ -97,8 +102,10 @@ class RowEvaluations:
 
     def _incarnation(self, row: Row, step: int | None, compute: str | None) -> int:
         given = whole_number(field(row, "incarnation"))
+        kind = frozenset(name for name, value in row.items() if value not in (None, ""))
+        self.looks.append((None if given is not None else step, frozenset() if compute is not None else kind))
         if given is None:
-            return self._restarts.incarnation(step, compute)
+            return self._restarts.incarnation(step, compute, begins=len(self.looks) - 1 in self._begins)
         if step is not None:
             self._first_steps[given] = min(step, self._first_steps.get(given, step))
             if (start := whole_number(field(row, "started_from"))) is not None:
@@ -131,7 +138,7 @@ def _count(row: Row, usual: tuple[str, ...]) -> float | None:
     """A number, or None where the row tells none: it is no part of the curve and refuses no file."""
     name = find_column(row, usual)
     try:
-        return None if name is None or row[name] in (None, "") else float(row[name])
+        return None if name is None or row[name] in (None, "") else number_of(row[name])
     except (TypeError, ValueError):
         return None
 
@@ -198,27 +205,53 @@ def mixed(
     return None
 
 
+Look = tuple[int | None, frozenset[str]]
+"""The step of a row, if it tells one, and its kind: the columns with a field, or none for an evaluation."""
+
+
+def rows_that_go_back(looks: list[Look]) -> frozenset[int]:
+    """Numbers of the rows from which on steps are made again."""
+    rows = [(number, step, kind) for number, (step, kind) in enumerate(looks) if step is not None]
+    falls = [place for place in range(1, len(rows)) if rows[place][1] < rows[place - 1][1]]
+    stretches = [end - begin for begin, end in zip([0, *falls], falls, strict=False)]
+    is_many = len(falls) > MAX_RESTARTS_PER_ROW * len(rows)
+    if is_many and (any(rows[place][1] != rows[0][1] for place in falls) or min(stretches) < 2):
+        return frozenset(rows[place][0] for place in falls)
+    begins = []
+    first = 0
+    for place in falls:
+        again: set[int] = set()
+        for _, step, kind in rows[place:]:
+            if step > rows[place - 1][1]:
+                break
+            again.add(step)
+            before = [at for _, at, other in rows[first:place] if other == kind]
+            if len(again) == MIN_STEPS_AGAIN or (before and step < before[-1]):
+                begins.append(rows[place][0])
+                first = place
+                break
+    return frozenset(begins)
+
+
 class Restarts:
     """Tells incarnations by steps that go back, or by a step that is evaluated again at another compute."""
 
     def __init__(self) -> None:
         self._num_rows = 0
-        self._before: int | None = None
         self._evaluated: tuple[int, str] | None = None
         self.first_steps: dict[int, int] = {}
         """Incarnation after the first -> its first step."""
         self._number = 1
 
-    def incarnation(self, step: int | None, compute: str | None) -> int:
+    def incarnation(self, step: int | None, compute: str | None, *, begins: bool) -> int:
         """Of the next row. `compute`: as the file writes it; None: the row is no evaluation."""
         self._num_rows += 1
         if step is not None:
             again = compute is not None and self._evaluated is not None and self._evaluated[0] == step
             other = again and self._evaluated != (step, compute)
-            if (self._before is not None and step < self._before) or other:
+            if begins or other:
                 self._number += 1
                 self.first_steps[self._number] = step
-            self._before = step
             if compute is not None:
                 self._evaluated = (step, compute)
         return self._number
@@ -234,10 +267,16 @@ def text_of(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def number_of(value: Any) -> float:
+    """As `float`, and 1 or 0 for true and false in either spelling."""
+    text = str(value).strip().casefold()
+    return float(text == "true") if text in ("true", "false") else float(value)
+
+
 def is_number_or_empty(text: str) -> bool:
     """Whether the text tells no kinds of rows apart."""
     try:
-        float(text)
+        number_of(text)
     except ValueError:
         return text == ""
     return True
@@ -254,7 +293,7 @@ def field(row: Mapping[str, Any], name: str) -> Any:
 def whole_number(value: Any) -> int | None:
     """A step, or None where the value is none; a part of an epoch is none, and so is what only looks whole."""
     try:
-        number = float(value)
+        number = number_of(value)
         return int(number) if number.is_integer() and abs(number) < MAX_STEP else None
     except (TypeError, ValueError, OverflowError):
         return None
@@ -263,7 +302,7 @@ def whole_number(value: Any) -> int | None:
 def is_fraction(value: Any) -> bool:
     """Whether it is a number with a part behind the point."""
     try:
-        return math.isfinite(number := float(value)) and not number.is_integer()
+        return math.isfinite(number := number_of(value)) and not number.is_integer()
     except (TypeError, ValueError, OverflowError):
         return False
 
@@ -271,6 +310,6 @@ def is_fraction(value: Any) -> bool:
 def real_number(value: Any, column: str) -> float:
     text = str(value).strip()
     try:
-        return float(text[:-1]) / 100 if text.endswith(PER_CENT) else float(text)
+        return float(text[:-1]) / 100 if text.endswith(PER_CENT) else number_of(text)
     except ValueError:
         raise UserError(not_a_number(str(value), column)) from None

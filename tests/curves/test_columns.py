@@ -27,7 +27,7 @@ from rollcast.curves.sheet import ROWS_AT_ONCE, Row, Sheet
 from rollcast.runfolder.survival import surviving
 from rollcast.telemetry.names import is_own_curve
 from testkit.formats.history import read_history
-from tests.curves.by_rows import RowEvaluations, Settings
+from tests.curves.by_rows import RowEvaluations, Settings, rows_that_go_back
 
 NUMBERS = st.one_of(
     st.integers(0, 6).map(str),
@@ -63,7 +63,10 @@ def by_rows(curve: CurveSheet, rows: list[Row], name: str) -> tuple[CurvePoint, 
     settings = Settings(
         name, columns.compute, columns.pass_rate, columns.standard_error, columns.truncation_ratio, columns.step, 1.0
     )
-    found = RowEvaluations(settings)
+    first_pass = RowEvaluations(settings)
+    for number, row in enumerate(rows):
+        first_pass.take(row, number, ())
+    found = RowEvaluations(settings, rows_that_go_back(first_pass.looks))
     taken = [found.take(row, number, ()) for number, row in enumerate(rows)]
     if (mixed := found.mixture.complaint(columns.compute, "--where")) is not None:
         raise UserError(mixed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,47 @@ def test_a_mistake_is_a_value_error_of_one_sentence(given: Any, options: dict[st
         rollcast.forecast(given, **options)
     assert isinstance(refused.value, rollcast.InputError)
     assert sentence in str(refused.value)
+
+
+def test_two_arrays_are_given_as_two_or_as_one() -> None:
+    x = [x for x, _ in POINTS]
+    y = [y for _, y in POINTS]
+    assert rollcast.forecast(x, y).to_dict() == rollcast.forecast((x, y)).to_dict()
+    assert rollcast.forecast(np.array(x), np.array(y), unit="tokens").unit == "tokens"
+
+
+def test_advice_is_a_field_and_answers_for_other_terms(tmp_path: Path) -> None:
+    found = rollcast.forecast(write(tmp_path), budget=9.0)
+    assert found.advice["headline"] == found.to_dict()["advice"]["headline"]
+    assert found.advice == found.advice() == json.loads(json.dumps(found.advice))
+    assert found.advice(budget=20.0)["budget"] == 20.0
+
+
+@pytest.mark.parametrize(
+    ("ask", "sentence"),
+    [
+        (lambda f: f.at(0), r"compute 0: device-hours must be in \(0, 1e12\]"),
+        (lambda f: f.at("100"), "compute '100': give a number"),
+        (lambda f: f.at(None), "compute None: give a number"),
+        (lambda f: f.at([5]), r"compute \[5\]: give a number"),
+        (lambda f: f.at(float("nan")), "compute nan: device-hours must be in"),
+        (lambda f: f.to_dict(at=[3, -5]), "at -5: device-hours must be in"),
+        (lambda f: f.to_dict(at=["x"]), "at 'x': give a number"),
+        (lambda f: f.to_dict(at=5), "at 5: give a list of numbers"),
+        (lambda f: f.to_dict(target=["x"]), "target 'x': give a number"),
+        (lambda f: f.to_dict(target=[1.5]), "target: 1.5 is no pass rate"),
+        (lambda f: f.advice("x"), "budget 'x': give a number"),
+        (lambda f: f.advice(price=[1]), r"price \[1\]: give a number"),
+        (lambda _: rollcast.forecast([1.0, 2.0], [0.1, 0.2], budget="x"), "budget 'x': give a number"),
+        (lambda _: rollcast.forecast("run.csv", [0.1, 0.2]), "str, list are not a curve; give a path"),
+        (lambda _: rollcast.forecast([1.0, 2.0], 3), "list, int are not a curve"),
+    ],
+)
+def test_a_question_without_an_answer_is_refused_as_by_the_command(
+    ask: Callable[[rollcast.CurveForecast], Any], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(rollcast.InputError, match=sentence):
+        ask(rollcast.forecast(write(tmp_path)))
 
 
 def test_a_notebook_shows_text_and_never_markup_of_a_file(tmp_path: Path) -> None:

@@ -19,15 +19,15 @@ import typer
 if TYPE_CHECKING:
     from rollcast.curves.columns import Columns
 
-Run = Annotated[str | None, typer.Option(help="run, if the source holds several")]
+Run = Annotated[str | None, typer.Option(help="run, if the source holds several: its name, or its number in the log")]
 Initial = Annotated[float | None, typer.Option(help="pass rate at compute 0, if known")]
 ExcludeBefore = Annotated[
     float | None, typer.Option(help="compute to leave out, as the command counts it; default: found")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 CURVE_HELP = (
-    "file or folder of a run (CSV, JSON, W&B, TensorBoard, MLflow, TRL, console log), wandb:ENTITY/PROJECT/RUN, or a "
-    "Prometheus address"
+    "file or folder of a run (CSV, JSON, W&B, TensorBoard, MLflow, TRL, notebook, console log), "
+    "wandb:ENTITY/PROJECT/RUN, or a Prometheus address"
 )
 
 

@@ -12,6 +12,7 @@ from rollcast.cli.once import OnceCommand
 from rollcast.cli.output import OutputError, discard_output, tell_output_apart
 from rollcast.cli.plan import batch, budget, devices, evaluation, memory, runs, sizes
 from rollcast.config.errors import EXIT_FAILED, UserError
+from rollcast.config.printable import printable
 
 SERVICE_EXAMPLES = {
     "generator": "rollcast generator --config my-run.yaml --name gpu-3",
@@ -107,7 +108,7 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
     except OutputError as error:
         discard_output()

@@ -9,6 +9,8 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, TextIO
 
+from rollcast.config.printable import printable
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
@@ -48,7 +50,11 @@ def tell_output_apart() -> None:
 
 
 def say(text: str) -> None:
-    """Print prose. On a terminal its lines break between words; commands that are meant to be copied stay whole."""
+    """Print prose. On a terminal its lines break between words; commands that are meant to be copied stay whole.
+
+    Control characters, of names of files and columns, are shown as escapes.
+    """
+    text = printable(text)
     if sys.stdout.isatty():
         columns = shutil.get_terminal_size().columns
         text = "\n".join(

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rollcast.cli.output import say
+from rollcast.config.printable import printable
 from rollcast.curves.amounts import Interval, amount, counted_evaluations
 from rollcast.plots.figure import check_plot
 
@@ -33,7 +34,7 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: Seque
     for column in table.columns[1:]:
         column.justify = "left" if column.header in left else "right"
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     width = None if sys.stdout.isatty() else PIPE_WIDTH_COLUMNS
     Console(highlight=False, markup=False, emoji=False, width=width).print(table)
 

@@ -21,6 +21,7 @@ from rollcast.curves.columns import (
 )
 from rollcast.curves.compute_column import begins_again, compute_columns
 from rollcast.curves.pass_rate_column import choose_pass_rate, plausible_columns
+from rollcast.curves.ratios import ERROR_PREFIX
 from rollcast.curves.sheet import Sheet
 
 
@@ -50,7 +51,7 @@ def curve_columns(sheet: Sheet, asked: Columns, tell: Tell) -> CurveColumns:
     return CurveColumns(
         compute=compute,
         pass_rate=pass_rate,
-        standard_error=_named(sheet, asked, "standard_error", STANDARD_ERROR_NAMES),
+        standard_error=_named(sheet, asked, "standard_error", (f"{ERROR_PREFIX}{pass_rate}", *STANDARD_ERROR_NAMES)),
         truncation_ratio=_named(sheet, asked, "truncation_ratio", TRUNCATION_NAMES),
         step=compute if unit == STEPS and asked.step is None else step,
         time=_named(sheet, asked, "time"),

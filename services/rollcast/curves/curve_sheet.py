@@ -11,27 +11,19 @@ from rollcast.curves.amounts import Tell, counted
 from rollcast.curves.columns import TIME_UNITS, Columns, CurveColumns, some
 from rollcast.curves.curve_columns import curve_columns
 from rollcast.curves.evaluations import LEAST_AND_MOST, MAX_ROUNDING_DEVICE_HOURS, Evaluations, Origin, RunHistory
+from rollcast.curves.labels import clashing_label
 from rollcast.curves.pass_rate_range import per_cent_by_name
+from rollcast.curves.ratios import with_ratios
+from rollcast.curves.restarts import incarnations, whole_numbers
 from rollcast.curves.sheet import RUN, Mask, Numbers, Sheet, not_a_number
 from rollcast.curves.times import COUNTS, in_one_unit
-from rollcast.runfolder.survival import LEAST_GRADED_SHARE, NEVER_ENDED, surviving
+from rollcast.runfolder.survival import LEAST_GRADED_SHARE, surviving
 from rollcast.telemetry.names import is_own_curve
 
-MAX_KINDS = 1_000
-"""Values of a text column. One with more values does not distinguish curves."""
-MIN_ROWS_PER_KIND = 3
-"""A text that hardly ever recurs (a date, a comment) does not distinguish curves."""
-NUMBERED_LABELS = ("seed", "run_id", "trial", "trial_id", "fold", "repeat", "replicate")
-"""Columns that distinguish runs although they hold numbers."""
-LABELS = ("dataset", "metric")
-"""Columns that distinguish curves however often their values recur."""
+MADE_AGAIN = "of steps that were made again after a restart"
+"""Why evaluations are left out."""
 MAX_SECONDS_AHEAD = 86_400.0
 """How far the time of an evaluation may be ahead of our clock: a day, as in another time zone."""
-MAX_STEP = 2**53
-"""Larger whole numbers are not steps: floats cannot distinguish them from their neighbors."""
-MAX_RESTARTS_PER_ROW = 0.25
-"""A file that seems to hold more restarts is not in the order of time."""
-Steps = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -42,11 +34,13 @@ class CurveSheet:
         sheet: numbers in its column of compute.
         columns: those that hold the curve.
         asked: what the user specified about the columns.
+        wanted_run: the requested run if no column names the runs.
     """
 
     sheet: Sheet
     columns: CurveColumns
     asked: Columns
+    wanted_run: str | None = None
 
     @property
     def origin(self) -> Origin:
@@ -70,10 +64,16 @@ def curve_sheet(sheet: Sheet, asked: Columns, run: str | None, tell: Tell) -> Cu
 
     Raises UserError: no row is left, or a column is missing or not clear.
     """
-    for condition in [*asked.where, *([] if run is None else [f"run={run}"])]:
+    sheet = with_ratios(sheet)
+    wanted_run: str | None = None
+    names_runs = sheet.column(RUN) is not None
+    for condition in [*asked.where, *([] if run is None else [f"{RUN}={run}"])]:
         name, equals, value = condition.partition("=")
         if not equals:
             raise UserError(f"--where {condition}: needs COLUMN=VALUE")
+        if name.casefold() == RUN and not names_runs:
+            wanted_run = value
+            continue
         sheet = _rows_with(sheet, name, value)
     is_chosen = any(condition.startswith("dataset=") for condition in asked.where)
     if not is_chosen and sheet.column("dataset") is not None:
@@ -95,7 +95,7 @@ def curve_sheet(sheet: Sheet, asked: Columns, run: str | None, tell: Tell) -> Cu
     if asked.unit is None and not is_plain:
         sheet, unit = in_one_unit(sheet, columns.compute, columns.unit, asked.devices, tell)
         columns = replace(columns, unit=unit)
-    return CurveSheet(sheet, columns, asked)
+    return CurveSheet(sheet, columns, asked, wanted_run)
 
 
 def _rows_with(sheet: Sheet, name: str, wanted: str) -> Sheet:
@@ -147,10 +147,10 @@ def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluati
     is_finite = np.isfinite(values["pass_rate"]) & np.isfinite(values["compute"])
     written = sheet.numbers(columns.step)
     is_part = np.isfinite(written.values) & (np.floor(written.values) != written.values) & ~written.per_cent
-    step, has_step = _whole(written)
+    step, has_step = whole_numbers(written)
     has_step &= ~np.logical_or.accumulate(is_part)  # from the first part of an epoch on, no row has a step
     is_of_an_incarnation = has_step & (is_finite | ~is_evaluation)
-    values["incarnation"], starts = _incarnations(curve, step, is_of_an_incarnation, is_evaluation)
+    values["incarnation"], starts = incarnations(sheet, columns.compute, step, is_of_an_incarnation, is_evaluation)
     # Without steps, evaluations are identified by their rows. The usual cost of a row is not known, so neither is the
     # cost of a start-up beyond it.
     values["step"] = np.where(has_step, step, np.where(values["compute"] > 0, np.arange(1, sheet.num_rows + 1), 0))
@@ -192,50 +192,6 @@ def _with_known_values(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[An
     return found
 
 
-def _whole(numbers: Numbers) -> tuple[Steps, Mask]:
-    """(n,) each: the whole numbers of a column, 0 in other rows, and which rows have one."""
-    with np.errstate(invalid="ignore"):
-        is_whole = (np.floor(numbers.values) == numbers.values) & (np.abs(numbers.values) < MAX_STEP)
-    is_whole &= ~numbers.per_cent
-    return np.where(is_whole, numbers.values, 0.0).astype(np.int64), is_whole
-
-
-def _incarnations(curve: CurveSheet, step: Steps, has_step: Mask, is_evaluation: Mask) -> tuple[Steps, dict[int, int]]:
-    """(n,) incarnation of each row, from a column or else from its steps; the last step that counts before each.
-
-    By the steps, an incarnation begins when the step goes back, or when a step is evaluated again at another compute.
-    """
-    told, is_told = _whole(curve.sheet.numbers("incarnation"))
-    rows = np.flatnonzero(has_step & ~is_told)
-    steps = step[rows]
-    begins = np.zeros(rows.size, dtype=bool)
-    begins[1:] = np.diff(steps) < 0
-    evaluated = np.flatnonzero(is_evaluation[rows])
-    again = np.flatnonzero(np.diff(steps[evaluated]) == 0)
-    if again.size:
-        computes = curve.sheet.texts(curve.columns.compute)
-        for before, after in zip(evaluated[again].tolist(), evaluated[again + 1].tolist(), strict=True):
-            begins[after] |= computes[rows[before]] != computes[rows[after]]
-    begun = np.zeros(curve.sheet.num_rows, dtype=np.int64)
-    begun[rows[begins]] = 1
-    number = 1 + np.cumsum(begun)
-    first_steps = dict(zip(number[rows[begins]].tolist(), steps[begins].tolist(), strict=True))
-    number = np.where(is_told, told, number)
-    rows = np.flatnonzero(is_told & has_step)
-    if rows.size == 0 and len(first_steps) > MAX_RESTARTS_PER_ROW * int((~is_told).sum()):
-        return number, dict.fromkeys(first_steps, NEVER_ENDED)
-    if rows.size == 0:
-        return number, {later: first - 1 for later, first in first_steps.items()}
-    starts: dict[int, int] = {}
-    for incarnation, first in zip(told[rows].tolist(), step[rows].tolist(), strict=True):
-        starts[incarnation] = min(first - 1, starts.get(incarnation, first))
-    # A column with the step from which an incarnation continued is exact, so it replaces the estimate.
-    continued_from, is_known = _whole(curve.sheet.numbers("started_from"))
-    rows = rows[is_known[rows]]
-    starts.update(zip(told[rows].tolist(), continued_from[rows].tolist(), strict=True))
-    return number, starts
-
-
 def _malformed(curve: CurveSheet, named: dict[str, Numbers], now: float) -> tuple[Mask, str]:
     """(n,) evaluations with an invalid value in one of the columns, and a sentence on the first of them."""
     columns = curve.columns
@@ -273,29 +229,11 @@ def _refuse_mixture(curve: CurveSheet, is_evaluation: Mask) -> None:
     if len(runs) > 1:
         choice = f"{curve.asked.option('where')} run=NAME"
         raise UserError(f"holds {len(runs)} runs; choose one of {some(runs)} with {choice}")
-    clashes: dict[str, int] = {}
-    kinds_of: dict[str, list[str]] = {}
-    for name, column in sheet.columns.items():
-        is_text = column.numbers.odd | column.numbers.per_cent
-        is_label = name.casefold() in NUMBERED_LABELS or bool(is_text.all())
-        if len(column.fields) < sheet.num_rows or not is_label:
-            continue
-        kinds = list(dict.fromkeys(map(str, column.fields)))
-        recurs = name.casefold() in LABELS or MIN_ROWS_PER_KIND * len(kinds) <= sheet.num_rows
-        if 1 < len(kinds) <= MAX_KINDS and recurs:
-            kinds_of[name] = kinds
-            first: dict[str, str] = {}
-            pairs = zip(sheet.texts(name), sheet.texts(curve.columns.compute), strict=True)
-            # The first row whose text is not the one that came first with its compute.
-            row = next((row for row, (text, at) in enumerate(pairs) if at and first.setdefault(at, text) != text), None)
-            if row is not None:
-                clashes[name] = row
-    if clashes:
-        name = min(clashes, key=lambda column: clashes[column])
-        choice = f"{curve.asked.option('where')} {name}=VALUE"
+    if clash := clashing_label(sheet, curve.columns.compute):
+        choice = f"{curve.asked.option('where')} {clash.name}=VALUE"
         raise UserError(
-            f"{name} differs between rows of equal {curve.columns.compute}; "
-            f"choose one of {some(kinds_of[name])} with {choice}"
+            f"{clash.name} differs between rows of equal {curve.columns.compute}; "
+            f"choose one of {some(clash.kinds)} with {choice}"
         )
 
 
@@ -323,7 +261,7 @@ def history_of(found: RunEvaluations, name: str, origin: Origin, tell: Tell) -> 
             tell(f"{counted(num_repeated, 'evaluation')} left out, second readings of a step")
         kept = surviving(first.values(), found.starts)
         if num_lost := len(first) - len(kept):
-            tell(f"{counted(num_lost, 'evaluation')} left out, of steps that were made again after a restart")
+            tell(f"{counted(num_lost, 'evaluation')} left out, {MADE_AGAIN}")
         rows = np.array([place.row for place in kept], dtype=np.intp)
     is_incomplete = columns["graded_share"][rows] < LEAST_GRADED_SHARE
     rows = rows[~is_incomplete]

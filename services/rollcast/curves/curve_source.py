@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rollcast.config.errors import UserError
+from rollcast.config.printable import printable
 from rollcast.curves.amounts import Tell, incomplete_points, left_out, natural
 from rollcast.curves.axis import column
 from rollcast.curves.columns import Columns, some
 from rollcast.curves.curve_sheet import curve_sheet, evaluations_of, history_of
 from rollcast.curves.evaluations import MAX_EVALUATIONS, EvaluationLog, Origin, RunHistory
 from rollcast.curves.formats.recognise import read_sheet
+from rollcast.curves.outcomes import averaged
 from rollcast.curves.pass_rate_range import refuse_outside
+from rollcast.curves.separate_runs import separate_runs
 from rollcast.runfolder.files import EVALUATIONS
 from rollcast.scaling.law.curve import DEVICE_HOURS
 from rollcast.telemetry.names import is_own_curve
@@ -68,7 +71,8 @@ def histories_of_sheet(
         tell(f"{source}: {sentence}")
 
     try:
-        whole = curve_sheet(sheet, columns, run, say)
+        whole = averaged(curve_sheet(sheet, columns, run, say), say)
+        whole = separate_runs(whole, say, is_one=is_one)
         runs = whole.runs()
         if is_one and len(runs) > 1:
             raise UserError(f"holds {len(runs)} runs; choose one of {some(runs)} with --where run=NAME")
@@ -79,7 +83,8 @@ def histories_of_sheet(
                 own_name = name if run is None else run
             found = evaluations_of(whole if len(runs) == 1 else whole.of_run(each), own_name)
             history = history_of(found, own_name, whole.origin, say)
-            refuse_outside(column(history.evaluations, "pass_rate"), whole.columns.pass_rate, columns)
+            rates = column(history.evaluations, "pass_rate")
+            refuse_outside(rates, whole.sheet, whole.columns.pass_rate, columns)
             histories.append(_with_budget(history, whole.sheet.budget_steps, say))
     except (UserError, ValueError) as error:
         raise UserError(f"{source}: {error}") from None
@@ -144,7 +149,7 @@ def read_curves(
 
 def tell(sentence: str) -> None:
     """One line on standard error."""
-    print(sentence, file=sys.stderr)
+    print(printable(sentence), file=sys.stderr)
 
 
 def fit_options(

@@ -11,8 +11,8 @@ from enum import IntEnum
 from rollcast.curves.columns import EVALUATION_NAMES, words_in
 
 HELD_OUT_WORDS = {
-    "eval", "evals", "evaluation", "val", "valid", "validation", "test", "heldout", "held", "holdout", "dev",
-    "benchmark",
+    "eval", "evals", "evaluation", "evaluations", "val", "vals", "valid", "validation", "validations", "test",
+    "heldout", "held", "holdout", "dev", "benchmark",
 }  # fmt: skip
 TRAINING_WORDS = {"train", "training", "trainer"}
 ACCURACY_WORDS = {
@@ -70,6 +70,9 @@ _MEAN_OF_MANY = re.compile(r"(mean|avg|average)@\d+|pass(@|_at_|_)?1(?!\d)", re.
 _EXTREME_WORDS = {"best", "worst", "highest", "top"}
 """Without a number of attempts this is the best evaluation so far, not the newest one."""
 _SMOOTHED_WORDS = {"ema", "smoothed", "moving", "running"}
+_RATIO_MARK = " of "
+_COUNT_WORDS = {"num", "n", "number", "count", "counts", "total", "of", "the"}
+"""Words of a column that counts right answers: `num_correct`, `total_wins`."""
 _TOKEN = re.compile(r"[A-Za-z0-9]+")
 _PATH_PARTS = re.compile(r"[/.|]")
 BARE_DATA_SET_PARTS = 2
@@ -123,8 +126,25 @@ class Measure:
         return not self.subject and bool(words_in(self.name) & ACCURACY_WORDS)
 
 
+def name_of_ratio(count: str, total: str) -> str:
+    """The name of a column that `measure_of` takes for the rate of a count of right answers."""
+    return f"{count}{_RATIO_MARK}{total}"
+
+
+def count_words(name: str) -> set[str]:
+    """The words of a count's name that say what is counted; empty if others are not those of a count."""
+    words = words_in(name) - _COUNT_WORDS
+    return set() if words & OTHER_WORDS else words
+
+
 def measure_of(name: str) -> Measure | None:
     """None: by its name the column does not measure success."""
+    count, mark, _ = name.partition(_RATIO_MARK)
+    if mark and count_words(count) & ACCURACY_WORDS:
+        words = count_words(count)
+        subject = frozenset(token for part in _PATH_PARTS.split(count) for token in _subject_in(part)) - _COUNT_WORDS
+        stage = _stage(words, is_usual=False)
+        return Measure(name, stage, MeasureKind.ACCURACY, 1, subject, False, bool(subject), False)
     words = words_in(name)
     is_usual = name.casefold() in EVALUATION_NAMES
     attempts = _attempts(name, words)

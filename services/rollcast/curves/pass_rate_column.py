@@ -14,13 +14,18 @@ import numpy as np
 
 from rollcast.curves.columns import STEP_NAMES, TIME_NAMES, is_step_counter, some, unit_of, words_in
 from rollcast.curves.compute_column import step_columns
-from rollcast.curves.measures import OTHER_WORDS, Measure, MeasureKind, Stage, measure_of
+from rollcast.curves.measures import HELD_OUT_WORDS, OTHER_WORDS, Measure, MeasureKind, Stage, measure_of
 from rollcast.curves.sheet import Mask, Sheet
+from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
 from rollcast.scaling.law.curve import Array
 
-MIN_READINGS = 2
-"""Readings after the start that make a column a series. With fewer there is nothing to forecast, so such a column hides
-no other."""
+MIN_SERIES_READINGS = 2
+"""Readings after the start that make a column a series."""
+TRAINING_STATISTICS = {
+    "lr", "learning", "clipfrac", "clip", "ratio", "util", "utilization", "usage", "mfu", "gpu", "progress",
+    "cpu", "eta", "epsilon", "eps", "dropout", "warmup", "sampling", "approx", "frac",
+}  # fmt: skip
+"""Words of columns next to the reward of training that are no evaluations."""
 MAX_COUNTERS = 20
 """Columns of steps that are looked at for the start."""
 
@@ -60,18 +65,24 @@ def choose_pass_rate(sheet: Sheet) -> PassRateChoice:
     if not found:
         return PassRateChoice(_only_other(sheet))
     is_start = _is_start(sheet)
-    series = []
-    for candidate in found:
-        num_after_start = int(np.sum(np.isfinite(sheet.numbers(candidate.name).values) & ~is_start))
-        if num_after_start >= MIN_READINGS:
-            series.append(candidate)
-    stage = min(candidate.measure.stage for candidate in series or found)
-    choice = _of_stage([candidate for candidate in series or found if candidate.measure.stage == stage])
+    num_readings = {
+        candidate.name: int(np.sum(np.isfinite(sheet.numbers(candidate.name).values) & ~is_start))
+        for candidate in found
+    }
+    # A column that has too few readings for any forecast hides no other.
+    least = next((least for least in (MIN_LAW_POINTS, MIN_SERIES_READINGS) if max(num_readings.values()) >= least), 0)
+    series = [candidate for candidate in found if num_readings[candidate.name] >= least]
+    stage = min(candidate.measure.stage for candidate in series)
+    choice = _of_stage([candidate for candidate in series if candidate.measure.stage == stage])
     hidden = [candidate.name for candidate in found if candidate.measure.stage < stage]
     if hidden and len(choice.columns) == 1:
         [taken] = choice.columns
-        why = f"fewer than {MIN_READINGS} readings after the start in {some(hidden)}"
+        why = f"fewer than {least} readings after the start in {some(hidden)}"
         return PassRateChoice(choice.columns, f"{why}, so {taken} is taken instead")
+    if stage is not Stage.HELD_OUT and len(choice.columns) == 1:
+        unknown = unknown_evaluations(sheet, choice.columns[0])
+        sentence = f"{choice.columns[0]} is taken; rows of evaluations hold {some(unknown)}" if unknown else ""
+        return PassRateChoice(choice.columns, "; ".join(filter(None, (choice.sentence, sentence))))
     return choice
 
 
@@ -83,6 +94,27 @@ def plausible_columns(sheet: Sheet) -> list[str]:
         if is_number and not _is_compute(name) and not words_in(name) & OTHER_WORDS:
             plausible.append(name)
     return plausible or list(sheet.columns)
+
+
+def unknown_evaluations(sheet: Sheet, taken: str) -> list[str]:
+    """Columns that may be evaluations by numbers in [0, 1], although no word of their names measures success.
+
+    Their names say that they are held out, or they are in rows without the column that is taken, of another stage.
+    """
+    is_taken = np.isfinite(sheet.numbers(taken).values)
+    found = []
+    for name in sheet.columns:
+        words = words_in(name)
+        if name == taken or words & (OTHER_WORDS | TRAINING_STATISTICS) or measure_of(name) or _is_compute(name):
+            continue
+        values = sheet.numbers(name).values
+        is_known = np.isfinite(values)
+        known = values[is_known]
+        is_varying = known.size >= MIN_SERIES_READINGS and bool(np.any(known != known[0]))
+        is_apart = bool(words & HELD_OUT_WORDS) or not np.any(is_known & is_taken)
+        if is_varying and is_apart and known.min() >= 0 and known.max() <= 1:
+            found.append(name)
+    return found
 
 
 def _candidates(sheet: Sheet) -> list[_Candidate]:

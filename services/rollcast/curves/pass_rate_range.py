@@ -1,13 +1,15 @@
 """What to do about pass rates outside [0, 1]: one sentence with the options that map them into it."""
 
 import math
+import re
 
 import numpy as np
 
 from rollcast.config.errors import UserError
 from rollcast.curves.columns import Columns, words_in
-from rollcast.curves.measures import ACCURACY_WORDS
-from rollcast.curves.sheet import PER_CENT, shown
+from rollcast.curves.measures import ACCURACY_WORDS, name_of_ratio
+from rollcast.curves.ratios import is_count_name, total_of
+from rollcast.curves.sheet import PER_CENT, Sheet, shown
 from rollcast.scaling.law.curve import Array
 
 MAX_PER_CENT = 100.0
@@ -15,6 +17,7 @@ MAX_REWARD = 10.0
 """A larger one is rare, so the numbers are more likely to be per cent."""
 ROUNDING = 1e-9
 """Floats: 0.5 / 0.001 may be a little less than 500."""
+_MEAN = re.compile(r"(?<![A-Za-z])(?:mean|avg|average)(?![A-Za-z])")
 _PER_CENT_WORDS = {"percent", "pct", "percentage"}
 
 
@@ -33,15 +36,15 @@ def per_cent_by_name(values: Array, column: str, asked: Columns) -> str:
     )
 
 
-def refuse_outside(mapped: Array, column: str, asked: Columns) -> None:
+def refuse_outside(mapped: Array, sheet: Sheet, column: str, asked: Columns) -> None:
     """Raises UserError, with a remedy, unless all pass rates (n,) of a column are in [0, 1]; `asked` mapped them."""
     if not mapped.size or (mapped.min() >= 0 and mapped.max() <= 1):
         return
     values = mapped / asked.scale - asked.offset
-    raise UserError(_complaint(values, mapped, column, asked))
+    raise UserError(_complaint(values, mapped, sheet, column, asked))
 
 
-def _complaint(values: Array, mapped: Array, column: str, asked: Columns) -> str:
+def _complaint(values: Array, mapped: Array, sheet: Sheet, column: str, asked: Columns) -> str:
     """`values`: (n,) as the file holds them."""
     worst = values[mapped.argmax()] if mapped.max() > 1 else values[mapped.argmin()]
     where = f"column {shown(column)} holds {worst:g}, and pass rates lie in [0, 1]"
@@ -52,18 +55,51 @@ def _complaint(values: Array, mapped: Array, column: str, asked: Columns) -> str
     is_rate = bool(words_in(column) & ACCURACY_WORDS) or _is_per_cent(column)
     if asked.scale != 1 or asked.offset != 0:
         return f"{where}; {offset} {asked.offset:g} and {scale} {asked.scale:g} map it to {_farthest(mapped):g}"
+    if least >= 0 and is_count_name(column) and bool(np.all(values == np.floor(values))):
+        return f"{where}; {_remedy_of_count(largest, sheet, column, asked)}"
     if least >= 0 and largest <= MAX_PER_CENT and is_rate:
         return f"{where}; if it is per cent, add {scale} 0.01"
     per_cent = f"if it is per cent, add {scale} 0.01; " if least >= 0 and MAX_REWARD < largest <= MAX_PER_CENT else ""
-    low = min(math.floor(least), 0)
-    high = max(math.ceil(largest), 1)
+    low = float(min(math.floor(least), 0))
+    high = float(max(math.ceil(largest), 1))
     if least < 0 and largest <= 0:
-        high = 0
+        high = 0.0
+    if bounds := _bounds_beside(sheet, column):
+        low = min(bounds[0], 0.0)
+        high = bounds[1]
+        per_cent = ""
     mapping = f"{scale} {_rounded_down(1 / (high - low)):g}"
     if low:
         mapping = f"{offset} {-low:g} {mapping}"
     possible = "with the least and the largest reward that is possible in place of these"
+    if bounds:
+        possible = "the least and the largest single reward of the log"
     return f"{where}; {per_cent}for rewards from {low:g} to {high:g} add {mapping}, {possible}"
+
+
+def _remedy_of_count(largest: float, sheet: Sheet, column: str, asked: Columns) -> str:
+    """What to do with a number of right answers."""
+    scale = asked.option("scale")
+    total = total_of(sheet, column)
+    if total is not None and name_of_ratio(column, total) in sheet.columns:
+        return f"it counts right answers, so give {asked.option('pass_rate')} {name_of_ratio(column, total)!r}"
+    if total is not None:
+        return f"it counts right answers, which {total} divides; add {scale} with 1 / {total}"
+    per_cent = f"; if it is per cent, add {scale} 0.01" if largest <= MAX_PER_CENT else ""
+    return f"if it counts the right ones of N answers, add {scale} with 1 / N{per_cent}"
+
+
+def _bounds_beside(sheet: Sheet, column: str) -> tuple[float, float] | None:
+    """The least and the largest value that columns next to a mean hold, `critic/score/min` and `.../max`; or None."""
+    found = []
+    for word in ("min", "max"):
+        name = _MEAN.sub(word, column)
+        values = sheet.numbers(name).values
+        known = values[np.isfinite(values)]
+        if name == column or not known.size:
+            return None
+        found.append(float(known.min() if word == "min" else known.max()))
+    return (found[0], found[1]) if found[0] < found[1] else None
 
 
 def _is_per_cent(column: str) -> bool:

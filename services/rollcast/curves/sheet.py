@@ -36,6 +36,8 @@ ROWS_AT_ONCE = 512
 """Rows that are put into columns together: few enough to stay in the processor's cache."""
 EMPTY_TEXTS = {"None", "none", "null", "NULL", "NA", "N/A", "n/a"}
 """Ways to write that there is no number."""
+TRUTH_TEXTS = {"true": 1.0, "false": 0.0}
+"""Ways to write an outcome, in lower case: JSON's true and false come as bools, a CSV's as texts."""
 RULE_MARKS = "-:="
 """A field of these alone is empty, or a part of the line below a header."""
 PER_CENT = "%"
@@ -72,7 +74,7 @@ class Numbers:
     """Fields as numbers; (n,) each.
 
     Attributes:
-        values: nan if there is no number; a field with a per cent sign is a part of 1.
+        values: nan if there is no number; a field with a per cent sign is a part of 1, true is 1 and false 0.
         given: fields that are not empty.
         odd: fields that are given but are not numbers.
         per_cent: fields that end with a per cent sign.
@@ -102,8 +104,6 @@ class Column:
         count = len(self.fields)
         found = Numbers(np.full(count, np.nan), np.ones(count, bool), np.zeros(count, bool), np.zeros(count, bool))
         try:
-            if bool in set(map(type, self.fields)):
-                raise TypeError("true and false are not numbers")
             found.values[:] = np.fromiter(map(float, self.fields), dtype=float, count=count)
         except (TypeError, ValueError, OverflowError):
             found.values[:] = np.nan
@@ -112,12 +112,20 @@ class Column:
                 if text in EMPTY_TEXTS or not text.strip(RULE_MARKS):
                     found.given[place] = False
                     continue
+                if (truth := TRUTH_TEXTS.get(text.casefold())) is not None:
+                    found.values[place] = truth
+                    continue
                 found.per_cent[place] = text.endswith(PER_CENT)
                 try:
                     found.values[place] = float(text.removesuffix(PER_CENT)) / (100 if found.per_cent[place] else 1)
                 except ValueError:
                     found.odd[place] = True
         return found
+
+    @cached_property
+    def is_truth(self) -> bool:
+        """Whether every field is true or false."""
+        return bool(self.fields) and all(str(field).strip().casefold() in TRUTH_TEXTS for field in self.fields)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,12 +135,14 @@ class Sheet:
     Attributes:
         format: what the log was read as, for the user.
         budget_steps: the step at which the log says that its run will end; None if it does not.
+        titles: names of experiments that the log prints, each with the row before which it does.
     """
 
     format: str
     columns: Mapping[str, Column]
     num_rows: int
     budget_steps: float | None = None
+    titles: tuple[tuple[int, str], ...] = ()
 
     @classmethod
     def of_rows(cls, format: str, rows: Iterable[Row]) -> "Sheet":
@@ -242,12 +252,18 @@ class Sheet:
             is_kept = keep[column.rows]
             if is_kept.any():
                 columns[name] = Column(new_row[column.rows[is_kept]], list(compress(column.fields, is_kept)))
-        return replace(self, columns=columns, num_rows=int(keep.sum()))
+        num_kept = np.append(0, new_row + 1)
+        titles = tuple((int(num_kept[row]), title) for row, title in self.titles)
+        return replace(self, columns=columns, num_rows=int(keep.sum()), titles=titles)
 
     def renamed(self, format: str, rename: Callable[[str], str]) -> "Sheet":
         """A sheet with another format and other names. If two names become equal, the later column is kept."""
         columns = {rename(name): column for name, column in self.columns.items()}
         return replace(self, format=format, columns=columns)
+
+    def titled(self, titles: Sequence[tuple[int, str]]) -> "Sheet":
+        """With names of experiments, each with the row before which it is printed."""
+        return replace(self, titles=tuple(titles))
 
     def with_column(self, name: str, column: Column) -> "Sheet":
         """With one more column, or with other fields in one."""

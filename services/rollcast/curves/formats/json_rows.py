@@ -7,7 +7,7 @@ training is {"loss": .., "reward": .., "epoch": .., "step": ..}, one of an evalu
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import islice
@@ -15,10 +15,12 @@ from typing import Any
 
 from rollcast.config.bounds import MOST_STEPS
 from rollcast.curves.amounts import left_out
-from rollcast.curves.columns import STEP_NAMES, is_step_counter, words_in
+from rollcast.curves.formats import key_values
+from rollcast.curves.formats.json_tables import objects_in
 from rollcast.curves.formats.log_file import JSON_LINE, LogFile, OtherFormat, is_json
-from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of
-from rollcast.curves.sheet import MAX_NAME_CHARS, Row, Sheet, in_chunks, refuse_json
+from rollcast.curves.formats.nested import flat
+from rollcast.curves.measures import measure_of
+from rollcast.curves.sheet import Row, Sheet, in_chunks, refuse_json
 
 NAME = "JSON"
 LINES_NAME = "JSONL"
@@ -29,26 +31,13 @@ TRL_STATE_FILE = "trainer_state.json"
 TRL_LAST_STEP = "max_steps"
 _TRL_MARKS = frozenset({"loss", "reward", "eval_loss", "eval_reward", "train_runtime"})
 """Every entry of such a log has an epoch and a step, and one has one of these."""
-MAX_DEPTH = 8
-"""Levels of nested objects."""
 MAX_SAMPLED_LINES = 50
 """Lines of JSON in a console that are looked at for a measure."""
-MAX_TABLE_DEPTH = 3
-"""Levels of objects in which tables are looked for."""
-MAX_TABLES = 100
-STAGE_WORDS = HELD_OUT_WORDS | TRAINING_WORDS
-SCALAR_NAMES = ("wall_time", "step", "value")
-SETTINGS_WORDS = {"config", "hparams", "args", "params", "settings"}
-EPOCH_NAMES = ("epoch", "epochs")
-MAX_FIELDS = 2_000
-"""Fields of one row. A trainer logs a hundred."""
-_PLAIN_TYPES = frozenset({int, float, str, bool, type(None)})
-Objects = list[Mapping[str, Any]]
 
 
 def recognises(log: LogFile) -> bool:
-    """Whether the text begins as JSON, or has lines of JSON with a measure of success behind lines of a console."""
-    return is_json(log.text) or _has_measures(log.text)
+    """Whether the text begins as JSON, or has lines of JSON with a measure of success in a console without a loop's."""
+    return is_json(log.text) or (_has_measures(log.text) and not key_values.has_loop(log.text))
 
 
 def _has_measures(text: str) -> bool:
@@ -71,36 +60,13 @@ def read(log: LogFile) -> Sheet:
     if isinstance(document, dict) and isinstance(entries := document.get("log_history"), list):
         sheet = Sheet.of_rows(TRL_NAME, (flat(entry) for entry in entries if isinstance(entry, dict)))
         return replace(sheet, budget_steps=_last_step(document.get(TRL_LAST_STEP)))
-    return _sheet_of(NAME, _objects(document), log)
+    return _sheet_of(NAME, objects_in(document), log)
 
 
 def _last_step(value: Any) -> float | None:
     """The step at which the trainer ends; None if it trains by epochs alone (0 or less), or for anything else."""
     is_step = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_STEPS
     return float(value) if is_step else None
-
-
-def flat(nested: Mapping[str, Any]) -> Row:
-    """Numbers and texts of nested mappings, by the path to them: {"a": {"b": 1}} -> {"a/b": 1}.
-
-    Lists are left out, and so are fields deeper than 8 levels or after the 2,000th one. Long names are cut.
-    """
-    if len(nested) <= MAX_FIELDS and _PLAIN_TYPES.issuperset(map(type, nested.values())):
-        return dict(nested)
-    row: Row = {}
-    waiting = [("", nested, 0)]
-    while waiting and len(row) < MAX_FIELDS:
-        prefix, mapping, depth = waiting.pop()
-        for key, value in mapping.items():
-            if len(row) >= MAX_FIELDS:
-                break
-            name = f"{prefix}{key[:MAX_NAME_CHARS]}"
-            if isinstance(value, Mapping):
-                if depth < MAX_DEPTH:
-                    waiting.append((f"{name}/", value, depth + 1))
-            elif not isinstance(value, list):
-                row[name] = value
-    return row
 
 
 def _document(text: str) -> Any:
@@ -134,10 +100,15 @@ def _sheet_of(format: str, objects: Iterable[Mapping[str, Any]], log: LogFile) -
 
 
 def _sheet_of_lines(log: LogFile) -> Sheet:
-    """The objects of the lines. Raises OtherFormat: most lines are others, and no object holds a measure of success."""
+    """The objects of the lines. Raises OtherFormat: most lines are others, which hold the loop, or no object does."""
     others = _OtherLines()
     sheet = _sheet_of(LINES_NAME, _lines(log, others), log)
-    if others.count > sheet.num_rows and not any(measure_of(name) is not None for name in sheet.columns):
+    if others.count and (printed := key_values.printed_objects(log.text)):
+        others = _OtherLines()
+        sheet = _sheet_of(LINES_NAME, _lines(log, others, printed), log)
+        log.tell(left_out(log.path, len(printed), "line", "JSON that the training loop did not print"))
+    is_other = not any(measure_of(name) is not None for name in sheet.columns) or key_values.has_loop(log.text)
+    if others.count > sheet.num_rows and is_other:
         raise OtherFormat(f"{log.path}: no JSON object in it holds a pass rate or reward; give the file that has them")
     if others.count:
         rest = ", nor are the others" if others.count > 1 else ""
@@ -156,14 +127,16 @@ class _OtherLines:
     first: int = 0
 
 
-def _lines(log: LogFile, others: _OtherLines) -> Iterator[Mapping[str, Any]]:
+def _lines(log: LogFile, others: _OtherLines, printed: Collection[int] = frozenset()) -> Iterator[Mapping[str, Any]]:
+    """The objects of the lines. `printed`: numbers of lines that are left out."""
     number = 0
     # splitlines would also split where JSON writes U+2028.
     for chunk in in_chunks(StringIO(log.text, newline="\n")):
         for line, item in zip(chunk, _objects_of(chunk), strict=True):
             number += 1
             if isinstance(item, dict):
-                yield item
+                if number not in printed:
+                    yield item
             elif line.strip():
                 others.count += 1
                 others.first = others.first or number
@@ -188,88 +161,3 @@ def _object_of(line: str) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError):
         return None
-
-
-def _objects(document: Any) -> Objects:
-    """The rows of every table in the document: lists of objects, and objects of columns of one length.
-
-    Of several tables, as of training and of evaluation, the path to each is put before its names, and their rows are in
-    the order of their steps.
-    """
-    if isinstance(document, list):
-        return [item for item in document if isinstance(item, dict)] or _scalars(document)
-    if not isinstance(document, dict):
-        return []
-    if len(document) > 1 and all(key.isdigit() and isinstance(item, dict) for key, item in document.items()):
-        return [{"step": int(key), **item} for key, item in document.items()]
-    tables = list(islice(_tables("", document, 0), MAX_TABLES))
-    if not tables:
-        return [document]
-    longest = max(tables, key=lambda table: len(table.rows))
-    staged = [table for table in tables if words_in(table.path) & STAGE_WORDS or table.path == longest.path]
-    if len(staged) == 1:
-        return longest.rows
-    rows = [row for table in staged for row in table.named_rows()]
-    counter = next((name for name in STEP_NAMES if all(isinstance(row.get(name), (int, float)) for row in rows)), None)
-    return rows if counter is None else sorted(rows, key=lambda row: row[counter])
-
-
-def _scalars(document: list[Any]) -> Objects:
-    """Lists of step and value, or of time, step and value, as TensorBoard's page downloads them."""
-    widths = {len(item) if isinstance(item, list) else 0 for item in document}
-    if widths not in ({len(SCALAR_NAMES)}, {len(SCALAR_NAMES) - 1}):
-        return []
-    names = SCALAR_NAMES[-widths.pop() :]
-    return [dict(zip(names, item, strict=True)) for item in document]
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Attributes:
-    path: the names that lead to it in the document.
-    rows: one mapping for each row.
-    """
-
-    path: str
-    rows: Objects
-
-    def named_rows(self) -> Objects:
-        """The rows with the path before every name, apart from those that count steps or epochs."""
-        return [{self._full_name(name): value for name, value in flat(row).items()} for row in self.rows]
-
-    def _full_name(self, name: str) -> str:
-        is_shared = self.path == "" or is_step_counter(name) or name in EPOCH_NAMES
-        return name if is_shared else f"{self.path}/{name}"
-
-
-def _tables(path: str, document: Mapping[str, Any], depth: int) -> Iterator[_Table]:
-    """The tables in an object, and in those within it."""
-    columns = {name: _column(values) for name, values in document.items()}
-    by_length: dict[int, dict[str, list[Any]]] = {}
-    for name, values in columns.items():
-        if values is not None and len(values) > 1:
-            by_length.setdefault(len(values), {})[name] = values
-    for same in by_length.values():
-        if len(same) > 1:
-            yield _Table(path, [dict(zip(same, values, strict=True)) for values in zip(*same.values(), strict=True)])
-    for name, value in document.items():
-        if columns[name] is not None:
-            continue
-        if words_in(name) & SETTINGS_WORDS:
-            continue
-        below = f"{path}/{name}".removeprefix("/")
-        if isinstance(value, list):
-            objects: Objects = [item for item in value if isinstance(item, dict)]
-            if objects:
-                yield _Table(below, objects)
-        elif isinstance(value, dict) and depth < MAX_TABLE_DEPTH:
-            yield from _tables(below, value, depth + 1)
-
-
-def _column(values: Any) -> list[Any] | None:
-    """Numbers in a list, or by their row as pandas writes a frame; None for anything else."""
-    if isinstance(values, dict) and values and all(str(key).isdigit() for key in values):
-        values = list(values.values())
-    if not isinstance(values, list) or not values or any(isinstance(value, (dict, list)) for value in values):
-        return None
-    return values

@@ -5,161 +5,104 @@
     INFO:train:{"step": 12, "reward": 0.25}
     eval @ step 12: accuracy 0.31
 
-Every other format has its own module and is asked before.
+Every other format has its own module and is asked before. Lines of JSON between them are read by their fields.
 
-A model's printed answer may hold such a line too; it is left out and reported.
+A model's printed answer may hold such a line too; it is left out, and reported if it names a measure of success.
 """
 
-import re
-from array import array
 from collections import defaultdict
-from collections.abc import Iterator
 
 from rollcast.curves.amounts import left_out
-from rollcast.curves.columns import words_in
+from rollcast.curves.formats.console_lines import ConsoleLine, console_lines
 from rollcast.curves.formats.log_file import LogFile
-from rollcast.curves.formats.printed_answers import printed_answers
-from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of
-from rollcast.curves.sheet import RUN, Row, Sheet, shown
+from rollcast.curves.formats.loop_forms import MIN_SERIES_STEPS, chosen_lines
+from rollcast.curves.formats.step_headings import lines_below_headings
+from rollcast.curves.formats.titles import printed_titles, titles_by_row
+from rollcast.curves.measures import measure_of
+from rollcast.curves.sheet import RUN, Sheet, shown
 
 NAME = "lines of names and values"
 MIN_LINES = 2
 """Lines with the same measure of success, so that a sentence is not taken for a log."""
-MIN_PAIRS = 2
-"""Pairs in a line that names no step."""
-MAX_LINE_CHARS = 5_000
-"""A longer line is a printed answer."""
-_NUMBER = r"[-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
-_STEP = re.compile(
-    r"(?<![\w./-])(?P<name>global[ _]?step|training[ _]?step|train[ _]?step|step|iteration|iter|update|epoch|episode|"
-    r"batch|rollout|eval)s?['\"]?\s?[:=#@]?\s?\[?(?P<at>\d{1,12})(?:\s?/\s?\d{1,12})?(?![\w.]*[\w%])",
-    re.IGNORECASE,
-)
-_STEP_NAMES = {
-    "rollout": "rollout_step",
-    "eval": "step",
-    "iter": "iteration",
-    "global step": "global_step",
-    "globalstep": "global_step",
-}
-_PROGRESS = re.compile(r"(?<![\w/.:=])(\d{1,12})\s?/\s?(\d{1,12})(?![\w/.:])")
-_NUMBER_TYPE = re.compile(r"\b(?:np\.\w{1,20}|tensor)\(([^()]{1,40})\)")
-_SEPARATOR = re.compile(r"\s*[|,;\t]\s*|\s+[-\u2013\u2014]\s+|\s{2,}|[\[\](){}]|\s*->\s*")
-_PAIR = re.compile(
-    r"(?<![\w./@-])['\"]?(?P<name>[A-Za-z_][\w./@-]{0,120}(?: [A-Za-z_][\w./@-]{0,40}){0,3})['\"]?"
-    rf"\s?[:=]\s?['\"]?(?P<value>{_NUMBER}|nan|NaN|inf)(?P<sign>\s?%)?(?![\w.:/])"
-)
-_SPACED = re.compile(
-    rf"(?P<name>[A-Za-z_][\w./@-]{{0,120}}(?: [A-Za-z_][\w./@-]{{0,40}}){{0,3}}) (?P<value>{_NUMBER})(?P<sign>%)?"
-)
-_TAG = re.compile(r"\[([A-Za-z][\w.-]{0,60})\]")
-_STAGE = re.compile(r"(?<![\w./-])([A-Za-z]{3,10})(?![\w./-])")
-_LEVELS = {"info", "debug", "warning", "warn", "error", "critical", "success"}
 
 
 def recognises(log: LogFile) -> bool:
-    """Whether two lines hold the same measure of success."""
+    """Whether two lines hold the same measure of success, or lines below headings with steps do."""
     seen: dict[str, int] = {}
-    for _, row in _rows(log.console):
-        for name in row:
+    for line in console_lines(log.text):
+        for name in line.row:
             if name not in seen:
                 seen[name] = 0 if measure_of(name) is not None else -1
             if seen[name] >= 0:
                 seen[name] += 1
                 if seen[name] == MIN_LINES:
                     return True
+    return bool(lines_below_headings(log.text))
+
+
+def has_loop(text: str) -> bool:
+    """Whether lines of one form, and not of JSON, hold a measure of success at steps that rise."""
+    newest: dict[str, tuple[int, int]] = {}
+    for line in console_lines(text):
+        if line.is_json or line.counter is None or not any(measure_of(name) is not None for name in line.row):
+            continue
+        step = line.row[line.counter]
+        at, rises = newest.get(line.form, (step, 0))
+        newest[line.form] = (step, rises + (step > at))
+        if rises + (step > at) >= MIN_SERIES_STEPS - 1:
+            return True
     return False
 
 
+def printed_objects(text: str) -> set[int]:
+    """Numbers of the lines of JSON, from 1, that hold a measure of success but are not the loop's."""
+    lines = [line for line in console_lines(text) if line.is_json]
+    kept = {line.number for line in chosen_lines(lines).kept}
+    return {line.number for line in lines if line.number not in kept and any(map(measure_of, line.row))}
+
+
 def read(log: LogFile) -> Sheet:
-    """One row for each line. Tags before the lines are runs if there are several of them."""
-    rows: list[Row] = []
-    line_numbers = array("L")
-    for number, row in _rows(log.console):
-        rows.append(row)
-        line_numbers.append(number)
-    if len({row[RUN] for row in rows if RUN in row}) < MIN_LINES:
-        for row in rows:
-            row.pop(RUN, None)
-    by_run: dict[str | None, list[int]] = defaultdict(list)
-    for place, row in enumerate(rows):
-        by_run[row.get(RUN)].append(place)
-    printed = {place for places in by_run.values() for place in printed_answers(rows, places)}
+    """One row for each line. Tags before the lines are runs if lines of one form have several of them."""
+    lines = list(console_lines(log.text))
+    if not _counts_steps(lines):
+        lines = lines_below_headings(log.text) or lines
+    tags = _tags_of_runs(lines)
+    by_run: dict[str, list[ConsoleLine]] = defaultdict(list)
+    for line in lines:
+        by_run[line.tag if line.tag in tags else ""].append(line)
+    kept: list[ConsoleLine] = []
+    printed: list[ConsoleLine] = []
+    for found in by_run.values():
+        choice = chosen_lines(found)
+        kept.extend(choice.kept)
+        printed.extend(choice.printed)
+    kept.sort(key=lambda line: line.number)
     if printed:
-        number = line_numbers[min(printed)]
-        first = shown(log.console.split("\n")[number - 1].strip())
+        number = min(line.number for line in printed)
+        first = shown(log.text.split("\n")[number - 1].strip())
         why = "an answer or summary by its step, which does not follow the training loop's"
         log.tell(left_out(log.path, len(printed), "line", f"{why}; the first is line {number}: {first}"))
-    return Sheet.of_rows(NAME, (row for place, row in enumerate(rows) if place not in printed))
+    rows = ({**line.row, RUN: line.tag} if line.tag in tags else line.row for line in kept)
+    titles = titles_by_row(printed_titles(log.text), [line.number for line in kept])
+    return Sheet.of_rows(NAME, rows).titled(titles)
 
 
-def _rows(text: str) -> Iterator[tuple[int, Row]]:
-    """The number of each line of metrics, from 1, and its values by name."""
-    for number, line in enumerate(text.split("\n"), 1):
-        if ("=" in line or ":" in line or "|" in line) and len(line) <= MAX_LINE_CHARS and (row := _row(line)):
-            yield number, row
+def _counts_steps(lines: list[ConsoleLine]) -> bool:
+    """Whether lines with a measure of success name their steps, and not the same one all the time."""
+    steps = {line.counts for line in lines if line.counter and any(measure_of(name) is not None for name in line.row)}
+    return len(steps) >= MIN_LINES
 
 
-def _row(line: str) -> Row:
-    """The values of a line by name; empty if it is not a line of metrics."""
-    counters, rest = _counters(_NUMBER_TYPE.sub(r"\1", line))
-    pairs: Row = {}
-    first = len(rest)
-    at = 0
-    for chunk in _SEPARATOR.split(rest):
-        at = max(rest.find(chunk, at), at)
-        for name, value in _pairs(chunk):
-            first = min(first, at)
-            pairs.setdefault(name, value)
-    if len(pairs) < (1 if counters else MIN_PAIRS):
-        return {}
-    before = rest[:first]
-    prefix = _stage_of(before)
-    row: Row = dict(counters)
-    for name, value in pairs.items():
-        is_staged = prefix == "" or measure_of(name) is None or words_in(name) & (HELD_OUT_WORDS | TRAINING_WORDS)
-        row.setdefault(name if is_staged else f"{prefix}/{name}", value)
-    tags = [tag for tag in _TAG.findall(line) if tag.casefold() not in _LEVELS | HELD_OUT_WORDS | TRAINING_WORDS]
-    if tags:
-        row[RUN] = tags[0]
-    return row
-
-
-def _counters(line: str) -> tuple[Row, str]:
-    """The steps that a line names, and the line without them."""
-    counters: Row = {}
-    for found in _STEP.finditer(line):
-        name = found["name"].casefold()
-        counters.setdefault(_STEP_NAMES.get(name, name.replace(" ", "_")), int(found["at"]))
-    rest = _STEP.sub(lambda found: " eval | " if found["name"].casefold() == "eval" else " | ", line)
-    if not counters:
-        progress = _PROGRESS.search(rest)
-        pair = _PAIR.search(rest)
-        is_before = progress is not None and (pair is None or progress.start() < pair.start())
-        if progress is not None and is_before and int(progress[1]) <= int(progress[2]):
-            counters["step"] = int(progress[1])
-            rest = f"{rest[: progress.start()]} | {rest[progress.end() :]}"
-    return counters, rest
-
-
-def _pairs(chunk: str) -> Iterator[tuple[str, str]]:
-    """The names and values between two separators."""
-    chunk = chunk.strip(" :")
-    found = list(_PAIR.finditer(chunk))
-    if not found and (spaced := _SPACED.fullmatch(chunk)):
-        found = [spaced]
-    for pair in found:
-        words = pair["name"].split(" ")
-        while len(words) > 1 and words[0].casefold() in _LEVELS:
-            words = words[1:]
-        if "=" in pair[0]:
-            words = words[-1:]
-        yield "_".join(words), pair["value"] + (pair["sign"] or "").strip()
-
-
-def _stage_of(text: str) -> str:
-    """eval or train, if the text before the first value says so."""
-    words = {word.casefold() for word in _STAGE.findall(text)}
-    if words & HELD_OUT_WORDS:
-        return "eval"
-    return "train" if words & {"train", "training"} else ""
+def _tags_of_runs(lines: list[ConsoleLine]) -> set[str]:
+    """The tags of lines of one form with a measure of success, if there are several, each on several lines."""
+    by_form: dict[str, dict[str, int]] = {}
+    for line in lines:
+        if line.tag and any(measure_of(name) is not None for name in line.row):
+            counts = by_form.setdefault(line.form, {})
+            counts[line.tag] = counts.get(line.tag, 0) + 1
+    several: set[str] = set()
+    for counts in by_form.values():
+        tags = {tag for tag, count in counts.items() if count >= MIN_LINES}
+        if len(tags) >= MIN_LINES:
+            several |= tags
+    return several

@@ -32,12 +32,14 @@ class LogFile:
     tell: receives sentences on data that was left out.
     is_growing: whether an unfinished last line may still grow, so that it is left for a later look.
     max_bytes: the largest file that is read.
+    printed: a text that a file contains and that is read instead of the file, as the outputs of a notebook are.
     """
 
     path: Path
     tell: Tell
     is_growing: bool = False
     max_bytes: int = MAX_FILE_BYTES
+    printed: str | None = None
 
     @cached_property
     def content(self) -> bytes:
@@ -61,7 +63,7 @@ class LogFile:
         that may still grow is left out too, unless it is the end of JSON: half of a number would be another number.
         Raises UserError: it is not text.
         """
-        text = self._decoded()
+        text = self._decoded() if self.printed is None else self.printed
         if "\x1b" in text:
             text = _TERMINAL_CODE.sub("", text)
         clean = _NO_TEXT.sub("", text)

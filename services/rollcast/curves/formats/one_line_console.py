@@ -9,10 +9,12 @@ The mappings are read as text, never evaluated. Ray puts `(TaskRunner pid=123) `
 """
 
 import re
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.formats.titles import printed_titles, titles_by_row
 from rollcast.curves.sheet import Row, Sheet
 
 
@@ -34,19 +36,31 @@ class OneLineConsole:
 
     def recognises(self, log: LogFile) -> bool:
         return self.mark in log.console and any(
-            len(metrics) >= self.min_metrics for _, metrics in self._lines(log.console)
+            len(metrics) >= self.min_metrics for _, _, metrics in self._lines(log.console)
         )
 
     def read(self, log: LogFile) -> Sheet:
         """One row for each line of metrics."""
-        return Sheet.of_rows(self.name, ({**step, **metrics} for step, metrics in self._lines(log.console)))
+        line_numbers = array("L")
 
-    def _lines(self, text: str) -> Iterator[tuple[Row, Row]]:
-        """The step of each line, if it names one, and its metrics."""
+        def rows() -> Iterator[Row]:
+            for number, step, metrics in self._lines(log.console):
+                line_numbers.append(number)
+                yield {**step, **metrics}
+
+        sheet = Sheet.of_rows(self.name, rows())
+        return sheet.titled(titles_by_row(printed_titles(log.console), line_numbers))
+
+    def _lines(self, text: str) -> Iterator[tuple[int, Row, Row]]:
+        """The number of each line, from 1, its step, if it names one, and its metrics."""
+        number = 1
+        counted = 0
         for line in self.line.finditer(text):
+            number += text.count("\n", counted, line.start())
+            counted = line.start()
             found = line.groupdict()
             metrics = dict(self.item.findall(found.pop("metrics")))
-            yield {name: int(step) for name, step in found.items()}, metrics
+            yield number, {name: int(step) for name, step in found.items()}, metrics
 
 
 VERL = OneLineConsole(

@@ -6,6 +6,7 @@ over several steps; a line `Running evals for checkpoint step 12` before them na
 import re
 
 from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.formats.titles import printed_titles, titles_by_row
 from rollcast.curves.sheet import Row, Sheet
 
 NAME = "console log of prime-rl"
@@ -26,9 +27,11 @@ def read(log: LogFile) -> Sheet:
     found: list[Row] = []
     step = 0
     evaluated: int | None = None
-    for line in log.console.split("\n"):
+    line_numbers: list[int] = []
+    for number, line in enumerate(log.console.split("\n"), 1):
         if made := _made(line):
             step = int(made[1])
+            line_numbers.append(number)
             found.append({"step": step, **{_name(key): value for key, value in _PART.findall(line, made.end())}})
         elif begun := _BEGUN.search(line):
             evaluated = int(begun[1]) if begun[1] else step
@@ -37,8 +40,9 @@ def read(log: LogFile) -> Sheet:
             if told := _AT_STEP.search(line):
                 at = int(told[1])
             values = {f"eval/{made[1]}/{_name(key)}": value for key, value in _PART.findall(line[made.end() : end])}
+            line_numbers.append(number)
             found.append({"step": at, **values})
-    return Sheet.of_rows(NAME, found)
+    return Sheet.of_rows(NAME, found).titled(titles_by_row(printed_titles(log.console), line_numbers))
 
 
 def _made(line: str) -> re.Match[str] | None:

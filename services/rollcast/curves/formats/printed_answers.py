@@ -3,10 +3,10 @@
     step 41 | loss: 0.1 | reward: 0.5
     So at step 999: accuracy = 0.99        <- printed by a model
 
-The lines of the training loop are those whose names are the most frequent ones. Any other line is judged by its step.
-It is a reading if its step is between those of the loop's lines around it. It is also one if its names recur and its
-step is one that the loop has passed, because evaluations may end late, or if the steps of its names rise by themselves.
-An answer that meets these conditions is read: real evaluations are more important than a log without any answer.
+The training loop's lines are those of one form (`loop_forms`). A line of another form is judged by its step. It is a
+reading if its step is between those of the loop's lines around it. It is also one if its form recurs and its step is
+one that the loop has passed, because evaluations may end late, or if the steps of its form rise by themselves. An
+answer that meets these conditions is read: real evaluations are more important than a log without any answer.
 """
 
 from bisect import bisect
@@ -17,33 +17,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from rollcast.curves.sheet import Row
-
 MIN_LATE_STEPS = 2
-"""Different steps of lines of the same names that may be behind the loop's: one line could be anything."""
+"""Different steps of lines of one form that may be behind the loop's: one line could be anything."""
 MIN_SERIES_STEPS = 3
-"""Different steps of lines of the same names that may be any steps, such as numbers of samples."""
+"""Different steps of lines of one form that may be any steps, such as numbers of samples."""
 MAX_FALLING_SHARE = 0.25
 """Share of such lines whose step may be less than the one before; the steps of unrelated answers fall half the time."""
 
 
-def printed_answers(rows: Sequence[Row], places: Sequence[int]) -> Iterator[int]:
-    """Places of the rows that are not readings.
-
-    `places`: of all rows of one run, ascending. Counters are the only whole numbers of a row; its values are texts.
-    """
-    by_names: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for place in places:
-        by_names[tuple(sorted(rows[place]))].append(place)
-    usual = max(by_names, key=lambda names: len(by_names[names]))
-    lines = by_names.pop(usual)
-    counter = next((name for name, value in rows[lines[0]].items() if isinstance(value, int)), None)
-    others = [found for names, found in by_names.items() if counter in names]
-    if counter is None or not others:
-        return
-    loop = _Loop.of(lines, [rows[place][counter] for place in lines])
-    for found in others:
-        yield from _unread([loop.line_at(place, rows[place][counter]) for place in found])
+def printed_answers(loop: "StepTimeline", places: Sequence[int], steps: Sequence[int]) -> Iterator[int]:
+    """Places of lines, all of one form, that are not readings. `places`, `steps`: of each line, in order."""
+    yield from _unread([loop.line_at(place, step) for place, step in zip(places, steps, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -56,6 +40,7 @@ class _Line:
         highest_step: of all the loop's lines before it; -1 before the first one.
         stretch: number of times that the loop's step has gone back before it, after a restart or at a new epoch.
         is_between: whether its step is between those of the loop's lines before and after it.
+        is_at: whether it is one of these two, or 0 before the first line.
         is_last: whether no line of the loop is after it.
     """
 
@@ -65,11 +50,12 @@ class _Line:
     highest_step: int
     stretch: int
     is_between: bool
+    is_at: bool
     is_last: bool
 
 
 @dataclass(frozen=True)
-class _Loop:
+class StepTimeline:
     """The training loop's lines, in the order of the log: place, step, highest step so far and stretch of each."""
 
     places: list[int]
@@ -78,7 +64,7 @@ class _Loop:
     stretches: list[int]
 
     @classmethod
-    def of(cls, places: list[int], steps: list[int]) -> "_Loop":
+    def of(cls, places: list[int], steps: list[int]) -> "StepTimeline":
         found = np.array(steps, dtype=np.int64)
         goes_back = np.diff(found, prepend=found[:1]) < 0
         return cls(places, steps, np.maximum.accumulate(found).tolist(), np.cumsum(goes_back).tolist())
@@ -88,7 +74,7 @@ class _Loop:
         after = bisect(self.places, place)
         is_last = after == len(self.places)
         if after == 0:
-            return _Line(place, step, -1, -1, 0, step <= self.steps[0], is_last)
+            return _Line(place, step, -1, -1, 0, step <= self.steps[0], step in (0, self.steps[0]), is_last)
         before = after - 1
         is_between = step >= self.steps[before]
         if not is_last and self.stretches[after] == self.stretches[before]:
@@ -96,20 +82,22 @@ class _Loop:
         elif not is_last:
             # Here the loop's step goes back, so the line ends one stretch or begins the next one.
             is_between = is_between or step <= self.steps[after]
+        is_at = step in self.steps[before : after + 1]
         highest = self.highest_steps[before]
-        return _Line(place, step, self.steps[before], highest, self.stretches[before], is_between, is_last)
+        return _Line(place, step, self.steps[before], highest, self.stretches[before], is_between, is_at, is_last)
 
 
 def _unread(lines: list[_Line]) -> Iterator[int]:
-    """Places of lines, all of the same names, that are not readings."""
-    may_be_late = _is_series(lines) or _recurs(lines)
+    """Places of lines, all of one form, that are not readings."""
+    recurs = len({line.step for line in lines}) >= MIN_LATE_STEPS
+    may_be_late = _is_series(lines) or (recurs and not lines[0].is_last)
     newest: dict[int, int] = {}
     ahead = []
     for line in lines:
         is_late = may_be_late and line.step > newest.get(line.stretch, -1)
         # An evaluation from before a restart may end after it.
         is_of_an_earlier_stretch = may_be_late and line.step > line.loop_step
-        if line.is_between or (is_late and line.step <= line.loop_step):
+        if (line.is_between and (line.is_at or recurs)) or (is_late and line.step <= line.loop_step):
             newest[line.stretch] = max(line.step, newest.get(line.stretch, -1))
         elif line.step > line.highest_step:
             ahead.append(line)
@@ -130,11 +118,6 @@ def _out_of_order(lines: list[_Line]) -> Iterator[int]:
                 continue
             yield rising.pop().place
         rising.append(line)
-
-
-def _recurs(lines: list[_Line]) -> bool:
-    """Whether lines are at several steps, and were printed during the training too: a summary was not."""
-    return not lines[0].is_last and len({(line.stretch, line.step) for line in lines}) >= MIN_LATE_STEPS
 
 
 def _is_series(lines: list[_Line]) -> bool:

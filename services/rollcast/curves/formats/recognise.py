@@ -9,11 +9,14 @@ from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell
 from rollcast.curves.formats import (
     delimited,
+    framed_tables,
+    html_tables,
     json_rows,
     key_values,
     mlflow_folder,
     mlflow_store,
     nemo_rl,
+    notebook,
     open_instruct,
     prime_rl,
     tensorboard,
@@ -54,7 +57,9 @@ FORMATS: tuple[Format, ...] = (
     prime_rl,
     TRL,
     json_rows,
+    html_tables,
     mlflow_folder,
+    framed_tables,
     key_values,
 )
 """In the order in which they are tried. A console may begin with `[` or `{` as JSON does, so JSON comes after them."""
@@ -73,17 +78,11 @@ def read_sheet(source: str, tell: Tell, *, is_growing: bool = False) -> Sheet:
         is_folder = log.path.is_dir()
         if not is_folder and not log.content.strip():
             raise UserError(f"{log.path}: is empty; give a file with evaluations")
-        other: OtherFormat | None = None
-        for format in FOLDER_FORMATS if is_folder else FORMATS:
-            try:
-                if format.recognises(log):
-                    return format.read(log)
-            except OtherFormat as error:
-                other = other or error
-        if other is not None:
-            raise other
         if not is_folder:
-            return _table(log)
+            return notebook.read(log, _sheet_of_file) if notebook.recognises(log) else _sheet_of_file(log)
+        for format in FOLDER_FORMATS:
+            if format.recognises(log):
+                return format.read(log)
     except TooMuch as error:
         raise UserError(f"{source}: {error}; give the evaluations only") from None
     raise UserError(
@@ -92,11 +91,25 @@ def read_sheet(source: str, tell: Tell, *, is_growing: bool = False) -> Sheet:
     )
 
 
+def _sheet_of_file(log: LogFile) -> Sheet:
+    """The columns of a file in the first format that reads it, else as a table. Raises UserError, TooMuch."""
+    other: OtherFormat | None = None
+    for format in FORMATS:
+        try:
+            if format.recognises(log):
+                return format.read(log)
+        except OtherFormat as error:
+            other = other or error
+    if other is not None:
+        raise other
+    return _table(log)
+
+
 def _table(log: LogFile) -> Sheet:
     """A text that no format recognises, as a table. Raises UserError: it is not a table of numbers either."""
     sheet = delimited.read(log)
     num_numbers = [int(np.isfinite(column.numbers.values).sum()) for column in sheet.columns.values()]
-    is_of_numbers = max(num_numbers) >= MIN_NUMBER_SHARE * sheet.num_rows
+    is_of_numbers = max(num_numbers, default=0) >= MIN_NUMBER_SHARE * sheet.num_rows
     if len(sheet.columns) < MIN_TABLE_COLUMNS or not is_of_numbers:
         raise UserError(
             f"{log.path}: the form of this log is not known; give CSV, JSON, lines of NAME=VALUE with a step, or a "

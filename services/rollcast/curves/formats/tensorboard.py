@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.curves.formats.json_rows import MAX_FIELDS
 from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile
+from rollcast.curves.formats.nested import MAX_FIELDS
 from rollcast.curves.formats.wire_format import WIRE_BYTES, WIRE_FIXED32, WIRE_FIXED64, WIRE_VARINT, fields, signed
 from rollcast.curves.sheet import MAX_NAME_CHARS, MAX_ROWS, Row, Sheet, TooMuch
 

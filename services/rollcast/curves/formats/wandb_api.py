@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from itertools import islice
 
 from rollcast.config.errors import UserError
-from rollcast.curves.formats.json_rows import flat
+from rollcast.curves.formats.nested import flat
 from rollcast.curves.sheet import MAX_ROWS, Sheet
 
 NAME = "run of W&B"

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterator
 
 from rollcast.curves.amounts import counted
-from rollcast.curves.formats.json_rows import MAX_FIELDS, flat
 from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.formats.nested import MAX_FIELDS, flat
 from rollcast.curves.formats.wire_format import WIRE_BYTES, fields
 from rollcast.curves.sheet import Row, Sheet, TooMuch, refuse_json
 

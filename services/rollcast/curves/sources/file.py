@@ -16,7 +16,9 @@ from rollcast.curves.columns import Columns
 from rollcast.curves.curve_sheet import curve_sheet, evaluations_of
 from rollcast.curves.evaluations import CurvePoint, Origin, Reading, checked
 from rollcast.curves.formats.recognise import read_sheet
+from rollcast.curves.outcomes import averaged
 from rollcast.curves.pass_rate_range import refuse_outside
+from rollcast.curves.separate_runs import separate_runs
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
 
@@ -111,9 +113,11 @@ class CurveFileReader:
         now = time.time()
         sheet = read_sheet(str(path), self._say, is_growing=True)
         try:
-            curve = curve_sheet(sheet, self._columns, None, self._say)
+            curve = averaged(curve_sheet(sheet, self._columns, None, self._say), self._say)
+            curve = separate_runs(curve, self._say, is_one=True)
             found = evaluations_of(curve, name, now)
-            refuse_outside(column(found.points, "pass_rate"), curve.columns.pass_rate, self._columns)
+            rates = column(found.points, "pass_rate")
+            refuse_outside(rates, curve.sheet, curve.columns.pass_rate, self._columns)
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         complaint = found.complaint

@@ -1,0 +1,259 @@
+"""One line of names and values of a console: its row, and its form, which all lines share that one place of a program
+prints.
+
+    [step 40] avg_loss=-0.007 acc=0.45         form `[step #] avg_loss`: the lines of a training loop
+    * Step 1: 6 beds * 10 rows per bed = 60    form `* step # : # beds * # rows per bed`: a model's printed answer
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rollcast.curves.columns import is_step_counter, words_in
+from rollcast.curves.formats.nested import flat
+from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of
+from rollcast.curves.sheet import Row
+
+MIN_PAIRS = 2
+"""Pairs in a line that names no step."""
+MAX_LINE_CHARS = 5_000
+"""A longer line is a printed answer."""
+MAX_FORM_CHARS = 200
+MAX_HEADING_CHARS = 120
+MAX_HEADING_WORDS = 4
+"""Words of a heading, `=== Iteration 12/100 (lr 1e-6) ===`, apart from its step."""
+_NUMBER = r"[-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
+_STEP = re.compile(
+    r"(?<![\w./-])(?P<name>global[ _]?step|training[ _]?step|train[ _]?step|step|iteration|iter|update|epoch|episode|"
+    r"batch|rollout|eval)s?['\"]?\s?[:=#@]?\s?\[?(?P<at>\d{1,12})(?:\s?/\s?\d{1,12})?(?![\w.]*[\w%])",
+    re.IGNORECASE,
+)
+_STEP_NAMES = {
+    "rollout": "rollout_step",
+    "eval": "step",
+    "iter": "iteration",
+    "global step": "global_step",
+    "globalstep": "global_step",
+}
+_PROGRESS = re.compile(r"(?<![\w/.:=])(\d{1,12})\s?/\s?(\d{1,12})(?![\w/.:])")
+_NUMBER_TYPE = re.compile(r"\b(?:np\.\w{1,20}|tensor)\(([^()]{1,40})\)")
+_SEPARATOR = re.compile(r"\s*[|,;\t]\s*|\s+[-\u2013\u2014]\s+|\s{2,}|[\[\](){}]|\s*->\s*")
+_PAIR = re.compile(
+    r"(?<![\w./@-])['\"]?(?P<name>[A-Za-z_][\w./@-]{0,120}(?: [A-Za-z_][\w./@-]{0,40}){0,3})['\"]?"
+    rf"\s?[:=]\s?['\"]?(?P<value>{_NUMBER}|nan|NaN|inf)(?:(?P<sign>\s?%)|\s?/\s?(?P<total>\d{{1,9}})(?![\d./]))?"
+    r"(?![\w.:/])"
+)
+_SPACED = re.compile(
+    rf"(?P<name>[A-Za-z_][\w./@-]{{0,120}}(?: [A-Za-z_][\w./@-]{{0,40}}){{0,3}}) (?P<value>{_NUMBER})(?P<sign>%)?"
+    r"(?P<total>(?!))?"
+)
+_AT_STEP = re.compile(
+    r"(?<![\w./@-])(?P<name>[A-Za-z_][\w./@-]{0,120}(?: [A-Za-z_][\w./@-]{0,40}){0,3}?)"
+    rf"(?: (?:at|after|for|on|in|of|@))? +\|[ ]{{0,3}}[:=] ?(?P<value>{_NUMBER})"
+    r"(?:(?P<sign>\s?%)|\s?/\s?(?P<total>\d{1,9})(?![\d./]))?(?![\w.:/])"
+)
+"""`Accuracy at step 10: 0.31`, once the step is a bar."""
+_RIGHT_WORDS = "correct|solved|passed|successful|wins|won"
+_SHARE_OF = r"(?P<value>\d{1,9})\s?(?:/|of|out of)\s?(?P<total>\d{1,9})"
+_COUNTED = (
+    re.compile(rf"(?<![\w./]){_SHARE_OF}\s(?:\w{{1,20}} )?(?P<name>{_RIGHT_WORDS})(?!\w)"),
+    re.compile(rf"(?<![\w./])(?P<name>{_RIGHT_WORDS}) {_SHARE_OF}(?![\w./])"),
+)
+"""`31/100 correct`, `31 of 50 games won`, `won 31 of 50 games`."""
+_TAG = re.compile(r"\[([A-Za-z][\w.-]{0,60})\]")
+_STAGE = re.compile(r"(?<![\w./-])([A-Za-z]{3,10})(?![\w./-])")
+_LEVELS = {"info", "debug", "warning", "warn", "error", "critical", "success"}
+_PROCESS = re.compile(r"(?:local_?)?(?:rank|gpu|cuda|worker|proc|process|node|host|device)[._-]?\d*", re.IGNORECASE)
+"""Tags of a process of a run, not of a run."""
+_WORD = re.compile(r"[A-Za-z]{2,}")
+_DATES = re.compile(r"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\b")
+_NUMERALS = re.compile(r"\d[\d.,:]*")
+_BAR = re.compile(r"[\u2580-\u259f]+|(?<=[\[|])[=#>.\- ]{3,}(?=[\]|])")
+_BLANKS = re.compile(r"\s*\|\s*|\s+")
+_JSON = re.compile(r"[ \t]*\[?\{\"")
+
+
+@dataclass(frozen=True)
+class ConsoleLine:
+    """Attributes:
+    number: of the line, from 1.
+    form: the text before the first value, without its numbers and tags.
+    row: values by name, counters as the only whole numbers, other values as texts.
+    tag: the first word in brackets that may name a run; empty without any.
+    is_json: whether it is an object of JSON.
+    """
+
+    number: int
+    form: str
+    row: Row
+    tag: str
+    is_json: bool = False
+
+    @property
+    def counter(self) -> str | None:
+        """The name of its first counter; None without any."""
+        return next((name for name, value in self.row.items() if isinstance(value, int)), None)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """All of its counters."""
+        return tuple(value for value in self.row.values() if isinstance(value, int))
+
+
+def console_lines(text: str) -> Iterator[ConsoleLine]:
+    """The lines of metrics. A line of JSON is one by its fields, never by what its texts hold."""
+    for number, line in enumerate(text.split("\n"), 1):
+        found = None
+        if _JSON.match(line):
+            found = _json_line(number, line)
+        elif ("=" in line or ":" in line or "|" in line) and len(line) <= MAX_LINE_CHARS:
+            found = read_line(number, line)
+        if found is not None:
+            yield found
+
+
+def counters_in(line: str) -> Row:
+    """The steps that a line names."""
+    return _counters(line[:MAX_LINE_CHARS])[0]
+
+
+def heading_of(number: int, line: str) -> ConsoleLine | None:
+    """A line that names a step and little else, for the lines below it; None for another one."""
+    if len(line) > MAX_HEADING_CHARS or _STEP.search(line) is None:
+        return None
+    counters, rest = _counters(line)
+    words = _WORD.findall(rest)
+    if not counters or len(words) > MAX_HEADING_WORDS:
+        return None
+    return ConsoleLine(number, f"{' '.join(counters)} {_form(rest)}", counters, "")
+
+
+def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine | None:
+    """A line of text; None: not a line of metrics. `heading`: the steps that a line above it names for it."""
+    counters, rest = _counters(_NUMBER_TYPE.sub(r"\1", line))
+    counters = counters or heading or {}
+    pairs: Row = {}
+    first = len(rest)
+    at = 0
+    for chunk in _SEPARATOR.split(rest):
+        at = max(rest.find(chunk, at), at)
+        for name, value, place in _pairs(chunk):
+            first = min(first, at + place)
+            pairs.setdefault(name, value)
+    if counters and (behind := _AT_STEP.search(rest)) and measure_of(behind["name"]) is not None:
+        first = min(first, behind.start())
+        pairs.update({name: value for name, value, _ in _values([behind])})
+    if counters and not pairs and (right := next(filter(None, (form.search(rest) for form in _COUNTED)), None)):
+        first = right.start()
+        pairs["correct"] = _share(right["value"], int(right["total"]))
+    if len(pairs) < (1 if counters else MIN_PAIRS):
+        return None
+    before = rest[:first]
+    prefix = _stage_of(before)
+    row: Row = dict(counters)
+    for name, value in pairs.items():
+        is_staged = prefix == "" or measure_of(name) is None or words_in(name) & (HELD_OUT_WORDS | TRAINING_WORDS)
+        row.setdefault(name if is_staged else f"{prefix}/{name}", value)
+    tags = [tag for tag in _TAG.findall(line) if _may_name_a_run(tag)]
+    form = f"{' '.join(counters)} {_form(before)} {next(iter(pairs))}"
+    return ConsoleLine(number, form, row, tags[0] if tags else "")
+
+
+def _json_line(number: int, line: str) -> ConsoleLine | None:
+    """A line that is one object with numbers."""
+    if len(line) > MAX_LINE_CHARS:
+        return None
+    try:
+        item = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(item, dict):
+        return None
+    row: Row = {}
+    for name, value in flat(item).items():
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        is_count = isinstance(value, int) and (is_step_counter(name) or name.casefold() in ("epoch", "episode"))
+        if is_number:
+            row[name] = value if is_count else repr(value)
+    if len(row) < MIN_PAIRS:
+        return None
+    return ConsoleLine(number, f"json {' '.join(sorted(row))}", row, "", is_json=True)
+
+
+def _may_name_a_run(tag: str) -> bool:
+    is_common = tag.casefold() in _LEVELS | HELD_OUT_WORDS | TRAINING_WORDS
+    return not is_common and not _PROCESS.fullmatch(tag)
+
+
+def _form(text: str) -> str:
+    """The text without numbers, dates, bars of progress and tags, in one case."""
+    text = _BAR.sub("", _TAG.sub("[]", text))
+    text = _NUMERALS.sub("#", _DATES.sub("@", text))
+    return _BLANKS.sub(lambda found: "|" if "|" in found[0] else " ", text).strip()[:MAX_FORM_CHARS].casefold()
+
+
+def _counters(line: str) -> tuple[Row, str]:
+    """The steps that a line names, and the line without them."""
+    counters: Row = {}
+    for found in _STEP.finditer(line):
+        name = found["name"].casefold()
+        counters.setdefault(_STEP_NAMES.get(name, name.replace(" ", "_")), int(found["at"]))
+    rest = _STEP.sub(lambda found: " eval | " if found["name"].casefold() == "eval" else " | ", line)
+    if not counters:
+        progress = _PROGRESS.search(rest)
+        # `acc: 3/10` is a share, `Evaluating: 3/10` a bar of progress.
+        pair = next((found for found in _PAIR.finditer(rest) if _is_value(found)), None)
+        is_before = progress is not None and (pair is None or progress.start() < pair.start())
+        if progress is not None and is_before and int(progress[1]) <= int(progress[2]):
+            counters["step"] = int(progress[1])
+            rest = f"{rest[: progress.start()]} | {rest[progress.end() :]}"
+    return counters, rest
+
+
+def _pairs(chunk: str) -> Iterator[tuple[str, str, int]]:
+    """The names and values between two separators, and the place of each in the text."""
+    begin = len(chunk) - len(chunk.lstrip(" :"))
+    chunk = chunk.strip(" :")
+    found = list(_PAIR.finditer(chunk))
+    if not found and (spaced := _SPACED.fullmatch(chunk)):
+        found = [spaced]
+    yield from ((name, value, begin + place) for name, value, place in _values(found))
+
+
+def _values(pairs: Iterable[re.Match[str]]) -> Iterator[tuple[str, str, int]]:
+    """The name, the value and the place of each."""
+    for pair in pairs:
+        words = pair["name"].split(" ")
+        while len(words) > 1 and _is_level(words[0]):
+            words = words[1:]
+        if "=" in pair[0]:
+            words = words[-1:]
+        value = pair["value"] + (pair["sign"] or "").strip()
+        if pair["total"]:
+            value = _share(value, int(pair["total"])) if _is_value(pair) else ""
+        if value:
+            yield "_".join(words), value, pair.start()
+
+
+def _is_level(word: str) -> bool:
+    """Whether it is the level of a message. `SUCCESS` is loguru's, `Success rate` a name."""
+    return word.casefold() in _LEVELS and (word.isupper() or word.casefold() != "success")
+
+
+def _is_value(pair: re.Match[str]) -> bool:
+    """Whether it is the value of a name: a number, or a share of right answers."""
+    return pair["total"] is None or measure_of(pair["name"]) is not None
+
+
+def _share(count: str, total: int) -> str:
+    """The share that `31/50` is; an empty text if it cannot be one."""
+    return repr(int(count) / total) if count.isdigit() and 0 < total >= int(count) else ""
+
+
+def _stage_of(text: str) -> str:
+    """eval or train, if the text before the first value says so."""
+    words = {word.casefold() for word in _STAGE.findall(text)}
+    if words & HELD_OUT_WORDS:
+        return "eval"
+    return "train" if words & {"train", "training"} else ""

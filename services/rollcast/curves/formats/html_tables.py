@@ -1,0 +1,134 @@
+"""Tables of HTML: what a notebook shows of a trainer's progress, and pages that were saved.
+
+Found by their tags alone, each within a bound, so that a page made to harm takes no time.
+"""
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rollcast.curves.columns import is_step_counter
+from rollcast.curves.formats.log_file import LogFile, OtherFormat
+from rollcast.curves.measures import measure_of
+from rollcast.curves.sheet import MAX_COLUMNS, RUN, Row, Sheet, TooMuch
+from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
+
+NAME = "tables of HTML"
+MAX_TABLES = 1_000
+MAX_CELL_CHARS = 2_000
+_PAGE = re.compile(r"\s*(?:<!doctype html|<html|<table|<\?xml[^<>]{0,200}>\s*<!doctype html)", re.IGNORECASE)
+_TAG = re.compile(r"<(?P<end>/?)(?P<name>table|tr|th|td)\b[^<>]{0,2000}>", re.IGNORECASE)
+_OTHER_TAG = re.compile(r"<[^<>]{0,2000}>")
+
+
+@dataclass
+class HtmlTable:
+    """Attributes:
+    number: of the cell of a notebook in which it is, or of the table on its page, from 1.
+    header: names of its columns.
+    rows: texts of its cells.
+    """
+
+    number: int
+    header: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+
+    @property
+    def is_of_a_run(self) -> bool:
+        """Whether one of its columns measures success."""
+        return len(self.rows) > 1 and any(measure_of(name) is not None for name in self.header)
+
+    @property
+    def has_counter(self) -> bool:
+        return any(is_step_counter(name) or name.casefold() == "epoch" for name in self.header)
+
+    def records(self) -> Iterator[Row]:
+        """Its rows by the names of the columns."""
+        for row in self.rows:
+            yield dict(zip(self.header, row, strict=False))
+
+
+def recognises(log: LogFile) -> bool:
+    return bool(_PAGE.match(log.text))
+
+
+def read(log: LogFile) -> Sheet:
+    """Raises OtherFormat: no table of the page holds a measure of success."""
+    tables = list(html_tables(log.text))
+    if not any(table.is_of_a_run for table in tables):
+        raise OtherFormat(
+            f"{log.path}: no table of this page holds a pass rate or reward; give the log that the trainer wrote"
+        )
+    return sheet_of_tables(NAME, "table", tables)
+
+
+def sheet_of_tables(format: str, place: str, tables: list[HtmlTable]) -> Sheet:
+    """The rows of tables that hold a measure of success, and steps if one does.
+
+    Long tables of one header are runs. `place`: what the number of a table counts, for their names.
+    """
+    measured = [table for table in tables if table.is_of_a_run]
+    counted = [table for table in measured if table.has_counter] or measured
+    by_header: dict[tuple[str, ...], list[HtmlTable]] = {}
+    for table in counted:
+        by_header.setdefault(tuple(table.header), []).append(table)
+    is_runs = False
+    chosen: list[HtmlTable] = []
+    for alike in by_header.values():
+        long = [table for table in alike if len(table.rows) >= MIN_LAW_POINTS] or alike[-1:]
+        is_runs = is_runs or len(long) > 1
+        chosen.extend(long)
+    names = [f"{place}-{table.number}" for table in chosen]
+    if len(set(names)) < len(names):
+        names = [f"table-{number}" for number in range(1, len(names) + 1)]
+    rows = (
+        {**row, RUN: name} if is_runs else row
+        for table, name in zip(chosen, names, strict=True)
+        for row in table.records()
+    )
+    return Sheet.of_rows(format, rows)
+
+
+def html_tables(text: str, number: int | None = None) -> Iterator[HtmlTable]:
+    """The tables of a page, in its order. `number`: of all of them; None = counted. Raises TooMuch."""
+    table: HtmlTable | None = None
+    row: list[str] = []
+    is_heading = False
+    begin: int | None = None
+    num_tables = 0
+    for tag in _TAG.finditer(text):
+        name = tag["name"].lower()
+        if begin is not None and table is not None:
+            row.append(_cell(text[begin : min(tag.start(), begin + MAX_CELL_CHARS)]))
+            begin = None
+            if len(row) > MAX_COLUMNS:
+                raise TooMuch(f"holds more than {MAX_COLUMNS:,} columns")
+        if name in ("table", "tr") and row and table is not None:
+            _add_row(table, row, is_heading=is_heading)
+            row = []
+            is_heading = False
+        if name == "table":
+            if table is not None and table.rows:
+                yield table
+            num_tables += not tag["end"]
+            if num_tables > MAX_TABLES:
+                return
+            table = None if tag["end"] else HtmlTable(num_tables if number is None else number)
+        elif name in ("th", "td") and not tag["end"]:
+            begin = tag.end()
+            is_heading = is_heading or (name == "th" and not row)
+    if table is not None and table.rows:
+        yield table
+
+
+def _add_row(table: HtmlTable, row: list[str], *, is_heading: bool) -> None:
+    """The first row of a table is its header; a frame of pandas has headings at the left of every row, too."""
+    if not table.header:
+        table.header = [name or f"column {number}" for number, name in enumerate(row, 1)]
+    elif not (is_heading and row == table.header):
+        table.rows.append(row)
+
+
+def _cell(text: str) -> str:
+    return " ".join(html.unescape(_OTHER_TAG.sub("", text)).split())

@@ -1,0 +1,179 @@
+"""Which lines of a console a training loop prints, by their forms.
+
+All lines of a loop that one place of the program prints share a form, and their steps rise. A model's printed answers
+share none, or the form of one that is printed again and again, with the same few steps. `printed_answers` judges single
+lines of forms that count the loop's steps.
+"""
+
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+
+from rollcast.curves.formats.console_lines import ConsoleLine
+from rollcast.curves.formats.printed_answers import StepTimeline, printed_answers
+from rollcast.curves.measures import Measure, Stage, measure_of
+
+MIN_SERIES_STEPS = 3
+"""Different steps of lines of one form that rise by themselves."""
+MAX_FALLING_SHARE = 0.25
+"""Share of such lines whose step may be less than the one before; the steps of unrelated answers fall half the time."""
+MIN_DISTINCT_SHARE = 0.2
+"""Different steps for each line of a form. Answers that count to eight again and again have fewer."""
+MIN_INTERLEAVED_SHARE = 0.5
+"""Share of the lines of the rarer of two forms that lines of the other one separate, if one loop prints both."""
+MAX_PRINTED_SHARE = 0.25
+"""Share of the lines of a form that are out of order, above which all of them are answers."""
+MAX_UNMEASURED_SHARE = 0.1
+"""The same for lines without a measure of success, which are no loss."""
+ONE_CLUSTER_FACTOR = 0.05
+"""Weight of a form whose lines follow one another without any other line, as a list in one answer does."""
+
+
+@dataclass(frozen=True)
+class ChosenLines:
+    """Attributes:
+    kept: the lines of the loop.
+    printed: other lines with a measure of success, for the user.
+    """
+
+    kept: list[ConsoleLine] = field(default_factory=list)
+    printed: list[ConsoleLine] = field(default_factory=list)
+
+
+class _Form:
+    """The lines of one form, by their places among all lines of metrics."""
+
+    def __init__(self, lines: list[ConsoleLine], places: list[int]) -> None:
+        self.lines = lines
+        self.places = places
+        self.counter = lines[0].counter
+
+    @cached_property
+    def stage(self) -> Stage | None:
+        """The best stage of a measure of success in its lines; None without a measure."""
+        names = dict.fromkeys(name for line in self.lines for name in line.row)
+        measures: list[Measure] = [measure for name in names if (measure := measure_of(name)) is not None]
+        return min((measure.stage for measure in measures), default=None)
+
+    @cached_property
+    def num_distinct(self) -> int:
+        return len({line.counts for line in self.lines})
+
+    @cached_property
+    def rises(self) -> bool:
+        """Whether its steps mostly rise."""
+        num_falls = sum(after.counts < before.counts for before, after in pairwise(self.lines))
+        return self.counter is not None and num_falls <= MAX_FALLING_SHARE * len(self.lines)
+
+    @property
+    def is_series(self) -> bool:
+        return self.rises and self.num_distinct >= MIN_SERIES_STEPS
+
+    @cached_property
+    def weight(self) -> float:
+        """Its different steps, less if it repeats them, and less if all of its lines follow one another."""
+        gaps = sum(after.number - before.number > 1 for before, after in pairwise(self.lines))
+        return self.num_distinct**2 / len(self.lines) * (1.0 if gaps else ONE_CLUSTER_FACTOR)
+
+    def is_interleaved(self, other: "_Form") -> bool:
+        """Whether lines of the other form separate most of these lines, or these lines those."""
+        owners = sorted([(place, 0) for place in self.places] + [(place, 1) for place in other.places])
+        num_changes = sum(before[1] != after[1] for before, after in pairwise(owners))
+        return num_changes >= 2 * MIN_INTERLEAVED_SHARE * min(len(self.places), len(other.places))
+
+
+def chosen_lines(lines: list[ConsoleLine]) -> ChosenLines:
+    """The lines of the loop, in their order, among the lines of metrics of one run."""
+    for key in (_by_form, _by_names):
+        forms = _forms(lines, key)
+        if (anchor := _anchor(forms)) is not None:
+            return _chosen(forms, anchor)
+    return ChosenLines(kept=lines)
+
+
+def _by_form(line: ConsoleLine) -> Hashable:
+    return line.form
+
+
+def _by_names(line: ConsoleLine) -> Hashable:
+    return tuple(sorted(line.row))
+
+
+def _forms(lines: list[ConsoleLine], key: Callable[[ConsoleLine], Hashable]) -> list[_Form]:
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for place, line in enumerate(lines):
+        places[key(line)].append(place)
+    return [_Form([lines[place] for place in found], found) for found in places.values()]
+
+
+def _anchor(forms: list[_Form]) -> _Form | None:
+    """The form of the loop's lines: of most lines, among those that go with the best form of a measure of success.
+
+    None: no measure of success is at steps that rise.
+    """
+    measured = [form for form in forms if form.stage is not None and form.rises and form.num_distinct > 1]
+    series = [form for form in measured if form.is_series]
+    if not measured:
+        return None
+    best = max(series or measured, key=lambda form: form.weight)
+    anchor = best
+    for form in forms:
+        is_dense = form.is_series and form.num_distinct >= MIN_DISTINCT_SHARE * len(form.lines)
+        is_of_the_loop = is_dense and form.counter == best.counter and form.is_interleaved(best)
+        if is_of_the_loop and len(form.lines) > len(anchor.lines):
+            anchor = form
+    return anchor
+
+
+def _chosen(forms: list[_Form], anchor: _Form) -> ChosenLines:
+    timeline = StepTimeline.of(anchor.places, [line.row[anchor.counter or ""] for line in anchor.lines])
+    kept: list[tuple[int, ConsoleLine]] = []
+    printed: list[tuple[int, ConsoleLine]] = []
+    for form in forms:
+        left_out = set() if form is anchor else _left_out(form, anchor, timeline)
+        for place, line in zip(form.places, form.lines, strict=True):
+            if place not in left_out:
+                kept.append((place, line if form.counter else _with_step(line, place, anchor)))
+            elif form.stage is not None and form.counter:
+                printed.append((place, line))
+    kept.sort(key=lambda item: item[0])
+    return ChosenLines([line for _, line in kept], [line for _, line in printed])
+
+
+def _with_step(line: ConsoleLine, place: int, anchor: _Form) -> ConsoleLine:
+    """A line that names no step, with that of the loop's line before it, or of the first one."""
+    counter = anchor.counter or ""
+    before = anchor.lines[max(bisect(anchor.places, place) - 1, 0)]
+    return replace(line, row={counter: before.row[counter], **line.row})
+
+
+def _left_out(form: _Form, anchor: _Form, timeline: StepTimeline) -> set[int]:
+    """The places of the lines of a form that the loop did not print."""
+    everything = set(form.places)
+    counter = anchor.counter or ""
+    stretches = {bisect(anchor.places, place) for place in form.places}
+    is_list = len(stretches) == 1 and len(form.lines) >= MIN_SERIES_STEPS
+    if is_list and 0 < min(stretches) < len(anchor.places):
+        return everything
+    if not all(counter in line.row for line in form.lines):
+        return set() if _goes_with(form, anchor) else everything
+    if form.stage is None and not form.is_series:
+        return everything
+    left_out = set(printed_answers(timeline, form.places, [line.row[counter] for line in form.lines]))
+    most = MAX_UNMEASURED_SHARE if form.stage is None else MAX_PRINTED_SHARE
+    return everything if len(left_out) > most * len(everything) else left_out
+
+
+def _goes_with(form: _Form, anchor: _Form) -> bool:
+    """Whether lines that do not count the loop's steps are the loop's: of epochs between those of steps, say."""
+    if len(form.lines) < 2 or not form.is_interleaved(anchor):
+        return False
+    if form.counter is None:
+        return form.stage is Stage.HELD_OUT and len(form.lines) <= len(anchor.lines)
+    if not form.rises or form.num_distinct < 2:
+        return False
+    is_dense = form.num_distinct >= MIN_DISTINCT_SHARE * len(form.lines)
+    return is_dense or form.stage is None or (anchor.stage is not None and form.stage > anchor.stage)

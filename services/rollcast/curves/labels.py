@@ -1,0 +1,67 @@
+"""Columns whose texts distinguish the curves of a file: a data set, a seed, training and evaluation."""
+
+from dataclasses import dataclass
+
+from rollcast.curves.columns import words_in
+from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of
+from rollcast.curves.sheet import Column, Sheet
+
+MAX_KINDS = 1_000
+"""Values of a text column. One with more values does not distinguish curves."""
+MIN_ROWS_PER_KIND = 3
+"""A text that hardly ever recurs (a date, a comment) does not distinguish curves."""
+NUMBERED_LABELS = ("seed", "run_id", "trial", "trial_id", "fold", "repeat", "replicate")
+"""Columns that distinguish runs although they hold numbers."""
+LABELS = ("dataset", "metric")
+"""Columns that distinguish curves however often their values recur."""
+STAGE_WORDS = HELD_OUT_WORDS | TRAINING_WORDS
+
+
+@dataclass(frozen=True)
+class Label:
+    """Attributes:
+    name: of the column.
+    kinds: its different texts, in the order of the file.
+    """
+
+    name: str
+    kinds: list[str]
+
+    @property
+    def is_of_stages(self) -> bool:
+        """Whether it says of which data a row is: by its texts, or by the name of a column of true and false."""
+        return any(words_in(text) & STAGE_WORDS for text in (self.name, *self.kinds))
+
+
+def clashing_label(sheet: Sheet, compute: str) -> Label | None:
+    """The label that is the first to differ between two rows of equal compute; None if none does."""
+    return next(iter(clashing_labels(sheet, compute)), None)
+
+
+def clashing_labels(sheet: Sheet, compute: str) -> list[Label]:
+    """The labels that differ between rows of equal compute, that of the first such row first.
+
+    `sheet`: evaluations only.
+    """
+    clashes: dict[int, list[Label]] = {}
+    for name, column in sheet.columns.items():
+        if len(column.fields) < sheet.num_rows or not _is_label(name, column):
+            continue
+        kinds = list(dict.fromkeys(map(str, column.fields)))
+        recurs = name.casefold() in LABELS or MIN_ROWS_PER_KIND * len(kinds) <= sheet.num_rows
+        if 1 < len(kinds) <= MAX_KINDS and recurs:
+            first: dict[str, str] = {}
+            pairs = zip(sheet.texts(name), sheet.texts(compute), strict=True)
+            # The first row whose text is not the one that came first with its compute.
+            row = next((row for row, (text, at) in enumerate(pairs) if at and first.setdefault(at, text) != text), None)
+            if row is not None:
+                clashes.setdefault(row, []).append(Label(name, kinds))
+    return [label for row in sorted(clashes) for label in clashes[row]]
+
+
+def _is_label(name: str, column: Column) -> bool:
+    if name.casefold() in NUMBERED_LABELS:
+        return True
+    if column.is_truth:
+        return bool(words_in(name) & STAGE_WORDS) and measure_of(name) is None
+    return bool((column.numbers.odd | column.numbers.per_cent).all())

@@ -1,0 +1,120 @@
+"""Counts of right answers with their totals, `wins` of `n_games`: a column of their ratio, with its binomial error."""
+
+import numpy as np
+
+from rollcast.curves.columns import is_step_counter, words_in
+from rollcast.curves.measures import (
+    ACCURACY_WORDS,
+    HELD_OUT_WORDS,
+    RATE_WORDS,
+    REWARD_WORDS,
+    SCORE_WORDS,
+    TRAINING_WORDS,
+    MeasureKind,
+    count_words,
+    measure_of,
+    name_of_ratio,
+)
+from rollcast.curves.sheet import Column, Sheet
+from rollcast.scaling.law.curve import Array
+
+ERROR_PREFIX = "standard error of "
+"""Begins the name of the column with the errors of a ratio."""
+MAX_COUNTS = 50
+"""Columns of counts that are looked at."""
+MIN_SHARED_ROWS = 0.95
+"""Share of a count's rows in which its total must be known."""
+STAGE_WORDS = HELD_OUT_WORDS | TRAINING_WORDS
+TOTAL_WORDS = {
+    "total", "n", "num", "number", "count", "games", "game", "episodes", "episode", "samples", "problems", "questions",
+    "tasks", "trials", "attempts", "examples", "prompts", "rollouts", "evaluated", "played", "size", "rounds",
+    "matches", "answers", "completions", "cases", "tests",
+}  # fmt: skip
+
+
+def with_ratios(sheet: Sheet) -> Sheet:
+    """The sheet with a ratio for each count whose total it holds, unless the same success is there as a rate."""
+    counts = [name for name in sheet.columns if _is_count(sheet, name)][:MAX_COUNTS]
+    if not counts:
+        return sheet
+    rated = [
+        words_in(name) & STAGE_WORDS
+        for name in sheet.columns
+        if (measure := measure_of(name)) and measure.kind is MeasureKind.ACCURACY and not measure.may_count
+    ]
+    for count in counts:
+        total = total_of(sheet, count)
+        if total is None or words_in(count) & STAGE_WORDS in rated:
+            continue
+        right = sheet.numbers(count).values
+        tries = sheet.numbers(total).values
+        rows = np.flatnonzero(np.isfinite(right) & np.isfinite(tries))
+        name = name_of_ratio(count, total)
+        errors = binomial_errors(right[rows], tries[rows])
+        sheet = sheet.with_column(name, Column(rows, (right[rows] / tries[rows]).tolist()))
+        sheet = sheet.with_column(f"{ERROR_PREFIX}{name}", Column(rows, errors.tolist()))
+    return sheet
+
+
+def _is_count(sheet: Sheet, name: str) -> bool:
+    """Whether a column counts right answers, by its name and by its values."""
+    values = _whole_values(sheet, name) if is_count_name(name) else np.empty(0)
+    return bool(values.size) and float(values.max()) > 1
+
+
+def is_count_name(name: str) -> bool:
+    """Whether a column may count right answers, by its name."""
+    others = RATE_WORDS | REWARD_WORDS | SCORE_WORDS
+    return bool(count_words(name) & ACCURACY_WORDS) and not words_in(name) & others
+
+
+def _is_total(sheet: Sheet, name: str) -> bool:
+    words = words_in(name)
+    if not words & TOTAL_WORDS or words & (ACCURACY_WORDS | RATE_WORDS) or is_step_counter(name):
+        return False
+    values = _whole_values(sheet, name)
+    # One that rises counts what was played so far.
+    rises = values.size > 2 and bool(np.all(np.diff(values) > 0))
+    return bool(values.size) and float(values.min()) > 0 and not rises
+
+
+def _whole_values(sheet: Sheet, name: str) -> Array:
+    """The known values of a column, none of them negative; empty if one is not a whole number."""
+    values = sheet.numbers(name).values
+    known = values[np.isfinite(values)]
+    return known if known.size and np.all((known >= 0) & (known == np.floor(known))) else known[:0]
+
+
+def total_of(sheet: Sheet, count: str) -> str | None:
+    """The total of a count: of its own stage, never less than it, the nearest by name; None without one."""
+    totals = [name for name in sheet.columns if _is_total(sheet, name)][:MAX_COUNTS]
+    right = sheet.numbers(count).values
+    is_known = np.isfinite(right)
+    possible = []
+    for name in totals:
+        tries = sheet.numbers(name).values
+        both = is_known & np.isfinite(tries)
+        is_of_a_stage = words_in(name) & STAGE_WORDS in (words_in(count) & STAGE_WORDS, set())
+        if is_of_a_stage and both.sum() >= MIN_SHARED_ROWS * is_known.sum() and np.all(right[both] <= tries[both]):
+            possible.append(name)
+    best = sorted(possible, key=lambda name: -_likeness(count, name))
+    nearest = [name for name in best if _likeness(count, name) == _likeness(count, best[0])]
+    known = [sheet.numbers(name).values for name in nearest]
+    is_clear = bool(known) and all(np.array_equal(values, known[0], equal_nan=True) for values in known)
+    return nearest[0] if is_clear else None
+
+
+def _likeness(count: str, total: str) -> int:
+    """Common letters at the beginning of two names, and the word total itself."""
+    common = next(
+        (place for place, (a, b) in enumerate(zip(count, total, strict=False)) if a != b), min(len(count), len(total))
+    )
+    return 2 * common + ("total" in words_in(total))
+
+
+def binomial_errors(right: Array, tries: Array) -> Array:
+    """(n,) standard errors of the shares right / tries. If none or all are right, of half a try more on either side."""
+    share = right / tries
+    is_extreme = (share == 0) | (share == 1)
+    share = np.where(is_extreme, (right + 0.5) / (tries + 1), share)
+    return np.asarray(np.sqrt(share * (1 - share) / tries))

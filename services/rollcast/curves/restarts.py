@@ -1,0 +1,129 @@
+"""Where a log goes back: the rows at which a training was started again, and the incarnations between them.
+
+Rows of one kind (the evaluations, or rows with the same columns) rise while one process trains. A row that is merely
+printed late goes back alone, and the rows after it continue above the level that had been reached.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollcast.curves.sheet import Mask, Numbers, Sheet
+from rollcast.runfolder.survival import NEVER_ENDED
+from rollcast.scaling.law.curve import Array
+
+MAX_RESTARTS_PER_ROW = 0.25
+"""A file that seems to hold more restarts is not in the order of time."""
+MIN_STEPS_AGAIN = 3
+"""Different steps below the level that had been reached, after which a log has gone back whatever its rows hold."""
+MAX_LATE_ROWS = 1_000
+"""Rows after a fall of the step that are looked at."""
+MAX_STEP = 2**53
+"""Larger whole numbers are not steps: floats cannot distinguish them from their neighbors."""
+EVALUATION_KIND = 0
+Rows = NDArray[np.int64]
+
+
+def row_kinds(sheet: Sheet, is_evaluation: Mask) -> Rows:
+    """(n,) a number for each row, equal for evaluations, and for other rows with fields in the same columns."""
+    random = np.random.default_rng(0)
+    kinds = np.zeros(sheet.num_rows, dtype=np.int64)
+    for column in sheet.columns.values():
+        kinds[column.rows] ^= random.integers(1, 2**62)
+    kinds[is_evaluation] = EVALUATION_KIND
+    return kinds
+
+
+def going_back(sheet: Sheet, counter: Array, is_evaluation: Mask) -> Rows:
+    """The rows, ascending, from which on a log counts again from an earlier place.
+
+    `counter`: (n,) steps, or what else rises, nan if unknown. In a file that is not in order of time, every fall.
+    """
+    rows = np.flatnonzero(np.isfinite(counter))
+    counts = counter[rows]
+    falls = np.flatnonzero(np.diff(counts) < 0) + 1
+    if falls.size == 0 or is_unordered(counts):
+        return np.asarray(rows[falls])
+    kinds = row_kinds(sheet, is_evaluation)[rows].tolist()
+    steps = counts.tolist()
+    newest: dict[int, float] = {}
+    begins: list[int] = []
+    done = 0
+    for fall in falls.tolist():
+        newest.update(zip(kinds[done:fall], steps[done:fall], strict=True))
+        done = fall
+        if _has_gone_back(steps, kinds, newest, fall):
+            begins.append(fall)
+            newest.clear()
+    return np.asarray(rows[begins])
+
+
+def is_unordered(counts: Array) -> bool:
+    """Whether (n,) counts fall too often for restarts, unless all falls lead to the very beginning, and not singly."""
+    falls = np.flatnonzero(np.diff(counts) < 0) + 1
+    if falls.size <= MAX_RESTARTS_PER_ROW * counts.size:
+        return False
+    lengths = np.diff(np.concatenate(([0], falls, [counts.size])))
+    return bool(np.any(counts[falls] != counts[0]) or np.any(lengths[:-1] < 2))
+
+
+def _has_gone_back(steps: list[float], kinds: list[int], newest: dict[int, float], fall: int) -> bool:
+    """Whether the rows from a fall on, up to where they exceed the level before it, redo steps.
+
+    `newest`: kind of row -> its newest step since the log went back the last time.
+    """
+    reached = steps[fall - 1]
+    again: set[float] = set()
+    for step, kind in zip(steps[fall : fall + MAX_LATE_ROWS], kinds[fall : fall + MAX_LATE_ROWS], strict=True):
+        if step > reached:
+            return False
+        if step < newest.get(kind, step):
+            return True
+        again.add(step)
+        if len(again) == MIN_STEPS_AGAIN:
+            return True
+    return False
+
+
+def whole_numbers(numbers: Numbers) -> tuple[Rows, Mask]:
+    """(n,) each: the whole numbers of a column, 0 in other rows, and which rows have one."""
+    with np.errstate(invalid="ignore"):
+        is_whole = (np.floor(numbers.values) == numbers.values) & (np.abs(numbers.values) < MAX_STEP)
+    is_whole &= ~numbers.per_cent
+    return np.where(is_whole, numbers.values, 0.0).astype(np.int64), is_whole
+
+
+def incarnations(
+    sheet: Sheet, compute: str, step: Rows, has_step: Mask, is_evaluation: Mask
+) -> tuple[Rows, dict[int, int]]:
+    """(n,) incarnation of each row, from a column or else from its steps; the last step that counts before each.
+
+    By the steps, an incarnation begins when the log goes back, or when a step is evaluated again at another compute.
+    """
+    told, is_told = whole_numbers(sheet.numbers("incarnation"))
+    rows = np.flatnonzero(has_step & ~is_told)
+    steps = step[rows]
+    begins = np.isin(rows, going_back(sheet, np.where(has_step & ~is_told, step, np.nan), is_evaluation))
+    evaluated = np.flatnonzero(is_evaluation[rows])
+    again = np.flatnonzero(np.diff(steps[evaluated]) == 0)
+    if again.size:
+        computes = sheet.texts(compute)
+        for before, after in zip(evaluated[again].tolist(), evaluated[again + 1].tolist(), strict=True):
+            begins[after] |= computes[rows[before]] != computes[rows[after]]
+    begun = np.zeros(sheet.num_rows, dtype=np.int64)
+    begun[rows[begins]] = 1
+    number = 1 + np.cumsum(begun)
+    first_steps = dict(zip(number[rows[begins]].tolist(), steps[begins].tolist(), strict=True))
+    number = np.where(is_told, told, number)
+    rows = np.flatnonzero(is_told & has_step)
+    if rows.size == 0 and len(first_steps) > MAX_RESTARTS_PER_ROW * int((~is_told).sum()):
+        return number, dict.fromkeys(first_steps, NEVER_ENDED)
+    if rows.size == 0:
+        return number, {later: first - 1 for later, first in first_steps.items()}
+    starts: dict[int, int] = {}
+    for incarnation, first in zip(told[rows].tolist(), step[rows].tolist(), strict=True):
+        starts[incarnation] = min(first - 1, starts.get(incarnation, first))
+    # A column with the step from which an incarnation continued is exact, so it replaces the estimate.
+    continued_from, is_known = whole_numbers(sheet.numbers("started_from"))
+    rows = rows[is_known[rows]]
+    starts.update(zip(told[rows].tolist(), continued_from[rows].tolist(), strict=True))
+    return number, starts

@@ -1,0 +1,246 @@
+"""Several runs one after another in one log that no column tells apart.
+
+    step 0 .. 70 | 40 .. 90            a restart: it goes back by less than the run, and the level continues
+    step 0 .. 70 | 0 10 20 ..          another run, which starts where a run starts
+    step 0 .. 70 | 40 .. 90            another run, too, if its level is not the one that the first had at step 40
+
+`--run N` chooses one. The newest is taken without a question if no other has as many readings as a forecast needs.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from rollcast.config.errors import UserError
+from rollcast.curves.amounts import Tell, amount, counted
+from rollcast.curves.columns import MAX_NAMES_IN_A_SENTENCE
+from rollcast.curves.curve_sheet import MADE_AGAIN, CurveSheet
+from rollcast.curves.formats.titles import SEED
+from rollcast.curves.labels import clashing_label
+from rollcast.curves.restarts import going_back, is_unordered, whole_numbers
+from rollcast.curves.sheet import RUN, Column, shown
+from rollcast.curves.times import COUNTS
+from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
+from rollcast.scaling.law.curve import Array
+
+COMPARED_READINGS = 3
+"""First readings after a fall of the step that are compared with those before it."""
+MIN_LEVEL_DIFFERENCE = 0.05
+"""Share of the range of the readings below which two levels are one, however little they vary."""
+MIN_LEVEL_ERRORS = 5.0
+"""Standard errors between two levels from which they are those of two runs."""
+NEAR_LEVEL_SHARE = 0.5
+"""Counts begin again in each epoch if the level departs by less than this share of what it would in another run."""
+
+
+@dataclass(frozen=True)
+class LoggedRun:
+    """One of the runs of a log.
+
+    Attributes:
+        number: from 1, in the order of the log.
+        title: the name that the log prints before it; empty without any.
+        begin, end: its rows.
+        counts: (k,) of its readings: steps, or what else the curve is drawn over.
+        rates: (k,) its readings.
+    """
+
+    number: int
+    title: str
+    begin: int
+    end: int
+    counts: Array
+    rates: Array
+
+    @property
+    def num_after_start(self) -> int:
+        return int(np.sum(self.counts > 0))
+
+    def described(self, counter: str) -> str:
+        """A phrase for a list."""
+        title = f"{shown(self.title)}, " if self.title else ""
+        steps = f", {counter} {amount(float(self.counts.min()))} to {amount(float(self.counts.max()))}"
+        return f"{self.number} ({title}{counted(self.counts.size, 'reading')}{steps if self.counts.size else ''})"
+
+
+def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
+    """The requested run of a log of several, or those with enough readings, with a column that names them.
+
+    If none is requested, the newest is taken if it alone has enough readings, or if a page follows the log. `is_one`:
+    several are refused. Raises UserError: which one is meant is not clear, or there is no such run.
+    """
+    if curve.sheet.column(RUN) is not None:
+        return curve
+    wanted = curve.wanted_run
+    counter = curve.columns.step or curve.columns.compute
+    counts = curve.sheet.numbers(counter).values
+    evaluations = curve.sheet.only(curve.sheet.numbers(curve.columns.pass_rate).given)
+    is_distinguished = clashing_label(evaluations, curve.columns.compute) is not None
+    runs = [] if is_distinguished else logged_runs(curve, counts)
+    if wanted is None and not _are_clear(runs):
+        return curve
+    if len(runs) < 2:
+        if wanted is not None and not (runs and wanted in (runs[0].title, str(runs[0].number))):
+            raise UserError(f"no row is left; check {curve.asked.option('where')}, --run and the file")
+        return _without_redone(curve, counts, tell) if runs else curve
+    if wanted is None and _is_each_epoch(runs):
+        tell(f"{counter} begins again {len(runs)} times while the level goes on, so it is counted on from each end")
+        return _counted_on(curve, counter, runs)
+    listed = "; ".join(run.described(counter) for run in runs[:MAX_NAMES_IN_A_SENTENCE])
+    listed += "; .." if len(runs) > MAX_NAMES_IN_A_SENTENCE else ""
+    option = f"{curve.asked.option('where')} run=N" if curve.asked.in_run_file else "--run N"
+    if wanted is not None:
+        chosen = [run for run in runs if wanted in (run.title, str(run.number))]
+        if not chosen:
+            raise UserError(f"--run {wanted}: holds no such run, but these: {listed}; choose one with {option}")
+        return _rows_of(curve, chosen[-1])
+    is_newest_alone = all(run.num_after_start < MIN_LAW_POINTS for run in runs[:-1])
+    if is_newest_alone or curve.asked.in_run_file:
+        num_lost = sum(run.counts.size for run in runs[:-1])
+        tell(
+            f"{counted(num_lost, 'evaluation')} left out, {MADE_AGAIN} from the beginning; {option} chooses one of "
+            f"{listed}"
+        )
+        return _rows_of(curve, runs[-1])
+    if is_one:
+        raise UserError(f"holds {len(runs)} runs one after another: {listed}; choose one with {option}")
+    return _with_names(curve, [run for run in runs if run.num_after_start >= MIN_LAW_POINTS])
+
+
+def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:
+    """The runs of a log in its order, restarts joined to the run that they continue. Runs without readings are none."""
+    sheet = curve.sheet
+    rates = sheet.numbers(curve.columns.pass_rate).values
+    known = np.flatnonzero(np.isfinite(counts))
+    _, is_told = whole_numbers(sheet.numbers("incarnation"))
+    if is_told.any() or is_unordered(counts[known]):
+        return []
+    begins = going_back(sheet, counts, np.isfinite(rates))
+    stretches = [*zip([0, *begins.tolist()], [*begins.tolist(), sheet.num_rows], strict=True)]
+    runs: list[LoggedRun] = []
+    for begin, end in stretches:
+        rows = np.arange(begin, end)[np.isfinite(counts[begin:end]) & np.isfinite(rates[begin:end])]
+        stretch = LoggedRun(len(runs) + 1, _title_before(curve, begin), begin, end, counts[rows], rates[rows])
+        if runs and not _is_another(runs[-1], stretch, counts):
+            runs[-1] = _joined(runs[-1], stretch)
+        elif rows.size:
+            runs.append(stretch)
+    return runs
+
+
+def _are_clear(runs: list[LoggedRun]) -> bool:
+    """Whether few rows in no order cannot look like these runs: one has many readings, or all begin at one step."""
+    begins = {float(run.counts[0]) for run in runs}
+    return len(begins) < 2 or any(run.num_after_start >= MIN_LAW_POINTS for run in runs)
+
+
+def _title_before(curve: CurveSheet, row: int) -> str:
+    """The newest name that is printed before a row; empty without any."""
+    return next((title for at, title in reversed(curve.sheet.titles) if at <= row), "")
+
+
+def _is_another(run: LoggedRun, stretch: LoggedRun, counts: Array) -> bool:
+    """Whether a stretch of a log is another run, and does not continue this one after a restart."""
+    known = counts[stretch.begin : stretch.end]
+    known = known[np.isfinite(known)]
+    of_run = counts[run.begin : run.end]
+    first = float(known[0])
+    base = float(of_run[np.isfinite(of_run)][0])
+    distinct = np.unique(known)
+    interval = float(np.median(np.diff(distinct))) if distinct.size > 1 else 0.0
+    has_other_name = run.title != stretch.title and bool(run.title and stretch.title)
+    if first <= max(base, interval) or (has_other_name and not stretch.title.startswith(SEED)):
+        return True
+    return _is_at_another_level(run, stretch)
+
+
+def _is_at_another_level(run: LoggedRun, stretch: LoggedRun) -> bool:
+    """Whether the first readings of a stretch depart from those that the run had at the same steps."""
+    again = np.flatnonzero(stretch.counts <= run.counts.max(initial=-np.inf))[:COMPARED_READINGS]
+    if again.size == 0 or min(run.counts.size, stretch.counts.size) < COMPARED_READINGS:
+        return False
+    order = np.argsort(run.counts, kind="stable")
+    expected = np.interp(stretch.counts[again], run.counts[order], run.rates[order])
+    difference = abs(float(np.mean(stretch.rates[again] - expected)))
+    noise = max(_noise(run.rates[order]), _noise(stretch.rates))
+    everything = np.concatenate((run.rates, stretch.rates))
+    spread = float(everything.max() - everything.min())
+    return difference > max(MIN_LEVEL_ERRORS * noise * np.sqrt(2 / again.size), MIN_LEVEL_DIFFERENCE * spread)
+
+
+def _noise(rates: Array) -> float:
+    """The standard deviation of readings about a smooth curve, from their second differences."""
+    if rates.size < COMPARED_READINGS:
+        return 0.0
+    return float(np.sqrt(np.mean(np.diff(rates, n=2) ** 2) / 6))
+
+
+def _joined(run: LoggedRun, stretch: LoggedRun) -> LoggedRun:
+    """A run with the stretch that continues it in place of what it had made from there on."""
+    first = stretch.counts.min() if stretch.counts.size else np.inf
+    keep = run.counts < first
+    return replace(
+        run,
+        title=run.title or stretch.title,
+        end=stretch.end,
+        counts=np.concatenate((run.counts[keep], stretch.counts)),
+        rates=np.concatenate((run.rates[keep], stretch.rates)),
+    )
+
+
+def _is_each_epoch(runs: list[LoggedRun]) -> bool:
+    """Whether each run is as long as the others and continues the level at which the one before it ended."""
+    bounds = {(float(run.counts.min()), float(run.counts.max())) for run in runs[:-1]}
+    if len(bounds) > 1 or runs[-1].counts.min() not in next(iter(bounds)) or any(run.counts.size < 2 for run in runs):
+        return False
+    departed = sum(abs(float(after.rates[0] - run.rates[-1])) for run, after in pairwise(runs))
+    returned = sum(abs(float(after.rates[0] - run.rates[0])) for run, after in pairwise(runs))
+    return departed < NEAR_LEVEL_SHARE * returned
+
+
+def _counted_on(curve: CurveSheet, counter: str, runs: list[LoggedRun]) -> CurveSheet:
+    """The sheet with a counter that continues where it begins again."""
+    values = curve.sheet.numbers(counter).values.copy()
+    reached = 0.0
+    for run in runs:
+        values[run.begin : run.end] += reached
+        part = values[run.begin : run.end]
+        reached = float(part[np.isfinite(part)].max())
+    rows = np.flatnonzero(np.isfinite(values))
+    return replace(curve, sheet=curve.sheet.with_column(counter, Column(rows, values[rows].tolist())))
+
+
+def _without_redone(curve: CurveSheet, counts: Array, tell: Tell) -> CurveSheet:
+    """Without readings that a log without whole steps holds again after a restart, as TRL's console of epochs does.
+
+    Whole steps are sorted out by their incarnations.
+    """
+    rates = curve.sheet.numbers(curve.columns.pass_rate)
+    begins = going_back(curve.sheet, counts, np.isfinite(rates.values))
+    has_steps = curve.columns.step is not None and bool(np.all(counts[np.isfinite(counts)] % 1 == 0))
+    if has_steps or begins.size == 0 or curve.columns.unit not in COUNTS:
+        return curve
+    is_redone = np.zeros(curve.sheet.num_rows, dtype=bool)
+    for begin in begins.tolist():
+        with np.errstate(invalid="ignore"):
+            is_redone[:begin] |= counts[:begin] >= counts[begin]
+    tell(f"{counted(int(np.sum(is_redone & rates.given)), 'evaluation')} left out, {MADE_AGAIN}")
+    return replace(curve, sheet=curve.sheet.only(~is_redone))
+
+
+def _rows_of(curve: CurveSheet, run: LoggedRun) -> CurveSheet:
+    rows = np.arange(curve.sheet.num_rows)
+    return replace(curve, sheet=curve.sheet.only((rows >= run.begin) & (rows < run.end)))
+
+
+def _with_names(curve: CurveSheet, runs: list[LoggedRun]) -> CurveSheet:
+    """The sheet with a column that names the run of each row, by its title if each has one of its own."""
+    titles = {run.title for run in runs}
+    names = [run.title or str(run.number) for run in runs]
+    if len(titles) < len(runs):
+        names = [str(run.number) for run in runs]
+    rows = np.concatenate([np.arange(run.begin, run.end) for run in runs])
+    fields = [name for name, run in zip(names, runs, strict=True) for _ in range(run.begin, run.end)]
+    is_of_a_run = np.isin(np.arange(curve.sheet.num_rows), rows)
+    return replace(curve, sheet=curve.sheet.with_column(RUN, Column(rows, fields)).only(is_of_a_run))
