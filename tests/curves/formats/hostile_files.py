@@ -260,6 +260,47 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
         "verl, items": ("a.log", full(" - a:", "step:1 - a:1 - b:2")),
         "verl, calls": ("a.log", full("np.", "step:1 - a:1 - b:2 - c:")),
         "OpenRLHF, quotes": ("a.log", full("'", "Global step 1: {'a': 1}\nGlobal step 2: {")),
+        "HTML, cells": ("a.html", full("<td>", "<table><tr><th>step<th>acc<tr><td>1<td>0.5<tr>")),
+        "HTML, cells without an end": ("a.html", full("<td ", "<table><tr><th>step<th>acc<tr><td>1<td>0.5<tr>")),
+        "HTML, tables": ("a.html", full("<table><tr><td>1")),
+        "HTML, headings": ("a.html", full("<th>a", "<table><tr><th>step<th>acc")),
+        "notebook, cells": (
+            "a.ipynb",
+            full('{"outputs":[{"text":"a"}]},', '{"nbformat":4,"cells":[', "{}]}"),
+        ),
+        "notebook, tables": (
+            "a.ipynb",
+            full(
+                '{"outputs":[{"data":{"text/html":"<table><tr><th>acc<tr><td>1<tr><td>1</table>"}}]},',
+                '{"nbformat":4,"cells":[',
+                "{}]}",
+            ),
+        ),
+        "runs by their names": (
+            "a.json",
+            full('"r":{"s":[{"step":1,"acc":0.5}]},', '{"a":{"s":[{"acc":1}]},', '"z":{}}'),
+        ),
+        "numbers in numbers": ("a.json", text('{"1":{"reward":1},"2":', 400, end="0" + "}" * 400)),
+        "lists in lists of runs": ("a.json", text('[{"history":[{"a":1}],"b":', 300, end="0" + "}]" * 300)),
+        "console, forms": (
+            "a.log",
+            lambda path: path.write_text("".join(f"step {n} {n:b}x acc=0.5\n" for n in range(times(200_000)))),
+        ),
+        "console, headings": ("a.log", full("== Step 1 ==\na: 1\n")),
+        "console, names of experiments": (
+            "a.log",
+            full("experiment_name: a\nseed: 1\n", "step=1 acc=0.5\nstep=2 acc=1\n"),
+        ),
+        "console, sides": ("a.log", full("|a|1|\n")),
+        "console, a table of pairs": ("a.log", full("|acc|1|\n|step|1|\n")),
+        "steps that fall and rise": (
+            "a.csv",
+            lambda path: path.write_text(
+                "step,acc\n" + "".join(f"{n - 40 * (n % 8 == 0)},0.5\n" for n in range(times(700_000)))
+            ),
+        ),
+        "runs of two rows": ("a.csv", text("0,0.5\n1,0.6\n", times(500_000), "step,acc\n")),
+        "games of one step": ("a.jsonl", text('{"step":1,"win":true}\n{"step":1,"win":false}\n', times(200_000))),
         "MLflow, a metric without a step": ("accuracy", full("1", "1000000000001 0.5 1\n1000000000001 ")),
         "W&B, LAST again and again": ("r.wandb", wandb((2, b"x" * 30_000), *[(4, b"x")] * times(60_000))),
         "W&B, LAST without FIRST": ("r.wandb", wandb(*[(4, b"")] * times(500_000))),
