@@ -27,6 +27,7 @@ from rollcast.curves.curve_source import fit_options, forecast_source, histories
 from rollcast.curves.run_forecast import RunForecast, forecast_history
 from rollcast.curves.sheet import Sheet
 from rollcast.plots.figure import check_plot
+from rollcast.scaling.posterior.options import FitOptions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -212,12 +213,7 @@ def forecast(
     def made() -> RunForecast:
         if law_alone and prior is not None:
             raise ValueError("law_alone, prior: each is a prior; give one of the two")
-        found = fitted(None if prior is None else Path(prior))
-        found = replace(found, worth=terms["worth"], price=terms["price"])
-        if terms["budget"] is not None:
-            found = replace(found, end=terms["budget"], evaluations_left=None)
-        found.advice()  # refuses impossible terms now, before they are asked for
-        return found
+        return _on_terms(fitted(None if prior is None else Path(prior)), terms)
 
     def fitted(prior_file: Path | None) -> RunForecast:
         if isinstance(source, (str, os.PathLike)):
@@ -225,12 +221,29 @@ def forecast(
                 raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: a file has its own unit; leave this one out")
             path = os.fspath(source)
             return forecast_source(path, columns, run, initial, exclude_before, law_alone, prior_file)
-        sheet = _sheet(source)
-        asked = _with_unit(columns, unit, is_named=sheet.format != ARRAYS)
-        [history] = histories_of_sheet(sheet, sheet.format, asked, sheet.format, run, is_one=True)
-        return forecast_history(history, fit_options(initial, exclude_before, law_alone, prior_file))
+        options = fit_options(initial, exclude_before, law_alone, prior_file)
+        return _forecast_table(source, columns, unit, run, options)
 
     return CurveForecast(_asked(made))
+
+
+def _forecast_table(
+    source: Any, columns: Columns, unit: str | None, run: str | None, options: FitOptions
+) -> RunForecast:
+    """The forecast of a DataFrame, a mapping of columns, or two arrays."""
+    sheet = _sheet(source)
+    asked = _with_unit(columns, unit, is_named=sheet.format != ARRAYS)
+    [history] = histories_of_sheet(sheet, sheet.format, asked, sheet.format, run, is_one=True)
+    return forecast_history(history, options)
+
+
+def _on_terms(run: RunForecast, terms: Mapping[str, float | None]) -> RunForecast:
+    """The forecast with the terms of its advice. Raises ValueError: they are impossible."""
+    run = replace(run, worth=terms["worth"], price=terms["price"])
+    if terms["budget"] is not None:
+        run = replace(run, end=terms["budget"], evaluations_left=None)
+    run.advice()  # refuses impossible terms now, before they are asked for
+    return run
 
 
 def _asked(question: Callable[[], Answer]) -> Answer:

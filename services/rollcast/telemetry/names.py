@@ -34,9 +34,7 @@ TRAINER_WAIT = Metric(
     "rollcast_trainer_wait_seconds_total", "Time the trainer waited (batch|straggler|teacher|weights|redis)", ("for",)
 )
 STEP_SECONDS = Metric("rollcast_step_seconds", "Wall time of an optimizer step, waits excluded", buckets=_SECONDS)
-UPDATES_SKIPPED = Metric(
-    "rollcast_updates_skipped_total", "Batches that made no update because the gradient was not finite"
-)
+UPDATES_SKIPPED = Metric("rollcast_updates_skipped_total", "Batches without an update: the gradient was not finite")
 CLAMPED_RATIOS = Metric(
     "rollcast_clamped_ratios_total", "Trained tokens whose probability ratio overflowed and was clamped"
 )
@@ -314,9 +312,7 @@ FORECAST_PASS_RATE = Metric(
     "rollcast_forecast_pass_rate", "Predicted pass rate by compute and quantile", ("compute", "quantile")
 )
 FORECAST_HEADROOM = Metric(
-    "rollcast_forecast_headroom",
-    "A minus the level now, by quantile; absent if no law describes the curve",
-    ("quantile",),
+    "rollcast_forecast_headroom", "A minus the level now, by quantile; absent without a law", ("quantile",)
 )
 FORECAST_END = Metric(
     "rollcast_forecast_end_pass_rate", "Predicted reading at the end of the budget, by quantile", ("quantile",)
