@@ -109,7 +109,7 @@ class CurveForecast:
     def advice(self) -> CurveAdvice:
         """Stop, continue, or wait for n more evaluations: `advice` of `fit --json`, on the terms given to `forecast`.
 
-        Called, it answers for other terms, `f.advice(budget=8000, worth=0.01)["headline"]`; one that is None stays.
+        Called, it answers for other terms, `f.advice(budget=8000, worth=0.01)["headline"]`; a term that is None stays.
         `budget`: total compute in `unit` at which the run would end, by default twice the compute so far. `worth`: gain
         in pass rate that the rest would be paid for; else 0.02, less for a small rest. `price`: of one `unit`, in any
         currency. Raises InputError: one of them is out of bounds.

@@ -1,4 +1,4 @@
-"""Series of readings around one level, and series that rise: what a forecast must tell apart.
+"""Series of readings around one level, and series that rise: a forecast must distinguish them.
 
 The noise is independent, or an AR(1) process whose neighbours correlate; its standard deviation is that of one reading.
 """

@@ -13,4 +13,4 @@ with uncollected():
     import vllm.v1.worker.cpu_worker  # noqa: F401
 
 atexit.register(os._exit, 0)
-"""To destroy what was imported takes seconds. Forks have other ways to end."""
+"""Destroying all imported objects takes seconds, and forks have other ways to end."""

@@ -1,6 +1,6 @@
 """Which files a test file reaches, and how far away each is.
 
-A file reaches the modules that it imports, the modules whose dotted names stand in it as strings (programs that it
+A file reaches the modules that it imports, the modules whose dotted names it has as strings (programs that it
 starts, modules that it finds by name), the packages of these, and what `without_import.py` adds. A file that is not
 Python belongs to the Python files of its folder, or of the nearest folder above that has any.
 """
@@ -22,7 +22,7 @@ PACKAGES = {
 }
 """Import package -> its folder."""
 LAZY_PACKAGE = "services/rollcast/__init__.py"
-"""Imports `rollcast.python` only if somebody asks for what that offers; every module would reach it otherwise."""
+"""Imports `rollcast.python` only when a name of it is used; every module would reach it otherwise."""
 _DOTTED_NAME = re.compile(rf"""["' ]((?:{"|".join(PACKAGES)})(?:\.[a-z_0-9]+)+)["' ]""")
 
 

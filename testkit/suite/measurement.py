@@ -1,4 +1,4 @@
-"""Seconds of every test file, by wall clock and by processor, and what came of its tests.
+"""Seconds of every test file, by wall clock and by processor, and the outcomes of its tests.
 
 ProcessorTime    in each test process: adds the seconds of a test to its last report
 Deadline         in each test process: lets no further test begin after a time
@@ -30,7 +30,7 @@ class FileSeconds:
     tests: int = 0
     wall_seconds: float = 0.0
     processor_seconds: float = 0.0
-    """Of the test process and of the children that it waited for; processes that outlive a test count elsewhere."""
+    """The test process and the children that it waited for; processes that outlive a test count elsewhere."""
     failed: int = 0
     skipped: int = 0
 
@@ -144,7 +144,7 @@ def _processor_seconds() -> float:
 
 
 def _machine_seconds() -> float:
-    """Processor seconds that the machine was busy since it started; 0 where the system does not say."""
+    """Processor seconds that the machine was busy since it started; 0 if the system has no /proc/stat."""
     try:
         fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     except OSError:

@@ -1,4 +1,4 @@
-"""`make near`: the tests nearest to what changed, in at most 40 seconds.
+"""`make near`: the tests nearest to a change, in at most 40 seconds.
 
     python -m testkit.suite.near [--since COMMIT] [--list]
 

@@ -1,7 +1,7 @@
-"""Proofs: test files that matter when what they protect changes, and only then.
+"""Proofs: test files that matter only when their subject changes.
 
 A proof is due if anything below its paths, or one of its test files, differs from the commit at which it last passed.
-That commit, the machine and the minutes stand in tests/proofs.json. A proof without an entry is due, and one whose
+That commit, the machine and the minutes are in tests/proofs.json. A proof without an entry is due, and one whose
 commit is not in the history.
 """
 

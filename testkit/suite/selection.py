@@ -10,7 +10,7 @@ from testkit.suite.proofs import tests_of_proofs
 
 CORE = "core"
 GROUPS: dict[str, str] = {
-    # Systems keep a core busy each, and two at once would only wait for each other's deadlines.
+    # Systems keep a core busy each, and two of them would only wait for each other's deadlines.
     "tests/system": "systems",
     # Files that share an engine.
     "tests/generator/test_exactness.py": "a roomy engine",
@@ -21,7 +21,7 @@ GROUPS: dict[str, str] = {
     "tests/generator/test_preemption.py": "a tight engine",
     "tests/generator/test_episodes.py": "a tight engine",
 }
-"""Test file or folder -> the group that it runs in, where that is not the file alone."""
+"""Test file or folder -> the group that it runs in, if that is not the file alone."""
 
 
 def files_to_ignore(names: str) -> frozenset[str]:

@@ -148,7 +148,7 @@ def _show(answer: dict[str, Any]) -> None:
 
 
 def _show_in_own_unit(answer: dict[str, Any], origin: "Origin") -> None:
-    """The same pass rates as the values that the source holds."""
+    """Pass rates as the values that the source holds."""
 
     def mapped(rates: amounts.Interval | None) -> amounts.Interval | None:
         if rates is None or rates["q50"] is None:

@@ -193,7 +193,7 @@ class ForecastRecord:
     at: float
     """Unix seconds."""
     evaluations: Count = 0
-    """To wait for; 0 for stop and continue."""
+    """Evaluations to wait for; 0 for stop and continue."""
 
 
 @dataclass(frozen=True, slots=True)

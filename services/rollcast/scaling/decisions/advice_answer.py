@@ -46,7 +46,7 @@ class EarlierAdvice:
 
     @classmethod
     def after(cls, kind: str, evaluations: int, num_passed: int) -> "EarlierAdvice | None":
-        """What is left of an advice `num_passed` evaluations later; None once a wait is over."""
+        """The rest of an advice `num_passed` evaluations later; None once a wait is over."""
         left = max(evaluations - num_passed, 0)
         if kind == AdviceKind.WAIT and left == 0:
             return None

@@ -104,7 +104,7 @@ MIN_TREND_LOG_ODDS = 2.4
 """ln of the odds, 11 to 1, from which readings show a trend. Of runs without one, 5 % of those whose noise is an AR(1)
 process with 0.5 pass it, and 1 to 4 % of those with independent noise (`python -m benchmarks.noise_verdicts`)."""
 SMALL_SAMPLE_TREND_LOG_ODDS = 20.0
-"""What is added to this limit, times the squared number of readings: few readings fall in line by chance."""
+"""Added to this limit, times the squared number of readings: few readings fall in line by chance."""
 MAX_TREND_READINGS = 512
 """Readings that are compared as they are; more are averaged in blocks first. Chosen for speed."""
 
