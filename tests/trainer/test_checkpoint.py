@@ -3,8 +3,6 @@ from __future__ import annotations
 import json
 import resource
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +18,9 @@ from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.service import begin
 from rollcast.wire.version import PolicyVersion
+from testkit.forked_programs import ForkedPrograms
 from tests.trainer.learner_state import state
 from tests.trainer.tiny_models import make_config, make_sequences, newest_whole, write_model
-
-KILLED_WHILE_SAVING = """
-import os, signal, sys
-from pathlib import Path
-from rollcast.trainer.learner.group import LearnerGroup
-from rollcast.trainer.learner.ranks import join_ranks
-from rollcast.wire.version import PolicyVersion
-from tests.trainer.tiny_models import make_config, make_sequences
-
-group = LearnerGroup.build(make_config(Path(sys.argv[1]), Path(sys.argv[2])), join_ranks(timeout_seconds=30, threads=1))
-for step in range(3):
-    group.update(make_sequences(step))
-group.save(PolicyVersion(1, 3), {"next": 3}).result()
-group.update(make_sequences(3))
-Path.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-group.save(PolicyVersion(1, 4), {"next": 4}).result()
-"""
 
 
 def saved(group: LearnerGroup, version: str, controller: dict[str, Any]) -> Path:
@@ -49,15 +31,11 @@ def saved(group: LearnerGroup, version: str, controller: dict[str, Any]) -> Path
 
 
 def test_a_killed_run_continues_bit_equal_to_an_uninterrupted_one(
-    ranks: Ranks, untied_model: Path, tmp_path: Path
+    ranks: Ranks, trainers: ForkedPrograms, untied_model: Path, tmp_path: Path
 ) -> None:
-    child = subprocess.run(
-        [sys.executable, "-c", KILLED_WHILE_SAVING, str(untied_model), str(tmp_path)],
-        env={"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1", "PATH": ""},
-        timeout=120,
-        check=False,
-    )
-    assert child.returncode == -signal.SIGKILL
+    arguments = [str(untied_model), str(tmp_path)]
+    child = trainers.start("tests.trainer.killed_while_saving", arguments, tmp_path / "child.log")
+    assert child.wait(120) == -signal.SIGKILL, (tmp_path / "child.log").read_text()
     folder = tmp_path / "test" / "checkpoints"
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == [".partial-1.4"]
     latest, *_ = checkpoints(folder)

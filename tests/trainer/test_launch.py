@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from testkit.forked_programs import Forked, ForkedPrograms
+
+LAUNCHER = "tests.trainer.stand_in_launch"
 
 RANK = """
 import json, os, pathlib, signal, sys, time
@@ -36,19 +39,13 @@ if plan == "hang":
         time.sleep(0.1)
 sys.exit(plan)
 """
-LAUNCH = """
-import sys, subprocess
-from rollcast.trainer import launch, named_trainer
-launch.LOST_RANK_PATIENCE_SECONDS = 1.0
-named_trainer.READ_INTERVAL_SECONDS, named_trainer.PATIENCE_SECONDS = 0.1, 1.0
-real = subprocess.Popen
-def stand_in(command, **options):
-    assert command[1:3] == ["-m", "rollcast.trainer"], command
-    return real([command[0], STAND_IN, *command[3:]], **options)
-launch.subprocess.Popen = stand_in
-STAND_IN = sys.argv.pop(1)
-sys.exit(launch.main())
-"""
+
+
+@pytest.fixture(scope="module")
+def launchers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPrograms]:
+    """What launchers are forked of."""
+    with ForkedPrograms(tmp_path_factory.mktemp("forked"), (LAUNCHER,)) as launchers:
+        yield launchers
 
 
 @pytest.fixture
@@ -58,23 +55,37 @@ def run_file(tmp_path: Path) -> Path:
     return path
 
 
-def start(
-    run_file: Path,
-    plan: dict[str, object],
-    *arguments: str,
-    index: str = "0",
-    stderr: int | None = None,
-    out: str = ".",
-) -> subprocess.Popen[bytes]:
-    """`out`: folder, beside the run file, into which ranks write what they saw."""
-    folder = run_file.parent
-    (folder / "rank.py").write_text(RANK)
-    inherited = {name: value for name, value in os.environ.items() if name != "LOCAL_WORLD_SIZE"}  # vLLM sets it
-    return subprocess.Popen(
-        [sys.executable, "-c", LAUNCH, str(folder / "rank.py"), *arguments, f"--config={run_file}", "--resume"],
-        env=inherited | {"OUT": str(folder / out), "PLAN": json.dumps(plan), "JOB_COMPLETION_INDEX": index},
-        stderr=stderr,
-    )
+class Launches:
+    """Starts launchers of one run file."""
+
+    def __init__(self, run_file: Path, launchers: ForkedPrograms) -> None:
+        self.run_file = run_file
+        self._launchers = launchers
+
+    def start(self, plan: dict[str, object], *arguments: str, index: str = "0", out: str = ".") -> Forked:
+        """`out`: folder, beside the run file, into which ranks write what they saw."""
+        folder = self.run_file.parent
+        (folder / "rank.py").write_text(RANK)
+        environment = {"OUT": str(folder / out), "PLAN": json.dumps(plan), "JOB_COMPLETION_INDEX": index}
+        command = [str(folder / "rank.py"), *arguments, f"--config={self.run_file}", "--resume"]
+        return self._launchers.start(LAUNCHER, command, self.log, environment)
+
+    @property
+    def log(self) -> Path:
+        """What all of them print."""
+        return self.run_file.with_name("launch.log")
+
+    def only_error(self) -> str:
+        """The one sentence that a user reads."""
+        said = self.log.read_text()
+        assert "Traceback" not in said
+        (error,) = [line for line in said.splitlines() if line.startswith("error: ")]
+        return error
+
+
+@pytest.fixture
+def launches(run_file: Path, launchers: ForkedPrograms) -> Launches:
+    return Launches(run_file, launchers)
 
 
 def wait_for(path: Path) -> None:
@@ -89,21 +100,21 @@ def seen(run_file: Path, rank: int) -> dict[str, object]:
     return data
 
 
-def test_one_rank_opens_no_store(run_file: Path) -> None:
-    assert start(run_file, {}).wait(60) == 0
+def test_one_rank_opens_no_store(launches: Launches, run_file: Path) -> None:
+    assert launches.start({}).wait(60) == 0
     assert seen(run_file, 0) == {"environment": {}, "arguments": ["--config", str(run_file), "--resume"]}
 
 
-def test_ranks_of_one_machine_need_no_name(run_file: Path) -> None:
-    assert start(run_file, {}, "--ranks=2", "--main-host=no.such.name").wait(60) == 0
+def test_ranks_of_one_machine_need_no_name(launches: Launches, run_file: Path) -> None:
+    assert launches.start({}, "--ranks=2", "--main-host=no.such.name").wait(60) == 0
     environment = seen(run_file, 1)["environment"]
     assert isinstance(environment, dict)
     assert environment["MASTER_ADDR"] == "127.0.0.1"
 
 
-def test_ranks_of_the_second_machine_know_their_place(run_file: Path) -> None:
+def test_ranks_of_the_second_machine_know_their_place(launches: Launches, run_file: Path) -> None:
     arguments = ("--nodes=2", "--ranks=2", "--main-host=localhost", "--main-port=29511")
-    assert start(run_file, {}, *arguments, index="1").wait(60) == 0
+    assert launches.start({}, *arguments, index="1").wait(60) == 0
     assert not (run_file.parent / "0.json").exists()
     assert seen(run_file, 3)["environment"] == {
         "RANK": "3",
@@ -126,25 +137,25 @@ def test_ranks_of_the_second_machine_know_their_place(run_file: Path) -> None:
         ({"0": 0, "1": 0}, 0),
     ],
 )
-def test_the_exit_code_says_what_happened(run_file: Path, plan: dict[str, object], code: int) -> None:
+def test_the_exit_code_says_what_happened(launches: Launches, plan: dict[str, object], code: int) -> None:
     """A user's mistake wins; a rank that hangs because another failed is ended and its signal is not the answer."""
-    assert start(run_file, plan, "--ranks=2").wait(60) == code
+    assert launches.start(plan, "--ranks=2").wait(60) == code
 
 
-def test_sigterm_reaches_every_rank(run_file: Path) -> None:
-    process = start(run_file, {"0": "until-stopped", "1": "until-stopped"}, "--ranks=2")
+def test_sigterm_reaches_every_rank(launches: Launches, run_file: Path) -> None:
+    process = launches.start({"0": "until-stopped", "1": "until-stopped"}, "--ranks=2")
     wait_for(run_file.parent / "0.json")
     wait_for(run_file.parent / "1.json")
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 143
 
 
-def test_the_folder_is_held_until_the_trainer_before_has_ended(run_file: Path) -> None:
+def test_the_folder_is_held_until_the_trainer_before_has_ended(launches: Launches, run_file: Path) -> None:
     folder = run_file.parent / "runs" / "small"
     folder.mkdir(parents=True)
     with (folder / ".trainer.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        process = start(run_file, {})
+        process = launches.start({})
         time.sleep(2.0)
         assert not (run_file.parent / "0.json").exists()
         assert process.poll() is None
@@ -153,12 +164,12 @@ def test_the_folder_is_held_until_the_trainer_before_has_ended(run_file: Path) -
     assert (run_file.parent / "0.json").exists()
 
 
-def test_sigterm_ends_the_wait_for_the_folder(run_file: Path) -> None:
+def test_sigterm_ends_the_wait_for_the_folder(launches: Launches, run_file: Path) -> None:
     folder = run_file.parent / "runs" / "small"
     folder.mkdir(parents=True)
     with (folder / ".trainer.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        process = start(run_file, {})
+        process = launches.start({})
         time.sleep(3.0)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 143
@@ -168,25 +179,26 @@ def test_sigterm_ends_the_wait_for_the_folder(run_file: Path) -> None:
 class Names:
     """The two files of the chart's ConfigMaps, as they are refreshed in every trainer's pod."""
 
-    def __init__(self, run_file: Path, rendered: str, accepted: str) -> None:
-        self._run_file = run_file
-        self.rendered, self.accepted = run_file.parent / "rendered-trainer", run_file.parent / "accepted-trainer"
+    def __init__(self, launches: Launches, rendered: str, accepted: str) -> None:
+        self._launches = launches
+        self._folder = launches.run_file.parent
+        self.rendered, self.accepted = self._folder / "rendered-trainer", self._folder / "accepted-trainer"
         self.says(rendered, accepted)
 
     def says(self, rendered: str, accepted: str) -> None:
         self.rendered.write_text(f"{rendered}\n")
         self.accepted.write_text(f"{accepted}\n")
 
-    def start(self, job: str, out: str, plan: object) -> subprocess.Popen[bytes]:
+    def start(self, job: str, out: str, plan: object) -> Forked:
         """A trainer of this Job; with a plan that runs, once it does."""
-        (self._run_file.parent / out).mkdir()
+        (self._folder / out).mkdir()
         files = (f"--rendered-in={self.rendered}", f"--accepted-in={self.accepted}")
-        return start(self._run_file, {"0": plan}, f"--job={job}", *files, out=out)
+        return self._launches.start({"0": plan}, f"--job={job}", *files, out=out)
 
 
-def test_a_trainer_leaves_when_its_successor_was_accepted_and_not_before(run_file: Path) -> None:
+def test_a_trainer_leaves_when_its_successor_was_accepted_and_not_before(launches: Launches, run_file: Path) -> None:
     """An upgrade changes `rendered` first, then makes the Job; `accepted` changes after the API server took it all."""
-    names = Names(run_file, rendered="a", accepted="a")
+    names = Names(launches, rendered="a", accepted="a")
     older = names.start("a", "older", "until-stopped")
     wait_for(run_file.parent / "older" / "0.json")
     names.says(rendered="b", accepted="a")
@@ -201,8 +213,10 @@ def test_a_trainer_leaves_when_its_successor_was_accepted_and_not_before(run_fil
     assert (run_file.parent / "newer" / "0.json").exists()
 
 
-def test_after_an_upgrade_that_failed_the_trainer_before_stays_and_a_forgotten_one_leaves(run_file: Path) -> None:
-    names = Names(run_file, rendered="b", accepted="a")
+def test_after_an_upgrade_that_failed_the_trainer_before_stays_and_a_forgotten_one_leaves(
+    launches: Launches, run_file: Path
+) -> None:
+    names = Names(launches, rendered="b", accepted="a")
     before = names.start("a", "before", "until-stopped")
     wait_for(run_file.parent / "before" / "0.json")
     forgotten = names.start("b", "forgotten", 0)
@@ -218,9 +232,11 @@ def test_after_an_upgrade_that_failed_the_trainer_before_stays_and_a_forgotten_o
 
 
 @pytest.mark.parametrize(("asked", "code"), [(False, 76), (True, 143)])
-def test_all_machines_leave_for_the_accepted_trainer_as_one(run_file: Path, asked: bool, code: int) -> None:
+def test_all_machines_leave_for_the_accepted_trainer_as_one(
+    launches: Launches, run_file: Path, asked: bool, code: int
+) -> None:
     """Ranks that another machine ended, which saw the name before; who was asked to go says no more than that."""
-    process = Names(run_file, "b", "b").start("a", "out", "until-stopped" if asked else 143)
+    process = Names(launches, "b", "b").start("a", "out", "until-stopped" if asked else 143)
     wait_for(run_file.parent / "out" / "0.json")
     if asked:
         process.send_signal(signal.SIGTERM)
@@ -228,9 +244,9 @@ def test_all_machines_leave_for_the_accepted_trainer_as_one(run_file: Path, aske
 
 
 @pytest.mark.parametrize("accepted", [None, ""])
-def test_a_trainer_stays_while_none_was_accepted(run_file: Path, accepted: str | None) -> None:
+def test_a_trainer_stays_while_none_was_accepted(launches: Launches, run_file: Path, accepted: str | None) -> None:
     """No file, or an empty one: before the first install has ended, and while Helm replaces the ConfigMap."""
-    names = Names(run_file, "b", "")
+    names = Names(launches, "b", "")
     if accepted is None:
         names.accepted.unlink()
     process = names.start("a", "out", "until-stopped")
@@ -242,10 +258,10 @@ def test_a_trainer_stays_while_none_was_accepted(run_file: Path, accepted: str |
 
 
 @pytest.mark.parametrize(
-    ("fault", "code", "sentence"), [("busy", 1, b"Text file busy"), ("a file in the way", 2, b"Not a directory")]
+    ("fault", "code", "sentence"), [("busy", 1, "Text file busy"), ("a file in the way", 2, "Not a directory")]
 )
 def test_only_what_a_user_must_mend_ends_the_run_for_good(
-    run_file: Path, fault: str, code: int, sentence: bytes
+    launches: Launches, run_file: Path, fault: str, code: int, sentence: str
 ) -> None:
     """Exit code 2 fails the Job; storage that is in trouble for now must not."""
     folder = run_file.parent / "runs" / "small"
@@ -259,23 +275,18 @@ def test_only_what_a_user_must_mend_ends_the_run_for_good(
         running = None
         folder.parent.write_text("")
     try:
-        process = start(run_file, {}, stderr=subprocess.PIPE)
-        _, errors = process.communicate(timeout=30)
+        returned = launches.start({}).wait(30)
     finally:
         if running is not None:
             running.kill()
             running.wait(10)
-    assert process.returncode == code
-    assert errors.startswith(b"error: folder = ")
-    assert sentence in errors
-    assert b"Traceback" not in errors
-    assert errors.count(b"\n") == 1
+    assert returned == code
+    error = launches.only_error()
+    assert error.startswith("error: folder = ")
+    assert sentence in error
 
 
-def test_a_wrong_run_file_is_a_users_mistake(run_file: Path) -> None:
+def test_a_wrong_run_file_is_a_users_mistake(launches: Launches, run_file: Path) -> None:
     run_file.write_text("run: small\nmodle: {}\n")
-    process = start(run_file, {}, stderr=subprocess.PIPE)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 2
-    assert b"modle is not a setting" in errors
-    assert b"Traceback" not in errors
+    assert launches.start({}).wait(30) == 2
+    assert "modle is not a setting" in launches.only_error()

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, BertConfig, BertLMHeadModel, MllamaConfig, PhimoeConfig
-from transformers.models.mllama.configuration_mllama import MllamaTextConfig
+from transformers import AutoModelForCausalLM
 
-from rollcast.config.errors import UserError
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.forked_programs import ForkedPrograms
@@ -21,6 +19,7 @@ from testkit.quantised_model import write_fp8, write_mxfp4
 from testkit.tiny_model import ARCHITECTURES, make_architecture, make_whole_llama4
 from tests.trainer.gloo_ranks import run_ranks
 from tests.trainer.sharded_start import held
+from tests.trainer.stored_models import change_config, store
 from tests.trainer.tiny_models import make_config, write_model
 
 WHOLE = "llama4 with vision"
@@ -53,16 +52,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write_fp8(folder / "stacked", folder / "fp8 in stacks", folder / DEQUANTISED["fp8 in stacks"])
     write_mxfp4(folder / "mxfp4", folder / DEQUANTISED["mxfp4"])
     return {kind: folder / kind for kind in [*KINDS, ONE_EXPERT]}
-
-
-def change_config(folder: Path, **changes: object) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | changes))
-
-
-def store(source: Path, target: Path, *, dtype: torch.dtype = torch.float32, **how: Any) -> None:
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors"))
-    AutoModelForCausalLM.from_pretrained(source, dtype=dtype).save_pretrained(target, **how)
 
 
 @pytest.fixture(scope="module")
@@ -111,26 +100,6 @@ def test_fewer_experts_than_ranks_are_one_sentence(models: dict[str, Path], of_r
         assert said.startswith("2 trainer ranks are more than the 1 experts of a layer"), said
 
 
-TINY = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
-
-
-def refused(ranks: Ranks, folder: Path, run_folder: Path) -> str:
-    with pytest.raises(UserError) as error:
-        LearnerGroup.build(make_config(folder, run_folder), ranks)
-    assert "\n" not in str(error.value)
-    return str(error.value)
-
-
-def test_an_encoder_is_said_to_be_one(ranks: Ranks, tmp_path: Path) -> None:
-    BertLMHeadModel(BertConfig(**TINY)).save_pretrained(tmp_path)
-    assert "is no causal language model: each token of a bert sees those after it" in refused(ranks, tmp_path, tmp_path)
-
-
-def test_what_takes_more_than_text_is_refused_with_the_way_out(ranks: Ranks, tmp_path: Path) -> None:
-    MllamaConfig(text_config=MllamaTextConfig(**TINY).to_dict()).save_pretrained(tmp_path)
-    assert "is a mllama that takes more than text" in refused(ranks, tmp_path, tmp_path)
-
-
 def test_the_export_of_a_quantised_model_is_not_quantised(
     ranks: Ranks, models: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -140,59 +109,6 @@ def test_the_export_of_a_quantised_model_is_not_quantised(
     assert exported.keys() == plain.keys()
     assert all(torch.equal(exported[name], plain[name]) for name in plain)
     assert "quantization_config" not in json.loads((tmp_path / "export" / "config.json").read_text())
-
-
-def test_quantised_weights_of_a_text_model_are_refused(ranks: Ranks, models: dict[str, Path], tmp_path: Path) -> None:
-    folder = shutil.copytree(models[WHOLE], tmp_path / "model")
-    change_config(folder, quantization_config={"quant_method": "awq"})
-    assert "is quantised by 'awq'" in refused(ranks, folder, tmp_path)
-
-
-def test_routers_that_draw_lots_are_refused(ranks: Ranks, tmp_path: Path) -> None:
-    PhimoeConfig(**TINY).save_pretrained(tmp_path)
-    assert "whose routers draw experts at random" in refused(ranks, tmp_path, tmp_path)
-
-
-def test_quantised_weights_are_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(untied_model, tmp_path / "model")
-    change_config(folder, quantization_config={"quant_method": "awq"})
-    assert "is quantised by 'awq'" in refused(ranks, folder, tmp_path)
-
-
-def test_pickled_weights_alone_are_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(untied_model, tmp_path / "model")
-    whole = AutoModelForCausalLM.from_pretrained(folder)
-    torch.save(whole.state_dict(), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-    assert "give a folder with config.json and safetensors" in refused(ranks, folder, tmp_path)
-
-
-def test_tied_matrices_that_differ_are_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(untied_model, tmp_path / "model")
-    change_config(folder, tie_word_embeddings=True)
-    assert "two different matrices that its config calls tied" in refused(ranks, folder, tmp_path)
-
-
-@pytest.mark.parametrize("has_settings", [True, False])
-def test_numbers_of_few_bits_without_scales_are_refused(
-    ranks: Ranks, models: dict[str, Path], tmp_path: Path, has_settings: bool
-) -> None:
-    folder = shutil.copytree(models["fp8 in stacks"], tmp_path / "model")
-    stored = load_file(folder / "model.safetensors")
-    weight = next(name for name in stored if name.endswith("experts.down_proj"))
-    del stored[f"{weight}_scale_inv"]
-    if not has_settings:
-        stored = {name: tensor for name, tensor in stored.items() if name == weight or tensor.element_size() > 1}
-        change_config(folder, quantization_config=None)
-    save_file(stored, folder / "model.safetensors", {"format": "pt"})
-    assert f"stores {weight} as F8_E4M3, and no scales" in refused(ranks, folder, tmp_path)
-
-
-def test_factors_of_other_blocks_are_refused(ranks: Ranks, models: dict[str, Path], tmp_path: Path) -> None:
-    folder = shutil.copytree(models["fp8"], tmp_path / "model")
-    settings = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [16, 24]}
-    change_config(folder, quantization_config=settings)
-    assert "where weight_block_size = [16, 24] asks for" in refused(ranks, folder, tmp_path)
 
 
 def test_an_export_of_a_quantised_model_has_its_layers_for_further_tokens_in_the_models_type(
