@@ -36,7 +36,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     for run, asymptote in (("demo", 0.85), ("other", 0.6)):
         evaluations = [
             CurvePoint(run, "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, START + 3600 * r.compute)
-            for r in record(12, asymptote=asymptote)
+            for r in record(13, asymptote=asymptote)
         ]
         engine.take(Reading(evaluations=evaluations))
     tail = FolderTail("demo", tmp_path_factory.mktemp("run"))

@@ -214,24 +214,14 @@ def is_answered_at_once(service: Service, newest: str) -> bool:
     return True
 
 
-def test_a_port_in_use_and_an_unwritable_history_are_one_sentence(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
+def test_a_port_in_use_and_an_unwritable_history_are_one_sentence(tmp_path: Path, services: ForkedPrograms) -> None:
     with TrainerPage() as page:
         for forecaster, expected in (
             ({"http_port": page.port}, f"forecaster.http_port = {page.port}"),
             ({"http_port": 0, "history": "/proc/none/h.sqlite"}, "forecaster.history = /proc/none/h.sqlite"),
         ):
             config = run_file(tmp_path, SCRAPE, forecaster=forecaster)
-            result = subprocess.run(
-                [sys.executable, "-m", "rollcast.forecaster", "--config", str(config)],
-                capture_output=True,
-                text=True,
-                timeout=60,
-                env={"PYTHONPATH": "services", "PATH": "/usr/bin:/bin"},
-                cwd=Path(__file__).parents[2],
-            )
-            assert result.returncode == 2
-            assert result.stderr.strip().splitlines()[-1].startswith(f"error: {expected}")
-            assert "Traceback" not in result.stderr
+            log = tmp_path / "refused.log"
+            assert services.start("rollcast.forecaster", ["--config", str(config)], log).wait(60) == 2
+            assert log.read_text().strip().splitlines()[-1].startswith(f"error: {expected}")
+            assert "Traceback" not in log.read_text()
