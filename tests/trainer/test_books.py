@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from rollcast.config.rules_versions import SPLIT_RULES
 from rollcast.config.run import parse_run_config
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.service import _read_books
@@ -39,7 +42,40 @@ def test_prompts_that_are_too_long_are_counted_in_every_set(tmp_path: Path) -> N
         },
         source="test",
     )
-    books = _read_books(config.tasks, config.recipe, CharTokenizer(), exporter := Exporter("r"))
+    books = _read_books(config.tasks, config.recipe, CharTokenizer(), exporter := Exporter("r"), SPLIT_RULES)
     assert 30 - 20 <= len(books.train) < 40, "some that are too long are among those held out"
     assert len(books.train) + len(books.held_out) == 30
     assert 'rollcast_prompts_skipped{reason="too_long",run="r"} 32.0' in exporter.render().decode()
+
+
+def test_a_resumed_run_keeps_the_prompts_that_it_began_with_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = [f"q{number}" for number in range(20)] + ["What  is IT"]
+    config = parse_run_config(
+        {
+            "run": "r",
+            "model": {"path": "none", "max_length": 64},
+            "tasks": {
+                "dataset": rows(tmp_path / "own.jsonl", own),
+                "evaluation": {"num_prompts": 4},
+                "downstream": [{"dataset": rows(tmp_path / "other.jsonl", ["what is it"])}],
+            },
+            "recipe": {
+                "prompts_per_step": 4,
+                "max_prompt_tokens": 20,
+                "max_completion_tokens": 8,
+                "length_control": {"kind": "none"},
+            },
+        },
+        source="test",
+    )
+    for split_rules, num_trained in ((1, 17), (2, 16)):
+        exporter = Exporter("r")
+        books = _read_books(config.tasks, config.recipe, CharTokenizer(), exporter, split_rules)
+        assert len(books.train) == num_trained
+        assert len(books.held_out) == 4
+        is_left_out = 'rollcast_prompts_skipped{reason="contaminated",run="r"} 1.0' in exporter.render().decode()
+        assert is_left_out is (split_rules == 2)
+        said = "1 training prompt asks what a held-out or downstream prompt asks, in another spelling"
+        assert (said in capsys.readouterr().out) is (split_rules == 1)

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollcast.config.errors import PassingError, UserError
+from rollcast.config.rules_versions import GRADING_RULES, SPLIT_RULES
 from rollcast.trainer.control.compute import GENERATOR, TRAINER, ComputeLedger
 from rollcast.trainer.control.progress import MalformedProgress, Progress
+from testkit.trainer.states import make_state
 
 
 class Clock:
@@ -312,6 +314,26 @@ def test_a_checkpoint_that_lacks_a_field_is_damaged_and_one_of_a_later_release_i
         Progress.from_json({name: value for name, value in whole.items() if name != "start_up"})
     with pytest.raises(UserError, match="checkpoint: holds tomorrow, which this Rollcast does not know; resume with"):
         Progress.from_json({**whole, "tomorrow": 1})
+
+
+def test_a_checkpoint_without_rules_is_of_the_first_and_one_of_newer_rules_is_refused() -> None:
+    whole = Progress(step=5).as_json()
+    assert (whole["split_rules"], whole["grading_rules"]) == (SPLIT_RULES, GRADING_RULES)
+    earlier = Progress.from_json({name: value for name, value in whole.items() if not name.endswith("_rules")})
+    assert (earlier.step, earlier.split_rules, earlier.grading_rules) == (5, 1, 1)
+    for name in ("split_rules", "grading_rules"):
+        with pytest.raises(
+            UserError, match=f"checkpoint: {name} is 99, and this Rollcast knows 2 at most; resume with"
+        ):
+            Progress.from_json({**whole, name: 99})
+        with pytest.raises(MalformedProgress, match=name):
+            Progress.from_json({**whole, name: 0})
+
+
+def test_a_resumed_run_saves_its_own_split_and_the_newest_grading(tmp_path: Path) -> None:
+    state = make_state(tmp_path, progress=Progress(split_rules=1, grading_rules=1))
+    saved = state.progress_to_save()
+    assert (saved.split_rules, saved.grading_rules) == (1, GRADING_RULES)
 
 
 def test_a_teachers_devices_are_part_of_the_compute_and_outlive_a_restart(tmp_path: Path) -> None:

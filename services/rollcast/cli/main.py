@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rollcast import __version__
-from rollcast.cli import ablate, backtest, compare, config, demo, fit, init, model, recipe, show, try_out, up
+from rollcast.cli import ablate, audit, backtest, compare, config, demo, fit, init, model, recipe, show, try_out, up
 from rollcast.cli.once import OnceCommand
 from rollcast.cli.output import OutputError, discard_output, tell_output_apart
 from rollcast.cli.plan import batch, budget, devices, evaluation, memory, runs, sizes
@@ -64,6 +64,7 @@ app.command(cls=OnceCommand)(init.init)
 app.command("try", cls=OnceCommand)(try_out.try_out)
 app.command()(up.up)
 app.command()(show.show)
+app.command(cls=OnceCommand)(audit.audit)
 app.command(cls=OnceCommand)(fit.fit)
 app.command(cls=OnceCommand)(compare.compare)
 app.command(cls=OnceCommand)(backtest.backtest)

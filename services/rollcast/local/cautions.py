@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from rollcast.config.rules_versions import contaminated_in_words
 from rollcast.config.services import Generator, Local
 from rollcast.config.tasks import PromptFormat
 from rollcast.local.demo.base_model import PLACEHOLDER
@@ -29,6 +30,7 @@ NEEDS_DEEP_GEMM = "fp8_per_block"
 _LEFT_OUT = {
     "duplicate": "ask what an earlier row asks",
     "downstream": "ask what a downstream set asks",
+    "contaminated": "ask what a held-out or downstream prompt asks, in another spelling",
     "empty": "are empty lines",
     "other_date": "are not between from_date and to_date",
     "no_date": "have no date that can be read (contest_date)",
@@ -37,11 +39,14 @@ _LEFT_OUT = {
 
 
 def of_data(split: PromptSplit) -> list[str]:
-    """Which rows are left out."""
+    """Which rows are left out, and which stay that a new run would leave out."""
     return [
-        f"tasks.dataset: {count} {'row is' if count == 1 else 'rows are'} left out: they {why}"
-        for reason, why in _LEFT_OUT.items()
-        if (count := split.skipped.get(reason, 0))
+        *contaminated_in_words(len(split.contaminated)),
+        *(
+            f"tasks.dataset: {count} {'row is' if count == 1 else 'rows are'} left out: they {why}"
+            for reason, why in _LEFT_OUT.items()
+            if (count := split.skipped.get(reason, 0))
+        ),
     ]
 
 

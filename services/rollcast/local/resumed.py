@@ -5,10 +5,12 @@ from pathlib import Path
 from rollcast.config.base import Settings
 from rollcast.config.errors import UserError
 from rollcast.config.resolved import differences
+from rollcast.config.rules_versions import changed_rules
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.own_copies import is_move
 from rollcast.runfolder import folder as run_folder
-from rollcast.runfolder.files import UP_FILE
+from rollcast.runfolder.files import UP_FILE, checkpoint_place
+from rollcast.runfolder.rules import checkpoint_rules
 
 FIXED = ("tasks.dataset.kind", "tasks.dataset.name", "tasks.evaluation.num_prompts", "tasks.evaluation.seed")
 """They decide which prompts the curve is measured on: with others it would go on as another one, unnoticed."""
@@ -34,9 +36,17 @@ def check_run_folder(config: RunConfig, *, resume: bool) -> list[str]:
     Raises UserError where `up` would.
     """
     folder = config.run_folder.absolute()
-    changes = changed_settings(folder / UP_FILE, config) if resume and not run_folder.is_held(folder) else []
+    changes: list[str] = []
+    if resume and not run_folder.is_held(folder):
+        changes = [*changed_settings(folder / UP_FILE, config), *resumed_rules(config)]
     run_folder.check_folder(folder, resume=resume)
     return changes
+
+
+def resumed_rules(config: RunConfig) -> list[str]:
+    """A line for each of the run's rules that is not of this release. Checkpoints behind a URL are the trainer's."""
+    found = checkpoint_rules(checkpoint_place(config.run_folder.absolute(), config.trainer.checkpoints))
+    return [] if found is None else changed_rules(found.split, found.grading)
 
 
 def changed_settings(started_with: Path, settings: Settings) -> list[str]:

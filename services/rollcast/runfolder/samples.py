@@ -84,6 +84,8 @@ class SampledCompletion:
     """The token budget ended it."""
     episode: SampledEpisode | None = None
     """None = one answer, without an environment."""
+    prompt_id: str = ""
+    """Empty = of a release that did not store it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -14,13 +14,16 @@ from rollcast.config.datasets import ArithmeticDataset, CountdownDataset, Datase
 from rollcast.config.environments.settings import EnvironmentSettings
 from rollcast.config.errors import UserError
 from rollcast.config.rewarding import environment_rewards, undecided
+from rollcast.config.rules_versions import SPLIT_RULES
 from rollcast.config.tasks import MAX_REFERENCE_CHARACTERS, Downstream, Tasks
 from rollcast.tasks import arithmetic, countdown
 from rollcast.tasks.chats import Chat, flat, of_text, with_last
+from rollcast.tasks.contamination import COUNTDOWN, EvaluatedQuestions, Question, episode, single
 from rollcast.tasks.contest_dates import why_outside_the_window
 from rollcast.tasks.environment_names import environment_of
 from rollcast.tasks.fields import Row, RowError, plain_values, value
-from rollcast.tasks.mappings import Mapping, mapping_of
+from rollcast.tasks.mappings import Mapping as RowMapping
+from rollcast.tasks.mappings import mapping_of
 from rollcast.tasks.rows import read_rows
 from rollcast.tasks.verifiers import CODE, is_built_in
 from rollcast.telemetry.logging import get_logger
@@ -67,9 +70,12 @@ class PromptSplit:
     train: list[Prompt]
     held_out: list[Prompt]
     skipped: dict[str, int] = field(default_factory=dict)
-    """Rows left out, by reason (duplicate, empty, oversized, downstream, other_date, no_date)."""
+    """Rows left out, by reason (duplicate, empty, oversized, downstream, contaminated, other_date, no_date)."""
     downstream: dict[str, list[Prompt]] = field(default_factory=dict)
     """By name of the downstream set."""
+    contaminated: frozenset[str] = frozenset()
+    """Ids of training prompts that ask what an evaluated prompt asks. Only a run that began under the first rules has
+    any; later ones leave such rows out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +85,24 @@ class _Found:
     key: str
     """The normalised bare text."""
     prompt: Prompt
+    question: Question
     answer: Any = None
     """What no other row of the same text may contradict; None = rows of this kind have no such answer."""
     where: str = ""
     """The row, for complaints."""
 
 
-def load(tasks: Tasks) -> PromptSplit:
+def load(tasks: Tasks, split_rules: int = SPLIT_RULES) -> PromptSplit:
     """Read every data set, hold out each part's prompts, and keep evaluated prompts out of training.
 
+    `split_rules`: those under which the run began (`rollcast.config.rules_versions`).
+
     Which prompts are held out depends on `evaluation.seed` and each prompt's own text, so neither the order of the rows
-    nor added rows move a prompt from one side to the other except at the edge. Prompts count as the same if their
-    texts are equal (`normalise`), regardless of the template around them: the first data set that has one keeps it, and
-    what a downstream set asks leaves training. Training prompts keep the order of the data sets.
+    nor added rows move a prompt from one side to the other, except at the edge or if they spell it otherwise. Prompts
+    count as the same if their texts are equal (`normalise`), regardless of the template around them: the first data set
+    that has one keeps it.
+    What a downstream or held-out prompt asks, in whatever spelling (`rollcast.tasks.contamination`), leaves training.
+    Training prompts keep the order of the data sets.
 
     Raises UserError for a source that cannot be read, a row without a needed field, two rows that give one prompt
     different answers, or too few rows.
@@ -99,28 +110,57 @@ def load(tasks: Tasks) -> PromptSplit:
     skipped: Counter[str] = Counter()
     seed = tasks.evaluation.seed
     downstream = {item.dataset.name: _downstream(item, tasks, seed, skipped) for item in tasks.downstream}
-    asked = {key for prompts in downstream.values() for key in prompts}
-    train: list[Prompt] = []
-    held_out: list[Prompt] = []
+    evaluated = EvaluatedQuestions()
+    evaluated.add(row.question for rows in downstream.values() for row in rows.values())
+    asked = {key for rows in downstream.values() for key in rows}
+    parts = _kept_rows(tasks, asked, evaluated if split_rules > 1 else EvaluatedQuestions(), skipped)
+    spellings = Counter(found.question.main for rows in parts for found in rows.values() if split_rules > 1)
+    train: list[_Found] = []
+    held_out: list[_Found] = []
+    for number, (part, rows) in enumerate(zip(tasks.parts, parts, strict=True)):
+        chosen = _chosen(rows, tasks.held_out_prompts(part), f"tasks.dataset.parts.{number}", part, seed, spellings)
+        train += [found for key, found in rows.items() if key not in chosen]
+        held_out += [found for key, found in rows.items() if key in chosen]
+    evaluated.add(found.question for found in held_out)
+    clean = [found for found in train if not evaluated.holds(found.question)]
+    contaminated = {found.prompt.id for found in train} - {found.prompt.id for found in clean}
+    if split_rules > 1:
+        skipped["contaminated"] += len(train) - len(clean)
+        train = clean
+        contaminated = set()
+    if not train:
+        raise UserError(
+            "tasks.dataset: each training prompt asks what a held-out prompt asks, in another spelling; use more data"
+        )
+    return PromptSplit(
+        [found.prompt for found in train],
+        [found.prompt for found in held_out],
+        dict(+skipped),
+        {name: [row.prompt for row in rows.values()] for name, rows in downstream.items()},
+        frozenset(contaminated),
+    )
+
+
+def _kept_rows(
+    tasks: Tasks, asked: Collection[str], evaluated: EvaluatedQuestions, skipped: Counter[str]
+) -> list[dict[str, _Found]]:
+    """The rows of each part, by their keys, that neither a row before nor a downstream set asks."""
     seen: dict[str, _Found] = {}
-    for number, part in enumerate(tasks.parts):
-        wanted = tasks.held_out_prompts(part)
-        by_key: dict[str, Prompt] = {}
-        for found in _read(part.dataset, tasks, wanted, skipped):
+    parts = []
+    for part in tasks.parts:
+        rows: dict[str, _Found] = {}
+        for found in _read(part.dataset, tasks, tasks.held_out_prompts(part), skipped):
             if found.key in asked:
                 skipped["downstream"] += 1
+            elif evaluated.holds(found.question):
+                skipped["contaminated"] += 1
             elif found.key in seen:
                 _check_agreement(seen[found.key], found)
                 skipped["duplicate"] += 1
             else:
-                seen[found.key] = found
-                by_key[found.key] = found.prompt
-        chosen = _chosen(by_key, wanted, f"tasks.dataset.parts.{number}", part, seed)
-        train += [prompt for key, prompt in by_key.items() if key not in chosen]
-        held_out += [prompt for key, prompt in by_key.items() if key in chosen]
-    return PromptSplit(
-        train, held_out, dict(skipped), {name: list(found.values()) for name, found in downstream.items()}
-    )
+                seen[found.key] = rows[found.key] = found
+        parts.append(rows)
+    return parts
 
 
 def check_prompts(split: PromptSplit, prompts_per_step: int) -> None:
@@ -132,7 +172,9 @@ def check_prompts(split: PromptSplit, prompts_per_step: int) -> None:
         )
 
 
-def _chosen(by_key: dict[str, Prompt], wanted: int, field: str, part: Part, seed: int) -> set[str]:
+def _chosen(
+    by_key: dict[str, _Found], wanted: int, field: str, part: Part, seed: int, spellings: Mapping[bytes, int]
+) -> set[str]:
     if not by_key and isinstance(part.dataset, RowsDataset):
         source = part.dataset.path or part.dataset.mapping
         raise UserError(f"tasks.dataset.path = {source}: holds no rows that could be asked; give one with rows")
@@ -142,32 +184,35 @@ def _chosen(by_key: dict[str, Prompt], wanted: int, field: str, part: Part, seed
             f"{setting} = {wanted}: data set {part.dataset.name!r} has only {len(by_key)} different prompts and some "
             "must be left for training; lower it or add rows"
         )
-    return _drawn(by_key, wanted, seed)
+    return _drawn(by_key, wanted, seed, spellings)
 
 
-def _drawn(by_key: dict[str, Prompt], count: int, seed: int) -> set[str]:
-    """`count` keys by the seed and their prompts' own texts."""
+def _drawn(by_key: dict[str, _Found], count: int, seed: int, spellings: Mapping[bytes, int] | None = None) -> set[str]:
+    """`count` keys by the seed and their prompts' own texts, first those that no other row spells otherwise.
 
-    def order(key: str) -> tuple[str, str]:
+    `spellings`: how many rows ask each question. None = it does not matter.
+    """
+
+    def order(key: str) -> tuple[bool, str, str]:
         """Rows of environments may share a text; their ids differ."""
-        prompt = by_key[key]
-        return _digest(f"{seed}/{spelling(prompt.text)}"), prompt.id
+        found = by_key[key]
+        has_others = spellings is not None and spellings.get(found.question.main, 1) > 1
+        return has_others, _digest(f"{seed}/{spelling(found.prompt.text)}"), found.prompt.id
 
     return set(sorted(by_key, key=order)[:count])
 
 
-def _downstream(item: Downstream, tasks: Tasks, seed: int, skipped: Counter[str]) -> dict[str, Prompt]:
+def _downstream(item: Downstream, tasks: Tasks, seed: int, skipped: Counter[str]) -> dict[str, _Found]:
     rows: dict[str, _Found] = {}
     for row in _read(item.dataset, tasks, 0, skipped):
         _check_agreement(rows.setdefault(row.key, row), row)
-    found = {key: row.prompt for key, row in rows.items()}
-    if not found:
+    if not rows:
         source = "check its source, and from_date and to_date if they are given"
         raise UserError(f"tasks.downstream: data set {item.dataset.name!r} holds no prompt; {source}")
-    if item.num_prompts is None or item.num_prompts >= len(found):
-        return found
-    kept = _drawn(found, item.num_prompts, seed)
-    return {key: prompt for key, prompt in found.items() if key in kept}
+    if item.num_prompts is None or item.num_prompts >= len(rows):
+        return rows
+    kept = _drawn(rows, item.num_prompts, seed)
+    return {key: row for key, row in rows.items() if key in kept}
 
 
 def _check_agreement(first: _Found, second: _Found) -> None:
@@ -205,14 +250,16 @@ def _read(dataset: Dataset, tasks: Tasks, evaluated: int, skipped: Counter[str])
     match dataset:
         case ArithmeticDataset():
             for a, b in arithmetic.distinct_additions(dataset, dataset.size + evaluated):
-                text = arithmetic.prompt_text(a, b)
-                yield _Found(normalise(text), _prompt(dataset.name, of_text(text), str(a + b), "arithmetic"))
+                chat = of_text(arithmetic.prompt_text(a, b))
+                prompt = _prompt(dataset.name, chat, str(a + b), "arithmetic")
+                yield _Found(normalise(prompt.text), prompt, single(chat))
         case CountdownDataset():
             for numbers, target in countdown.distinct_puzzles(dataset, dataset.size + evaluated):
-                text = countdown.prompt_text(numbers, target)
+                chat = of_text(countdown.prompt_text(numbers, target))
                 reference = {"numbers": numbers, "target": target}
                 puzzle = countdown.prompt_text(tuple(sorted(numbers)), target)  # the same one in any order
-                yield _Found(normalise(puzzle), _prompt(dataset.name, of_text(text), reference, "countdown"))
+                prompt = _prompt(dataset.name, chat, reference, COUNTDOWN)
+                yield _Found(normalise(puzzle), prompt, single(chat, COUNTDOWN, reference))
         case _:
             yield from _with_own_ids(_rows(dataset, tasks, skipped))
 
@@ -240,11 +287,10 @@ def _rows(dataset: RowsDataset, tasks: Tasks, skipped: Counter[str]) -> Iterator
         environment = environment_of(row, dataset, tasks.environments, where)
         try:
             bare = mapping.prompt(row)
-            messages = with_last(bare, mapping.template)
             if environment is not None:
-                found = _episode(dataset, mapping, environment, row, messages, where)
+                found = _episode(dataset, mapping, environment, row, bare, where)
             else:
-                found = _single(dataset, mapping, row, bare, messages, where)
+                found = _single(dataset, mapping, row, bare, where)
         except RowError as error:
             raise UserError(f"{where}: {error}") from None
         if max(len(found.prompt.reference), len(found.prompt.answer)) > MAX_REFERENCE_CHARACTERS:
@@ -261,19 +307,22 @@ def _rows(dataset: RowsDataset, tasks: Tasks, skipped: Counter[str]) -> Iterator
         )
 
 
-def _single(dataset: RowsDataset, mapping: Mapping, row: Row, bare: Chat, messages: Chat, where: str) -> _Found:
+def _single(dataset: RowsDataset, mapping: RowMapping, row: Row, bare: Chat, where: str) -> _Found:
     """A row that is answered once."""
+    messages = with_last(bare, mapping.template)
     is_own = not is_built_in(mapping.verifier)
     reference = {"prompt": flat(messages)} | plain_values(row) if is_own else mapping.reference(row)
     try:
         prompt = _prompt(dataset.name, messages, reference, mapping.verifier)
     except (TypeError, ValueError, RecursionError):
         raise _no_json(where, reference) from None
-    return _Found(normalise(flat(bare)), prompt, _answer(dataset, mapping.verifier, row, reference), where)
+    question = single(bare, mapping.verifier, reference)
+    answer = _answer(dataset, mapping.verifier, row, reference)
+    return _Found(normalise(flat(bare)), prompt, question, answer, where)
 
 
 def _episode(
-    dataset: RowsDataset, mapping: Mapping, environment: EnvironmentSettings, row: Row, messages: Chat, where: str
+    dataset: RowsDataset, mapping: RowMapping, environment: EnvironmentSettings, row: Row, bare: Chat, where: str
 ) -> _Found:
     """A row that is answered in an environment. Rows of one text are different prompts if they differ in anything."""
     if sentence := undecided(environment, dataset):
@@ -282,7 +331,9 @@ def _episode(
     answer: Any = None
     if not is_rewarded and is_built_in(mapping.verifier):
         answer = mapping.reference(row)
-    whole = {"prompt": flat(messages)} | plain_values(row)
+    messages = with_last(bare, mapping.template)
+    values = plain_values(row)
+    whole = {"prompt": flat(messages)} | values
     try:
         prompt = _prompt(dataset.name, messages, whole, "" if is_rewarded else mapping.verifier)
         prompt = replace(
@@ -293,7 +344,7 @@ def _episode(
         )
     except (TypeError, ValueError, RecursionError):
         raise _no_json(where, whole if answer is None else answer) from None
-    return _Found(f"{normalise(prompt.text)}\n{prompt.reference}", prompt, where=where)
+    return _Found(f"{normalise(prompt.text)}\n{prompt.reference}", prompt, episode(bare, values), where=where)
 
 
 def _no_json(where: str, found: Any) -> UserError:

@@ -54,6 +54,11 @@ class TokenizerFile:
         added = self._tokenizer.get_added_tokens_decoder()
         return {token.content: number for number, token in added.items() if number >= first_id}
 
+    def special_tokens(self) -> list[str]:
+        """The longest first."""
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        return sorted((token.content for token in added if token.special), key=len, reverse=True)
+
     def not_known(self, text: str) -> set[str]:
         """Parts of the text that become the unknown token, and characters that vanish."""
         encoding = self._tokenizer.encode(text, add_special_tokens=False)

@@ -12,6 +12,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.own_digests import with_digests
 from rollcast.config.recipe import Recipe
+from rollcast.config.rules_versions import changed_rules, contaminated_in_words
 from rollcast.config.run import RunConfig
 from rollcast.config.tasks import Tasks
 from rollcast.connections.http import HttpServer, PageReaders, listen, service_routes
@@ -22,6 +23,7 @@ from rollcast.rollouts.redis_streams import RedisTrainerQueue
 from rollcast.runfolder.files import BEFORE, Place, checkpoint_place, earlier_run_place
 from rollcast.runfolder.records import BeforeRecord, as_json
 from rollcast.runfolder.writing import make_folder, replace_json
+from rollcast.tasks.near_duplicates import near_duplicates
 from rollcast.tasks.prompts import Prompt, check_prompts, load
 from rollcast.tasks.thinking import check_thinking
 from rollcast.tasks.tokens import Tokenizer, load_tokenizer, render
@@ -88,7 +90,9 @@ def _lead(config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *
     kernel = learners.learner.attention_kernel
     exporter.set(names.ATTENTION_KERNEL, 1, kernel=kernel)
     log.info("the model is read", attention_kernel=kernel, compiled=config.trainer.compile)
-    books = _read_books(config.tasks, config.recipe, tokenizer, exporter)
+    for line in changed_rules(progress.split_rules, progress.grading_rules):
+        log.warning(line)
+    books = _read_books(config.tasks, config.recipe, tokenizer, exporter, progress.split_rules)
     state = LoopState(patience_seconds=HUNG_TIMEOUTS * config.trainer.collective_timeout_seconds)
     listener = listen(config.http.bind, config.trainer.http_port, setting="trainer.http_port")
     readers = PageReaders()
@@ -203,10 +207,12 @@ def _when_redis_is_there(make: Callable[[], Controller], stop: Callable[[], bool
     return None
 
 
-def _read_books(tasks: Tasks, recipe: Recipe, tokenizer: Tokenizer, exporter: Exporter) -> Books:
-    split = load(tasks)
+def _read_books(tasks: Tasks, recipe: Recipe, tokenizer: Tokenizer, exporter: Exporter, split_rules: int) -> Books:
+    split = load(tasks, split_rules)
     for reason, count in split.skipped.items():
         exporter.set(names.PROMPTS_SKIPPED, count, reason=reason)
+    for line in (*contaminated_in_words(len(split.contaminated)), *near_duplicates(tasks, split).in_words()):
+        log.warning(line)
     check_thinking(render(tokenizer, split.train[0].messages, tasks.prompt_format)[0], recipe.length_control)
 
     def book(prompts: Sequence[Prompt]) -> PromptBook:

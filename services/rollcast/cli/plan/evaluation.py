@@ -64,12 +64,16 @@ def evaluation(
 def of_run_file(file: Path, pass_rate: float = 0.5, spread: float = DEFAULT_BETWEEN_PROMPT_SHARE) -> list[str]:
     """The errors of each part of the run file's evaluation. Raises UserError if a held-out prompt is trained on."""
     from rollcast.local.preflight import load_to_start
-    from rollcast.tasks.prompts import load, normalise
+    from rollcast.tasks.contamination import normal_form
+    from rollcast.tasks.prompts import Prompt, load
+
+    def question(prompt: Prompt) -> tuple[str, str]:
+        return normal_form(prompt.text), prompt.reference if prompt.environment else ""
 
     tasks = load_to_start(file)[0].tasks
     split = load(tasks)
-    trained = {normalise(prompt.text) for prompt in split.train}
-    shared = [prompt for prompt in split.held_out if normalise(prompt.text) in trained]
+    trained = set(map(question, split.train))
+    shared = [prompt for prompt in split.held_out if question(prompt) in trained]
     if shared:
         raise UserError(
             f"run file {file}: {len(shared)} held-out prompts are also trained on, such as {shared[0].text[:80]!r}; "

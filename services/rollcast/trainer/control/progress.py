@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from rollcast.config.errors import UserError
+from rollcast.config.rules_versions import FIRST_RULES, GRADING_RULES, SPLIT_RULES
 from rollcast.recipe.curriculum import CurriculumState
 from rollcast.recipe.mixture import MixtureState
 from rollcast.telemetry.names import DOWNSTREAM_PREFIX
@@ -14,6 +15,7 @@ from rollcast.trainer.control.compute import ROLES
 from rollcast.trainer.control.ledger import Ledger
 
 Count = Annotated[int, Field(ge=0)]
+Version = Annotated[int, Field(ge=1)]
 
 
 class MalformedProgress(ValueError):  # noqa: N818  (a finding: an older checkpoint may be whole)
@@ -55,6 +57,10 @@ class Progress:
     """Device-hours that went into the model before the run began; no part of `compute_state`. None = not known."""
     ledger: Annotated[Ledger, _with_all([item.name for item in fields(Ledger)])] | None = None
     curriculum: CurriculumState | MixtureState | None = None
+    split_rules: Version = SPLIT_RULES
+    """Rules by which the run's prompts were divided when it began; it keeps them."""
+    grading_rules: Version = GRADING_RULES
+    """Rules by which answers were graded when the checkpoint was written."""
 
     @property
     def is_restored(self) -> bool:
@@ -80,6 +86,7 @@ class Progress:
     def from_json(cls, data: dict[str, Any]) -> "Progress":
         """Raises UserError for fields of another release that are unknown here, MalformedProgress for a value of a type
         that no release writes."""
+        data = {"split_rules": FIRST_RULES, "grading_rules": FIRST_RULES} | data
         names = {item.name for item in fields(cls)}
         if unknown := data.keys() - names:
             raise UserError(
@@ -94,6 +101,12 @@ class Progress:
             first = error.errors(include_url=False, include_context=False)[0]
             place = ".".join(map(str, first["loc"]))[:200]
             raise MalformedProgress(f"its controller's {place}: {first['msg'][:200]}") from None
+        newest = {"split_rules": SPLIT_RULES, "grading_rules": GRADING_RULES}
+        if newer := [name for name, version in newest.items() if getattr(progress, name) > version]:
+            raise UserError(
+                f"checkpoint: {newer[0]} is {getattr(progress, newer[0])}, and this Rollcast knows {newest[newer[0]]} "
+                "at most; resume with the release that wrote it, or a newer one"
+            )
         return progress
 
 

@@ -49,6 +49,7 @@ def _completion(group: RolloutGroup, text: Text) -> SampledCompletion:
         num_tokens=rollout.num_tokens,
         truncated=rollout.truncated,
         episode=None if episode is None else _episode(rollout, episode, text),
+        prompt_id=group.prompt_id,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.config.rules_versions import GRADING_RULES
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Budget
 from rollcast.recipe.curriculum import Curriculum
@@ -123,6 +124,7 @@ class TrainerState:
         progress.start_up = self.compute.total_start_up
         progress.ledger = self.ledger
         progress.curriculum = self.curriculum.state()
+        progress.grading_rules = GRADING_RULES
         return progress
 
 

@@ -1,0 +1,32 @@
+"""`rollcast audit RUN`: what the newest rules change of a run that is over."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rollcast.cli import curve_options as options
+
+
+def audit(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run, such as runs/demo")],
+    as_json: options.AsJson = False,
+) -> None:
+    """Count what the rules of this release change of a run: trained prompts that are evaluated in another spelling, and
+    stored rewards that are others when they are graded again.
+
+    Reads the run's data, its newest checkpoint and samples.jsonl; changes nothing.
+
+    \b
+    rollcast audit runs/demo
+    """
+    from rollcast.cli.show import settings_of
+    from rollcast.local.audit import audit as audited
+
+    report = audited(settings_of(run), lambda line: typer.echo(line, err=True))
+    if as_json:
+        typer.echo(json.dumps(report.as_json(), indent=1))
+        return
+    for line in report.in_words():
+        typer.echo(line)

@@ -1,0 +1,39 @@
+"""Versions of the rules of a run that are no settings: which prompts it trains on, and how answers are graded.
+
+A checkpoint has both; one without them is of a run under the first rules. A resumed run keeps the rules of its split, as
+its curve is measured on those prompts, and grades by the newest.
+"""
+
+SPLIT_RULES = 2
+"""1: a training prompt is left out if its text is exactly that of an evaluated prompt. 2: in any spelling of it
+(`rollcast.tasks.contamination`)."""
+GRADING_RULES = 2
+"""1: printed words that look like numbers are numbers, formulas are rounded to six decimals, a set equals a tuple, a
+truncated match is rewarded where it is trained on. 2: none of it (docs/sandbox.md, docs/data.md)."""
+FIRST_RULES = 1
+"""Of a checkpoint that names none."""
+
+
+def changed_rules(split: int, grading: int) -> list[str]:
+    """What a run whose checkpoint has these versions is resumed with; nothing if they are the newest."""
+    lines = []
+    if grading != GRADING_RULES:
+        lines.append(
+            f"resumed with other rules of grading: {grading} -> {GRADING_RULES}: rewards, and the curve's points from "
+            "here on, are graded by the new ones; `rollcast audit` counts what they change"
+        )
+    if split != SPLIT_RULES:
+        lines.append(
+            f"the run keeps its split into training and held-out prompts, of rules {split} and not {SPLIT_RULES}: "
+            "training prompts that ask what an evaluated prompt asks, in another spelling, stay; `rollcast audit` "
+            "counts them, and a new run leaves them out"
+        )
+    return lines
+
+
+def contaminated_in_words(count: int) -> list[str]:
+    """Of a run that keeps such prompts."""
+    if not count:
+        return []
+    prompts = "1 training prompt asks" if count == 1 else f"{count:,} training prompts ask"
+    return [f"tasks.dataset: {prompts} what a held-out or downstream prompt asks, in another spelling"]

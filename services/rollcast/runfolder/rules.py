@@ -1,0 +1,61 @@
+"""Which rules a run on this machine began under, and which it was graded by last: its newest checkpoint has both."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rollcast.config.rules_versions import FIRST_RULES, SPLIT_RULES
+from rollcast.runfolder.files import CONTROLLER, Place
+from rollcast.wire.version import PolicyVersion
+
+MAX_CONTROLLER_BYTES = 256 << 20
+"""The state of rank 0 holds every prompt that was trained on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRules:
+    split: int
+    grading: int
+    uses: dict[str, int] = field(default_factory=dict)
+    """How often each prompt was trained on, by its id."""
+
+
+def checkpoint_rules(place: Place) -> CheckpointRules | None:
+    """Of the newest checkpoint; None without a readable one here. Whoever resumes checks its content."""
+    if not isinstance(place, Path):
+        return None
+    for _, file in sorted(_controllers(place), reverse=True):
+        try:
+            with file.open("rb") as stream:
+                controller = json.loads(stream.read(MAX_CONTROLLER_BYTES + 1))["controller"]
+            return CheckpointRules(
+                _version(controller, "split_rules"), _version(controller, "grading_rules"), dict(controller["uses"])
+            )
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            continue
+    return None
+
+
+def split_rules_at(place: Place) -> int:
+    """The rules by which prompts are divided if a run is started with these checkpoints."""
+    found = checkpoint_rules(place)
+    return SPLIT_RULES if found is None else found.split
+
+
+def _controllers(place: Path) -> list[tuple[PolicyVersion, Path]]:
+    found = []
+    for file in place.glob(f"*/{CONTROLLER}"):
+        try:
+            found.append((PolicyVersion.parse(file.parent.name), file))
+        except ValueError:  # a folder of something else
+            continue
+    return found
+
+
+def _version(controller: dict[str, Any], name: str) -> int:
+    """Raises ValueError for what no release writes."""
+    found = controller.get(name, FIRST_RULES)
+    if type(found) is not int or found < 1:
+        raise ValueError(name)
+    return found

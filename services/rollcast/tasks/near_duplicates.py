@@ -1,0 +1,147 @@
+"""Training prompts that nearly repeat an evaluated prompt: both hold the same thirteen words in a row.
+
+They are counted and named, not removed: a common phrase is no copy. So sequences do not count that many evaluated
+prompts hold, nor those that many training prompts hold, unless half of an evaluated prompt is repeated.
+"""
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from rollcast.config.datasets import Dataset, RowsDataset
+from rollcast.config.tasks import Tasks
+from rollcast.tasks.mappings import mapping_of
+from rollcast.tasks.prompts import Prompt, PromptSplit
+
+NUM_WORDS = 13
+"""Words of a sequence, as in the overlap that GPT-3's authors looked for (arXiv 2005.14165, appendix C)."""
+MAX_EVALUATED = 3
+"""Evaluated prompts that may hold a sequence; what more of them hold is a phrase of their set."""
+MAX_TRAINING = 10
+"""Training prompts that may hold a sequence before it counts as a phrase; 10 in that paper, too."""
+COPIED_SHARE = 0.5
+"""Share of an evaluated prompt's sequences from which on a phrase counts as a copy."""
+MAX_PAIRS = 20
+MAX_SHOWN_CHARACTERS = 60
+_WORD = re.compile(r"\w+")
+
+Sequence = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NearDuplicates:
+    num_prompts: int
+    """Training prompts that nearly repeat an evaluated one."""
+    pairs: list[tuple[str, str]]
+    """A training prompt and the evaluated one, without their templates; those with the largest overlap."""
+
+    def in_words(self) -> list[str]:
+        """Nothing without such prompts."""
+        if not self.num_prompts:
+            return []
+        subject = f"{self.num_prompts:,} training prompts nearly repeat"
+        if self.num_prompts == 1:
+            subject = "1 training prompt nearly repeats"
+        shown = "; ".join(f"{_short(one)!r} and {_short(other)!r}" for one, other in self.pairs)
+        more = f" (the first {len(self.pairs)})" if self.num_prompts > len(self.pairs) else ""
+        return [
+            f"tasks.dataset: {subject} a held-out or downstream prompt, {NUM_WORDS} words in a row{more}: {shown}; "
+            "remove rows that are copies"
+        ]
+
+
+def near_duplicates(tasks: Tasks, split: PromptSplit) -> NearDuplicates:
+    """Takes some seconds for 100,000 prompts. Generated sets are left out: no two of their prompts are alike."""
+    bare = _BareTexts(tasks)
+    evaluated: list[tuple[str, set[Sequence]]] = []
+    holders: defaultdict[Sequence, list[int]] = defaultdict(list)
+    for prompt in (*split.held_out, *(one for prompts in split.downstream.values() for one in prompts)):
+        text = bare.of(prompt)
+        sequences = set() if text is None else set(_sequences(_words(text)))
+        for sequence in sequences:
+            holders[sequence].append(len(evaluated))
+        evaluated.append((text or "", sequences))
+    asked = {sequence: places for sequence, places in holders.items() if len(places) <= MAX_EVALUATED}
+    found = _shared(asked, (bare.of(prompt) for prompt in split.train))
+    counts = Counter(sequence for _, sequences in found for sequence in sequences)
+    overlaps: list[tuple[float, str, str]] = []
+    for text, sequences in found:
+        best = _best_overlap(sequences, asked, counts, evaluated)
+        if best is not None:
+            overlaps.append((best[0], text, evaluated[best[1]][0]))
+    overlaps.sort(key=lambda item: -item[0])
+    return NearDuplicates(len(overlaps), [(text, other) for _, text, other in overlaps[:MAX_PAIRS]])
+
+
+def _shared(asked: Mapping[Sequence, list[int]], texts: Iterable[str | None]) -> list[tuple[str, set[Sequence]]]:
+    """The texts that hold a sequence of an evaluated prompt, with all of those."""
+    known = {word for sequence in asked for word in sequence}
+    found = []
+    for text in texts if asked else ():
+        if text is not None:
+            shared = {sequence for sequence in _sequences(_words(text), known) if sequence in asked}
+            if shared:
+                found.append((text, shared))
+    return found
+
+
+def _best_overlap(
+    sequences: set[Sequence],
+    asked: Mapping[Sequence, list[int]],
+    counts: Mapping[Sequence, int],
+    evaluated: list[tuple[str, set[Sequence]]],
+) -> tuple[float, int] | None:
+    """The largest shared part of an evaluated prompt, and that prompt; None = nothing but phrases."""
+    places = {place for sequence in sequences for place in asked[sequence]}
+    best: tuple[float, int] | None = None
+    for place in sorted(places):
+        shared = sequences & evaluated[place][1]
+        share = len(shared) / len(evaluated[place][1])
+        is_copy = share >= COPIED_SHARE or any(counts[sequence] <= MAX_TRAINING for sequence in shared)
+        if is_copy and (best is None or share > best[0]):
+            best = (share, place)
+    return best
+
+
+def _words(text: str) -> list[str]:
+    """Without signs, and so without the delimiters of formulas."""
+    return _WORD.findall((text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold())
+
+
+def _sequences(words: list[str], known: set[str] | None = None) -> Iterator[Sequence]:
+    """All of a text; with `known` only those of known words."""
+    run = 0
+    for end, word in enumerate(words, start=1):
+        run = run + 1 if known is None or word in known else 0
+        if run >= NUM_WORDS:
+            yield tuple(words[end - NUM_WORDS : end])
+
+
+class _BareTexts:
+    """Texts of prompts without the template of their data set."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        datasets: list[Dataset] = [part.dataset for part in tasks.parts]
+        datasets += [item.dataset for item in tasks.downstream]
+        self._around = {
+            dataset.name: mapping_of(dataset).template.partition("{prompt}")[::2]
+            for dataset in datasets
+            if isinstance(dataset, RowsDataset)
+        }
+
+    def of(self, prompt: Prompt) -> str | None:
+        """None = a prompt of a generated set."""
+        if prompt.dataset not in self._around:
+            return None
+        before, after = self._around[prompt.dataset]
+        if len(prompt.messages) > 1:
+            *others, last = (message.content for message in prompt.messages)
+            return "\n\n".join([*others, last.removeprefix(before).removesuffix(after)])
+        return prompt.text.removeprefix(before).removesuffix(after)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_SHOWN_CHARACTERS else f"{line[:MAX_SHOWN_CHARACTERS]}..."
