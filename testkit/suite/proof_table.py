@@ -131,7 +131,7 @@ PROOFS: tuple[Proof, ...] = (
         "autoscaler-service",
         "The autoscaler as a process: as it starts, next to another scaler, at the end of a run.",
         ("tests/autoscaler", "testkit/autoscaler", *_rooms("autoscaler", "connections", "telemetry", "config")),
-        _tests("autoscaler", "service_starts_and_ends"),
+        _tests("autoscaler", "service_starts_and_ends", "simulated_runs"),
     ),
     Proof(
         "grader-limits",
@@ -171,20 +171,26 @@ PROOFS: tuple[Proof, ...] = (
             *_tests(
                 "generator", "architectures", "recurrent_state", "expert_stacks", "head_precision", "llama_episodes"
             ),
-            *_tests("trainer", "whole_models", "teacher_vllm"),
+            *_tests("trainer", "architectures", "whole_models", "teacher_vllm"),
         ),
     ),
     Proof(
         "adapters-in-engines",
-        "LoRA adapters reach a real engine and sample as the trainer computes.",
-        _ENGINE,
-        _tests("generator", "lora"),
+        "LoRA adapters reach a real engine, sample as the trainer computes, and are merged into their base.",
+        (*_ENGINE, *_rooms("local", "cli")),
+        (*_tests("generator", "lora"), *_tests("trainer", "merged_adapters")),
     ),
     Proof(
         "engine-starts",
         "Engines start on a fresh machine, end with their generator, and name what they have no memory for.",
         (*_ENGINE, *_rooms("telemetry", "connections", "local")),
         _tests("generator", "fresh_machine", "installed_vllm", "too_little_memory", "orphans", "threads"),
+    ),
+    Proof(
+        "trainer-programs",
+        "Ranks on several machines, compiled layers, refused memory, and the example of a whole step.",
+        (*_rooms("trainer", "recipe", "config", "memory"), "examples", "tests/trainer", "testkit/trainer", _PACKAGES),
+        _tests("trainer", "machines", "compiled_layers", "refused_memory", "scalerl_step_learns"),
     ),
     Proof(
         "agents-of-others",
@@ -221,7 +227,7 @@ PROOFS: tuple[Proof, ...] = (
             "testkit/forked_programs.py",
             "tests/system",
         ),
-        _tests("system", "up", "ablate", "tutorial", "first_hour", "slow_generator", "chaos_episodes"),
+        _tests("system", "up", "resumed_up", "ablate", "tutorial", "first_hour", "slow_generator", "chaos_episodes"),
     ),
     Proof(
         "hostile-programs",
@@ -233,7 +239,7 @@ PROOFS: tuple[Proof, ...] = (
         "hostile-files",
         "Files that are made to take time or memory are read within bounds, each as large as a reader takes it.",
         ("tests/curves", "testkit/formats", *_rooms("curves")),
-        _tests("curves/formats", "whole_hostile_files"),
+        _tests("curves/formats", "whole_hostile_files", "every_three_ways", "installed_frameworks"),
     ),
     Proof(
         "live-page",

@@ -16,7 +16,7 @@ from testkit.suite.changes import ROOT
 CALL_REPORTS = ROOT / ".cache" / "suite"
 """Reports of the last calls. git ignores them."""
 PROCESSES = 3
-"""Two cores serve three: systems wait for their parts to start and to end, and tests of services for their deadlines."""
+"""Two cores serve three: systems wait for their parts to start and end, tests of services for their deadlines."""
 INTERRUPTED = 2
 """pytest's exit code if it was stopped before the last test."""
 

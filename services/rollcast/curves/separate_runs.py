@@ -109,7 +109,9 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
 
 
 def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:
-    """The runs of a log in its order, restarts joined to the run that they continue. Runs without readings are left out."""
+    """The runs of a log in its order, restarts joined to the run that they continue. Runs without readings are left
+    out.
+    """
     sheet = curve.sheet
     rates = sheet.numbers(curve.columns.pass_rate).values
     known = np.flatnonzero(np.isfinite(counts))

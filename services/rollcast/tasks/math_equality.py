@@ -117,7 +117,9 @@ def _signature(expression: Any) -> str:
 
 
 def _parts(expression: Any) -> tuple[Any, ...]:
-    """Parts of a formula that holds others: members, ends, sides, cells. Nothing for a formula that is compared as one."""
+    """Parts of a formula that holds others: members, ends, sides, cells. Nothing for a formula that is compared as
+    one.
+    """
     if isinstance(expression, FiniteSet | Tuple | And):
         return tuple(_members(expression))
     if isinstance(expression, Interval | Union | Or | Relational):
