@@ -29,6 +29,8 @@ from testkit.suite.selection import CORE, files_to_ignore, group_of_file, second
 
 # As many processes as cores, or more: one thread each. Before any test imports torch, which reads it once.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Helm renders in a test process and is written in Go, whose collector runs for a third of a rendering by default.
+os.environ.setdefault("GOGC", "400")
 
 ROOT = Path(__file__).parents[1]
 CORE_EXAMPLES = 25
@@ -71,7 +73,7 @@ class StartedPrograms:
             self.guilty.append(f"{collector.nodeid} starts {arguments}")
             start(popen, *arguments, **options)
 
-        subprocess.Popen.__init__ = refuse  # type: ignore[method-assign]
+        subprocess.Popen.__init__ = refuse  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:

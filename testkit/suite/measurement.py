@@ -87,9 +87,9 @@ class Measurements:
             seconds.tests += 1
             for name, value in report.user_properties:
                 if name == PROPERTY:
-                    wall_seconds, processor_seconds = value  # type: ignore[misc]
-                    seconds.wall_seconds += wall_seconds
-                    seconds.processor_seconds += processor_seconds
+                    measured: Any = value
+                    seconds.wall_seconds += measured[0]
+                    seconds.processor_seconds += measured[1]
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

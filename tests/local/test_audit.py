@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from rollcast.cli.main import app
 from rollcast.config.rules_versions import GRADING_RULES, SPLIT_RULES
-from rollcast.config.run import parse_run_config
-from rollcast.local.audit import audit
+from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.local.audit import RunAudit, audit
 from rollcast.local.resumed import check_run_folder
-from rollcast.runfolder.files import CONTROLLER, SAMPLES
+from rollcast.runfolder.files import CONTROLLER, SAMPLES, checkpoint_place
 from rollcast.runfolder.rules import checkpoint_rules, split_rules_at
 from rollcast.runfolder.writing import replace_json
 from rollcast.tasks.prompts import load
@@ -95,6 +95,11 @@ def sample(prompt: str, completion: str, reward: float) -> dict[str, Any]:
     return {"prompt": prompt, "completion": completion, **counts}
 
 
+def audited(config: RunConfig) -> RunAudit:
+    place = checkpoint_place(config.run_folder, config.trainer.checkpoints)
+    return audit(config.tasks, config.recipe, config.model.path, config.run_folder, place)
+
+
 @pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
 def test_a_run_of_the_first_release_is_counted(run_folder: Path) -> None:
     answer = CliRunner().invoke(app, ["audit", str(run_folder), "--json"])
@@ -127,7 +132,7 @@ def test_a_run_of_this_release_has_no_contaminated_prompts_and_its_samples_name_
     record = {"incarnation": 2, "step": 12, "dataset": "downstream:text", "at": 1.0}
     named = [sample("cut", "1", 1.0) | {"prompt_id": prompt.id} for prompt in split.downstream["text"]]
     (run_folder / SAMPLES).write_text(json.dumps(record | {"samples": named}) + "\n")
-    report = audit(config)
+    report = audited(config)
     assert (report.split_rules, report.grading_rules) == (SPLIT_RULES, GRADING_RULES)
     assert (report.trained_prompts, report.contaminated_prompts) == (len(split.train), 0)
     assert (report.stored_rewards, report.same_by_rule, report.not_graded_again) == (1, 1, {})
@@ -136,7 +141,7 @@ def test_a_run_of_this_release_has_no_contaminated_prompts_and_its_samples_name_
 def test_without_a_checkpoint_here_all_training_prompts_count(run_folder: Path) -> None:
     settings = json.loads((run_folder / "run.json").read_text())
     (run_folder / SAMPLES).unlink()
-    report = audit(parse_run_config({**settings, "trainer": {"checkpoints": "s3://bucket/there"}}, source="test"))
+    report = audited(parse_run_config({**settings, "trainer": {"checkpoints": "s3://bucket/there"}}, source="test"))
     assert (report.has_checkpoint, report.contaminated_prompts, report.stored_rewards) == (False, 2, 0)
     assert "no checkpoint says which were used" in report.in_words()[0]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from typing import Any
+
 import pytest
 
 
@@ -13,11 +16,10 @@ def test_no_module_started_a_program_or_imported_vllm(request: pytest.FixtureReq
 
 
 def test_a_module_that_starts_a_program_is_named(pytestconfig: pytest.Config) -> None:
-    plugin = type(pytestconfig.pluginmanager.get_plugin("started-programs"))()
+    registered: Any = pytestconfig.pluginmanager.get_plugin("started-programs")
+    plugin = type(registered)()
     collecting = plugin.pytest_make_collect_report(_Module())
     next(collecting)
-    import subprocess
-
     subprocess.run(["true"], check=True, timeout=60)
     with pytest.raises(StopIteration):
         next(collecting)

@@ -24,22 +24,13 @@ from rollcast.trainer.learner.ranks import Ranks
 from testkit.forked_programs import ForkedPrograms
 from testkit.tiny_model import make_architecture, make_whole_llama4
 from tests.trainer.gloo_ranks import run_ranks
+from tests.trainer.lora_groups import LORA, build
 from tests.trainer.lora_ranks import built, drive
 from tests.trainer.slow_update import slow_loss
 from tests.trainer.tiny_models import VOCAB, make_config, make_sequences, write_model
 from tests.trainer.two_ranks import distance, whole_weights
 
-LORA = {"rank": 4, "alpha": 12}
 KL, ENTROPY = 0.3, 0.1
-
-
-def build(
-    ranks: Ranks, model: Path, folder: Path, *, dtype: str = "float32", lora: Mapping[str, Any] = LORA, **changes: Any
-) -> LearnerGroup:
-    optimizer = {"learning_rate": 1e-2, "warmup_steps": 0, "epsilon": 1e-8, "max_grad_norm": 1e9}
-    recipe = {"optimizer": optimizer, **changes}
-    config = make_config(model, folder, model={"dtype": dtype, "lora": dict(lora)}, recipe=recipe)
-    return LearnerGroup.build(config, ranks)
 
 
 def pefts(model: Path, group: LearnerGroup, lora: Mapping[str, Any] = LORA) -> PeftModel:

@@ -17,7 +17,7 @@ from rollcast.local.merged_model import merged
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.quantised_model import write_fp8
 from testkit.tiny_model import make_architecture
-from tests.trainer.test_lora import build
+from tests.trainer.lora_groups import build
 from tests.trainer.tiny_models import VOCAB, make_sequences, write_model
 
 

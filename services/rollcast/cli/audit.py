@@ -23,8 +23,18 @@ def audit(
     """
     from rollcast.cli.show import settings_of
     from rollcast.local.audit import audit as audited
+    from rollcast.runfolder.files import checkpoint_place
 
-    report = audited(settings_of(run), lambda line: typer.echo(line, err=True))
+    config = settings_of(run)
+    place = checkpoint_place(config.run_folder, config.trainer.checkpoints)
+    report = audited(
+        config.tasks,
+        config.recipe,
+        config.model.path,
+        config.run_folder,
+        place,
+        lambda line: typer.echo(line, err=True),
+    )
     if as_json:
         typer.echo(json.dumps(report.as_json(), indent=1))
         return

@@ -82,7 +82,9 @@ def _whole_values(sheet: Sheet, name: str) -> Array:
     """The known values of a column, none of them negative; empty if one is not a whole number."""
     values = sheet.numbers(name).values
     known = values[np.isfinite(values)]
-    return known if known.size and np.all((known >= 0) & (known == np.floor(known))) else known[:0]
+    is_counts = known.size > 0 and bool(np.all((known >= 0) & (known == np.floor(known))))
+    counts: Array = known if is_counts else known[:0]
+    return counts
 
 
 def total_of(sheet: Sheet, count: str) -> str | None:

@@ -168,7 +168,7 @@ def _is_at_another_level(run: LoggedRun, stretch: LoggedRun) -> bool:
     noise = max(_noise(run.rates[order]), _noise(stretch.rates))
     everything = np.concatenate((run.rates, stretch.rates))
     spread = float(everything.max() - everything.min())
-    return difference > max(MIN_LEVEL_ERRORS * noise * np.sqrt(2 / again.size), MIN_LEVEL_DIFFERENCE * spread)
+    return bool(difference > max(MIN_LEVEL_ERRORS * noise * np.sqrt(2 / again.size), MIN_LEVEL_DIFFERENCE * spread))
 
 
 def _noise(rates: Array) -> float:

@@ -15,11 +15,11 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from rollcast.config.recipe import Recipe
 from rollcast.config.rules_versions import FIRST_RULES, GRADING_RULES, SPLIT_RULES
-from rollcast.config.run import RunConfig
-from rollcast.config.tasks import Grading
+from rollcast.config.tasks import Grading, Tasks
 from rollcast.local.model_name import files_of
-from rollcast.runfolder.files import SAMPLES, checkpoint_place
+from rollcast.runfolder.files import SAMPLES, Place
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.rules import checkpoint_rules
 from rollcast.runfolder.samples import SampledCompletion, SamplesRecord
@@ -93,15 +93,28 @@ class RunAudit:
         return lines
 
 
-def audit(config: RunConfig, progress: Callable[[str], None] = lambda line: None) -> RunAudit:
-    """Raises UserError if the data cannot be read, or this machine cannot grade programs."""
-    found = checkpoint_rules(checkpoint_place(config.run_folder, config.trainer.checkpoints))
+def audit(
+    tasks: Tasks,
+    recipe: Recipe,
+    model_path: str,
+    run_folder: Path,
+    checkpoints: Place,
+    progress: Callable[[str], None] = lambda line: None,
+) -> RunAudit:
+    """Grade the stored answers of a run again and look for evaluated prompts among the trained ones.
+
+    Raises UserError if the data cannot be read, or this machine cannot grade programs.
+    """
+    found = checkpoint_rules(checkpoints)
     split_rules = FIRST_RULES if found is None else found.split
     report = RunAudit(split_rules, FIRST_RULES if found is None else found.grading, found is not None)
-    split = load(config.tasks, min(split_rules, SPLIT_RULES))
+    split = load(tasks, min(split_rules, SPLIT_RULES))
     uses = {prompt.id: 1 for prompt in split.train} if found is None else found.uses
     _count_contaminated(report, split, uses)
-    _grade_again(report, config, split, progress)
+    with closing(Sandbox(_here(tasks.grading))) as sandbox:
+        _grade_again(
+            report, _samples(run_folder), split, sandbox, _EndOfText(model_path), recipe.exclude_truncated, progress
+        )
     return report
 
 
@@ -115,28 +128,34 @@ def _count_contaminated(report: RunAudit, split: PromptSplit, uses: dict[str, in
                 report.contaminated_examples.append(_short(prompt.text))
 
 
-def _grade_again(report: RunAudit, config: RunConfig, split: PromptSplit, progress: Callable[[str], None]) -> None:
+def _grade_again(
+    report: RunAudit,
+    samples: Iterable[tuple[SamplesRecord, SampledCompletion]],
+    split: PromptSplit,
+    sandbox: Sandbox,
+    without_end: Callable[[str], str],
+    excludes_truncated: bool,
+    progress: Callable[[str], None],
+) -> None:
     find = _PromptFinder([*split.held_out, *(one for prompts in split.downstream.values() for one in prompts)])
-    without_end = _EndOfText(config.model.path)
     changes: Counter[str] = Counter()
     failures: Counter[str] = Counter()
-    with closing(Sandbox(_here(config.tasks.grading))) as sandbox:
-        for record, sample in _samples(config.run_folder):
-            report.stored_rewards += 1
-            report.truncated_rewards += sample.truncated and sample.reward > 0 and not config.recipe.exclude_truncated
-            prompt = find(sample)
-            given = _Answer.of(sample, prompt, without_end)
-            if given.reason == SAME_BY_RULE:
-                report.same_by_rule += 1
-            elif given.reason or prompt is None:
-                failures[given.reason] += 1
-            else:
-                now = grade(prompt.verifier, given.text, prompt.verifier_reference, sandbox=sandbox)
-                if _note(report, now, sample, changes, failures) and len(report.changed_examples) < MAX_EXAMPLES:
-                    place = f"{record.dataset}, step {record.step}"
-                    report.changed_examples.append(f"{place}: {_short(sample.completion[-MAX_SHOWN_CHARACTERS:])}")
-                if report.graded_again % ANSWERS_PER_LINE == 0:
-                    progress(f"{report.graded_again:,} answers graded again")
+    for record, sample in samples:
+        report.stored_rewards += 1
+        report.truncated_rewards += sample.truncated and sample.reward > 0 and not excludes_truncated
+        prompt = find(sample)
+        given = _Answer.of(sample, prompt, without_end)
+        if given.reason == SAME_BY_RULE:
+            report.same_by_rule += 1
+        elif given.reason or prompt is None:
+            failures[given.reason] += 1
+        else:
+            now = grade(prompt.verifier, given.text, prompt.verifier_reference, sandbox=sandbox)
+            if _note(report, now, sample, changes, failures) and len(report.changed_examples) < MAX_EXAMPLES:
+                place = f"{record.dataset}, step {record.step}"
+                report.changed_examples.append(f"{place}: {_short(sample.completion[-MAX_SHOWN_CHARACTERS:])}")
+            if report.graded_again % ANSWERS_PER_LINE == 0:
+                progress(f"{report.graded_again:,} answers graded again")
     report.changes = dict(changes)
     report.not_graded_again = dict(failures)
 

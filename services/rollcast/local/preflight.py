@@ -37,7 +37,7 @@ from rollcast.memory.check import check_memory
 from rollcast.memory.device import smallest_gpu
 from rollcast.memory.host import HostLimits
 from rollcast.memory.text_model import check_causal, check_max_length
-from rollcast.runfolder.files import CONTROLLER, checkpoint_place, earlier_run_place
+from rollcast.runfolder.files import CONTROLLER, Place, checkpoint_place, earlier_run_place
 from rollcast.runfolder.rules import split_rules_at
 from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.near_duplicates import near_duplicates
@@ -134,6 +134,7 @@ def not_checked(redis: Redis, model: str) -> list[str]:
 
 def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
     """Checks of what settings name or ask for, but of those settings that are mistaken themselves."""
+    place = checkpoint_place(config.run_folder, config.trainer.checkpoints)
     checks: list[tuple[tuple[str, ...], Check]] = [
         (
             ("redis.tls", "rpc.tls", "http.tls", "grader"),
@@ -157,21 +158,22 @@ def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
             lambda: _check_devices(config.local, config.generator, config.weights, config.model),
         ),
         (tuple(config.recipe.own_parts), lambda: try_own_parts(config.recipe)),
-        (("tasks", "recipe.prompts_per_step"), lambda: _check_tasks(config)),
+        (
+            ("tasks", "recipe.prompts_per_step"),
+            lambda: _check_tasks(config.tasks, config.recipe, config.model, place),
+        ),
     ]
     wrong = {name for mistake in mistakes for name in (mistake.field, *mistake.others)}
     return [check for settings, check in checks if not any(overlap(one, name) for one in wrong for name in settings)]
 
 
-def _check_tasks(config: RunConfig) -> list[str]:
+def _check_tasks(tasks: Tasks, recipe: Recipe, model: Model, checkpoints: Place) -> list[str]:
     """Verifiers are found, prompts are read; then the tokenizer reads some, and the user's own verifiers grade some."""
-    tasks = config.tasks
     loaded: list[PromptSplit] = []
 
     def read_prompts() -> list[str]:
-        place = checkpoint_place(config.run_folder, config.trainer.checkpoints)
-        loaded.append(load(tasks, split_rules_at(place)))
-        check_prompts(loaded[0], config.recipe.prompts_per_step)
+        loaded.append(load(tasks, split_rules_at(checkpoints)))
+        check_prompts(loaded[0], recipe.prompts_per_step)
         return [*cautions.of_data(loaded[0]), *near_duplicates(tasks, loaded[0]).in_words()]
 
     of_environments = [lambda: check_classes(tasks), lambda: check_environment_files(tasks)]
@@ -179,7 +181,7 @@ def _check_tasks(config: RunConfig) -> list[str]:
     split = loaded[0]
     downstream = [prompt for prompts in split.downstream.values() for prompt in prompts]
     graded = partial(try_verifiers, tasks, [*split.train, *downstream])
-    read = partial(_check_tokens, config.recipe, config.model, tasks.prompt_format, split)
+    read = partial(_check_tokens, recipe, model, tasks.prompt_format, split)
     return [*found, *_raise_all([read, graded])]
 
 

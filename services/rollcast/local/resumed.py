@@ -38,14 +38,17 @@ def check_run_folder(config: RunConfig, *, resume: bool) -> list[str]:
     folder = config.run_folder.absolute()
     changes: list[str] = []
     if resume and not run_folder.is_held(folder):
-        changes = [*changed_settings(folder / UP_FILE, config), *resumed_rules(config)]
+        changes = [
+            *changed_settings(folder / UP_FILE, config),
+            *resumed_rules(config.run_folder, config.trainer.checkpoints),
+        ]
     run_folder.check_folder(folder, resume=resume)
     return changes
 
 
-def resumed_rules(config: RunConfig) -> list[str]:
+def resumed_rules(folder: Path, checkpoints: str | None) -> list[str]:
     """A line for each of the run's rules that is not of this release. Checkpoints behind a URL are the trainer's."""
-    found = checkpoint_rules(checkpoint_place(config.run_folder.absolute(), config.trainer.checkpoints))
+    found = checkpoint_rules(checkpoint_place(folder.absolute(), checkpoints))
     return [] if found is None else changed_rules(found.split, found.grading)
 
 

@@ -79,7 +79,11 @@ def run_locally(
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
     with run_folder.locked(config.run_folder):
         up_file = config.run_folder / UP_FILE
-        changes = [*changed_settings(up_file, given), *resumed_rules(given)] if resume else []
+        changes = (
+            [*changed_settings(up_file, given), *resumed_rules(given.run_folder, given.trainer.checkpoints)]
+            if resume
+            else []
+        )
         run_folder.prepare(config.run_folder, resume=resume)
         # Without this machine's GPUs: the run may go on on another.
         own = {"recipe": with_copies(config.recipe, config.run_folder)}

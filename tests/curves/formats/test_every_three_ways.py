@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.curves.formats import test_frameworks
+from tests.curves.formats import framework_files
 from tests.curves.formats.three_ways import TEXTS, assert_one_forecast
 
 
-@pytest.mark.parametrize("name", [*test_frameworks.WRITTEN, "trl_trainer_state.json"])
+@pytest.mark.parametrize("name", [*framework_files.WRITTEN, "trl_trainer_state.json"])
 def test_what_every_framework_wrote_gives_one_forecast(name: str, tmp_path: Path) -> None:
-    assert_one_forecast(test_frameworks.at(test_frameworks.FILES, name, tmp_path), tmp_path)
+    assert_one_forecast(framework_files.at(framework_files.FILES, name, tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize("name", TEXTS)

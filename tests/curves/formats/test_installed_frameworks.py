@@ -12,7 +12,7 @@ from rollcast.curves.columns import Columns
 from testkit.formats import generate
 from testkit.formats.curve import HELD_OUT, STEPS
 from testkit.formats.history import read_history
-from tests.curves.formats.test_frameworks import WRITTEN, assert_tells_the_curve, at
+from tests.curves.formats.framework_files import WRITTEN, assert_tells_the_curve, at
 
 
 def test_the_console_that_the_installed_trainer_prints_is_read_over_its_epochs(tmp_path: Path) -> None:

@@ -20,14 +20,14 @@ from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
-from tests.curves.formats import test_frameworks
+from tests.curves.formats import framework_files
 from tests.curves.formats.three_ways import RUN, TEXTS, assert_one_forecast, on_the_page
 from tests.curves.one_run import said
 
 
 @pytest.mark.parametrize("name", ["run.wandb", "mlflow.db", "trainer_state.json"])
 def test_what_a_framework_wrote_gives_one_forecast(name: str, tmp_path: Path) -> None:
-    assert_one_forecast(test_frameworks.at(test_frameworks.FILES, name, tmp_path), tmp_path)
+    assert_one_forecast(framework_files.at(framework_files.FILES, name, tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["panel.csv", "prime_rl.log", "nested.jsonl", "times.csv"])
@@ -39,9 +39,9 @@ def test_a_log_of_text_gives_one_forecast(name: str, tmp_path: Path) -> None:
 
 def test_a_log_that_grows_is_on_the_page_what_the_command_says_of_it(tmp_path: Path) -> None:
     """A checkpoint's trainer_state.json is replaced at every save; a console log grows line by line."""
-    state = json.loads((test_frameworks.FILES / "trainer_state.json").read_text())
+    state = json.loads((framework_files.FILES / "trainer_state.json").read_text())
     states = [json.dumps(state | {"log_history": state["log_history"][:count]}) for count in (30, 45, None)]
-    lines = (test_frameworks.FILES / "verl.log").read_text().splitlines(keepends=True)
+    lines = (framework_files.FILES / "verl.log").read_text().splitlines(keepends=True)
     consoles = ["".join(lines[:count]) for count in (len(lines) // 2, len(lines))]
     for path, contents in ((tmp_path / "trainer_state.json", states), (tmp_path / "verl.log", consoles)):
         board = Board()
