@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from rollcast.curves.columns import is_step_counter, words_in
 from rollcast.curves.formats.nested import flat
 from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of
-from rollcast.curves.sheet import Row
+from rollcast.curves.sheet import Row, TooMuch
 
 MIN_PAIRS = 2
 """Pairs in a line that names no step."""
 MAX_LINE_CHARS = 5_000
 """A longer line is a printed answer."""
+MAX_PARSED_LINES = 500_000
+"""Lines with names and values in a console. A loop prints one or some for each step."""
 MAX_FORM_CHARS = 200
 MAX_HEADING_CHARS = 120
 MAX_HEADING_WORDS = 4
@@ -66,6 +68,7 @@ _STAGE = re.compile(r"(?<![\w./-])([A-Za-z]{3,10})(?![\w./-])")
 _LEVELS = {"info", "debug", "warning", "warn", "error", "critical", "success"}
 _PROCESS = re.compile(r"(?:local_?)?(?:rank|gpu|cuda|worker|proc|process|node|host|device)[._-]?\d*", re.IGNORECASE)
 """Tags of a process of a run, not of a run."""
+_DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _DATES = re.compile(r"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\b")
 _NUMERALS = re.compile(r"\d[\d.,:]*")
@@ -102,15 +105,29 @@ class ConsoleLine:
 
 
 def console_lines(text: str) -> Iterator[ConsoleLine]:
-    """The lines of metrics. A line of JSON is one by its fields, never by what its texts hold."""
+    """The lines of metrics. A line of JSON is one by its fields, never by what its texts hold. Raises TooMuch."""
+    num_parsed = 0
     for number, line in enumerate(text.split("\n"), 1):
         found = None
-        if _JSON.match(line):
-            found = _json_line(number, line)
-        elif ("=" in line or ":" in line or "|" in line) and len(line) <= MAX_LINE_CHARS:
-            found = read_line(number, line)
+        is_json = _JSON.match(line) is not None
+        if is_json or may_hold_a_value(line):
+            num_parsed += 1
+            refuse_many(num_parsed)
+            found = _json_line(number, line) if is_json else read_line(number, line)
         if found is not None:
             yield found
+
+
+def refuse_many(num_parsed: int) -> None:
+    """Raises TooMuch for more lines than a console of a training has."""
+    if num_parsed > MAX_PARSED_LINES:
+        raise TooMuch(f"holds more than {MAX_PARSED_LINES:,} lines of names and values")
+
+
+def may_hold_a_value(line: str) -> bool:
+    """Whether it is worth to look for names and values in a line."""
+    has_mark = "=" in line or ":" in line or "|" in line
+    return has_mark and len(line) <= MAX_LINE_CHARS and _DIGIT.search(line) is not None
 
 
 def counters_in(line: str) -> Row:

@@ -19,7 +19,7 @@ from rollcast.curves.formats.loop_forms import MIN_SERIES_STEPS, chosen_lines
 from rollcast.curves.formats.step_headings import lines_below_headings
 from rollcast.curves.formats.titles import printed_titles, titles_by_row
 from rollcast.curves.measures import measure_of
-from rollcast.curves.sheet import RUN, Sheet, shown
+from rollcast.curves.sheet import RUN, Sheet, TooMuch, shown
 
 NAME = "lines of names and values"
 MIN_LINES = 2
@@ -28,20 +28,32 @@ MIN_LINES = 2
 
 def recognises(log: LogFile) -> bool:
     """Whether two lines hold the same measure of success, or lines below headings with steps do."""
-    seen: dict[str, int] = {}
-    for line in console_lines(log.text):
-        for name in line.row:
-            if name not in seen:
-                seen[name] = 0 if measure_of(name) is not None else -1
-            if seen[name] >= 0:
-                seen[name] += 1
-                if seen[name] == MIN_LINES:
-                    return True
-    return bool(lines_below_headings(log.text))
+    try:
+        return _repeats_a_measure(log.text) or bool(lines_below_headings(log.text))
+    except TooMuch:  # a long table, say
+        return False
 
 
 def has_loop(text: str) -> bool:
     """Whether lines of one form, and not of JSON, hold a measure of success at steps that rise."""
+    try:
+        return _rises_with_a_measure(text)
+    except TooMuch:
+        return False
+
+
+def _repeats_a_measure(text: str) -> bool:
+    seen: dict[str, int] = {}
+    for line in console_lines(text):
+        for name in line.row:
+            if measure_of(name) is not None:
+                seen[name] = seen.get(name, 0) + 1
+                if seen[name] == MIN_LINES:
+                    return True
+    return False
+
+
+def _rises_with_a_measure(text: str) -> bool:
     newest: dict[str, tuple[int, int]] = {}
     for line in console_lines(text):
         if line.is_json or line.counter is None or not any(measure_of(name) is not None for name in line.row):
