@@ -39,11 +39,12 @@ _STEP_NAMES = {
     "globalstep": "global_step",
 }
 _PROGRESS = re.compile(r"(?<![\w/.:=])(\d{1,12})\s?/\s?(\d{1,12})(?![\w/.:])")
+_PROGRESS_BAR = re.compile(r"\|\s?(\d{1,12})/\d{1,12} \[")
 _NUMBER_TYPE = re.compile(r"\b(?:np\.\w{1,20}|tensor)\(([^()]{1,40})\)")
 _SEPARATOR = re.compile(r"\s*[|,;\t]\s*|\s+[-\u2013\u2014]\s+|\s{2,}|[\[\](){}]|\s*->\s*")
 _PAIR = re.compile(
     r"(?<![\w./@-])['\"]?(?P<name>[A-Za-z_][\w./@-]{0,120}(?: [A-Za-z_][\w./@-]{0,40}){0,3})['\"]?"
-    rf"\s?[:=]\s?['\"]?(?P<value>{_NUMBER}|nan|NaN|inf)(?:(?P<sign>\s?%)|\s?/\s?(?P<total>\d{{1,9}})(?![\d./]))?"
+    rf"\s?[:=]\s?['\"]?(?P<value>{_NUMBER}|nan|NaN|inf|[Tt]rue|[Ff]alse)(?:(?P<sign>\s?%)|\s?/\s?(?P<total>\d{{1,9}})(?![\d./]))?"
     r"(?![\w.:/])"
 )
 _SPACED = re.compile(
@@ -215,8 +216,11 @@ def _counters(line: str) -> tuple[Row, str]:
     counters: Row = {}
     for found in _STEP.finditer(line):
         name = found["name"].casefold()
-        counters.setdefault(_STEP_NAMES.get(name, name.replace(" ", "_")), int(found["at"]))
-    rest = _STEP.sub(lambda found: " eval | " if found["name"].casefold() == "eval" else " | ", line)
+        if not _is_place_in_code(found):
+            counters.setdefault(_STEP_NAMES.get(name, name.replace(" ", "_")), int(found["at"]))
+    rest = _STEP.sub(_without_step, line)
+    if list(counters) == ["epoch"] and (bar := _PROGRESS_BAR.search(rest)):
+        return {**counters, "step": int(bar[1])}, rest
     if not counters:
         progress = _PROGRESS.search(rest)
         # `acc: 3/10` is a share, `Evaluating: 3/10` a bar of progress.
@@ -226,6 +230,17 @@ def _counters(line: str) -> tuple[Row, str]:
             counters["step"] = int(progress[1])
             rest = f"{rest[: progress.start()]} | {rest[progress.end() :]}"
     return counters, rest
+
+
+def _is_place_in_code(step: re.Match[str]) -> bool:
+    """Whether it is the function and the line that logged, `trainer:step:88`."""
+    return step.string[step.start() - 1 : step.start()] == ":" and f"{step['name']}:{step['at']}" in step[0]
+
+
+def _without_step(step: re.Match[str]) -> str:
+    if _is_place_in_code(step):
+        return step[0]
+    return " eval | " if step["name"].casefold() == "eval" else " | "
 
 
 def _pairs(chunk: str) -> Iterator[tuple[str, str, int]]:
