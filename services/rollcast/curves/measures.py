@@ -7,6 +7,7 @@ measure something else (loss, length, weights, spread) exclude the column; the r
 import re
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from rollcast.curves.columns import EVALUATION_NAMES, words_in
 
@@ -70,6 +71,9 @@ _MEAN_OF_MANY = re.compile(r"(mean|avg|average)@\d+|pass(@|_at_|_)?1(?!\d)", re.
 _EXTREME_WORDS = {"best", "worst", "highest", "top"}
 """Without a number of attempts this is the best evaluation so far, not the newest one."""
 _SMOOTHED_WORDS = {"ema", "smoothed", "moving", "running"}
+MAX_CACHED_NAMES = 4_096
+"""Names whose measures are remembered: each line of a console is asked for those of its names."""
+MAX_CACHED_CHARS = 200
 _RATIO_MARK = " of "
 _COUNT_WORDS = {"num", "n", "number", "count", "counts", "total", "of", "the"}
 """Words of a column that counts right answers: `num_correct`, `total_wins`."""
@@ -139,6 +143,15 @@ def count_words(name: str) -> set[str]:
 
 def measure_of(name: str) -> Measure | None:
     """None: by its name the column does not measure success."""
+    return _measure_of_short(name) if len(name) <= MAX_CACHED_CHARS else _measure_of(name)
+
+
+@lru_cache(maxsize=MAX_CACHED_NAMES)
+def _measure_of_short(name: str) -> Measure | None:
+    return _measure_of(name)
+
+
+def _measure_of(name: str) -> Measure | None:
     count, mark, _ = name.partition(_RATIO_MARK)
     if mark and count_words(count) & ACCURACY_WORDS:
         words = count_words(count)

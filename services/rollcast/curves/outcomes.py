@@ -22,6 +22,8 @@ from rollcast.scaling.law.curve import Array
 
 MIN_OUTCOMES_PER_STEP = 2
 """Rows of one step on average from which they are parts of one evaluation. Fewer are a reading that is there twice."""
+MIN_GROUPS = 2
+"""Different steps of a log. At a single one something else is counted."""
 MIN_OUTCOMES_PER_STRETCH = 8
 MAX_STRETCHES = 40
 MIN_CHANGE_SHARE = 0.1
@@ -55,6 +57,8 @@ def averaged(curve: CurveSheet, tell: Tell) -> CurveSheet:
     groups = _numbered(stretches, at[rows])
     labels = clashing_labels(sheet.only(_mask(sheet.num_rows, rows)), curve.columns.compute)
     num_groups = int(groups.max()) + 1
+    if num_groups < MIN_GROUPS:
+        return curve
     if rows.size >= MIN_OUTCOMES_PER_STEP * num_groups:
         names_curves = any(_names_curves(curve, label, groups, rows, is_binary=is_binary) for label in labels)
         if names_curves or not (is_truth or labels or _differs_within(values, groups)):

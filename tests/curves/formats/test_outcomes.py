@@ -59,6 +59,7 @@ LOGS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "eval/solved", (),
     ),
     "in lines": ("".join(f"[game] step {s} | game_{n % 3} | solved: {int(w)}\n" for s, n, w in EVERY), "solved", ()),
+    "in words": ("".join(f"Step {s}: game {n}: reward = {7 - n}, solved = {w}\n" for s, n, w in EVERY), "solved", ()),
     "in a list": (json.dumps([{"step": s, "word": WORDS[n], "solved": w} for s, n, w in EVERY]), "solved", ()),
 }  # fmt: skip
 

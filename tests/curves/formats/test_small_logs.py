@@ -253,6 +253,13 @@ LINES = {
         "rollout {s}: {{'rollout/raw_reward': 0.9, 'rollout/truncated': 0.1}}\neval {s}: {{'eval/aime': {r}}}",
         "step", "eval/aime",
     ),
+    "a place in the code": (
+        "2026-01-01 10:00:00.123 | INFO | trainer:step:88 - step={s} | mean_reward={r}", "step", "mean_reward",
+    ),
+    "a bar that is drawn again": (
+        "\r {s}/100 [00:10<01:00, 1.2s/it, reward=0.9]\r {s}/100 [00:10<01:00, 1.2s/it, reward={r}]", "step", "reward",
+    ),
+    "a bar of one epoch": ("Epoch 1:  12%|\u2588 | {s}/100 [00:10<01:00, 1.2s/it, reward={r}]", "step", "reward"),
     "epochs": ("Epoch {s}/12: loss=0.3, success_rate={r}", "epoch", "success_rate"),
 }  # fmt: skip
 

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from rollcast.curves.columns import is_step_counter, words_in
 from rollcast.curves.formats.nested import flat
 from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of
-from rollcast.curves.sheet import Row
+from rollcast.curves.sheet import Row, TooMuch
 
 MIN_PAIRS = 2
 """Pairs in a line that names no step."""
 MAX_LINE_CHARS = 5_000
 """A longer line is a printed answer."""
+MAX_PARSED_LINES = 500_000
+"""Lines with names and values in a console. A loop prints one or some for each step."""
 MAX_FORM_CHARS = 200
 MAX_HEADING_CHARS = 120
 MAX_HEADING_WORDS = 4
@@ -37,11 +39,12 @@ _STEP_NAMES = {
     "globalstep": "global_step",
 }
 _PROGRESS = re.compile(r"(?<![\w/.:=])(\d{1,12})\s?/\s?(\d{1,12})(?![\w/.:])")
+_PROGRESS_BAR = re.compile(r"\|\s?(\d{1,12})/\d{1,12} \[")
 _NUMBER_TYPE = re.compile(r"\b(?:np\.\w{1,20}|tensor)\(([^()]{1,40})\)")
 _SEPARATOR = re.compile(r"\s*[|,;\t]\s*|\s+[-\u2013\u2014]\s+|\s{2,}|[\[\](){}]|\s*->\s*")
 _PAIR = re.compile(
     r"(?<![\w./@-])['\"]?(?P<name>[A-Za-z_][\w./@-]{0,120}(?: [A-Za-z_][\w./@-]{0,40}){0,3})['\"]?"
-    rf"\s?[:=]\s?['\"]?(?P<value>{_NUMBER}|nan|NaN|inf)(?:(?P<sign>\s?%)|\s?/\s?(?P<total>\d{{1,9}})(?![\d./]))?"
+    rf"\s?[:=]\s?['\"]?(?P<value>{_NUMBER}|nan|NaN|inf|[Tt]rue|[Ff]alse)(?:(?P<sign>\s?%)|\s?/\s?(?P<total>\d{{1,9}})(?![\d./]))?"
     r"(?![\w.:/])"
 )
 _SPACED = re.compile(
@@ -66,6 +69,7 @@ _STAGE = re.compile(r"(?<![\w./-])([A-Za-z]{3,10})(?![\w./-])")
 _LEVELS = {"info", "debug", "warning", "warn", "error", "critical", "success"}
 _PROCESS = re.compile(r"(?:local_?)?(?:rank|gpu|cuda|worker|proc|process|node|host|device)[._-]?\d*", re.IGNORECASE)
 """Tags of a process of a run, not of a run."""
+_DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _DATES = re.compile(r"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\b")
 _NUMERALS = re.compile(r"\d[\d.,:]*")
@@ -102,15 +106,29 @@ class ConsoleLine:
 
 
 def console_lines(text: str) -> Iterator[ConsoleLine]:
-    """The lines of metrics. A line of JSON is one by its fields, never by what its texts hold."""
+    """The lines of metrics. A line of JSON is one by its fields, never by what its texts hold. Raises TooMuch."""
+    num_parsed = 0
     for number, line in enumerate(text.split("\n"), 1):
         found = None
-        if _JSON.match(line):
-            found = _json_line(number, line)
-        elif ("=" in line or ":" in line or "|" in line) and len(line) <= MAX_LINE_CHARS:
-            found = read_line(number, line)
+        is_json = _JSON.match(line) is not None
+        if is_json or may_hold_a_value(line):
+            num_parsed += 1
+            refuse_many(num_parsed)
+            found = _json_line(number, line) if is_json else read_line(number, line)
         if found is not None:
             yield found
+
+
+def refuse_many(num_parsed: int) -> None:
+    """Raises TooMuch for more lines than a console of a training has."""
+    if num_parsed > MAX_PARSED_LINES:
+        raise TooMuch(f"holds more than {MAX_PARSED_LINES:,} lines of names and values")
+
+
+def may_hold_a_value(line: str) -> bool:
+    """Whether it is worth to look for names and values in a line."""
+    has_mark = "=" in line or ":" in line or "|" in line
+    return has_mark and len(line) <= MAX_LINE_CHARS and _DIGIT.search(line) is not None
 
 
 def counters_in(line: str) -> Row:
@@ -198,8 +216,11 @@ def _counters(line: str) -> tuple[Row, str]:
     counters: Row = {}
     for found in _STEP.finditer(line):
         name = found["name"].casefold()
-        counters.setdefault(_STEP_NAMES.get(name, name.replace(" ", "_")), int(found["at"]))
-    rest = _STEP.sub(lambda found: " eval | " if found["name"].casefold() == "eval" else " | ", line)
+        if not _is_place_in_code(found):
+            counters.setdefault(_STEP_NAMES.get(name, name.replace(" ", "_")), int(found["at"]))
+    rest = _STEP.sub(_without_step, line)
+    if list(counters) == ["epoch"] and (bar := _PROGRESS_BAR.search(rest)):
+        return {**counters, "step": int(bar[1])}, rest
     if not counters:
         progress = _PROGRESS.search(rest)
         # `acc: 3/10` is a share, `Evaluating: 3/10` a bar of progress.
@@ -209,6 +230,17 @@ def _counters(line: str) -> tuple[Row, str]:
             counters["step"] = int(progress[1])
             rest = f"{rest[: progress.start()]} | {rest[progress.end() :]}"
     return counters, rest
+
+
+def _is_place_in_code(step: re.Match[str]) -> bool:
+    """Whether it is the function and the line that logged, `trainer:step:88`."""
+    return step.string[step.start() - 1 : step.start()] == ":" and f"{step['name']}:{step['at']}" in step[0]
+
+
+def _without_step(step: re.Match[str]) -> str:
+    if _is_place_in_code(step):
+        return step[0]
+    return " eval | " if step["name"].casefold() == "eval" else " | "
 
 
 def _pairs(chunk: str) -> Iterator[tuple[str, str, int]]:

@@ -19,29 +19,43 @@ from rollcast.curves.formats.loop_forms import MIN_SERIES_STEPS, chosen_lines
 from rollcast.curves.formats.step_headings import lines_below_headings
 from rollcast.curves.formats.titles import printed_titles, titles_by_row
 from rollcast.curves.measures import measure_of
-from rollcast.curves.sheet import RUN, Sheet, shown
+from rollcast.curves.sheet import RUN, Sheet, TooMuch, shown
 
 NAME = "lines of names and values"
+BAR_MARKS = ("s/it", "it/s")
+"""The speed in a bar of tqdm."""
 MIN_LINES = 2
 """Lines with the same measure of success, so that a sentence is not taken for a log."""
 
 
 def recognises(log: LogFile) -> bool:
     """Whether two lines hold the same measure of success, or lines below headings with steps do."""
-    seen: dict[str, int] = {}
-    for line in console_lines(log.text):
-        for name in line.row:
-            if name not in seen:
-                seen[name] = 0 if measure_of(name) is not None else -1
-            if seen[name] >= 0:
-                seen[name] += 1
-                if seen[name] == MIN_LINES:
-                    return True
-    return bool(lines_below_headings(log.text))
+    try:
+        return _repeats_a_measure(log.text) or bool(lines_below_headings(log.text))
+    except TooMuch:  # a long table, say
+        return False
 
 
 def has_loop(text: str) -> bool:
     """Whether lines of one form, and not of JSON, hold a measure of success at steps that rise."""
+    try:
+        return _rises_with_a_measure(text)
+    except TooMuch:
+        return False
+
+
+def _repeats_a_measure(text: str) -> bool:
+    seen: dict[str, int] = {}
+    for line in console_lines(text):
+        for name in line.row:
+            if measure_of(name) is not None:
+                seen[name] = seen.get(name, 0) + 1
+                if seen[name] == MIN_LINES:
+                    return True
+    return False
+
+
+def _rises_with_a_measure(text: str) -> bool:
     newest: dict[str, tuple[int, int]] = {}
     for line in console_lines(text):
         if line.is_json or line.counter is None or not any(measure_of(name) is not None for name in line.row):
@@ -56,7 +70,10 @@ def has_loop(text: str) -> bool:
 
 def printed_objects(text: str) -> set[int]:
     """Numbers of the lines of JSON, from 1, that hold a measure of success but are not the loop's."""
-    lines = [line for line in console_lines(text) if line.is_json]
+    try:
+        lines = [line for line in console_lines(text) if line.is_json]
+    except TooMuch:  # a long file of JSON, and hardly a console
+        return set()
     kept = {line.number for line in chosen_lines(lines).kept}
     return {line.number for line in lines if line.number not in kept and any(map(measure_of, line.row))}
 
@@ -76,7 +93,7 @@ def read(log: LogFile) -> Sheet:
         choice = chosen_lines(found)
         kept.extend(choice.kept)
         printed.extend(choice.printed)
-    kept.sort(key=lambda line: line.number)
+    kept = _newest_of_bars(sorted(kept, key=lambda line: line.number))
     if printed:
         number = min(line.number for line in printed)
         first = shown(log.text.split("\n")[number - 1].strip())
@@ -85,6 +102,17 @@ def read(log: LogFile) -> Sheet:
     rows = ({**line.row, RUN: line.tag} if line.tag in tags else line.row for line in kept)
     titles = titles_by_row(printed_titles(log.text), [line.number for line in kept])
     return Sheet.of_rows(NAME, rows).titled(titles)
+
+
+def _newest_of_bars(lines: list[ConsoleLine]) -> list[ConsoleLine]:
+    """The lines without those that a bar of progress shows again at the same step, with newer values."""
+    kept: list[ConsoleLine] = []
+    for line in lines:
+        is_bar = line.counter is not None and any(mark in line.form for mark in BAR_MARKS)
+        if is_bar and kept and (kept[-1].form, kept[-1].counts) == (line.form, line.counts):
+            kept.pop()
+        kept.append(line)
+    return kept
 
 
 def _counts_steps(lines: list[ConsoleLine]) -> bool:

@@ -8,7 +8,7 @@ success rate: 0.41
 from collections import Counter
 from itertools import pairwise
 
-from rollcast.curves.formats.console_lines import MAX_LINE_CHARS, ConsoleLine, heading_of, read_line
+from rollcast.curves.formats.console_lines import ConsoleLine, heading_of, may_hold_a_value, read_line, refuse_many
 from rollcast.curves.measures import measure_of
 
 MIN_HEADINGS = 3
@@ -19,7 +19,7 @@ MIN_DISTINCT_SHARE = 0.2
 
 
 def lines_below_headings(text: str) -> list[ConsoleLine]:
-    """The lines of metrics, each with the step of the heading above it; empty if no headings rise."""
+    """The lines of metrics, each with the step of the heading above it; empty if no headings rise. Raises TooMuch."""
     lines = text.split("\n")
     headings = [found for number, line in enumerate(lines, 1) if (found := heading_of(number, line)) is not None]
     form = _rising_form(headings)
@@ -28,10 +28,13 @@ def lines_below_headings(text: str) -> list[ConsoleLine]:
     by_number = {heading.number: heading for heading in headings if heading.form == form}
     below: list[ConsoleLine] = []
     current: ConsoleLine | None = None
+    num_parsed = 0
     for number, line in enumerate(lines, 1):
         if number in by_number:
             current = by_number[number]
-        elif current is not None and (":" in line or "=" in line) and len(line) <= MAX_LINE_CHARS:
+        elif current is not None and may_hold_a_value(line):
+            num_parsed += 1
+            refuse_many(num_parsed)
             found = read_line(number, line, current.row)
             if found is not None and found.counts == current.counts:
                 below.append(found)
