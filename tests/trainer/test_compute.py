@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.errors import PassingError, UserError
@@ -34,6 +34,7 @@ class Clock:
         return ComputeLedger(path, clock=self, wall_clock=self.wall)
 
 
+@settings(max_examples=100)
 @given(
     spans=st.lists(st.tuples(st.floats(0, 1e5), st.integers(0, 64)), min_size=1, max_size=30),
     trainer=st.integers(1, 16),
@@ -291,6 +292,7 @@ def test_an_engine_that_joins_late_has_started_up_too(tmp_path: Path) -> None:
     assert ledger.num_devices == 3
 
 
+@settings(max_examples=100)
 @given(waits=st.lists(st.floats(0, 1e4), min_size=1, max_size=20), came=st.integers(0, 19))
 def test_a_start_up_is_never_more_than_all_that_was_spent(
     waits: list[float], came: int, tmp_path_factory: pytest.TempPathFactory

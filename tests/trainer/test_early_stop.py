@@ -40,7 +40,7 @@ def stopped_at(
     """Step at which a run that follows the law (R_0 = 0.2, A = `top`, B = 2) is ended, and why."""
     rng = np.random.default_rng(3)
     stop = EarlyStop(settings, budget, [])
-    for step in range(0, last + 1, 10):
+    for step in range(0, last + 1, 20):
         law = 0.2 + (top - 0.2) / (1 + (midpoint / max(step, 1e-9)) ** 2)
         stop.observe(evaluation(step, float(np.clip(law + 0.004 * rng.standard_normal(), 0, 1)), 0.01 * step))
         if stop.reason is not None:
@@ -101,12 +101,12 @@ def test_an_evaluation_with_too_few_prompts_graded_is_left_out() -> None:
     """Between the points of a run that still climbs, points at its ceiling of which half the prompts are lost."""
     points: list[list[float]] = []
     stop = EarlyStop(StopWhen(least_gain=0.05), Budget(steps=4000), points)
-    for step in range(0, 400, 10):
+    for step in range(0, 400, 20):
         stop.observe(evaluation(step, 0.2 + 0.6 / (1 + (400 / max(step, 1e-9)) ** 2), 0.01 * step))
         lossy = evaluation(step + 5, 0.999, 0.01 * step + 0.05)
         stop.observe(replace(lossy, num_prompts=20, asked_prompts=40, missing_prompts=20))
     assert stop.reason is None
-    assert [point[0] for point in points] == list(range(0, 400, 10))
+    assert [point[0] for point in points] == list(range(0, 400, 20))
     stop.observe(replace(evaluation(400, 0.5, 4.0), num_prompts=36, asked_prompts=40, missing_prompts=4))
     assert points[-1][:2] == [400, 0.5], "nine tenths are enough"
 

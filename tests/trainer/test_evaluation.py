@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.run import parse_run_config
@@ -104,6 +104,7 @@ def test_prompts_that_are_given_up_are_not_waited_for_and_count_as_missing() -> 
     assert point.graded_share == pytest.approx(1 / 3)
 
 
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(["right", "ungraded", "given up", "late"]), min_size=1, max_size=12))
 def test_every_prompt_of_an_evaluation_is_accounted_for(fates: list[str]) -> None:
     now = [0.0]
@@ -276,6 +277,7 @@ def test_downstream_sets_are_asked_for_at_checkpoints_or_as_often_as_they_say() 
     ]
 
 
+@settings(max_examples=100)
 @given(every=st.integers(1, 9), last=st.integers(0, 40), killed=st.integers(0, 40), lost=st.booleans())
 def test_every_nth_step_is_evaluated_once_also_over_a_restart(every: int, last: int, killed: int, lost: bool) -> None:
     """`lost`: the answers to the last evaluation before the kill never came."""

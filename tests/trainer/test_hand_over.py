@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.recipe.staleness import Group
@@ -89,6 +89,7 @@ def test_an_unseen_start_counts_as_the_oldest_possible() -> None:
     assert moves(rates, first_step=None) == MOVED
 
 
+@settings(max_examples=100)
 @given(
     owner=st.floats(0.1, 200.0),
     peers=st.lists(st.floats(0.0, 200.0), max_size=3),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.trainer.control.ledger import Ledger
@@ -13,6 +13,7 @@ from rollcast.trainer.control.state import NEXT_SEQUENCE, restore_ledger
 from testkit.rollouts.memory import MemoryBroker, MemoryTrainerQueue
 
 
+@settings(max_examples=100)
 @given(st.lists(st.booleans(), max_size=60))
 def test_what_is_outstanding_is_what_was_dispatched_less_what_was_settled(settle_some: list[bool]) -> None:
     ledger, expected = Ledger(), {}
