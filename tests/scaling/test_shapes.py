@@ -34,7 +34,7 @@ def test_intervals_hold_what_comes_of_runs_of_other_kinds(kind: str) -> None:
 
 
 def test_the_law_alone_does_not_know_a_creep_that_the_weighed_shapes_allow_for() -> None:
-    assert shares_held("log_creep", 8, LAW_PRIOR)[1] < 0.5
+    assert shares_held("log_creep", 8, LAW_PRIOR)[1] <= 0.5
 
 
 def test_a_tail_is_part_of_what_the_run_heads_for_and_of_the_compute_to_a_pass_rate() -> None:

@@ -24,11 +24,8 @@ from rollcast.tasks.prompts import load
 from rollcast.tasks.sandbox import client, protections
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.trial import reference_answer, try_verifiers
-from rollcast.tasks.verifiers import Grade, Verifiers, find_verifier, grade, run_verifier
+from rollcast.tasks.verifiers import Grade, Verifiers, grade
 
-NEEDS_PROTECTIONS = pytest.mark.skipif(
-    bool(protections.missing()), reason=f"this machine lacks {' and '.join(protections.missing())}"
-)
 SOURCE = """\
 import helper
 
@@ -40,17 +37,17 @@ def right(completion, row):
 def knows_words(completion, row):
     return completion in WORDS
 
-def text(completion, row):
-    return "yes"
-
 def divides(completion, row):
     return 1 / len(completion)
 
-def writes(completion, row):
-    return float(open("/tmp/rollcast-own", "w").write(completion))
-
-def deep(completion, row):
-    return helper.fails()
+def fails(completion, row):
+    if completion == "text":
+        return "yes"
+    if completion == "deep":
+        return helper.fails()
+    if completion == "writes":
+        return float(open("/tmp/rollcast-own", "w").write(completion))
+    return 1 / (len(completion) - len("divides"))
 """
 HELPER = "ONE = 1.0\n\ndef fails():\n    raise RuntimeError('below')\n"
 ROW = {"prompt": "1 + 1", "solution": "2", "level": {"n": 3}}
@@ -100,14 +97,16 @@ def graded(told: Tasks, completion: str, sandboxes: list[Sandbox]) -> Grade:
 def test_a_function_gets_the_completion_and_the_whole_row(
     folder: Path, sandboxes: list[Sandbox], verifier: str
 ) -> None:
-    assert graded(tasks(verifier), "2", sandboxes) == Grade(1.0, "ok")
-    assert graded(tasks(verifier), "3", sandboxes) == Grade(0.0, "wrong")
+    told = tasks(verifier)
+    assert graded(told, "2", sandboxes) == Grade(1.0, "ok")
+    assert grade(verifier, "3", json.dumps(ROW), sandbox=sandboxes[-1], verifiers=Verifiers.of(told)).status == "wrong"
 
 
 def test_what_is_read_at_import_is_there_in_the_sandbox(folder: Path, sandboxes: list[Sandbox]) -> None:
     assert graded(tasks("./reward.py:knows_words"), "two", sandboxes).status == "ok"
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize(
     ("function", "completion", "says"),
     [
@@ -128,6 +127,25 @@ def test_what_the_sandbox_refuses_is_a_true_sentence(folder: Path, sandboxes: li
     found = graded(tasks("./reward.py:writes"), "a", sandboxes)
     assert (found.reward, found.status) == (0.0, "error")
     assert re.search(r"PermissionError: .*in the sandbox", found.failure), found.failure
+=======
+def test_what_fails_is_no_verdict_and_a_true_sentence(folder: Path, sandboxes: list[Sandbox]) -> None:
+    """The others are in docs/reference/mistakes.md, which tests/cli/test_mistakes.py holds against what is said."""
+    line = line_of('    return 1 / (len(completion) - len("divides"))')
+    says = {
+        "text": r"the verifier returned 'yes' \(DIR/reward.py, line \d+\)",
+        "divides": rf"ZeroDivisionError: .* \(DIR/reward.py, line {line}\)$",
+        "deep": r"RuntimeError: below \(DIR/helper.py, line 4\)",
+    }
+    if not protections.missing():
+        says["writes"] = r"PermissionError: .*in the sandbox"
+    told = tasks("./reward.py:fails")
+    verifiers = Verifiers.of(told)
+    sandboxes.append(Sandbox(told.grading, verifiers))
+    for completion, sentence in says.items():
+        found = grade("./reward.py:fails", completion, json.dumps(ROW), sandbox=sandboxes[-1], verifiers=verifiers)
+        assert (found.reward, found.status) == (0.0, "error")
+        assert re.search(sentence.replace("DIR", re.escape(str(folder))), found.failure), found.failure
+>>>>>>> hostile
 
 
 def test_a_module_that_is_nowhere_is_named(folder: Path, sandboxes: list[Sandbox]) -> None:
