@@ -3,7 +3,7 @@
     python -m testkit.suite.near [--since COMMIT] [--list]
 
 Test files are taken by their distance from the changed files (`graph.py`), the quick ones first, until the time is
-used up. What is left to `make test` is named.
+used up. The others are named, and left to `make test`.
 """
 
 from __future__ import annotations

@@ -106,30 +106,8 @@ def test_what_is_read_at_import_is_there_in_the_sandbox(folder: Path, sandboxes:
     assert graded(tasks("./reward.py:knows_words"), "two", sandboxes).status == "ok"
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize(
-    ("function", "completion", "says"),
-    [
-        ("text", "a", r"the verifier returned 'yes' \(DIR/reward.py, line \d+\)"),
-        ("divides", "", rf"ZeroDivisionError: .* \(DIR/reward.py, line {line_of('    return 1 / len(completion)')}\)$"),
-        ("deep", "a", r"RuntimeError: below \(DIR/helper.py, line 4\)"),
-    ],
-)  # fmt: skip
-def test_what_fails_is_no_verdict_and_a_true_sentence(folder: Path, function: str, completion: str, says: str) -> None:
-    """The others are in docs/reference/mistakes.md, which tests/cli/test_mistakes_of_reward_functions.py makes."""
-    found = run_verifier(find_verifier(f"{folder}/reward.py:{function}"), completion, json.dumps(ROW))
-    assert (found.reward, found.status) == (0.0, "error")
-    assert re.search(says.replace("DIR", re.escape(str(folder))), found.failure), found.failure
-
-
-@NEEDS_PROTECTIONS
-def test_what_the_sandbox_refuses_is_a_true_sentence(folder: Path, sandboxes: list[Sandbox]) -> None:
-    found = graded(tasks("./reward.py:writes"), "a", sandboxes)
-    assert (found.reward, found.status) == (0.0, "error")
-    assert re.search(r"PermissionError: .*in the sandbox", found.failure), found.failure
-=======
 def test_what_fails_is_no_verdict_and_a_true_sentence(folder: Path, sandboxes: list[Sandbox]) -> None:
-    """The others are in docs/reference/mistakes.md, which tests/cli/test_mistakes.py holds against what is said."""
+    """The others are in docs/reference/mistakes.md; tests/cli/test_mistakes_of_reward_functions.py makes them."""
     line = line_of('    return 1 / (len(completion) - len("divides"))')
     says = {
         "text": r"the verifier returned 'yes' \(DIR/reward.py, line \d+\)",
@@ -145,7 +123,6 @@ def test_what_fails_is_no_verdict_and_a_true_sentence(folder: Path, sandboxes: l
         found = grade("./reward.py:fails", completion, json.dumps(ROW), sandbox=sandboxes[-1], verifiers=verifiers)
         assert (found.reward, found.status) == (0.0, "error")
         assert re.search(sentence.replace("DIR", re.escape(str(folder))), found.failure), found.failure
->>>>>>> hostile
 
 
 def test_a_module_that_is_nowhere_is_named(folder: Path, sandboxes: list[Sandbox]) -> None:

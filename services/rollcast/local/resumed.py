@@ -38,12 +38,14 @@ def check_run_folder(config: RunConfig, *, resume: bool) -> list[str]:
     folder = config.run_folder.absolute()
     changes: list[str] = []
     if resume and not run_folder.is_held(folder):
-        changes = [
-            *changed_settings(folder / UP_FILE, config),
-            *resumed_rules(config.run_folder, config.trainer.checkpoints),
-        ]
+        changes = changes_since_start(folder / UP_FILE, config, config.trainer.checkpoints)
     run_folder.check_folder(folder, resume=resume)
     return changes
+
+
+def changes_since_start(started_with: Path, settings: Settings, checkpoints: str | None) -> list[str]:
+    """A line for each setting and each rule that is not as at the last start, whose settings are in `started_with`."""
+    return [*changed_settings(started_with, settings), *resumed_rules(started_with.parent, checkpoints)]
 
 
 def resumed_rules(folder: Path, checkpoints: str | None) -> list[str]:

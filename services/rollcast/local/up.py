@@ -20,7 +20,7 @@ from rollcast.local.embedded_redis import listening, wait_for_embedded
 from rollcast.local.monitor import Targets, how_to_watch, prometheus_spec, write_monitor
 from rollcast.local.own_copies import with_copies
 from rollcast.local.process import Service, ServiceSpec
-from rollcast.local.resumed import changed_settings, resumed_rules
+from rollcast.local.resumed import changes_since_start
 from rollcast.local.services import service_specs
 from rollcast.local.supervisor import Doing, EventReport, Supervisor
 from rollcast.memory.check import plan_run
@@ -79,11 +79,7 @@ def run_locally(
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
     with run_folder.locked(config.run_folder):
         up_file = config.run_folder / UP_FILE
-        changes = (
-            [*changed_settings(up_file, given), *resumed_rules(given.run_folder, given.trainer.checkpoints)]
-            if resume
-            else []
-        )
+        changes = changes_since_start(up_file, given, given.trainer.checkpoints) if resume else []
         run_folder.prepare(config.run_folder, resume=resume)
         # Without this machine's GPUs: the run may go on on another.
         own = {"recipe": with_copies(config.recipe, config.run_folder)}

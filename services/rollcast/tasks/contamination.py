@@ -66,7 +66,7 @@ class QuestionDigests:
     whole: bytes
     """The bare text of all messages."""
     without_system: bytes
-    """The same without system messages."""
+    """Digest without system messages."""
     episode: bytes | None = None
     """Text and row of an episode. None = answered once."""
 
@@ -124,7 +124,7 @@ def _digest(text: str) -> bytes:
 
 @dataclass(slots=True)
 class EvaluatedQuestions:
-    """What is asked in evaluations: held-out and downstream prompts."""
+    """Questions of evaluations: held-out and downstream prompts."""
 
     _single: set[bytes] = field(default_factory=set)
     """Whole texts of prompts that are answered once."""
