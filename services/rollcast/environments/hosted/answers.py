@@ -6,14 +6,12 @@ Code of a user, or of a model, may have written them. Every check raises FrameEr
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from rollcast.environments.base import Opening, ToolResult, ToolSchema
+from rollcast.environments.base import MAX_CALL_REWARD, Opening, ToolResult, ToolSchema
 from rollcast.environments.hosted.frames import FrameError
 from rollcast.environments.hosted.instance import MAX_TEXT_CHARACTERS
 
 MAX_NOTE_CHARACTERS = 100
 """Longest note about a cut, which is added to the text."""
-MAX_CALL_REWARD = 1_000.0
-"""Either sign. Far above any that is meant; a turn of many calls stays below the trainer's own limit of a million."""
 MAX_OFFERED_TOOLS = 512
 MAX_OPENING_MESSAGES = 10_000
 MAX_REASON_CHARACTERS = 1_000
@@ -120,4 +118,3 @@ def _typed(name: str, value: Any, kind: type[Kind]) -> Kind:
     if not isinstance(value, kind):
         raise FrameError(f"a {name} that is not {kind.__name__} but {type(value).__name__}")
     return value
-

@@ -9,6 +9,7 @@ All of them may be async. https://huggingface.co/docs/trl/openenv
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -82,10 +83,12 @@ def _tool_names(made: type) -> Iterator[str]:
 
 def schema_of(function: Function, name: str, environment: str) -> ToolSchema:
     """The JSON schema of a tool. Raises UserError if type hints or docstring do not give one."""
-    from transformers.utils import get_json_schema
+    from transformers.utils import chat_template_utils
 
+    # It would import torch to recognise a tensor. A tool that takes one has imported torch already.
+    chat_template_utils.is_torch_available = lambda: "torch" in sys.modules
     try:
-        schema: dict[str, Any] = get_json_schema(function)
+        schema: dict[str, Any] = chat_template_utils.get_json_schema(function)
     except Exception as error:  # its own kinds of errors, and what odd annotations raise
         said = " ".join(str(error).split())
         raise UserError(

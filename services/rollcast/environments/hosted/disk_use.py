@@ -31,9 +31,7 @@ class DiskLimits:
     """Folders inside each other."""
 
 
-def excess(
-    folder: Path, processes: Iterable[int], limits: DiskLimits, pause: Callable[[], None] = lambda: None
-) -> str:
+def excess(folder: Path, processes: Iterable[int], limits: DiskLimits, pause: Callable[[], None] = lambda: None) -> str:
     """What exceeds a limit, in words; empty = nothing. Counting stops there, and calls `pause` again and again."""
     num_bytes = sum(_nameless(processes))
     for num_entries, (size, depth) in enumerate(_entries(folder, limits.depth), start=1):

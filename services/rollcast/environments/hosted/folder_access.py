@@ -38,6 +38,7 @@ def allow_folder(readable: Iterable[Path], writable: Iterable[Path]) -> Any:
     everything = reads | AccessFS.EXECUTE | AccessFS.WRITE_FILE | AccessFS.TRUNCATE | AccessFS.REFER
     changes = AccessFS.REMOVE_DIR | AccessFS.REMOVE_FILE | AccessFS.MAKE_DIR | AccessFS.MAKE_REG
     links = AccessFS.MAKE_SYM | AccessFS.MAKE_FIFO | AccessFS.MAKE_SOCK
+    _allow_import(ruleset)
     for folder in writable:
         ruleset.allow_path(folder, everything | changes | links)
     return ruleset
@@ -49,15 +50,24 @@ def allow_interpreter(readable: Iterable[Path]) -> Any:
 
     ruleset = _scoped_ruleset()
     libraries = [Path(sys.base_prefix) / "lib", Path(sys.prefix) / "pyvenv.cfg", Path(sys.executable).resolve()]
-    for path in [*readable, *own_package(), *libraries]:
+    for path in [*readable, *libraries]:
         if path.exists():
             reads = AccessFS.READ_FILE | AccessFS.READ_DIR if path.is_dir() else AccessFS.READ_FILE
             ruleset.allow_path(path, reads | AccessFS.EXECUTE)
+    _allow_import(ruleset)
     return ruleset
 
 
-def own_package() -> list[Path]:
-    return [Path(rollcast.__file__).resolve().parent]
+def _own_package() -> Path:
+    return Path(rollcast.__file__).resolve().parent
+
+
+def _allow_import(ruleset: Any) -> None:
+    """Python looks our package up in the list of the folder around it."""
+    from landlockpy import AccessFS
+
+    ruleset.allow_path(_own_package(), AccessFS.READ_FILE | AccessFS.READ_DIR)
+    ruleset.allow_path(_own_package().parent, AccessFS.READ_DIR)
 
 
 def keep_signals_inside() -> None:

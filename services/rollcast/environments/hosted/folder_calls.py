@@ -1,9 +1,9 @@
 """The system calls of the profile folder: what programs of a system need, as far as it stays in their folder.
 
-    allowed     all that seccompy knows by name, except those below; what newer kernels add is unknown here
-    by argument calls that act on a process or thread: on the caller itself
-    asked       the same calls for another pid, and modes, times and owners of files without a file tree of one's own:
-                the guard answers them (`supervision`)
+allowed     all that seccompy knows by name, except those below; what newer kernels add is unknown here
+by argument calls that act on a process or thread: on the caller itself
+asked       the same calls for another pid, and modes, times and owners of files without a file tree of one's own:
+            the guard answers them (`supervision`)
 """
 
 import contextlib

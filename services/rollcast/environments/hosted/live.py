@@ -89,9 +89,7 @@ class HostedEnvironment:
     def _get_result(self, answer: Mapping[str, Any]) -> ToolResult:
         return get_tool_result(answer, gives_rewards=self._gives_call_rewards)
 
-    async def _ask(
-        self, request: dict[str, Any], seconds: float, parse: Callable[[Mapping[str, Any]], T]
-    ) -> T | None:
+    async def _ask(self, request: dict[str, Any], seconds: float, parse: Callable[[Mapping[str, Any]], T]) -> T | None:
         """The answer, checked; None = the process interrupted it at its deadline."""
         self._num_requests += 1
         message = {**request, "seconds": seconds, "number": self._num_requests}

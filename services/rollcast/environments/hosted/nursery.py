@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from rollcast.config.own_functions import failure
@@ -181,6 +182,9 @@ def _prepared(source: HostedSource) -> tuple[Definition, Containment]:
     definition = load_definition(source)
     readable = readable_files(definition.module or SHIPPED)
     starts_anew = bool(definition.programs) and not definition.is_shipped
+    if definition.programs and not starts_anew:
+        with contextlib.suppress(ImportError):  # once, because many programs import it
+            import_module("numpy")
     return definition, containment(source.profile, readable, address_space_bytes(), starts_anew=starts_anew)
 
 

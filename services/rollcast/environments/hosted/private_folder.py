@@ -1,8 +1,8 @@
 """Private folders of environments, all below one folder of their fork server.
 
-    generator      rollcast-environments-XXXX/          locked while the generator lives; it removes what is left
-    fork server        environment-YYYY/home, shm       one for each environment; its guard removes it
-    next start                                          removes the folders of generators that have ended
+generator      rollcast-environments-XXXX/          locked while the generator lives; it removes what is left
+fork server        environment-YYYY/home, shm       one for each environment; its guard removes it
+next start                                          removes the folders of generators that have ended
 """
 
 import fcntl

@@ -46,7 +46,8 @@ def enter_private_mounts(private: PrivateFolder) -> None:
     for _, target in writable:
         _set_attributes(libc, target, 0, _Attributes(clear=_READ_ONLY))
     os.chdir(private.home)
-    if not os.environ.get('DBG'): _reopen_standard_streams()
+    if not os.environ.get("DBG"):
+        _reopen_standard_streams()
 
 
 def are_allowed() -> bool:

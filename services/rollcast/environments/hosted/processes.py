@@ -33,9 +33,7 @@ PONG_SECONDS = 10.0
 class EnvironmentProcesses:
     """Processes of one environment of the run file."""
 
-    def __init__(
-        self, settings: ClassEnvironment | ToolSet, on_replaced: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, settings: ClassEnvironment | ToolSet, on_replaced: Callable[[], None] = lambda: None) -> None:
         """on_replaced: called for each nursery that hung and was ended."""
         self._settings = settings
         self._on_replaced = on_replaced
@@ -107,9 +105,7 @@ class EnvironmentProcesses:
             own.close()
             raise
         reader, writer = await asyncio.open_connection(sock=own)
-        environment = HostedEnvironment(
-            self._settings, reader, writer, gives_call_rewards=nursery.gives_call_rewards
-        )
+        environment = HostedEnvironment(self._settings, reader, writer, gives_call_rewards=nursery.gives_call_rewards)
         self._live.add(environment)
         return environment, nursery
 

@@ -16,10 +16,15 @@ from typing import Any
 
 from rollcast.config.environments.settings import Profile
 from rollcast.environments.hosted.capabilities import keep_only_file_capabilities
-from rollcast.environments.hosted.folder_access import allow_folder, allow_interpreter, keep_signals_inside, own_package
+from rollcast.environments.hosted.folder_access import allow_folder, allow_interpreter, keep_signals_inside
 from rollcast.environments.hosted.folder_calls import folder_filter
 from rollcast.environments.hosted.private_folder import PrivateFolder
-from rollcast.environments.hosted.private_mounts import SHARED_MEMORY, are_allowed, enter_private_mounts, succeeds_in_fork
+from rollcast.environments.hosted.private_mounts import (
+    SHARED_MEMORY,
+    are_allowed,
+    enter_private_mounts,
+    succeeds_in_fork,
+)
 from rollcast.tasks.sandbox.lockdown import (
     FIRST_KEPT_DESCRIPTOR,
     Lockdown,
@@ -121,9 +126,7 @@ class Containment:
                 listener.close()
 
 
-def containment(
-    profile: Profile, readable: list[Path], base_bytes: int, *, starts_anew: bool = False
-) -> Containment:
+def containment(profile: Profile, readable: list[Path], base_bytes: int, *, starts_anew: bool = False) -> Containment:
     """starts_anew: programs of the model need a Python of their own.
 
     Raises OSError in words if this machine cannot contain the profile.
@@ -139,7 +142,6 @@ def containment(
     can_ask = succeeds_in_fork(_load_asking_filter)
     _check_protections(keeps_modes=has_private_mounts or can_ask)
     calls = folder_filter(has_private_mounts=has_private_mounts, has_signal_scope=has_signal_scope(), can_ask=can_ask)
-    readable = [*readable, *own_package()]
     return Containment(
         profile, base_bytes, readable=tuple(readable), system_calls=calls, has_private_mounts=has_private_mounts
     )

@@ -47,9 +47,7 @@ class ProgramProcess:
             self.connection.sendall(packed(request))
             return self._checked(self._receive(deadline))
         except TimeoutError:
-            raise ProgramEndedError(
-                f"call could not be interrupted after {seconds:g} s", is_overdue=True
-            ) from None
+            raise ProgramEndedError(f"call could not be interrupted after {seconds:g} s", is_overdue=True) from None
         except OSError:
             raise ProgramEndedError("its process ended during call") from None
         except FrameError as error:

@@ -24,6 +24,9 @@ INHERITED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG", "LD_LIBRARY_PATH", "TM
 """All that a contained environment sees of the surroundings: no address, password or token is among them. A trusted one
 sees the user's variables without ours."""
 
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Under the profile compute no thread can be started, and numerical libraries would end the process."""
+
 
 class RunningNursery:
     """Methods block; each may be called from a thread of its own."""
@@ -36,9 +39,18 @@ class RunningNursery:
         self._control, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         is_trusted = source.profile == "trusted"
         variables = {key: value for key, value in os.environ.items() if is_trusted or key in INHERITED}
+        if source.profile == "compute":
+            variables |= ONE_THREAD
         with its_end:
             self._process = subprocess.Popen(  # noqa: S603  # our own module
-                [sys.executable, "-P", "-m", "rollcast.environments.hosted.nursery", str(its_end.fileno()), str(folder)],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "rollcast.environments.hosted.nursery",
+                    str(its_end.fileno()),
+                    str(folder),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=None if is_trusted or os.environ.get("DBG") else subprocess.DEVNULL,

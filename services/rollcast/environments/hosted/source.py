@@ -29,9 +29,7 @@ class HostedSource:
         """The part of the settings that the environment's processes need."""
         if isinstance(settings, ClassEnvironment):
             return cls(settings.name, settings.profile, settings.call_seconds, code=settings.code)
-        return cls(
-            settings.name, settings.profile, settings.call_seconds, tools=settings.tools, corpus=settings.corpus
-        )
+        return cls(settings.name, settings.profile, settings.call_seconds, tools=settings.tools, corpus=settings.corpus)
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self), default=str).encode()

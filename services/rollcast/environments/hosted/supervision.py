@@ -1,7 +1,7 @@
 """The guard's answers to system calls that a filter cannot judge by their arguments (`folder_calls`).
 
-    limits, scheduling, signals    continued for processes below this guard, refused for others
-    modes, owners, times           carried out by the guard, on a file below the private folder (`file_changes`)
+limits, scheduling, signals    continued for processes below this guard, refused for others
+modes, owners, times           carried out by the guard, on a file below the private folder (`file_changes`)
 """
 
 import contextlib
