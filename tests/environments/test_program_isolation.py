@@ -117,7 +117,7 @@ async def test_a_program_finds_neither_answer_nor_settings(
     tmp_path: Path, profile: Profile, has_own_function: bool
 ) -> None:
     (tmp_path / "own.py").write_text(
-        f'SECRET = "SECRET-OF-" + "A-MODULE-2718"\ndef check(text: str) -> bool:\n    """Check.\n\n    Args:\n'
+        'SECRET = "SECRET-OF-" + "A-MODULE-2718"\ndef check(text: str) -> bool:\n    """Check.\n\n    Args:\n'
         '        text: What.\n    """\n    return text == SECRET\n'
     )
     own = (f"{tmp_path}/own.py:check",) if has_own_function else ()

@@ -7,6 +7,7 @@ memory or in the folder, cannot lead outside.
 import ctypes
 import errno
 import os
+import re
 import stat
 import struct
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ _OPENAT2 = 437
 """The same number on every architecture."""
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
+_OWN_DESCRIPTOR = re.compile(rb"/proc/(?:self|thread-self)/fd/([0-9]{1,9})")
 _MODE_BITS = 0o7777
 _TWO_TIMES = struct.Struct("=4q")
 _TWO_SECONDS = struct.Struct("=2q")
@@ -60,8 +62,11 @@ class FileChanges:
             memory = file.fileno()
             call = self._parse(name, args, memory)
             path = None if call.path is None else _text(memory, call.path)
+        own_descriptor = None if path is None else _OWN_DESCRIPTOR.fullmatch(path)
         if path is None:
             file_handle = self._open_descriptor(pid, call.folder)
+        elif own_descriptor is not None:  # how the C library changes the mode of what is no link
+            file_handle = self._open_descriptor(pid, int(own_descriptor[1]))
         else:
             file_handle = self._open_beneath(self._relative(pid, call.folder, path), call.flags)
         try:

@@ -1,5 +1,7 @@
 """The files that a process reaches, by Landlock, if it starts programs of the system, or Python anew."""
 
+import contextlib
+import os
 import sys
 import sysconfig
 from collections.abc import Iterable
@@ -14,7 +16,9 @@ _PROGRAMS = (
 )  # fmt: skip
 _CONFIGURED = (
     "/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/usr/share", "/usr/include",
-    "/usr/local/include", f"/etc/python{sys.version_info.major}.{sys.version_info.minor}",
+    "/usr/local/include", "/etc/debian_version", "/etc/lsb-release", "/etc/os-release", "/etc/localtime", "/etc/mime.types",
+    "/etc/python3",
+    f"/etc/python{sys.version_info.major}.{sys.version_info.minor}",
 )  # fmt: skip
 """What programs of the system read; nothing of a user's."""
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random")
@@ -42,6 +46,29 @@ def allow_folder(readable: Iterable[Path], writable: Iterable[Path]) -> Any:
     for folder in writable:
         ruleset.allow_path(folder, everything | changes | links)
     return ruleset
+
+
+def reachable_variables(home: Path) -> dict[str, str]:
+    """Variables of programs in the folder, made by a process that reaches no more than they do.
+
+    Folders that cannot be read are left out of paths, and git does not look for system-wide settings.
+    """
+    path = _readable_folders("PATH") or os.defpath
+    return {
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "PATH": path,
+        "PYTHONPATH": _readable_folders("PYTHONPATH"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
+
+
+def _readable_folders(variable: str) -> str:
+    folders = []
+    for folder in os.environ.get(variable, "").split(os.pathsep):
+        with contextlib.suppress(OSError), os.scandir(folder):
+            folders.append(folder)
+    return os.pathsep.join(folders)
 
 
 def allow_interpreter(readable: Iterable[Path]) -> Any:

@@ -24,11 +24,16 @@ _FORBIDDEN = (
     "migrate_pages", "move_pages", "lsm_set_self_attr",
 )  # fmt: skip
 """Calls that reach other processes, the kernel or the machine."""
-_UNSEEN = (
+_UNSUPPORTED = (
     "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr", "removexattrat",
-    "file_setattr", "memfd_create", "memfd_secret", "shmget", "shmat", "shmctl", "semget", "msgget", "mq_open",
+    "file_setattr",
 )  # fmt: skip
-"""Attributes of files, which Landlock does not cover; memory that no limit counts or that outlives its processes."""
+"""Attributes of files, which Landlock does not cover and no limit counts. Answered as by a file system without them:
+`cp -p` and `install` go on."""
+_UNSEEN = (
+    "memfd_create", "memfd_secret", "shmget", "shmat", "shmctl", "semget", "msgget", "mq_open",
+)  # fmt: skip
+"""Memory that no limit counts or that outlives its processes."""
 _UNKNOWN = (
     "io_uring_setup", "io_uring_enter", "io_uring_register", "clone3", "openat2", "inotify_init", "inotify_init1",
     "inotify_add_watch", "fanotify_init", "fanotify_mark",
@@ -83,6 +88,7 @@ def folder_filter(*, has_private_mounts: bool, has_signal_scope: bool, can_ask: 
     calls = Filter(default=int(Action.ERRNO) | errno.ENOSYS, flags=flags)
     ask = calls.notify if can_ask else partial(calls.errno, error=errno.EPERM)
     _refuse(calls, (*_FORBIDDEN, *_UNSEEN), errno.EPERM)
+    _refuse(calls, _UNSUPPORTED, errno.EOPNOTSUPP)
     _refuse(calls, _UNKNOWN, errno.ENOSYS)
     _keep_sockets_inside(calls)
     _keep_to_itself(calls, ask)

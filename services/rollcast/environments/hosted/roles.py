@@ -5,7 +5,6 @@ anything of a user or a model.
 """
 
 import os
-import signal
 import socket
 import sys
 import traceback
@@ -15,6 +14,7 @@ from functools import partial
 
 from rollcast.environments.hosted import programs
 from rollcast.environments.hosted.definition import Definition
+from rollcast.environments.hosted.folder_access import reachable_variables
 from rollcast.environments.hosted.guard import guard
 from rollcast.environments.hosted.private_folder import PrivateFolder
 from rollcast.environments.hosted.profiles import Containment
@@ -93,12 +93,13 @@ class EnvironmentRole:
         if self.private is not None:
             os.setpgid(0, 0)  # a signal to its own group reaches neither guard nor nursery
             show_descriptors()
-            os.environ.update(HOME=str(self.private.home), TMPDIR=str(self.private.home))
         kept = [self.connection] if process is None else [self.connection, process.connection]
         numbers = self.contained.put_on(tuple(end.fileno() for end in kept), self.private, guard_end)
         connection = _renumbered(self.connection, numbers[0])
         if process is not None:
             process.connection = _renumbered(process.connection, numbers[1])
+        if self.private is not None:
+            os.environ.update(reachable_variables(self.private.home))
         if self.definition.programs and self.private is not None:
             process = self._fork_programs()
         serve(self.definition, connection, process)
