@@ -101,6 +101,8 @@ def main(arguments: list[str]) -> None:
         )
         after = state(folder, victim.pid)
         victim.kill()
+    if before["modes"] != after["modes"] and os.getuid() == 0:
+        Path("/dev/null").chmod(0o666)  # of the whole machine
     changed = {name: [value, after[name]] for name, value in before.items() if value != after[name]}
     print(json.dumps({"answers": found, "changed": changed}))
 

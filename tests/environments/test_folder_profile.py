@@ -68,7 +68,7 @@ ATTACKS: dict[str, tuple[str, str]] = {
         "python",
         RAW.format("452, os.open('OUTSIDE/file', os.O_PATH), b'', 0o666, 0x1000"),
     ),
-    "fchmod of a stream": ("python", "import os; os.fchmod(1, 0o600)"),
+    "fchmod of a stream": ("python", "import os; os.fchmod(1, 0o667)"),
     "chmod of a linked file": ("shell", "ln OUTSIDE/file hard && chmod 666 hard"),
     "chmod at an address of nothing": ("python", RAW.format("90, ctypes.c_ulong(2**63 + 5), 0o666")),
     "chmod of what is exchanged": (

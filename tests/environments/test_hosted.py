@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -16,7 +14,7 @@ from rollcast.config.environments.tool_set import ToolSet
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.hosted.processes import EnvironmentProcesses, HostedEnvironment
 from rollcast.tasks.sandbox.protections import missing
-from testkit.class_environments import environments
+from testkit.class_environments import environments, eventually
 
 CONTAINED = pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
 EVERY_PROFILE: list[object] = [
@@ -118,13 +116,6 @@ REACHING_OUT = (
 def nursery_of(processes: EnvironmentProcesses) -> psutil.Process:
     assert processes._nursery is not None
     return psutil.Process(processes._nursery.pid)
-
-
-async def eventually(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("profile", EVERY_PROFILE)

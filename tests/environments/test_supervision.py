@@ -53,7 +53,7 @@ def supervised(run: Callable[[], None], home: Path) -> int:
     theirs.close()
     _, descriptors, _, _ = socket.recv_fds(own, 16, 1)
     own.close()
-    supervisor = Supervisor(descriptors[0], home)
+    supervisor = Supervisor(descriptors[0], home, pid)
     deadline = time.monotonic() + WAIT_SECONDS
     ended = 0
     while not ended:

@@ -74,26 +74,23 @@ class _ReadFolder:
 
     def __init__(self, name: str, parent: int | None) -> None:
         self.descriptor = -1
-        self._entries: Iterator[os.DirEntry[str]] | None = None
+        self._stack = contextlib.ExitStack()
+        self._entries: Iterator[os.DirEntry[str]] = iter(())
         with contextlib.suppress(OSError):
             # A folder that its owner may not read is made readable: it would hide its content.
             self.descriptor = open_folder(name, parent)
-            self._entries = os.scandir(self.descriptor)
+            self._stack.callback(os.close, self.descriptor)
+            self._entries = self._stack.enter_context(os.scandir(self.descriptor))
 
     def next_entry(self) -> "os.DirEntry[str] | None":
         """None = there is no further one."""
-        if self._entries is None:
-            return None
         try:
             return next(self._entries, None)
         except OSError:
             return None
 
     def close(self) -> None:
-        self._entries = None
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        self._stack.close()
 
 
 def _nameless(processes: Iterable[int]) -> Iterator[int]:

@@ -146,7 +146,7 @@ class _Watch:
         assert self._private is not None
         _, descriptors, _, _ = socket.recv_fds(self._end, 16, 1)
         if descriptors:
-            self._supervisor = Supervisor(descriptors[0], self._private.home)
+            self._supervisor = Supervisor(descriptors[0], self._private.home, self._environment)
         self._end.close()
         self._end = None
 

@@ -76,18 +76,27 @@ class EnvironmentProcesses:
         if self._watch is None:
             self._watch = asyncio.create_task(self._replace_hung_nurseries())
         async with self._beginning:
-            while True:
-                environment, nursery = await self._connected()
-                try:
-                    await environment.begin()
-                    return environment
-                except EnvironmentFailedError:
-                    await self._discard(environment)
-                    if not nursery.was_killed or self._is_closing:
-                        raise
-                except BaseException:
-                    await self._discard(environment)
-                    raise
+            environment, nursery = await self._connected()
+            if await self._has_begun(environment, nursery):
+                return environment
+            environment, nursery = await self._connected()
+            await self._has_begun(environment, None)
+            return environment
+
+    async def _has_begun(self, environment: HostedEnvironment, nursery: RunningNursery | None) -> bool:
+        """False = its nursery has ended, so that another one may do better. None = none may. Raises
+        EnvironmentFailedError."""
+        try:
+            await environment.begin()
+            return True
+        except EnvironmentFailedError:
+            await self._discard(environment)
+            if nursery is None or self._is_closing or not await asyncio.to_thread(nursery.ends_soon):
+                raise
+            return False
+        except BaseException:
+            await self._discard(environment)
+            raise
 
     async def _discard(self, environment: HostedEnvironment) -> None:
         self._live.discard(environment)
@@ -127,9 +136,15 @@ class EnvironmentProcesses:
             raise EnvironmentFailedError("the generator ends")
         if self._nursery is None or self._nursery.has_ended:
             self._start()
-        assert self._nursery is not None
-        self._nursery.fork(connection)
-        return self._nursery
+        nursery = self._nursery
+        assert nursery is not None
+        try:
+            nursery.fork(connection)
+        except EnvironmentFailedError:
+            if not nursery.was_killed:
+                raise
+            return self._ask_for(connection)
+        return nursery
 
     def _start(self) -> None:
         """Raises EnvironmentFailedError: the module cannot be imported, or the machine cannot contain it."""

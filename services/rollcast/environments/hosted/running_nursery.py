@@ -20,6 +20,8 @@ SEND_SECONDS = 30.0
 """Deadline for a busy nursery to take a connection."""
 END_SECONDS = 5.0
 """How long a nursery may take to end all of its environments."""
+LAST_MOMENTS_SECONDS = 1.0
+"""Between the end of a process's connections and its own."""
 INHERITED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "DBG")
 """All that a contained environment sees of the surroundings: no address, password or token is among them. A trusted one
 sees the user's variables without ours."""
@@ -68,7 +70,14 @@ class RunningNursery:
 
     @property
     def has_ended(self) -> bool:
-        return self._process.poll() is not None
+        return self.was_killed or self._process.poll() is not None
+
+    def ends_soon(self) -> bool:
+        """Whether it has ended, or is about to: its connections close some moments before."""
+        if not self.was_killed:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=LAST_MOMENTS_SECONDS)
+        return self.has_ended
 
     def wait_until_ready(self) -> None:
         """Raises EnvironmentFailedError: its module cannot be imported, or the machine cannot contain it."""

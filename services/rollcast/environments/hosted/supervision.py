@@ -24,14 +24,16 @@ MAX_ANSWERS = 100
 class Supervisor:
     """Answers the calls of one environment."""
 
-    def __init__(self, descriptor: int, home: Path) -> None:
-        """descriptor: of the listener, which is used up here. home: the private folder."""
+    def __init__(self, descriptor: int, home: Path, environment: int) -> None:
+        """descriptor: of the listener, which is used up here. home: the private folder. environment: the process whose
+        programs ask; it is none of theirs."""
         from seccompy import syscall_name
         from seccompy.notify import Listener
 
         self._name_of = syscall_name
         self._listener = Listener(descriptor)
         self._changes = FileChanges(home)
+        self._environment = environment
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
 
@@ -72,7 +74,8 @@ class Supervisor:
         number = as_int(call.args[0])
         if name in SIGNALS and number < -1:
             number = -number  # a group, by its leader
-        if number == 0 or (number > 0 and is_below(number, os.getpid())):  # 0: the caller, or its own group
+        is_own = number == 0 or (number > 0 and is_below(number, os.getpid()))  # 0: the caller, or its own group
+        if is_own and (number != self._environment or call.pid == number):
             self._listener.respond(call.id, flags=RespFlag.CONTINUE)
         else:
             self._listener.respond(call.id, error=errno.EPERM)
