@@ -66,7 +66,10 @@ async def running(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
 FILLS = {
     "1,500 folders inside each other": ("for n in range(1_500): os.mkdir('d'); os.chdir('d')", "inside each other"),
-    "130 folders with long names": ("for n in range(130): os.mkdir('d' * 200); os.chdir('d' * 200)", "inside each other"),
+    "130 folders with long names": (
+        "for n in range(130): os.mkdir('d' * 200); os.chdir('d' * 200)",
+        "inside each other",
+    ),
     "too many files": (
         "os.mkdir('f'); os.chdir('f')\nopen('0', 'w').close()\nfor n in range(1, 120_000): os.link('0', str(n)) if n % 60_000"
         " else (os.unlink('0'), open('0', 'w').close())",
@@ -151,9 +154,7 @@ async def test_a_guard_that_was_stopped_ends_with_the_run(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("killed", ["fork server", "guard", "both"])
-async def test_nothing_stays_of_what_was_killed(
-    killed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_stays_of_what_was_killed(killed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(tmp_path, monkeypatch) as run:
         one = await run.begin()
         folder = Path((await one.call("shell", {"command": "echo kept > file; pwd"})).text)
@@ -191,7 +192,9 @@ asyncio.run(main())
 async def test_the_next_start_removes_what_a_killed_generator_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with subprocess.Popen([sys.executable, "-c", GENERATOR], stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}) as first:
+    with subprocess.Popen(
+        [sys.executable, "-c", GENERATOR], stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}
+    ) as first:
         assert first.stdout is not None
         folder = Path((await asyncio.to_thread(first.stdout.readline)).decode().strip())
         processes = psutil.Process(first.pid).children(recursive=True)
