@@ -1,14 +1,24 @@
-"""Processes of an environment whose class a test writes."""
+"""Processes of an environment whose class a test writes, and waits for them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rollcast.config.environments.own_class import ClassEnvironment
 from rollcast.config.environments.settings import Profile
 from rollcast.environments.hosted.processes import EnvironmentProcesses
+
+
+async def eventually(is_so: Callable[[], object], seconds: float = 20.0) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
 
 
 @asynccontextmanager

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import psutil
 import pytest
-import pytest_asyncio
 
 from rollcast.config.environments.settings import Profile
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.hosted.processes import EnvironmentProcesses, HostedEnvironment
 from rollcast.tasks.sandbox.protections import missing
-from testkit.class_environments import environments
+from testkit.class_environments import environments, eventually
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 CONTAINED = pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
 EVERY_PROFILE: list[object] = [
     pytest.param("compute", marks=CONTAINED),
@@ -28,7 +23,6 @@ EVERY_PROFILE: list[object] = [
     "trusted",
 ]
 
-COMPUTE: Profile = "trusted" if missing() else "compute"
 COUNTER = '''
 class CounterEnvironment:
     """As TRL's documentation writes environments."""
@@ -119,116 +113,65 @@ REACHING_OUT = (
 )
 
 
-class Worlds:
-    """One nursery for each class and profile, which costs seconds to start; its environments are new ones."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._stack = AsyncExitStack()
-        self._made: dict[tuple[str, Profile], EnvironmentProcesses] = {}
-
-    async def processes(self, source: str, name: str, profile: Profile) -> EnvironmentProcesses:
-        if (name, profile) not in self._made:
-            folder = self._folder / f"{name}-{profile}"
-            folder.mkdir()
-            self._made[name, profile] = await self._stack.enter_async_context(
-                environments(folder, source, name, profile)
-            )
-        return self._made[name, profile]
-
-    @asynccontextmanager
-    async def odd(self, profile: Profile, call_seconds: float = 20.0) -> AsyncIterator[HostedEnvironment]:
-        """A new environment of the class Odd, whose calls have this deadline. Nothing of it is left afterwards."""
-        processes = await self.processes(ODD, "Odd", profile)
-        made = await processes.acquire()
-        settings = made._settings.model_copy(update={"call_seconds": call_seconds})
-        try:
-            yield HostedEnvironment(settings, made._reader, made._writer)
-        finally:
-            await processes.release(made, is_reusable=False)
-        await eventually(lambda: not nursery_of(processes).children(recursive=True))
-
-    async def end(self, name: str, profile: Profile) -> None:
-        """As the end of the generator does."""
-        await self._made.pop((name, profile)).close()
-
-    async def close(self) -> None:
-        await self._stack.aclose()
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def worlds(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Worlds]:
-    made = Worlds(tmp_path_factory.mktemp("worlds"))
-    yield made
-    await made.close()
-
-
 def nursery_of(processes: EnvironmentProcesses) -> psutil.Process:
     assert processes._nursery is not None
     return psutil.Process(processes._nursery.pid)
 
 
-async def eventually(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
+@pytest.mark.parametrize("profile", EVERY_PROFILE)
+async def test_a_class_in_the_form_of_trls_documentation(tmp_path: Path, profile: Profile) -> None:
+    async with environments(tmp_path, COUNTER, "CounterEnvironment", profile) as processes:
+        one = await processes.acquire()
+        opening = await one.reset({"start": 20, "prompt": "Reach 42."})
+        assert opening.text == " It starts at 20."
+        functions = {schema["function"]["name"]: schema["function"] for schema in opening.tools}
+        assert functions.keys() == {"increment", "double"}
+        assert functions["increment"]["parameters"]["properties"]["step"]["type"] == "integer"
+        assert functions["increment"]["description"] == "Increment the internal counter."
+        assert (await one.call("increment", {"step": 1})).text == "21"
+        assert await one.reward() == 0.0
+        assert (await one.call("double", {})).text == "42"
+        assert await one.reward() == 1.0
+        wrong = await one.call("increment", {"by": 1})
+        assert wrong.is_malformed
+        assert "step" in wrong.text
+        assert (await one.call("divide", {})).is_malformed
+        assert "Error" in (await one.call("increment", {"step": "x"})).text
+        await processes.release(one, is_reusable=True)
+        again = await processes.acquire()
+        assert (again is one) == (profile != "folder")
+        assert (await again.reset({"start": 1})).text == " It starts at 1."
 
 
-async def test_a_class_in_the_form_of_trls_documentation(worlds: Worlds) -> None:
-    processes = await worlds.processes(COUNTER, "CounterEnvironment", COMPUTE)
-    one = await processes.acquire()
-    opening = await one.reset({"start": 20, "prompt": "Reach 42."})
-    assert opening.text == " It starts at 20."
-    functions = {schema["function"]["name"]: schema["function"] for schema in opening.tools}
-    assert functions.keys() == {"increment", "double"}
-    assert functions["increment"]["parameters"]["properties"]["step"]["type"] == "integer"
-    assert functions["increment"]["description"] == "Increment the internal counter."
-    assert (await one.call("increment", {"step": 1})).text == "21"
-    assert await one.reward() == 0.0
-    assert (await one.call("double", {})).text == "42"
-    assert await one.reward() == 1.0
-    wrong = await one.call("increment", {"by": 1})
-    assert wrong.is_malformed
-    assert "step" in wrong.text
-    assert (await one.call("divide", {})).is_malformed
-    assert "Error" in (await one.call("increment", {"step": "x"})).text
-    await processes.release(one, is_reusable=True)
-    again = await processes.acquire()
-    assert again is one
-    assert (await again.reset({"start": 1})).text == " It starts at 1."
-    await processes.release(again, is_reusable=False)
+async def test_a_hundred_live_at_the_same_time_and_cost_little(tmp_path: Path) -> None:
+    async with environments(tmp_path, COUNTER, "CounterEnvironment", "compute" if not missing() else "trusted") as all_:
+        first = await all_.acquire()
+        await first.reset({})
+        ones = await asyncio.gather(*(all_.acquire() for _ in range(100)))
+        await asyncio.gather(*(one.reset({"start": number}) for number, one in enumerate(ones)))
+        answers = await asyncio.gather(*(one.call("increment", {"step": 1}) for one in ones))
+        assert [answer.text for answer in answers] == [str(number + 1) for number in range(100)]
+        own_bytes = [child.memory_full_info().uss for child in nursery_of(all_).children()]
+        assert len(own_bytes) == 101
+        assert max(own_bytes) < 64 << 20
 
 
-async def test_a_hundred_live_at_the_same_time_and_cost_little(worlds: Worlds) -> None:
-    all_ = await worlds.processes(COUNTER, "CounterEnvironment", COMPUTE)
-    first = await all_.acquire()
-    await first.reset({})
-    ones = await asyncio.gather(*(all_.acquire() for _ in range(100)))
-    await asyncio.gather(*(one.reset({"start": number}) for number, one in enumerate(ones)))
-    answers = await asyncio.gather(*(one.call("increment", {"step": 1}) for one in ones))
-    assert [answer.text for answer in answers] == [str(number + 1) for number in range(100)]
-    own_bytes = [child.memory_full_info().uss for child in nursery_of(all_).children()]
-    assert len(own_bytes) == 101
-    assert max(own_bytes) < 64 << 20
-    for one in (first, *ones):
-        await all_.release(one, is_reusable=False)
-
-
-async def test_failures_are_named_and_never_a_reward(worlds: Worlds) -> None:
-    for row, sentence in (
-        ({"do": "raise"}, r"RuntimeError: no room .*world\.py, line 7"),
-        ({"do": "number"}, "reset returned int"),
-    ):
-        async with worlds.odd("trusted") as one:
+async def test_failures_are_named_and_never_a_reward(tmp_path: Path) -> None:
+    async with environments(tmp_path, ODD, "Odd", call_seconds=1.0) as processes:
+        for row, sentence in (
+            ({"do": "raise"}, r"RuntimeError: no room .*world\.py, line 7"),
+            ({"do": "number"}, "reset returned int"),
+        ):
+            one = await processes.acquire()
             with pytest.raises(EnvironmentFailedError, match=sentence):
                 await one.reset(row)
-    for do, sentence in (("text", "could not convert"), ("hang", "get_reward took longer than 1 s")):
-        async with worlds.odd("trusted", call_seconds=1.0) as one:
+            await processes.release(one, is_reusable=True)
+        for do, sentence in (("text", "could not convert"), ("hang", "get_reward took longer than 1 s")):
+            one = await processes.acquire()
             await one.reset({"do": do})
             with pytest.raises(EnvironmentFailedError, match=sentence):
                 await one.reward()
-    async with worlds.odd("trusted", call_seconds=1.0) as one:
+        one = await processes.acquire()
         await one.reset({})
         assert "interrupted" in (await one.call("run", {"code": "while True: pass"})).text
         assert (await one.call("run", {"code": "answer = 'still here'"})).text == "still here"
@@ -240,20 +183,24 @@ async def test_failures_are_named_and_never_a_reward(worlds: Worlds) -> None:
 
 
 @pytest.mark.parametrize("profile", EVERY_PROFILE)
-async def test_what_no_signal_interrupts_is_ended(worlds: Worlds, profile: Profile) -> None:
-    async with worlds.odd(profile, call_seconds=0.5) as one:
+async def test_what_no_signal_interrupts_is_ended(tmp_path: Path, profile: Profile) -> None:
+    async with environments(tmp_path, ODD, "Odd", profile, call_seconds=0.5) as processes:
+        one = await processes.acquire()
         await one.reset({})
         stopped = (
             "os.kill(os.getpid(), signal.SIGSTOP)" if profile != "compute" else "signal.signal(14, 1); signal.pause()"
         )
         with pytest.raises(EnvironmentFailedError, match=r"could not be interrupted after 0\.5 s"):
             await one.call("run", {"code": stopped})
+        await processes.release(one, is_reusable=False)
+        await eventually(lambda: not nursery_of(processes).children(recursive=True))
 
 
 @CONTAINED
 @pytest.mark.parametrize("profile", ["compute", "folder"])
-async def test_a_contained_environment_reaches_nothing_outside(worlds: Worlds, profile: Profile) -> None:
-    async with worlds.odd(profile) as one:
+async def test_a_contained_environment_reaches_nothing_outside(tmp_path: Path, profile: Profile) -> None:
+    async with environments(tmp_path, ODD, "Odd", profile) as processes:
+        one = await processes.acquire()
         await one.reset({})
         for code in REACHING_OUT:
             assert "Error" in (await one.call("run", {"code": code})).text, code
@@ -261,8 +208,9 @@ async def test_a_contained_environment_reaches_nothing_outside(worlds: Worlds, p
 
 
 @CONTAINED
-async def test_compute_starts_no_process_and_writes_no_file(worlds: Worlds) -> None:
-    async with worlds.odd("compute") as one:
+async def test_compute_starts_no_process_and_writes_no_file(tmp_path: Path) -> None:
+    async with environments(tmp_path, ODD, "Odd", "compute") as processes:
+        one = await processes.acquire()
         await one.reset({})
         for code in (
             "os.fork()",
@@ -274,30 +222,29 @@ async def test_compute_starts_no_process_and_writes_no_file(worlds: Worlds) -> N
 
 
 @CONTAINED
-async def test_a_private_folder_is_writable_and_gone_after_its_episode(worlds: Worlds) -> None:
-    processes = await worlds.processes(ODD, "Odd", "folder")
-    one = await processes.acquire()
-    await one.reset({})
-    folder = (await one.call("run", {"code": "answer = os.getcwd()"})).text
-    assert (await one.call("run", {"code": "open('a.txt', 'w').write('kept')"})).text == "done"
-    shell = "answer = subprocess.run('cat a.txt; ls ~', shell=True, capture_output=True, text=True).stdout"
-    assert (await one.call("run", {"code": shell})).text == "kepta.txt\n"
-    leaked = "subprocess.Popen(['/bin/sh', '-c', 'setsid sleep 1000 & sleep 1000'])"
-    assert (await one.call("run", {"code": leaked})).text == "done"
-    await processes.release(one, is_reusable=True)
-    await eventually(lambda: not nursery_of(processes).children(recursive=True) and not os.path.exists(folder))
-    again = await processes.acquire()
-    assert again is not one
-    await processes.release(again, is_reusable=False)
+async def test_a_private_folder_is_writable_and_gone_after_its_episode(tmp_path: Path) -> None:
+    async with environments(tmp_path, ODD, "Odd", "folder") as processes:
+        one = await processes.acquire()
+        await one.reset({})
+        folder = (await one.call("run", {"code": "answer = os.getcwd()"})).text
+        assert (await one.call("run", {"code": "open('a.txt', 'w').write('kept')"})).text == "done"
+        shell = "answer = subprocess.run('cat a.txt; ls ~', shell=True, capture_output=True, text=True).stdout"
+        assert (await one.call("run", {"code": shell})).text == "kepta.txt\n"
+        leaked = "subprocess.Popen(['/bin/sh', '-c', 'setsid sleep 1000 & sleep 1000'])"
+        assert (await one.call("run", {"code": leaked})).text == "done"
+        await processes.release(one, is_reusable=True)
+        await eventually(lambda: not nursery_of(processes).children(recursive=True) and not os.path.exists(folder))
 
 
 @CONTAINED
-async def test_too_many_processes_are_ended_and_said(worlds: Worlds) -> None:
-    async with worlds.odd("folder") as one:
+async def test_too_many_processes_are_ended_and_said(tmp_path: Path) -> None:
+    async with environments(tmp_path, ODD, "Odd", "folder") as processes:
+        one = await processes.acquire()
         await one.reset({})
         bomb = "[subprocess.Popen(['/bin/sleep', '1000']) for _ in range(80)]; time.sleep(15)"
         with pytest.raises(EnvironmentFailedError, match="processes, and 64 are allowed"):
             await one.call("run", {"code": bomb})
+        await eventually(lambda: not nursery_of(processes).children(recursive=True))
 
 
 async def test_a_module_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
@@ -330,14 +277,13 @@ async def test_shipped_tools_and_functions_of_the_users_own(tmp_path: Path) -> N
         await processes.close()
 
 
-async def test_the_end_of_the_generator_ends_everything(worlds: Worlds) -> None:
-    processes = await worlds.processes(ODD, "Odd", "trusted")
-    one = await processes.acquire()
-    await one.reset({})
-    await one.call("run", {"code": "subprocess.Popen(['/bin/sleep', '1000'], start_new_session=True)"})
-    started = nursery_of(processes).children(recursive=True)
-    assert any("sleep" in process.name() for process in started)
-    await worlds.end("Odd", "trusted")
+async def test_the_end_of_the_generator_ends_everything(tmp_path: Path) -> None:
+    async with environments(tmp_path, ODD, "Odd", "trusted") as processes:
+        one = await processes.acquire()
+        await one.reset({})
+        await one.call("run", {"code": "subprocess.Popen(['/bin/sleep', '1000'], start_new_session=True)"})
+        started = nursery_of(processes).children(recursive=True)
+        assert any("sleep" in process.name() for process in started)
     await eventually(lambda: not any(process.is_running() for process in started))
 
 
@@ -372,8 +318,8 @@ UNSEEN = (
 )
 
 
-async def test_neither_a_cancelled_wait_nor_an_overdue_call_goes_on(tmp_path: Path) -> None:
-    async with environments(tmp_path, SLOW, "Slow", call_seconds=0.8) as processes:
+async def test_a_cancelled_wait_hands_no_other_file_to_the_nursery(tmp_path: Path) -> None:
+    async with environments(tmp_path, SLOW, "Slow") as processes:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await processes.acquire()
@@ -387,16 +333,22 @@ async def test_neither_a_cancelled_wait_nor_an_overdue_call_goes_on(tmp_path: Pa
         assert nursery_of(processes).pid == started.pid
         for file in files:
             file.close()
-        # A call that is overdue is interrupted, and does not go on in the background.
-        assert "interrupted" in (await again.call("add", {})).text
-        assert (await again.call("look", {})).text == "0"
+
+
+async def test_an_overdue_async_call_does_not_go_on(tmp_path: Path) -> None:
+    async with environments(tmp_path, SLOW, "Slow", call_seconds=0.8) as processes:
+        one = await processes.acquire()
+        await one.reset({})
+        assert "interrupted" in (await one.call("add", {})).text
+        assert (await one.call("look", {})).text == "0"
 
 
 @CONTAINED
-async def test_a_folder_has_no_way_around_its_limits(tmp_path: Path, worlds: Worlds) -> None:
+async def test_a_folder_has_no_way_around_its_limits(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("mine")
-    async with worlds.odd("folder") as one:
+    async with environments(tmp_path, ODD, "Odd", "folder") as processes:
+        one = await processes.acquire()
         await one.reset({})
         for code in UNSEEN:
             assert "Error" in (await one.call("run", {"code": f"target = {str(target)!r}; {code}"})).text, code
@@ -405,10 +357,11 @@ async def test_a_folder_has_no_way_around_its_limits(tmp_path: Path, worlds: Wor
 
 @CONTAINED
 @pytest.mark.parametrize("removed", ["", "os.unlink(f'f{n}'); "], ids=["files", "files without a name"])
-async def test_too_much_written_is_ended_and_said(worlds: Worlds, removed: str) -> None:
+async def test_too_much_written_is_ended_and_said(tmp_path: Path, removed: str) -> None:
     fill = f"for n in range(5): one = os.open(f'f{{n}}', os.O_CREAT | os.O_RDWR); {removed}"
     fill += "os.posix_fallocate(one, 0, 240 << 20)"
-    async with worlds.odd("folder") as one:
+    async with environments(tmp_path, ODD, "Odd", "folder") as processes:
+        one = await processes.acquire()
         await one.reset({})
         with pytest.raises(EnvironmentFailedError, match="more than the 1024 MiB that are allowed"):
             await one.call("run", {"code": f"{fill}\ntime.sleep(15)"})

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+MAX_CALL_REWARD = 1_000.0
+"""Either sign. Far above any that is meant; a turn of many calls stays below the trainer's own limit of a million."""
+
 ToolSchema = Mapping[str, Any]
 """{"type": "function", "function": {"name", "description", "parameters"}}, as chat templates take it."""
 

@@ -1,6 +1,7 @@
 """The environments of one generator, by the names of its run file."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from rollcast.config.environments.openenv import OpenEnvironment
 from rollcast.config.environments.own_class import ClassEnvironment
@@ -16,14 +17,17 @@ from rollcast.environments.tools.tool_set import ToolSetEnvironment
 class EnvironmentsOfRun:
     """The `Environments` of a generator: processes of its own, and servers that its episodes share."""
 
-    def __init__(self, settings: Sequence[EnvironmentSettings]) -> None:
+    def __init__(
+        self, settings: Sequence[EnvironmentSettings], on_replaced: Callable[[str], None] = lambda name: None
+    ) -> None:
+        """on_replaced: called with the name of an environment whose fork server hung and was ended."""
         self._settings = {one.name: one for one in settings}
         self._processes: dict[str, EnvironmentProcesses] = {}
         self._sessions: dict[str, OpenEnvSessions] = {}
         self._servers: dict[str, McpServers] = {}
         for one in settings:
             if isinstance(one, ClassEnvironment) or (isinstance(one, ToolSet) and one.tools):
-                self._processes[one.name] = EnvironmentProcesses(one)
+                self._processes[one.name] = EnvironmentProcesses(one, partial(on_replaced, one.name))
             if isinstance(one, OpenEnvironment):
                 self._sessions[one.name] = OpenEnvSessions(one)
             if isinstance(one, ToolSet) and one.mcp:

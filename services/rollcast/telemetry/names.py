@@ -195,6 +195,11 @@ EPISODE_CALLS_OVERDUE = Metric(
 EPISODE_ANSWERS_CUT = Metric(
     "rollcast_episode_answers_cut_total", "Answers of environments that were shortened to their limit", _ENVIRONMENT
 )
+EPISODE_FORK_SERVERS_REPLACED = Metric(
+    "rollcast_episode_fork_servers_replaced_total",
+    "Fork servers of environments that did not answer and were ended",
+    _ENVIRONMENT,
+)
 EPISODE_TOKENS_DISCARDED = Metric(
     "rollcast_episode_tokens_discarded_total", "Sampled tokens of episodes that began again", _ENVIRONMENT
 )

@@ -9,74 +9,70 @@ All of them may be async. https://huggingface.co/docs/trl/openenv
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rollcast.config.environments.own_class import ClassEnvironment
-from rollcast.config.environments.settings import EnvironmentSettings
-from rollcast.config.environments.tool_set import ToolSet
 from rollcast.config.errors import UserError
-from rollcast.config.own_functions import load_function
+from rollcast.config.own_functions import is_function, load_function
 from rollcast.environments.base import ToolSchema
-from rollcast.environments.tools.functions import tool_functions
+from rollcast.environments.hosted.instance import Function, Instance
+from rollcast.environments.hosted.source import HostedSource
+from rollcast.environments.tools.functions import program_tools, tool_functions
 
 ENVIRONMENTS_GROUP = "rollcast.environments"
 """Group of the entry points by which installed packages name environments."""
 RESET = "reset"
 REWARD = "get_reward"
 CALL_REWARD = "get_call_reward"
-Function = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
     """One environment's code, imported."""
 
-    make: Callable[[], "Instance"]
+    make: Callable[[], Instance]
     schemas: tuple[ToolSchema, ...]
     module: str | None
     """The module that holds the code; None = shipped with Rollcast."""
+    programs: tuple[str, ...] = ()
+    """Tools that run what the model wrote: a process of their own does that."""
+    is_shipped: bool = False
+    """Nothing of a user's is in memory: neither code nor a corpus."""
+    gives_call_rewards: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """One environment that serves an episode."""
-
-    tools: Mapping[str, Function]
-    reset: Function | None = None
-    reward: Function | None = None
-    call_reward: Function | None = None
-
-
-def load_definition(settings: EnvironmentSettings) -> Definition:
+def load_definition(source: HostedSource) -> Definition:
     """Import the code. Raises UserError, and whatever the import raises."""
-    if isinstance(settings, ClassEnvironment):
-        return _of_class(settings)
-    assert isinstance(settings, ToolSet), settings.name
-    functions = tool_functions(settings)
-    own = [function.__module__ for function in functions.values() if not function.__module__.startswith("rollcast.")]
-    schemas = tuple(schema_of(function, name, settings.name) for name, function in functions.items())
-    return Definition(lambda: Instance(functions), schemas, own[0] if own else None)
+    if source.code is not None:
+        return _of_class(source.name, source.code)
+    functions = tool_functions(source)
+    own = [functions[name.rpartition(":")[2]].__module__ for name in source.tools if is_function(name)]
+    schemas = tuple(schema_of(function, name, source.name) for name, function in functions.items())
+    is_shipped = not own and source.corpus is None
+    instance = Instance(functions)
+    return Definition(lambda: instance, schemas, own[0] if own else None, program_tools(source), is_shipped)
 
 
-def _of_class(settings: ClassEnvironment) -> Definition:
-    made = load_function(settings.code, ENVIRONMENTS_GROUP)
+def _of_class(environment: str, code: str) -> Definition:
+    made = load_function(code, ENVIRONMENTS_GROUP)
     if not isinstance(made, type):
-        raise UserError(
-            f"environment {settings.name}: {settings.code} is no class; name a class with reset and methods"
-        )
+        raise UserError(f"environment {environment}: {code} is no class; name a class with reset and methods")
     names = list(_tool_names(made))
     if not names and not hasattr(made, RESET):
-        raise UserError(f"environment {settings.name}: {settings.code} has neither reset nor a public method; add one")
-    schemas = tuple(schema_of(getattr(made, name), name, settings.name) for name in names)
+        raise UserError(f"environment {environment}: {code} has neither reset nor a public method; add one")
+    schemas = tuple(schema_of(getattr(made, name), name, environment) for name in names)
+
+    gives_call_rewards = hasattr(made, CALL_REWARD)
 
     def make() -> Instance:
         one = made()
         tools = {name: getattr(one, name) for name in names}
-        return Instance(tools, *(getattr(one, name, None) for name in (RESET, REWARD, CALL_REWARD)))
+        call_reward = getattr(one, CALL_REWARD) if gives_call_rewards else None
+        return Instance(tools, getattr(one, RESET, None), getattr(one, REWARD, None), call_reward)
 
-    return Definition(make, schemas, made.__module__)
+    return Definition(make, schemas, made.__module__, gives_call_rewards=gives_call_rewards)
 
 
 def _tool_names(made: type) -> Iterator[str]:
@@ -87,10 +83,12 @@ def _tool_names(made: type) -> Iterator[str]:
 
 def schema_of(function: Function, name: str, environment: str) -> ToolSchema:
     """The JSON schema of a tool. Raises UserError if type hints or docstring do not give one."""
-    from transformers.utils import get_json_schema
+    from transformers.utils import chat_template_utils
 
+    # It would import torch to recognise a tensor. A tool that takes one has imported torch already.
+    chat_template_utils.is_torch_available = lambda: "torch" in sys.modules
     try:
-        schema: dict[str, Any] = get_json_schema(function)
+        schema: dict[str, Any] = chat_template_utils.get_json_schema(function)
     except Exception as error:  # its own kinds of errors, and what odd annotations raise
         said = " ".join(str(error).split())
         raise UserError(

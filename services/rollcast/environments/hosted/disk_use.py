@@ -4,50 +4,93 @@ Not seen: files without a name that are only mapped into memory, or on their way
 """
 
 import contextlib
-import itertools
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+
+from rollcast.environments.hosted.removal import open_folder
 
 MIN_ENTRY_BYTES = 4096
 """An empty file takes an inode and a place in its folder: counted as a block, because disks run out of inodes too."""
 BLOCK_BYTES = 512
 """The unit of `st_blocks`, whatever the file system's own is."""
+ENTRIES_PER_PAUSE = 500
+"""Counting a hundred thousand files takes most of a second."""
 
 
-def used_bytes(folder: Path, processes: Iterable[int], enough_bytes: int) -> int:
-    """Bytes of all files in the folder, and of those without a name that its processes have open.
+@dataclass(frozen=True, slots=True)
+class DiskLimits:
+    """What one environment may have."""
 
-    Counting stops above `enough_bytes`, so that millions of files do not keep the guard from its other limits.
-    """
-    total = 0
-    for size in itertools.chain(_nameless(processes), _entries(folder)):
-        total += size
-        if total > enough_bytes:
+    num_bytes: int = 1 << 30
+    num_entries: int = 100_000
+    """Files and folders. Disks run out of inodes, and counting and removing them takes time."""
+    depth: int = 100
+    """Folders inside each other."""
+
+
+def excess(folder: Path, processes: Iterable[int], limits: DiskLimits, pause: Callable[[], None] = lambda: None) -> str:
+    """What exceeds a limit, in words; empty = nothing. Counting stops there, and calls `pause` again and again."""
+    num_bytes = sum(_nameless(processes))
+    for num_entries, (size, depth) in enumerate(_entries(folder, limits.depth), start=1):
+        num_bytes += size
+        if num_entries > limits.num_entries:
+            return f"it had more than the {limits.num_entries:,} files that are allowed"
+        if depth > limits.depth:
+            return f"it had more than the {limits.depth} folders inside each other that are allowed"
+        if num_bytes > limits.num_bytes:
             break
-    return total
+        if num_entries % ENTRIES_PER_PAUSE == 0:
+            pause()
+    if num_bytes > limits.num_bytes:
+        return f"its files took more than the {limits.num_bytes >> 20} MiB that are allowed"
+    return ""
 
 
-def _entries(folder: Path) -> Iterator[int]:
-    """Sizes of everything below the folder."""
-    folders = [str(folder)]
-    while folders:
-        with contextlib.suppress(OSError), _opened(folders.pop()) as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):  # it is gone already
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-                    yield max(entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES, MIN_ENTRY_BYTES)
-
-
-def _opened(folder: str) -> "contextlib.AbstractContextManager[Iterator[os.DirEntry[str]]]":
-    """A folder that its owner may not read is made readable: it would hide its content. Raises OSError."""
+def _entries(folder: Path, max_depth: int) -> Iterator[tuple[int, int]]:
+    """Size and depth of everything below the folder. Folders are opened from their parents: no path is too long."""
+    opened = [_ReadFolder(str(folder), None)]
     try:
-        return os.scandir(folder)
-    except PermissionError:
-        os.chmod(folder, stat.S_IRWXU)
-        return os.scandir(folder)
+        while opened:
+            entry = opened[-1].next_entry()
+            if entry is None:
+                opened.pop().close()
+                continue
+            with contextlib.suppress(OSError):  # it is gone already
+                is_folder = entry.is_dir(follow_symlinks=False)
+                depth = len(opened) if is_folder else len(opened) - 1
+                yield max(entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES, MIN_ENTRY_BYTES), depth
+                if is_folder and depth <= max_depth:
+                    opened.append(_ReadFolder(entry.name, opened[-1].descriptor))
+    finally:
+        for inner in opened:
+            inner.close()
+
+
+class _ReadFolder:
+    """A folder whose entries are read one by one. One that is gone has none."""
+
+    def __init__(self, name: str, parent: int | None) -> None:
+        self.descriptor = -1
+        self._stack = contextlib.ExitStack()
+        self._entries: Iterator[os.DirEntry[str]] = iter(())
+        with contextlib.suppress(OSError):
+            # A folder that its owner may not read is made readable: it would hide its content.
+            self.descriptor = open_folder(name, parent)
+            self._stack.callback(os.close, self.descriptor)
+            self._entries = self._stack.enter_context(os.scandir(self.descriptor))
+
+    def next_entry(self) -> "os.DirEntry[str] | None":
+        """None = there is no further one."""
+        try:
+            return next(self._entries, None)
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        self._stack.close()
 
 
 def _nameless(processes: Iterable[int]) -> Iterator[int]:

@@ -1,16 +1,20 @@
-"""Messages between the generator and an environment: four bytes of length, then JSON."""
+"""Messages between the generator, an environment and its programs: four bytes of length, then JSON."""
 
-import asyncio
 import json
 import socket
+import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
 
 LENGTH_BYTES = 4
 MAX_REQUEST_BYTES = 64 << 20
 """A row may hold the tests of a programming task, some megabytes."""
 MAX_ANSWER_BYTES = 4 << 20
 """Larger than the longest text of an answer in any encoding: the environment's process shortens texts itself."""
+READ_BYTES = 1 << 20
 
 
 class FrameError(Exception):
@@ -23,16 +27,14 @@ def packed(message: Mapping[str, Any]) -> bytes:
     return len(content).to_bytes(LENGTH_BYTES, "big") + content
 
 
-async def read(stream: asyncio.StreamReader) -> dict[str, Any]:
+async def read(stream: "asyncio.StreamReader") -> dict[str, Any]:
     """The next answer. Raises FrameError, and asyncio.IncompleteReadError if the other end is gone."""
-    size = int.from_bytes(await stream.readexactly(LENGTH_BYTES), "big")
-    if size > MAX_ANSWER_BYTES:
-        raise FrameError(f"a message of {size} bytes")
+    size = _answer_size(await stream.readexactly(LENGTH_BYTES))
     return _parsed(await stream.readexactly(size))
 
 
 def receive(connection: socket.socket) -> dict[str, Any] | None:
-    """The next request; None = the generator closed the connection. Blocks."""
+    """The next request; None = the other end closed the connection. Blocks."""
     head = _taken(connection, LENGTH_BYTES)
     if head is None:
         return None
@@ -40,10 +42,31 @@ def receive(connection: socket.socket) -> dict[str, Any] | None:
     return None if content is None else _parsed(content)
 
 
-def _taken(connection: socket.socket, size: int) -> bytes | None:
+def receive_answer(connection: socket.socket, deadline: float) -> dict[str, Any] | None:
+    """The next answer; None = the other end closed the connection.
+
+    deadline: in monotonic seconds. Raises FrameError, TimeoutError.
+    """
+    head = _taken(connection, LENGTH_BYTES, deadline)
+    if head is None:
+        return None
+    content = _taken(connection, _answer_size(head), deadline)
+    return None if content is None else _parsed(content)
+
+
+def _answer_size(head: bytes) -> int:
+    size = int.from_bytes(head, "big")
+    if size > MAX_ANSWER_BYTES:
+        raise FrameError(f"a message of {size} bytes")
+    return size
+
+
+def _taken(connection: socket.socket, size: int, deadline: float | None = None) -> bytes | None:
     parts = bytearray()
     while len(parts) < size:
-        part = connection.recv(min(size - len(parts), 1 << 20))
+        if deadline is not None:
+            connection.settimeout(max(deadline - time.monotonic(), 1e-3))
+        part = connection.recv(min(size - len(parts), READ_BYTES))
         if not part:
             return None
         parts += part

@@ -1,13 +1,15 @@
 """The parent of an environment that may start processes: they all end with it.
 
 guard --fork--> environment --> its processes, in any session
-  adopts their orphans; SIGTERM, the end of the nursery or of the environment: kills all of them
+  adopts their orphans; SIGTERM, the end of the nursery or of the environment: kills all of them, removes the folder
   too many of them, too much memory or too much written: kills all of them, and says so on the connection
+  answers system calls that their filter asks about (`supervision`)
 """
 
 import contextlib
 import os
 import resource
+import select
 import signal
 import socket
 import time
@@ -16,8 +18,10 @@ from pathlib import Path
 
 import psutil
 
-from rollcast.environments.hosted.disk_use import used_bytes
+from rollcast.environments.hosted.disk_use import DiskLimits, excess
 from rollcast.environments.hosted.frames import packed
+from rollcast.environments.hosted.private_folder import PrivateFolder
+from rollcast.environments.hosted.supervision import Supervisor
 from rollcast.tasks.sandbox.lockdown import adopt_orphans, die_with_parent
 
 LOOK_SECONDS = 0.1
@@ -26,22 +30,29 @@ MAX_PROCESSES = 64
 """One environment may have this many at the same time: a shell with a build of some jobs has a dozen."""
 MAX_RESIDENT_BYTES = 2 << 30
 """All processes of one environment together may use this much."""
-MAX_FOLDER_BYTES = 1 << 30
-"""All files of one environment together may take this much."""
 LOOKS_PER_DISK_USE = 10
 """The disk's use is asked for less often, because that reads the whole folder."""
+DISK_USE_SHARE = 0.1
+"""Part of the time that this may take: a folder of many files is read less often."""
 
 
 class _EndedError(Exception):
     """The nursery, or its end, asked for the end."""
 
 
-def guard(run: Callable[[], None], connection: socket.socket | None, folder: Path | None, parent: int) -> int:
+def guard(
+    run: Callable[[], None],
+    connection: socket.socket | None,
+    private: PrivateFolder | None,
+    parent: int,
+    environment_end: socket.socket | None = None,
+) -> int:
     """Fork `run`, and return its exit code when no process of it is left; negative: the signal that ended it.
 
     connection: is given the reason if it was too much. None = it cannot be too much.
-    folder: the private one, whose size is bounded. None = the profile is trusted.
+    private: the folder, whose size is bounded, and which is removed. None = the profile is trusted.
     parent: the process that it must not outlive; in a container it may be process 1.
+    environment_end: brings the listener of the environment's filter. None = it has none.
     """
 
     def end(number: int, frame: object) -> None:
@@ -59,30 +70,85 @@ def guard(run: Callable[[], None], connection: socket.socket | None, folder: Pat
         die_with_parent(signal.SIGTERM)
         if os.getppid() != parent:  # it was gone before the signal was asked for
             return -signal.SIGTERM
-        code, why = _watch(pid, folder)
+        code, why = _Watch(pid, private, environment_end).wait()
         if why and connection is not None:
             with contextlib.suppress(OSError):
-                connection.sendall(packed({"ended": why}))
+                connection.sendall(packed({"ended": f"its processes were ended: {why}"}))
         return code
     except _EndedError:
         return -signal.SIGTERM
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _kill_all()
+        if private is not None:
+            private.remove()
 
 
-def _watch(environment: int, folder: Path | None) -> tuple[int, str]:
-    """Wait for the environment's end: its exit code, and a sentence if it was too much."""
-    looks = 0
-    while True:
-        while (ended := _reaped()) is not None:
-            pid, code = ended
-            if pid == environment:
-                return code, ""
-        looks += 1
-        if folder is not None and (why := _too_much(folder, looks)):
-            return -signal.SIGKILL, why
-        time.sleep(LOOK_SECONDS)
+class _Watch:
+    """Waits for the end of an environment, and looks at its processes meanwhile."""
+
+    def __init__(self, environment: int, private: PrivateFolder | None, environment_end: socket.socket | None) -> None:
+        self._environment = environment
+        self._private = private
+        self._end = environment_end
+        self._supervisor: Supervisor | None = None
+        self._looks = 0
+        self._next_disk_use = 0.0
+        """Monotonic seconds."""
+
+    def wait(self) -> tuple[int, str]:
+        """Its exit code, and a sentence if it was too much."""
+        while True:
+            while (ended := _reaped()) is not None:
+                pid, code = ended
+                if pid == self._environment:
+                    return code, ""
+            self._looks += 1
+            if self._private is not None and (why := self._too_much(self._private)):
+                return -signal.SIGKILL, why
+            self._answer_calls(LOOK_SECONDS)
+
+    def _too_much(self, private: PrivateFolder) -> str:
+        processes = list(_descendants())
+        if len(processes) > MAX_PROCESSES:
+            return f"it had {len(processes)} processes, and {MAX_PROCESSES} are allowed"
+        resident = sum(map(_resident_bytes, processes))
+        if resident > MAX_RESIDENT_BYTES:
+            return f"its processes took {resident >> 20} MiB, and {MAX_RESIDENT_BYTES >> 20} are allowed"
+        began = time.monotonic()
+        if self._looks % LOOKS_PER_DISK_USE or began < self._next_disk_use:
+            return ""
+        why = excess(private.path, processes, DiskLimits(), lambda: self._answer_calls(0.0))
+        ended = time.monotonic()
+        self._next_disk_use = ended + (ended - began) / DISK_USE_SHARE
+        return why
+
+    def _answer_calls(self, seconds: float) -> None:
+        """Answer what the environment's processes ask, for this time; 0 = what waits."""
+        deadline = time.monotonic() + seconds
+        while True:
+            source = self._supervisor or self._end
+            if source is None:
+                time.sleep(seconds)
+                return
+            waits = select.select([source], [], [], max(deadline - time.monotonic(), 0.0))[0]
+            if not waits:
+                return
+            if self._supervisor is None:
+                self._receive_listener()
+            elif not self._supervisor.answer_waiting():
+                self._supervisor = None  # no process with the filter is left
+            if time.monotonic() >= deadline:
+                return
+
+    def _receive_listener(self) -> None:
+        assert self._end is not None
+        assert self._private is not None
+        _, descriptors, _, _ = socket.recv_fds(self._end, 16, 1)
+        if descriptors:
+            self._supervisor = Supervisor(descriptors[0], self._private.home, self._environment)
+        self._end.close()
+        self._end = None
 
 
 def _reaped() -> tuple[int, int] | None:
@@ -92,18 +158,6 @@ def _reaped() -> tuple[int, int] | None:
     except ChildProcessError:
         return None
     return (pid, os.waitstatus_to_exitcode(status)) if pid else None
-
-
-def _too_much(folder: Path, looks: int) -> str:
-    processes = list(_descendants())
-    if len(processes) > MAX_PROCESSES:
-        return f"it had {len(processes)} processes, and {MAX_PROCESSES} are allowed"
-    resident = sum(map(_resident_bytes, processes))
-    if resident > MAX_RESIDENT_BYTES:
-        return f"its processes took {resident >> 20} MiB, and {MAX_RESIDENT_BYTES >> 20} are allowed"
-    if looks % LOOKS_PER_DISK_USE == 0 and used_bytes(folder, processes, MAX_FOLDER_BYTES) > MAX_FOLDER_BYTES:
-        return f"its files took more than the {MAX_FOLDER_BYTES >> 20} MiB that are allowed"
-    return ""
 
 
 def _descendants() -> Iterator[int]:

@@ -7,18 +7,33 @@
 docs/sandbox.md has them as a table, with what keeps each promise.
 """
 
-import contextlib
-import errno
+import os
 import resource
 import socket
-import sys
-import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rollcast.config.environments.settings import Profile
-from rollcast.tasks.sandbox.lockdown import FIRST_KEPT_DESCRIPTOR, keep_only, make_lockdowns
+from rollcast.environments.hosted.capabilities import keep_only_file_capabilities
+from rollcast.environments.hosted.folder_access import allow_folder, allow_interpreter, keep_signals_inside
+from rollcast.environments.hosted.folder_calls import folder_filter
+from rollcast.environments.hosted.private_folder import PrivateFolder
+from rollcast.environments.hosted.private_mounts import (
+    SHARED_MEMORY,
+    are_allowed,
+    enter_private_mounts,
+    succeeds_in_fork,
+)
+from rollcast.tasks.sandbox.lockdown import (
+    FIRST_KEPT_DESCRIPTOR,
+    Lockdown,
+    die_with_parent,
+    has_signal_scope,
+    keep_only,
+    make_lockdowns,
+    show_descriptors,
+)
 from rollcast.tasks.sandbox.protections import missing
 
 MEMORY_BYTES = 1 << 30
@@ -27,31 +42,6 @@ FILE_BYTES = 256 << 20
 """Largest file that an environment of the profile folder may write."""
 CPU_SECONDS = 86_400
 """Processor time of one contained process: a day. Deadlines of calls end an endless computation long before."""
-_PROGRAMS = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/lib", "/lib64", "/usr/lib", "/usr/lib64")
-_CONFIGURED = ("/etc/ld.so.cache", "/etc/alternatives", "/usr/share")
-"""What programs of the system read; nothing of a user's."""
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random")
-_FORBIDDEN = (
-    "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp", "bpf", "perf_event_open", "userfaultfd",
-    "mount", "umount2", "pivot_root", "chroot", "unshare", "setns", "fsopen", "fsmount", "move_mount", "open_tree",
-    "open_by_handle_at", "keyctl", "add_key", "request_key", "init_module", "finit_module", "delete_module",
-    "kexec_load", "kexec_file_load", "reboot", "swapon", "swapoff", "acct", "quotactl", "syslog", "settimeofday",
-    "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname", "iopl", "ioperm",
-)  # fmt: skip
-"""System calls that reach other processes, the kernel or the machine."""
-_UNSEEN = (
-    "chown", "fchown", "lchown", "fchownat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr",
-    "lremovexattr", "fremovexattr", "removexattrat", "memfd_create", "memfd_secret", "shmget", "shmat", "shmctl",
-    "semget", "msgget", "mq_open",
-)  # fmt: skip
-"""Owners and attributes of files, which Landlock does not cover; memory that no limit counts or that outlives its
-processes."""
-_SOCKET_TYPES = 0xF
-"""The bits of a socket's type without its flags."""
-_UNKNOWN = ("io_uring_setup", "io_uring_enter", "io_uring_register", "clone3", "openat2")
-"""Answered as by an older kernel: no filter sees their effects, and libraries fall back to older calls."""
-_NEW_NAMESPACES = 0x7E020000
-"""CLONE_NEW* flags of clone: in a namespace of its own a process would have more rights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,82 +51,112 @@ class Containment:
     profile: Profile
     base_bytes: int = 0
     """Address space of the nursery."""
-    compute: Any = None
+    compute: Lockdown | None = None
     """The lockdown of `tasks.sandbox`. None = another profile."""
     readable: tuple[Path, ...] = ()
     system_calls: Any = None
+    has_private_mounts: bool = False
+    new_programs: Any = None
+    """The Landlock ruleset of programs under `compute` that start Python anew. None = they do not."""
 
-    def put_on(self, connection: int, folder: Path | None) -> int:
-        """Give up rights; returns the connection's new number. `folder`: the private one of the profile folder."""
+    def put_on(
+        self, descriptors: tuple[int, ...], private: PrivateFolder | None, guard: socket.socket | None
+    ) -> tuple[int, ...]:
+        """Give up rights; returns the new numbers of the descriptors, which alone are kept of a contained process.
+
+        private, guard: of the profile folder. The guard is sent the listener of the system-call filter.
+        """
         if self.profile == "trusted":
-            return connection
-        if folder is None:
-            self.compute.ruleset.restrict()
+            return descriptors
+        if self.profile == "compute":
+            self._put_on_compute(descriptors)
         else:
-            # Closed before its descriptor's number is another file's.
-            with _ruleset(self.readable, folder) as ruleset:
-                ruleset.restrict()
-        keep_only((connection,))
-        _limit_contained(self.base_bytes, is_computing=folder is None)
-        system_calls = self.compute.system_calls if folder is None else self.system_calls
-        system_calls.load()
+            assert private is not None
+            assert guard is not None
+            self._put_on_folder(descriptors, private, guard)
+        return tuple(range(FIRST_KEPT_DESCRIPTOR, FIRST_KEPT_DESCRIPTOR + len(descriptors)))
+
+    def put_on_programs(self, descriptor: int) -> int:
+        """What the process of the model's programs gives up. Under `folder` it inherited the rest when it was forked."""
+        if self.profile == "compute":
+            self._put_on_compute((descriptor,))
+        else:
+            if self.profile == "folder":
+                keep_signals_inside()
+            keep_only((descriptor,))
         return FIRST_KEPT_DESCRIPTOR
 
+    def put_on_new_programs(self, descriptor: int) -> bytes:
+        """As `put_on_programs`, for a process that starts Python anew: returns the filter that it loads after that."""
+        if self.profile != "compute":
+            self.put_on_programs(descriptor)
+            return b""
+        assert self.compute is not None
+        self.new_programs.restrict()
+        keep_only((descriptor,))
+        _limit_contained(self.base_bytes, is_computing=True)
+        program: bytes = self.compute.system_calls.program
+        return program
 
-def containment(profile: Profile, readable: list[Path], base_bytes: int) -> Containment:
-    """Raises OSError in words if this machine cannot contain the profile."""
+    def _put_on_compute(self, descriptors: tuple[int, ...]) -> None:
+        assert self.compute is not None
+        self.compute.ruleset.restrict()
+        keep_only(descriptors)
+        _limit_contained(self.base_bytes, is_computing=True)
+        self.compute.system_calls.load()
+
+    def _put_on_folder(self, descriptors: tuple[int, ...], private: PrivateFolder, guard: socket.socket) -> None:
+        writable = [private.home]
+        if self.has_private_mounts:
+            enter_private_mounts(private)
+            die_with_parent()  # a change of rights ends that
+            writable.append(SHARED_MEMORY)
+        os.chdir(private.home)
+        # Closed before its descriptor's number is another file's.
+        with allow_folder(self.readable, writable) as ruleset:
+            ruleset.restrict()
+        keep_only((*descriptors, guard.fileno()))
+        _limit_contained(self.base_bytes, is_computing=False)
+        keep_only_file_capabilities()
+        listener = self.system_calls.load()
+        show_descriptors()  # its guard counts the files that it has open, and reads the paths that it asks about
+        with socket.socket(fileno=FIRST_KEPT_DESCRIPTOR + len(descriptors)) as kept:
+            if listener is not None:
+                socket.send_fds(kept, [b"listener"], [listener.fileno()])
+                listener.close()
+
+
+def containment(profile: Profile, readable: list[Path], base_bytes: int, *, starts_anew: bool = False) -> Containment:
+    """starts_anew: programs of the model need a Python of their own.
+
+    Raises OSError in words if this machine cannot contain the profile.
+    """
     if profile == "trusted":
         return Containment(profile)
-    if lacks := missing():
-        raise OSError(f"this machine lacks {' and '.join(lacks)}; set profile: trusted if another barrier surrounds it")
-    judges, _ = make_lockdowns(readable, base_bytes)
+    _check_protections()
     if profile == "compute":
-        return Containment(profile, base_bytes, compute=judges)
-    return Containment(profile, base_bytes, readable=tuple(readable), system_calls=_folder_filter())
+        judges, _ = make_lockdowns(readable, base_bytes)
+        new_programs = allow_interpreter(readable) if starts_anew else None
+        return Containment(profile, base_bytes, compute=judges, new_programs=new_programs)
+    has_private_mounts = are_allowed()
+    can_ask = succeeds_in_fork(_load_asking_filter)
+    _check_protections(keeps_modes=has_private_mounts or can_ask)
+    calls = folder_filter(has_private_mounts=has_private_mounts, has_signal_scope=has_signal_scope(), can_ask=can_ask)
+    return Containment(
+        profile, base_bytes, readable=tuple(readable), system_calls=calls, has_private_mounts=has_private_mounts
+    )
 
 
-def _ruleset(readable: tuple[Path, ...], folder: Path) -> Any:
-    """Reads and programs of the system, everything in the folder, and no network or signal to outside."""
-    from landlockpy import AccessFS, Ruleset, Scope
-
-    ruleset = Ruleset(scoped=Scope.ABSTRACT_UNIX_SOCKET | Scope.SIGNAL)
-    reads = AccessFS.READ_FILE | AccessFS.READ_DIR
-    interpreters = [Path(sys.prefix), Path(sys.base_prefix), Path(sysconfig.get_path("scripts"))]
-    for path in [*readable, *interpreters, *map(Path, _PROGRAMS), *map(Path, _CONFIGURED)]:
-        if path.is_dir():
-            ruleset.allow_path(path, reads | AccessFS.EXECUTE)
-        elif path.exists():
-            ruleset.allow_path(path, AccessFS.READ_FILE | AccessFS.EXECUTE)
-    for device in map(Path, _DEVICES):
-        if device.exists():
-            ruleset.allow_path(device, AccessFS.READ_FILE | AccessFS.WRITE_FILE)
-    everything = reads | AccessFS.EXECUTE | AccessFS.WRITE_FILE | AccessFS.TRUNCATE | AccessFS.REFER
-    changes = AccessFS.REMOVE_DIR | AccessFS.REMOVE_FILE | AccessFS.MAKE_DIR | AccessFS.MAKE_REG
-    links = AccessFS.MAKE_SYM | AccessFS.MAKE_FIFO | AccessFS.MAKE_SOCK
-    ruleset.allow_path(folder, everything | changes | links)
-    return ruleset
+def _check_protections(*, keeps_modes: bool = True) -> None:
+    if lacks := missing(keeps_modes=keeps_modes):
+        raise OSError(f"this machine lacks {' and '.join(lacks)}; set profile: trusted if another barrier surrounds it")
 
 
-def _folder_filter() -> Any:
-    from seccompy import ArgCmp, CmpOp, Filter
+def _load_asking_filter() -> None:
+    """Raises OSError if no filter can ask, or a filter of the container does already."""
+    from seccompy import Filter, FilterFlag
 
-    allowed = Filter()
-    for name in (*_FORBIDDEN, *_UNSEEN):
-        with contextlib.suppress(KeyError, ValueError):  # some calls exist on one architecture only
-            allowed.errno(name, errno.EPERM)
-    for name in _UNKNOWN:
-        with contextlib.suppress(KeyError, ValueError):
-            allowed.errno(name, errno.ENOSYS)
-    # No socket at all: Landlock does not know of UDP, and a socket of the machine may lead anywhere.
-    allowed.errno("socket", errno.EACCES)
-    allowed.errno("socketpair", errno.EACCES, args=[ArgCmp(0, CmpOp.NE, int(socket.AF_UNIX))])
-    # One end of a pair of datagram sockets can send to any other socket that has a path.
-    datagram = ArgCmp(1, CmpOp.MASKED_EQ, int(socket.SOCK_DGRAM), _SOCKET_TYPES)
-    allowed.errno("socketpair", errno.EACCES, args=[datagram])
-    for flag in (1 << bit for bit in range(32) if _NEW_NAMESPACES & 1 << bit):
-        allowed.errno("clone", errno.EPERM, args=[ArgCmp(0, CmpOp.MASKED_EQ, flag, flag)])
-    allowed.program  # noqa: B018  # compiled here, once
-    return allowed
+    Filter(flags=FilterFlag.NEW_LISTENER).load()
 
 
 def _limit_contained(base_bytes: int, *, is_computing: bool) -> None:

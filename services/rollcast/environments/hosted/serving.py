@@ -2,50 +2,49 @@
 
 A tool's exception is an answer to the model, as in TRL. What `reset`, `get_reward` or `get_call_reward` raise is the
 environment's failure. A call that exceeds its deadline is interrupted here, so that the episode goes on with its state;
-only code that no signal interrupts is ended by the generator.
+only code that no signal interrupts is ended by the generator. What the model wrote runs elsewhere (`programs`).
 """
 
 import asyncio
 import inspect
-import json
-import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rollcast.config.own_functions import failure
-from rollcast.environments.hosted.definition import Definition, Instance
+from rollcast.environments.hosted.definition import Definition
 from rollcast.environments.hosted.frames import packed, receive
-from rollcast.environments.overdue import OverdueAnswer, OverdueError
-from rollcast.environments.tools.answers import cut
+from rollcast.environments.hosted.instance import Function, Instance, answer_call, deadline, interrupt_at_deadlines
+from rollcast.environments.hosted.program_client import ProgramEndedError, ProgramProcess
+from rollcast.environments.overdue import OverdueError
 
-MAX_TEXT_CHARACTERS = 200_000
-"""Longest answer of a tool that leaves the process; the loop of episodes shortens it further for the model."""
-
-
-def serve(definition: Definition, connection: socket.socket) -> None:
-    """Answer requests until the connection closes."""
-    signal.signal(signal.SIGALRM, _interrupt)
-    with asyncio.Runner() as runner:
-        session = _Session(definition, runner)
-        while (request := receive(connection)) is not None:
-            connection.sendall(packed({**session.answer(request), "number": request["number"]}))
+BEGUN = {"number": 0}
+"""The first message: the process has its profile on, and takes requests."""
 
 
-def _interrupt(number: int, frame: Any) -> None:
-    raise OverdueError
+def serve(definition: Definition, connection: socket.socket, programs: ProgramProcess | None) -> None:
+    """Answer requests until the connection closes. programs: None = the environment has no such tools."""
+    interrupt_at_deadlines()
+    session = _Session(definition, programs)
+    connection.sendall(packed(BEGUN))
+    while (request := receive(connection)) is not None:
+        connection.sendall(packed({**session.answer(request), "number": request["number"]}))
 
 
 class _Session:
-    def __init__(self, definition: Definition, runner: asyncio.Runner) -> None:
+    def __init__(self, definition: Definition, programs: ProgramProcess | None) -> None:
         self._definition = definition
-        self._runner = runner
+        self._programs = programs
+        self._runner = asyncio.Runner()
+        """Makes its loop when the first coroutine is run."""
         self._instance: Instance | None = None
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        seconds = float(request["seconds"])
+        if request["do"] == "call" and self._programs is not None and request["tool"] in self._programs.names:
+            return self._call_program(self._programs, request["tool"], request["arguments"], seconds)
         try:
-            with _deadline(float(request["seconds"])):
+            with deadline(seconds):
                 match request["do"]:
                     case "reset":
                         return self._reset(request["row"])
@@ -73,24 +72,36 @@ class _Session:
         return {"tools": self._definition.schemas, "opening": opening}
 
     def _call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        assert self._instance is not None, "reset comes first"
-        function = self._instance.tools.get(tool)
+        function = self._find_tool(tool)
         if function is None:
-            known = ", ".join(self._instance.tools) or "none"
-            return {"text": f"Error: there is no tool {tool!r}; there are: {known}", "malformed": True}
-        try:
-            inspect.signature(function).bind(**arguments)
-        except TypeError as error:
-            return {"text": f"Error: {tool}: {error}", "malformed": True}
-        try:
-            result = self._run(function, arguments)
-        except OverdueError:
-            raise
-        except Exception as error:
-            answer = _shortened(f"Error: {error}" if str(error) else f"Error: {type(error).__name__}")
-        else:
-            answer = {**_shortened(_text(result)), "late": isinstance(result, OverdueAnswer)}
+            return self._unknown_tool(tool)
+        if misfit := _misfit(tool, function, arguments):
+            return misfit
+        assert self._instance is not None
+        answer = answer_call(lambda: self._run(function, arguments))
         return answer | self._rewarded(self._instance.call_reward)
+
+    def _call_program(
+        self, programs: ProgramProcess, tool: str, arguments: Mapping[str, Any], seconds: float
+    ) -> dict[str, Any]:
+        """No signal interrupts this: the other process keeps the deadline, and has some seconds more to do so."""
+        function = self._find_tool(tool)
+        assert function is not None, "the definition has it"
+        if misfit := _misfit(tool, function, arguments):
+            return misfit
+        try:
+            return programs.call(tool, arguments, seconds)
+        except ProgramEndedError as error:
+            return {"ended": str(error), "overdue": error.is_overdue}
+
+    def _find_tool(self, tool: str) -> Function | None:
+        assert self._instance is not None, "reset comes first"
+        return self._instance.tools.get(tool)
+
+    def _unknown_tool(self, tool: str) -> dict[str, Any]:
+        assert self._instance is not None
+        known = ", ".join(self._instance.tools) or "none"
+        return {"text": f"Error: there is no tool {tool!r}; there are: {known}", "malformed": True}
 
     def _rewarded(self, function: Callable[[], Any] | None) -> dict[str, Any]:
         if function is None:
@@ -103,7 +114,7 @@ class _Session:
         except Exception as error:
             return {"failed": failure(error, in_sandbox=False)}
 
-    def _run(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    def _run(self, function: Function, arguments: Mapping[str, Any]) -> Any:
         result = function(**arguments)
         if not inspect.isawaitable(result):
             return result
@@ -117,36 +128,23 @@ class _Session:
             raise
 
 
+def _misfit(tool: str, function: Function, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The answer to arguments that the tool does not take; None = it takes them."""
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        return {"text": f"Error: {tool}: {error}", "malformed": True}
+    return None
+
+
 async def _awaited(result: Any) -> Any:
     return await result
 
 
-def _accepted(function: Callable[..., Any], row: Mapping[str, Any]) -> dict[str, Any]:
+def _accepted(function: Function, row: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a row that the function has parameters for; all if it takes any."""
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return dict(row)
     wanted = {parameter.name for parameter in parameters}
     return {name: value for name, value in row.items() if name in wanted}
-
-
-def _shortened(text: str) -> dict[str, Any]:
-    return {"text": cut(text, MAX_TEXT_CHARACTERS), "cut": len(text) > MAX_TEXT_CHARACTERS}
-
-
-def _text(result: Any) -> str:
-    if isinstance(result, str):
-        return result
-    try:
-        return json.dumps(result)
-    except (TypeError, ValueError, RecursionError):
-        return str(result)
-
-
-@contextmanager
-def _deadline(seconds: float) -> Iterator[None]:
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)

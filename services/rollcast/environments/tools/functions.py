@@ -1,9 +1,9 @@
 """The functions of a set of tools, as the environment's process calls them."""
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
-from rollcast.config.environments.tool_set import ToolSet
 from rollcast.config.errors import UserError
 from rollcast.config.own_functions import is_function, load_function
 from rollcast.environments.tools.calculator import calculator
@@ -12,9 +12,30 @@ from rollcast.environments.tools.search import search_over
 from rollcast.environments.tools.shell import shell_within
 
 Tool = Callable[..., Any]
+PROGRAM_TOOLS = ("python", "shell")
+"""Shipped tools that run what the model wrote, which may end or spoil the process it runs in: by an exit, an endless
+loop in C, all of its memory, too many processes."""
 
 
-def tool_functions(settings: ToolSet) -> dict[str, Tool]:
+class NamedTools(Protocol):
+    """The settings of a set of tools that its functions depend on."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tools(self) -> tuple[str, ...]: ...
+    @property
+    def corpus(self) -> Path | None: ...
+    @property
+    def call_seconds(self) -> float: ...
+
+
+def program_tools(settings: NamedTools) -> tuple[str, ...]:
+    """Those of PROGRAM_TOOLS that the set has."""
+    return tuple(name for name in settings.tools if name in PROGRAM_TOOLS)
+
+
+def tool_functions(settings: NamedTools) -> dict[str, Tool]:
     """The functions by the name under which the model calls them. Call it in their process, before it is locked down:
     modules are imported here, and the corpus is read.
 
@@ -30,7 +51,7 @@ def tool_functions(settings: ToolSet) -> dict[str, Tool]:
     return functions
 
 
-def _shipped(name: str, settings: ToolSet) -> Tool:
+def _shipped(name: str, settings: NamedTools) -> Tool:
     match name:
         case "python":
             return python

@@ -7,19 +7,18 @@ from typing import Any
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, Opening, ToolResult
 from rollcast.environments.tools.answers import cut
+from rollcast.environments.tools.functions import program_tools
 from rollcast.environments.tools.mcp_servers import McpServers
 
 Replace = Callable[[LiveEnvironment], Awaitable[LiveEnvironment]]
 """Ends the process of functions and gives a new one in its place. Raises EnvironmentFailedError."""
-RUNS_CODE_OF_THE_MODEL = ("python", "shell")
-"""Tools whose process the model can end: by an exit, an endless loop in C, all of its memory, too many processes."""
 
 
 class ToolSetEnvironment:
     """A LiveEnvironment. Functions answer in their process, MCP servers over their connections.
 
-    A process that ended in a call of RUNS_CODE_OF_THE_MODEL is replaced, and the call is answered: were it a failure of
-    the environment, a model could leave every episode that it is about to lose.
+    Processes that ended after they ran what the model wrote are replaced, and the call is answered: were that a failure
+    of the environment, a model could leave every episode that it is about to lose.
     """
 
     def __init__(
@@ -35,12 +34,16 @@ class ToolSetEnvironment:
         self.functions = functions
         self._servers = servers
         self._replace_process = replace_process
-        self._row: Mapping[str, Any] = {}
+        self._programs = program_tools(settings)
+        self._has_run_programs = False
 
     async def reset(self, row: Mapping[str, Any]) -> Opening:
-        """Every tool of the set. Raises EnvironmentFailedError."""
-        self._row = row
-        opening = Opening(tools=()) if self.functions is None else await self.functions.reset(row)
+        """Every tool of the set. Functions get nothing of the row, which may hold the answer.
+
+        Raises EnvironmentFailedError.
+        """
+        self._has_run_programs = False
+        opening = Opening(tools=()) if self.functions is None else await self.functions.reset({})
         if self._servers is None:
             return opening
         return replace(opening, tools=(*opening.tools, *await self._servers.schemas()))
@@ -55,17 +58,18 @@ class ToolSetEnvironment:
             result = ToolResult(f"Error: there is no tool {tool}", is_malformed=True)
         longest = self._settings.answer_characters
         is_cut = result.is_cut or len(result.text) > longest
-        return replace(result, text=cut(result.text, longest), is_cut=is_cut)
+        return replace(result, text=cut(result.text, longest), is_cut=is_cut, reward=None)
 
     async def _call_function(self, functions: LiveEnvironment, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+        self._has_run_programs |= tool in self._programs
         try:
             return await functions.call(tool, arguments)
         except EnvironmentFailedError as error:
-            if tool not in RUNS_CODE_OF_THE_MODEL or self._replace_process is None:
+            if not self._has_run_programs or self._replace_process is None:
                 raise
             ended = error
         self.functions = await self._replace_process(functions)
-        await self.functions.reset(self._row)
+        await self.functions.reset({})
         said = f"Error: {ended}; the next call begins in a new process, without files of earlier calls"
         return ToolResult(said, is_overdue=ended.is_overdue)
 

@@ -29,6 +29,8 @@ from rollcast.generator.endpoint.answers import (
     final_deltas,
     models_body,
 )
+from rollcast.generator.endpoint.bodies import MAX_TOKENS, read_json
+from rollcast.generator.endpoint.body_turns import BodyTurns, read_content
 from rollcast.generator.endpoint.call import Answered, ChatRequest, EndpointCall
 from rollcast.generator.endpoint.protocol import AskedChat, read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
@@ -45,10 +47,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import Route
 
-MAX_BODY_BYTES = 16 << 20
-"""A history of a million tokens has some 4 MB."""
-BODY_SECONDS = 60.0
-"""Deadline for a client to send its body."""
 STREAM_SECONDS = 0.05
 """Between two parts of a stream, at least: each is parsed from the turn's first token."""
 PARSING_SHARE = 10.0
@@ -75,6 +73,7 @@ class EndpointApplication:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._num_waiting = 0
+        self._turns = BodyTurns()
         self.single_calls: SingleCalls | None = None
         """Makes sessions for calls without one; None = the engine has not started, or has ended."""
 
@@ -139,10 +138,12 @@ class EndpointApplication:
         from starlette.responses import JSONResponse, StreamingResponse
 
         replaces = session.settings.sampling == "run"
-        asked = read_request(await _body(request), self._sessions.model, session.task.sampling, replaces=replaces)
+        content = await read_content(request)
+        async with self._turns.take(content):
+            asked = read_request(read_json(content), self._sessions.model, session.task.sampling, replaces=replaces)
+            chat = ChatRequest(asked, is_retry=_is_retry(request))
         self._sessions.note_replaced(session, asked.replaced)
         name = f"chatcmpl-{session.id}-{time.monotonic_ns()}"
-        chat = ChatRequest(asked, is_retry=_is_retry(request))
         if asked.is_streamed:
             stream = _Stream(self._sessions, session, asked, chat, name)
             await stream.begin(request)
@@ -160,7 +161,7 @@ class EndpointApplication:
     async def _reward(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
 
-        body = await _body(request)
+        body = read_json(await read_content(request))
         reward = body.get("reward") if isinstance(body, dict) else None
         if isinstance(reward, bool) or not isinstance(reward, int | float) or not 0 <= reward <= 1:
             written = repr(reward)[:MAX_REWARD_CHARACTERS]
@@ -174,9 +175,11 @@ class EndpointApplication:
         from starlette.responses import JSONResponse
 
         replaces = session.settings.sampling == "run"
-        body = await _body(request)
-        sampling = session.task.sampling
-        asked, replaced = TokenRequest.read(body, sampling, replaces=replaces, is_retry=_is_retry(request))
+        content = await read_content(request)
+        async with self._turns.take(content):
+            body = read_json(content, MAX_TOKENS)
+            sampling = session.task.sampling
+            asked, replaced = TokenRequest.read(body, sampling, replaces=replaces, is_retry=_is_retry(request))
         self._sessions.note_replaced(session, replaced)
         answered = await self._sampled(request, EndpointCall(session, asked))
         return JSONResponse(generated_body(answered, f"generate-{time.monotonic_ns()}", self._sessions.model))
@@ -186,7 +189,7 @@ class EndpointApplication:
 
         if session.settings.is_started_here:
             raise RefusedRequestError("a program that was started here ends its session by its own end")
-        body = await _body(request)
+        body = read_json(await read_content(request))
         failed = body.get("failed") if isinstance(body, dict) else None
         session.ended = str(failed or "")[:MAX_REASON_CHARACTERS]
         return JSONResponse({})
@@ -349,23 +352,6 @@ def _is_retry(request: "Request") -> bool | None:
     """Whether a client library asks again because a request had failed, as OpenAI's say. None = it does not say."""
     retries = request.headers.get(RETRIES_HEADER)
     return None if retries is None else retries != "0"
-
-
-async def _body(request: "Request") -> Any:
-    """The body's JSON. Raises RefusedRequestError for one that is too large, too slow, or no JSON."""
-    content = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for part in request.stream():
-                content += part
-                if len(content) > MAX_BODY_BYTES:
-                    raise RefusedRequestError(f"the body has more than {MAX_BODY_BYTES} bytes", 413, "too_large")
-    except TimeoutError:
-        raise RefusedRequestError(f"the body did not come within {BODY_SECONDS:g} seconds", 400, "too_slow") from None
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        raise RefusedRequestError("the body is not JSON", code="not_json") from None
 
 
 async def _gone(request: "Request") -> None:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from rollcast.chat.base import ChatMessage, ToolSchema
 from rollcast.chat.messages import assistant_message
+from rollcast.generator.endpoint.bodies import num_characters
 from rollcast.generator.endpoint.histories import RecordedTurn, history_digests
 from rollcast.generator.endpoint.protocol import AskedChat
 from rollcast.generator.endpoint.refusals import RefusedRequestError
@@ -210,7 +211,7 @@ class ChatRequest:
         self._asked = asked
         self._is_retry = is_retry
         self._digests = history_digests(asked.messages, asked.tools)
-        self._num_characters = sum(len(str(message)) for message in asked.messages)
+        self._num_characters = num_characters(asked.messages)
 
     @property
     def max_tokens(self) -> int | None:

@@ -9,12 +9,12 @@ Left out of the digest is what clients drop or make up: ids of calls, and the re
 
 import hashlib
 import json
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rollcast.chat.base import ChatMessage, ToolSchema
+from rollcast.generator.endpoint.messages import read_arguments
 
 
 @dataclass(eq=False)
@@ -99,21 +99,23 @@ def history_digests(messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]
 
 def _next(before: bytes, message: ChatMessage) -> bytes:
     calls = [_call(call) for call in message.get("tool_calls") or ()]
-    return _digest(before, [message.get("role"), message.get("content") or "", message.get("name") or "", calls])
+    texts = [str(message.get(name) or "") for name in ("role", "content", "name")]
+    return _digest(before, calls, texts)
 
 
-def _call(call: Any) -> list[Any]:
+def _call(call: Mapping[str, Any]) -> list[Any]:
     function = call.get("function") or {}
-    arguments = function.get("arguments")
-    if isinstance(arguments, str):
-        with suppress(ValueError, RecursionError):
-            arguments = json.loads(arguments)
-    return [function.get("name"), arguments]
+    return [function.get("name"), read_arguments(function.get("arguments"))]
 
 
-def _digest(before: bytes, value: Any) -> bytes:
-    text = json.dumps(value, sort_keys=True, ensure_ascii=True)
-    return hashlib.blake2b(before + text.encode(), digest_size=16).digest()
+def _digest(before: bytes, value: Any, texts: Sequence[str] = ()) -> bytes:
+    """Long texts are hashed as they are: as JSON they would be copied several times."""
+    digest = hashlib.blake2b(before, digest_size=16)
+    for text in (json.dumps(value, sort_keys=True, ensure_ascii=True), *texts):
+        content = text.encode("utf-8", "surrogatepass")
+        digest.update(len(content).to_bytes(8, "big"))
+        digest.update(content)
+    return digest.digest()
 
 
 def _with_ids(found: Sequence[RecordedTurn], answer: ChatMessage) -> RecordedTurn:

@@ -1,6 +1,7 @@
 """The settings of a chat completion request that are honored, and those that are refused.
 
-vLLM's protocol classes check the form: the engine has imported them already. Messages are taken as they were sent.
+Messages are checked by `messages`, and taken as they were sent. vLLM's protocol classes check the form of the rest: the
+engine has imported them already. They make an error of each element of each kind that it could be, so they see no message.
 
     honored    messages, tools, tool_choice auto|none, max_tokens, max_completion_tokens, stop, stream, logprobs,
                return_token_ids and return_tokens_as_token_ids of vLLM
@@ -9,11 +10,14 @@ vLLM's protocol classes check the form: the engine has imported them already. Me
     ignored    settings that change no token: user, metadata, store, ...
 """
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rollcast.chat.base import ChatMessage, ToolSchema
+from rollcast.generator.endpoint.bodies import MAX_DEPTH, is_too_deep, num_characters
+from rollcast.generator.endpoint.messages import read_messages
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.vllm.protocol import chat_request
 from rollcast.rollouts.records import Sampling
@@ -53,6 +57,8 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "continue_final_message": (False,),
 }
 """Values of settings that change nothing."""
+NO_HISTORY = ({"role": "user", "content": ""},)
+"""In the place of messages, where vLLM's classes want some."""
 MAX_STOPS = 4
 """Most stop texts that the OpenAI API takes."""
 MAX_STOP_CHARACTERS = 200
@@ -89,12 +95,14 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
     if not isinstance(body, dict):
         raise RefusedRequestError("the body is not a JSON object")
     _check_counts(body)
+    messages = read_messages(body["messages"])
     stop = stop_texts(body.get("stop"))
     replaced = other_settings(body, sampling, HONORED)
     if replaced and not replaces:
         raise other_sampling(replaced[0], body[replaced[0]])
     try:
-        request = chat_request().model_validate({key: body[key] for key in body if key in HONORED - {"stop"}})
+        rest = {key: body[key] for key in body if key in HONORED - {"stop", "messages"}}
+        request = chat_request().model_validate({**rest, "messages": NO_HISTORY})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
@@ -113,7 +121,7 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
         raise RefusedRequestError("tool_choice: only auto and none are served, others would need a grammar")
     options = request.stream_options
     return AskedChat(
-        messages=[_message(message) for message in body["messages"]],
+        messages=messages,
         tools=tuple(body.get("tools") or ()) if body.get("tool_choice") != "none" else (),
         max_tokens=one_max_tokens(body),
         stop=stop,
@@ -145,7 +153,7 @@ def other_settings(body: Mapping[str, Any], sampling: Sampling, honored: frozens
 
 def other_sampling(name: str, value: Any) -> RefusedRequestError:
     """The refusal of a setting."""
-    written = repr(value)[:100]
+    written = reprlib.repr(value)[:100]
     return RefusedRequestError(
         f"{name} = {written}: the run's own sampling is trained on; leave it out, or set sampling: run",
         code="sampling_of_run",
@@ -153,34 +161,19 @@ def other_sampling(name: str, value: Any) -> RefusedRequestError:
 
 
 def _check_counts(body: Mapping[str, Any]) -> None:
+    """Raises RefusedRequestError."""
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise RefusedRequestError("messages: give a list of at least one message")
     tools = body.get("tools")
     if len(messages) > MAX_MESSAGES or (isinstance(tools, list) and len(tools) > MAX_TOOLS):
         raise RefusedRequestError(f"a request may have {MAX_MESSAGES} messages and {MAX_TOOLS} tools at most")
-    if len(str(tools)) > MAX_TOOLS_CHARACTERS:
+    if is_too_deep(body):
+        raise RefusedRequestError(f"the body is nested more than {MAX_DEPTH} deep")
+    if num_characters(tools) > MAX_TOOLS_CHARACTERS:
         raise RefusedRequestError(f"tools: a request may have {MAX_TOOLS_CHARACTERS} characters of them at most")
     if isinstance(messages[-1], dict) and messages[-1].get("role") == "assistant":
         raise RefusedRequestError("messages: the last one is the assistant's, and an answer is not continued")
-
-
-def _message(message: Any) -> ChatMessage:
-    """A message as chat templates take it. Raises RefusedRequestError for content that is not text."""
-    taken = {key: value for key, value in message.items() if value is not None}
-    content = taken.get("content")
-    if isinstance(content, list):
-        parts = [
-            part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content
-        ]
-        if not all(isinstance(part, str) for part in parts):
-            raise RefusedRequestError("messages: only content that is text is served")
-        taken["content"] = "".join(str(part) for part in parts)
-    elif content is not None and not isinstance(content, str):
-        raise RefusedRequestError("messages: only content that is text is served")
-    if taken.get("role") == "developer":
-        taken["role"] = "system"
-    return taken
 
 
 def one_max_tokens(body: Mapping[str, Any]) -> int | None:

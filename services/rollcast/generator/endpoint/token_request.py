@@ -20,7 +20,6 @@ from rollcast.rollouts.records import Sampling
 
 HONORED = frozenset({"max_tokens", "stop", "n", "logprobs", "detokenize", "output_kind", "include_stop_str_in_output"})
 """Fields of `sampling_params`. Log-probs of the sampled tokens are always given."""
-MAX_PROMPT_TOKENS = 4 << 20
 MAX_TOKEN = (1 << 31) - 1
 """A token is 32 bits on the wire; the engine refuses those that its model does not have."""
 
@@ -46,7 +45,7 @@ class TokenRequest:
         if not isinstance(body, dict) or not isinstance(body.get("sampling_params", {}), dict):
             raise RefusedRequestError("the body is not an object with token_ids and sampling_params")
         given = body.get("token_ids")
-        if not isinstance(given, list) or not 0 < len(given) <= MAX_PROMPT_TOKENS or not all(map(_is_token, given)):
+        if not _are_tokens(given):
             raise RefusedRequestError("token_ids: give a list of at least one token id")
         if body.get("stream"):
             raise RefusedRequestError("stream = true: tokens are given at the end; leave it out")
@@ -108,5 +107,8 @@ def generated_body(answered: Answered, name: str, model: str) -> dict[str, Any]:
     return found
 
 
-def _is_token(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKEN
+def _are_tokens(given: Any) -> bool:
+    """Whether it is a list of token ids, of any length that a body may have."""
+    if not isinstance(given, list) or not given or set(map(type, given)) != {int}:
+        return False
+    return min(given) >= 0 and max(given) <= MAX_TOKEN

@@ -1,12 +1,12 @@
 """The tool calls of one turn and their answers. A mistake of the model is an answer that it can learn from."""
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rollcast.chat.base import ChatMessage, ToolCall
-from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, ToolResult
+from rollcast.environments.base import MAX_CALL_REWARD, EnvironmentFailedError, LiveEnvironment, ToolResult
 from rollcast.generator.episodes.waits import UnusableEpisodeError, Waits
 
 GRACE_SECONDS = 10.0
@@ -14,8 +14,6 @@ GRACE_SECONDS = 10.0
 after a deadline has failed."""
 MAX_ANSWER_CHARACTERS = 65_536
 """Longest answer of a tool that is rendered, about 16,000 tokens: more than most budgets. Longer ones are shortened."""
-MAX_CALL_REWARD = 1_000.0
-"""Either sign. Far above any that is meant; a turn of many calls stays below the trainer's own limit of a million."""
 
 
 @dataclass(slots=True)
@@ -78,10 +76,13 @@ async def _answer(environment: LiveEnvironment, call: ToolCall, seconds: float, 
         ) from None
 
 
-def _checked(reward: float) -> float:
-    if not math.isfinite(reward) or abs(reward) > MAX_CALL_REWARD:
-        raise UnusableEpisodeError(f"gave a reward of {reward:g} for a call")
-    return reward
+def _checked(reward: Any) -> float:
+    """The reward of a call, which a server gave. Raises UnusableEpisodeError."""
+    if isinstance(reward, bool) or not isinstance(reward, int | float):
+        raise UnusableEpisodeError(f"gave a reward for a call that is not a number but {type(reward).__name__}")
+    if not abs(reward) <= MAX_CALL_REWARD:  # NaN is refused too
+        raise UnusableEpisodeError(f"gave a reward for a call beyond {MAX_CALL_REWARD:g} of either sign")
+    return float(reward)
 
 
 def shortened(text: str) -> str:

@@ -10,7 +10,11 @@ from rollcast.config.tasks import Tasks
 from rollcast.environments.of_run import EnvironmentsOfRun
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.tasks.tokens import load_tokenizer
+from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+
+log = get_logger()
 
 
 def episode_parts(
@@ -23,8 +27,13 @@ def episode_parts(
     if not tasks.environments:
         return None
     tokenizer = cast(ChatTokenizer, load_tokenizer(model))
+
+    def note_replaced(name: str) -> None:
+        exporter.add(names.EPISODE_FORK_SERVERS_REPLACED, environment=name)
+        log.warning("a fork server did not answer and was ended", environment=name)
+
     return EpisodeParts(
-        environments=EnvironmentsOfRun(tasks.environments),
+        environments=EnvironmentsOfRun(tasks.environments, note_replaced),
         renderer=make_renderer(model, tokenizer, tasks.prompt_format),
         settings={one.name: one for one in tasks.environments},
         slots=asyncio.Semaphore(num_slots),

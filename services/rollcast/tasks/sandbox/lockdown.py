@@ -69,6 +69,13 @@ def show_descriptors() -> None:
     _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
+def has_signal_scope() -> bool:
+    """Whether this kernel's Landlock keeps signals inside (Linux 6.12)."""
+    from landlockpy import Scope, abi_version, scope_for_abi
+
+    return Scope.SIGNAL in scope_for_abi(abi_version())
+
+
 def keep_only(descriptors: tuple[int, ...]) -> None:
     """Close everything except the standard streams and these, which become FIRST_KEPT_DESCRIPTOR and so on."""
     end = FIRST_KEPT_DESCRIPTOR + len(descriptors)

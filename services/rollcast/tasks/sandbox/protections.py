@@ -37,13 +37,18 @@ def in_gvisor() -> bool:
     return _NEWER_GVISOR in os.uname().release.lower() or _FIRST_LINE_OF_GVISOR in log.raw[: max(0, length)]
 
 
-def missing() -> list[str]:
-    """What this machine lacks, each with what a program could do for want of it."""
+def missing(*, keeps_modes: bool = True) -> list[str]:
+    """What this machine lacks, each with what a program could do for want of it.
+
+    keeps_modes: modes and times of files outside a private folder cannot be changed, or do not matter.
+    """
     lacks = []
     if not has_landlock():
         lacks.append("Landlock (a program could read every file that the grader can)" + _package_hint("landlockpy"))
     if not has_seccomp():
         lacks.append("seccomp (a program could use the network and start processes)" + _package_hint("seccompy"))
+    if not keeps_modes:
+        lacks.append("mount namespaces and seccomp notifications (a program could change modes of your files)")
     return lacks
 
 

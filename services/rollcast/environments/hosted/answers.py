@@ -1,0 +1,120 @@
+"""The answers of an environment's process, checked by type and bounds where they enter the generator.
+
+Code of a user, or of a model, may have written them. Every check raises FrameError.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from rollcast.environments.base import MAX_CALL_REWARD, Opening, ToolResult, ToolSchema
+from rollcast.environments.hosted.frames import FrameError
+from rollcast.environments.hosted.instance import MAX_TEXT_CHARACTERS
+
+MAX_NOTE_CHARACTERS = 100
+"""Longest note about a cut, which is added to the text."""
+MAX_OFFERED_TOOLS = 512
+MAX_OPENING_MESSAGES = 10_000
+MAX_REASON_CHARACTERS = 1_000
+
+Kind = TypeVar("Kind")
+
+
+def check_number(answer: Mapping[str, Any], number: int) -> None:
+    """The answer is that of this request. Code of the model may write on a connection too."""
+    if type(answer.get("number")) is not int or answer["number"] != number:
+        raise FrameError("an answer to another request")
+
+
+def get_reason(answer: Mapping[str, Any], name: str) -> str | None:
+    """Why something failed, in one line; None = the answer has no such field."""
+    reason = answer.get(name)
+    return None if reason is None else " ".join(_typed(name, reason, str)[:MAX_REASON_CHARACTERS].split())
+
+
+def get_flag(answer: Mapping[str, Any], name: str) -> bool:
+    return _typed(name, answer.get(name, False), bool)
+
+
+def get_text(answer: Mapping[str, Any]) -> str:
+    """The text of a call's answer."""
+    text = _typed("text", answer.get("text"), str)
+    if len(text) > MAX_TEXT_CHARACTERS + MAX_NOTE_CHARACTERS:
+        raise FrameError(f"a text of {len(text)} characters")
+    return replace_surrogates(text)
+
+
+def get_reward(answer: Mapping[str, Any]) -> float | None:
+    """The reward of an episode; its bounds are the generator's. None = there is none."""
+    reward = answer.get("reward")
+    if reward is None:
+        return None
+    if isinstance(reward, bool) or not isinstance(reward, int | float):
+        raise FrameError(f"a reward that is not a number but {type(reward).__name__}")
+    try:
+        return float(reward)
+    except OverflowError:
+        raise FrameError("a reward of hundreds of digits") from None
+
+
+def get_call_reward(answer: Mapping[str, Any]) -> float | None:
+    """The reward of a call. None = there is none."""
+    reward = get_reward(answer)
+    if reward is not None and not abs(reward) <= MAX_CALL_REWARD:  # NaN is refused too
+        raise FrameError(f"a reward of {reward:g} for a call, and {MAX_CALL_REWARD:g} of either sign is the most")
+    return reward
+
+
+def get_tool_result(answer: Mapping[str, Any], *, gives_rewards: bool) -> ToolResult:
+    """gives_rewards: the environment's own code, as it was imported, rewards calls."""
+    return ToolResult(
+        get_text(answer),
+        is_malformed=get_flag(answer, "malformed"),
+        reward=get_call_reward(answer) if gives_rewards else None,
+        is_overdue=get_flag(answer, "late"),
+        is_cut=get_flag(answer, "cut"),
+    )
+
+
+def get_opening(answer: Mapping[str, Any]) -> Opening:
+    """What `reset` returned, and the tools of the environment."""
+    tools = _get_tools(answer)
+    opening = answer.get("opening")
+    if opening is None:
+        return Opening(tools)
+    if isinstance(opening, str):
+        return Opening(tools, text=replace_surrogates(opening))
+    if not isinstance(opening, list):
+        raise FrameError(f"an opening that is {type(opening).__name__}")
+    if len(opening) > MAX_OPENING_MESSAGES or not all(map(_is_message, opening)):
+        raise FrameError("an opening: reset returned a list that is not one of messages with role and content")
+    return Opening(
+        tools,
+        messages=[{name: replace_surrogates(message[name]) for name in ("role", "content")} for message in opening],
+    )
+
+
+def replace_surrogates(text: str) -> str:
+    """A text that every tokenizer takes: without halves of characters."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _get_tools(answer: Mapping[str, Any]) -> Sequence[ToolSchema]:
+    tools = answer.get("tools")
+    if not isinstance(tools, list) or len(tools) > MAX_OFFERED_TOOLS or not all(map(_is_schema, tools)):
+        raise FrameError(f"a list of tools that is not one of at most {MAX_OFFERED_TOOLS} descriptions")
+    return tools
+
+
+def _is_schema(tool: Any) -> bool:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    return isinstance(function, dict) and isinstance(function.get("name"), str)
+
+
+def _is_message(message: Any) -> bool:
+    return isinstance(message, dict) and all(isinstance(message.get(name), str) for name in ("role", "content"))
+
+
+def _typed(name: str, value: Any, kind: type[Kind]) -> Kind:
+    if not isinstance(value, kind):
+        raise FrameError(f"a {name} that is not {kind.__name__} but {type(value).__name__}")
+    return value

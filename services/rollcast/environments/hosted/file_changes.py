@@ -1,0 +1,203 @@
+"""Modes, owners and times of files of a private folder, changed for a process that may not do so itself.
+
+A path is read once, and the file is opened beneath the folder by the kernel. So what the process changes meanwhile, in its
+memory or in the folder, cannot lead outside.
+"""
+
+import ctypes
+import errno
+import os
+import re
+import stat
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rollcast.environments.hosted.folder_calls import as_int
+
+MAX_PATH_BYTES = 4096
+"""Longest path that a system call takes, with its zero; also the smallest page of memory."""
+MAX_ADDRESS = 1 << 62
+"""Above the memory of any process."""
+_AT_FDCWD = -100
+_AT_SYMLINK_NOFOLLOW = 0x100
+_OPENAT2 = 437
+"""The same number on every architecture."""
+_RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_BENEATH = 0x08
+_OWN_DESCRIPTOR = re.compile(rb"/proc/(?:self|thread-self)/fd/([0-9]{1,9})")
+_MODE_BITS = 0o7777
+_TWO_TIMES = struct.Struct("=4q")
+_TWO_SECONDS = struct.Struct("=2q")
+_NANOSECONDS_PER_MICROSECOND = 1_000
+
+Change = Callable[[str], None]
+"""Changes the file at a path. Raises OSError."""
+
+
+class _How(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("flags", "mode", "resolve")]
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One system call. `path` is an address; None = the open file `folder` itself."""
+
+    folder: int
+    path: int | None
+    flags: int
+    change: Change
+
+
+class FileChanges:
+    def __init__(self, home: Path) -> None:
+        self._home = os.fsencode(home)
+        self._root = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._libc = ctypes.CDLL(None, use_errno=True)
+
+    def carry_out(self, name: str, args: Sequence[int], pid: int, is_valid: Callable[[], bool]) -> None:
+        """is_valid: the process still waits for this call, so that `pid` is not another's meanwhile. Raises OSError."""
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+            memory = file.fileno()
+            call = self._parse(name, args, memory)
+            path = None if call.path is None else _text(memory, call.path)
+        own_descriptor = None if path is None else _OWN_DESCRIPTOR.fullmatch(path)
+        if path is None:
+            file_handle = self._open_descriptor(pid, call.folder)
+        elif own_descriptor is not None:  # how the C library changes the mode of what is no link
+            file_handle = self._open_descriptor(pid, int(own_descriptor[1]))
+        else:
+            file_handle = self._open_beneath(self._relative(pid, call.folder, path), call.flags)
+        try:
+            if not is_valid():
+                raise OSError(errno.ESRCH, os.strerror(errno.ESRCH))
+            call.change(f"/proc/self/fd/{file_handle}")
+        finally:
+            os.close(file_handle)
+
+    def _parse(self, name: str, args: Sequence[int], memory: int) -> FileChange:
+        first = as_int(args[0])
+        match name:
+            case "chmod":
+                return FileChange(_AT_FDCWD, args[0], 0, _mode(args[1]))
+            case "fchmod":
+                return FileChange(first, None, 0, _mode(args[1]))
+            case "fchmodat":
+                return FileChange(first, args[1], 0, _mode(args[2]))
+            case "fchmodat2":
+                return FileChange(first, args[1], args[3], _mode(args[2]))
+            case "chown":
+                return FileChange(_AT_FDCWD, args[0], 0, _owner(args[1], args[2]))
+            case "lchown":
+                return FileChange(_AT_FDCWD, args[0], _AT_SYMLINK_NOFOLLOW, _owner(args[1], args[2]))
+            case "fchown":
+                return FileChange(first, None, 0, _owner(args[1], args[2]))
+            case "fchownat":
+                return FileChange(first, args[1], args[4], _owner(args[2], args[3]))
+            case "utime":
+                return FileChange(_AT_FDCWD, args[0], 0, self._times(_from_seconds(memory, args[1])))
+            case "utimes":
+                return FileChange(_AT_FDCWD, args[0], 0, self._times(_from_microseconds(memory, args[1])))
+            case "futimesat":
+                return FileChange(first, args[1] or None, 0, self._times(_from_microseconds(memory, args[2])))
+            case _:
+                return FileChange(first, args[1] or None, args[3], self._times(_from_nanoseconds(memory, args[2])))
+
+    def _times(self, times: bytes | None) -> Change:
+        """None = now."""
+
+        def change(path: str) -> None:
+            if self._libc.utimensat(_AT_FDCWD, path.encode(), times, 0):
+                raise _last_error()
+
+        return change
+
+    def _relative(self, pid: int, folder: int, path: bytes) -> bytes:
+        """The path from the private folder on. Raises OSError if it begins elsewhere."""
+        if not path.startswith(b"/"):
+            base = f"/proc/{pid}/cwd" if folder == _AT_FDCWD else f"/proc/{pid}/fd/{folder}"
+            path = os.readlink(os.fsencode(base)) + b"/" + path
+        if path != self._home and not path.startswith(self._home + b"/"):
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+        return path[len(self._home) :].lstrip(b"/") or b"."
+
+    def _open_beneath(self, relative: bytes, flags: int) -> int:
+        """A handle of a file of the folder. Raises OSError."""
+        no_follow = os.O_NOFOLLOW if flags & _AT_SYMLINK_NOFOLLOW else 0
+        how = _How(os.O_PATH | os.O_CLOEXEC | no_follow, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+        path = ctypes.c_char_p(relative)
+        handle = self._libc.syscall(_OPENAT2, self._root, path, ctypes.byref(how), ctypes.sizeof(how))
+        if handle < 0:
+            raise _last_error()
+        return int(handle)
+
+    def _open_descriptor(self, pid: int, number: int) -> int:
+        """A handle of the file that a process has open, if it is of the folder. Raises OSError."""
+        handle = os.open(f"/proc/{pid}/fd/{number}", os.O_PATH | os.O_CLOEXEC)
+        place = os.readlink(os.fsencode(f"/proc/self/fd/{handle}"))
+        if place != self._home and not place.startswith(self._home + b"/"):
+            os.close(handle)
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+        return handle
+
+
+def _last_error() -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))
+
+
+def _mode(mode: int) -> Change:
+    def change(path: str) -> None:
+        if stat.S_ISLNK(os.stat(path, follow_symlinks=True).st_mode):
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        os.chmod(path, mode & _MODE_BITS)
+
+    return change
+
+
+def _owner(user: int, group: int) -> Change:
+    return lambda path: os.chown(path, as_int(user), as_int(group))
+
+
+def _text(memory: int, address: int) -> bytes:
+    """A text of the process, up to its zero. Raises OSError."""
+    content = b""
+    while len(content) < MAX_PATH_BYTES:
+        size = MAX_PATH_BYTES - (address + len(content)) % MAX_PATH_BYTES  # the next page may not be there
+        part, zero, _ = _read(memory, address + len(content), size).partition(b"\0")
+        content += part
+        if zero:
+            return content
+    raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+
+
+def _numbers(memory: int, address: int, layout: struct.Struct) -> tuple[int, ...]:
+    return layout.unpack(_read(memory, address, layout.size))
+
+
+def _read(memory: int, address: int, size: int) -> bytes:
+    """Raises OSError if the process has no such memory."""
+    content = os.pread(memory, size, address) if address < MAX_ADDRESS else b""
+    if len(content) < size:
+        raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
+    return content
+
+
+def _from_nanoseconds(memory: int, address: int) -> bytes | None:
+    return _TWO_TIMES.pack(*_numbers(memory, address, _TWO_TIMES)) if address else None
+
+
+def _from_microseconds(memory: int, address: int) -> bytes | None:
+    if not address:
+        return None
+    access_seconds, access, change_seconds, change = _numbers(memory, address, _TWO_TIMES)
+    microseconds = (access_seconds, access * _NANOSECONDS_PER_MICROSECOND)
+    return _TWO_TIMES.pack(*microseconds, change_seconds, change * _NANOSECONDS_PER_MICROSECOND)
+
+
+def _from_seconds(memory: int, address: int) -> bytes | None:
+    if not address:
+        return None
+    access, change = _numbers(memory, address, _TWO_SECONDS)
+    return _TWO_TIMES.pack(access, 0, change, 0)

@@ -1,0 +1,114 @@
+"""A file tree of one's own, in which nothing can be changed except the private folder.
+
+unshare -> everything read-only, recursively -> the private folder writable -> /dev/shm is a folder of its own
+
+The kernel then refuses modes, times, owners and attributes of other files too, which Landlock does not cover. Root needs
+CAP_SYS_ADMIN; another user a user namespace, which containers often forbid.
+"""
+
+import ctypes
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from rollcast.environments.hosted.private_folder import PrivateFolder
+from rollcast.tasks.sandbox.lockdown import show_descriptors
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # where the C library looks for it
+_CLONE_NEWNS = 0x00020000
+_CLONE_NEWUSER = 0x10000000
+_MS_BIND = 0x1000
+_MS_REC = 0x4000
+_MS_PRIVATE = 0x40000
+_MOUNT_SETATTR = 442
+"""The same number on every architecture."""
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+_READ_ONLY = 0x1
+
+
+class _Attributes(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "namespace")]
+
+
+def enter_private_mounts(private: PrivateFolder) -> None:
+    """Raises OSError if the machine does not allow it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    _unshare(libc)
+    _check(libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
+    writable = [(private.home, private.home)]
+    if SHARED_MEMORY.is_dir():
+        writable.append((private.shared_memory, SHARED_MEMORY))
+    for source, target in writable:
+        _check(libc.mount(os.fsencode(source), os.fsencode(target), None, _MS_BIND, None))
+    _set_attributes(libc, Path("/"), _AT_RECURSIVE, _Attributes(set=_READ_ONLY))
+    for _, target in writable:
+        _set_attributes(libc, target, 0, _Attributes(clear=_READ_ONLY))
+    os.chdir(private.home)
+    if not os.environ.get("DBG"):
+        _reopen_standard_streams()
+
+
+def are_allowed() -> bool:
+    """Whether this machine allows `enter_private_mounts`: a process tries it."""
+    with tempfile.TemporaryDirectory() as name:
+        private = PrivateFolder.make(Path(name).resolve())
+
+        def enter() -> None:
+            enter_private_mounts(private)
+            (private.home / "written").touch()
+
+        return succeeds_in_fork(enter)
+
+
+def succeeds_in_fork(run: Callable[[], None]) -> bool:
+    """Whether a fork of this process can do it."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            run()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def _unshare(libc: ctypes.CDLL) -> None:
+    """A namespace of mounts; with one of users around it unless this process may change mounts itself."""
+    if libc.unshare(_CLONE_NEWNS) == 0:
+        return
+    user = os.getuid()
+    group = os.getgid()
+    _check(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
+    show_descriptors()  # a change of rights hid them, and with them the files below
+    for file, content in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
+        Path(f"/proc/self/{file}").write_text(content)
+
+
+def _set_attributes(libc: ctypes.CDLL, path: Path, flags: int, attributes: _Attributes) -> None:
+    size = ctypes.sizeof(attributes)
+    _check(
+        libc.syscall(
+            _MOUNT_SETATTR, _AT_FDCWD, ctypes.c_char_p(os.fsencode(path)), flags, ctypes.byref(attributes), size
+        )
+    )
+
+
+def _reopen_standard_streams() -> None:
+    """They were opened in the old file tree, in which modes can be changed."""
+    for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
+        opened = os.open(os.devnull, flags)
+        os.dup2(opened, descriptor)
+        os.close(opened)
+
+
+def _check(result: int) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,70 @@
+"""The environment's side of the process that runs what the model wrote (`programs`)."""
+
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rollcast.environments.hosted.answers import check_number, get_flag, get_text
+from rollcast.environments.hosted.frames import FrameError, packed, receive_answer
+
+GRACE_SECONDS = 1.0
+"""After a deadline, a program has this long to be interrupted. The generator waits longer."""
+MAX_STRAY_ANSWERS = 100
+"""Answers to earlier requests, which an interrupted program may have left on the connection."""
+
+
+class ProgramEndedError(Exception):
+    """The process has ended, hangs, or sent what is no answer: it can run nothing more."""
+
+    def __init__(self, reason: str, *, is_overdue: bool = False) -> None:
+        super().__init__(reason)
+        self.is_overdue = is_overdue
+
+
+class ProgramProcess:
+    """Runs one program after another."""
+
+    def __init__(self, connection: socket.socket, names: tuple[str, ...]) -> None:
+        self.names = names
+        """The tools whose calls it answers."""
+        self.connection = connection
+        self._num_requests = 0
+
+    def use_descriptor(self, number: int) -> None:
+        """The connection's number has changed."""
+        if number != self.connection.fileno():
+            self.connection.detach()
+            self.connection = socket.socket(fileno=number)
+
+    def call(self, tool: str, arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        """The answer to a call. Raises ProgramEndedError."""
+        self._num_requests += 1
+        request = {"tool": tool, "arguments": dict(arguments), "seconds": seconds, "number": self._num_requests}
+        deadline = time.monotonic() + seconds + GRACE_SECONDS
+        try:
+            self.connection.settimeout(seconds + GRACE_SECONDS)
+            self.connection.sendall(packed(request))
+            return self._checked(self._receive(deadline))
+        except TimeoutError:
+            raise ProgramEndedError(f"call could not be interrupted after {seconds:g} s", is_overdue=True) from None
+        except OSError:
+            raise ProgramEndedError("its process ended during call") from None
+        except FrameError as error:
+            raise ProgramEndedError(f"its process sent {error}") from None
+
+    def _receive(self, deadline: float) -> dict[str, Any]:
+        for _ in range(MAX_STRAY_ANSWERS):
+            answer = receive_answer(self.connection, deadline)
+            if answer is None:
+                raise ConnectionResetError
+            if answer.get("number") == self._num_requests:
+                return answer
+        raise FrameError("answers to other requests")
+
+    def _checked(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields that a program may set."""
+        check_number(answer, self._num_requests)
+        if get_flag(answer, "overdue"):
+            return {"overdue": True}
+        return {"text": get_text(answer), "late": get_flag(answer, "late"), "cut": get_flag(answer, "cut")}

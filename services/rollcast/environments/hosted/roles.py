@@ -1,0 +1,145 @@
+"""What a fork of a nursery becomes: the guard of an environment, the environment, or the process of its programs.
+
+A fork raises `Become`. So it leaves all frames of what it was forked from, and with them what they hold, before it runs
+anything of a user or a model.
+"""
+
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from rollcast.environments.hosted import programs
+from rollcast.environments.hosted.definition import Definition
+from rollcast.environments.hosted.folder_access import reachable_variables
+from rollcast.environments.hosted.guard import guard
+from rollcast.environments.hosted.private_folder import PrivateFolder
+from rollcast.environments.hosted.profiles import Containment
+from rollcast.environments.hosted.program_client import ProgramProcess
+from rollcast.environments.hosted.serving import serve
+from rollcast.tasks.sandbox.lockdown import die_with_parent, show_descriptors
+
+Role = Callable[[], None]
+
+
+class Become(BaseException):
+    """This process is a fork, and runs this next."""
+
+    def __init__(self, role: Role) -> None:
+        super().__init__()
+        self.role = role
+
+
+def play(role: Role) -> None:
+    """Run a role, and in forks of this process what they become. Forks do not return."""
+    first = os.getpid()
+    code = 1
+    try:
+        while True:
+            try:
+                role()
+                code = 0
+                break
+            except Become as become:
+                role = become.role
+    except BaseException:
+        if os.getpid() == first:
+            raise
+        traceback.print_exc()
+    finally:
+        if os.getpid() != first:
+            os._exit(code)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentRole:
+    """What an environment is made of."""
+
+    definition: Definition
+    contained: Containment
+    call_seconds: float
+    connection: socket.socket
+    """To the generator."""
+    private: PrivateFolder | None
+    """Of the profile folder."""
+    parent: int
+    """The nursery."""
+
+    def run_guarded(self) -> None:
+        """Become the guard, and in its fork the environment."""
+        own = theirs = None
+        if self.private is not None:
+            own, theirs = socket.socketpair()
+
+        def run() -> None:
+            raise Become(partial(self.run, theirs))
+
+        guard(run, self.connection, self.private, self.parent, own)
+
+    def run_alone(self) -> None:
+        """Become the environment, as a child of the nursery."""
+        die_with_parent()
+        if os.getppid() == self.parent:
+            self.run(None)
+
+    def run(self, guard_end: socket.socket | None) -> None:
+        """guard_end: takes the listener of the profile folder's filter."""
+        process = None
+        if self.definition.programs and self.private is None:
+            process = self._fork_programs()
+        if self.private is not None:
+            os.setpgid(0, 0)  # a signal to its own group reaches neither guard nor nursery
+            show_descriptors()
+        kept = [self.connection] if process is None else [self.connection, process.connection]
+        numbers = self.contained.put_on(tuple(end.fileno() for end in kept), self.private, guard_end)
+        connection = _renumbered(self.connection, numbers[0])
+        if process is not None:
+            process.connection = _renumbered(process.connection, numbers[1])
+        if self.private is not None:
+            os.environ.update(reachable_variables(self.private.home))
+        if self.definition.programs and self.private is not None:
+            process = self._fork_programs()
+        serve(self.definition, connection, process)
+
+    def _fork_programs(self) -> ProgramProcess:
+        own, theirs = socket.socketpair()
+        names = self.definition.programs
+        parent = os.getpid()
+        if os.fork() == 0:
+            own.close()
+            run = partial(_run_programs, self.contained, theirs, names, self.call_seconds, parent)
+            raise Become(run if self.definition.is_shipped else partial(run, starts_anew=True))
+        theirs.close()
+        return ProgramProcess(own, names)
+
+
+def _run_programs(
+    contained: Containment,
+    connection: socket.socket,
+    names: tuple[str, ...],
+    call_seconds: float,
+    parent: int,
+    *,
+    starts_anew: bool = False,
+) -> None:
+    """starts_anew: replace this process's memory, which holds a user's code."""
+    die_with_parent()
+    if os.getppid() != parent:
+        return
+    if starts_anew:
+        program = contained.put_on_new_programs(connection.fileno())
+        module = [sys.executable, "-P", "-m", programs.__name__]
+        os.execv(sys.executable, [*module, ",".join(names), str(call_seconds), program.hex()])  # noqa: S606
+    made = programs.make_programs(names, call_seconds)
+    number = contained.put_on_programs(connection.fileno())
+    programs.serve_programs(made, _renumbered(connection, number))
+
+
+def _renumbered(connection: socket.socket, number: int) -> socket.socket:
+    if number == connection.fileno():
+        return connection
+    connection.detach()
+    return socket.socket(fileno=number)

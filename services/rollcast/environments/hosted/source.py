@@ -1,0 +1,41 @@
+"""What a fork server of environments is sent of the run file. Commands, addresses and tokens of MCP servers are not.
+
+Its forks run what a user, or a model, wrote: what was never sent cannot be read there.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rollcast.config.environments.own_class import ClassEnvironment
+from rollcast.config.environments.settings import Profile
+from rollcast.config.environments.tool_set import ToolSet
+
+
+@dataclass(frozen=True, slots=True)
+class HostedSource:
+    """Where the code of one environment comes from, and the profile it runs under."""
+
+    name: str
+    profile: Profile
+    call_seconds: float
+    code: str | None = None
+    """The class. None = a set of tools."""
+    tools: tuple[str, ...] = ()
+    corpus: Path | None = None
+
+    @classmethod
+    def select(cls, settings: ClassEnvironment | ToolSet) -> "HostedSource":
+        """The part of the settings that the environment's processes need."""
+        if isinstance(settings, ClassEnvironment):
+            return cls(settings.name, settings.profile, settings.call_seconds, code=settings.code)
+        return cls(settings.name, settings.profile, settings.call_seconds, tools=settings.tools, corpus=settings.corpus)
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self), default=str).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> "HostedSource":
+        fields = json.loads(content)
+        corpus = fields.pop("corpus")
+        return cls(**{**fields, "tools": tuple(fields["tools"])}, corpus=None if corpus is None else Path(corpus))

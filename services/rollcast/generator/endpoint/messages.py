@@ -1,0 +1,103 @@
+"""The messages of a chat completion request, checked by form and count, as chat templates take them.
+
+Each refusal names the place. All work is bounded by the number of values that a body may have.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rollcast.chat.base import ChatMessage
+from rollcast.generator.endpoint.bodies import count, is_too_deep
+from rollcast.generator.endpoint.refusals import RefusedRequestError
+
+MAX_PARTS = 1_000
+"""Text parts of one message. Clients write one, or one for each file."""
+MAX_CALLS = 512
+"""Tool calls of one message."""
+MAX_ARGUMENT_VALUES = 250_000
+"""Values in the arguments of all calls together, which come as JSON in texts."""
+
+
+def read_messages(messages: Sequence[Any]) -> list[ChatMessage]:
+    """Raises RefusedRequestError for content that is not text, and calls that are none."""
+    read: list[ChatMessage] = []
+    num_values = 0
+    for index, message in enumerate(messages):
+        place = f"messages.{index}"
+        if not isinstance(message, dict):
+            raise RefusedRequestError(f"{place}: is not an object")
+        taken = {key: value for key, value in message.items() if value is not None}
+        taken["role"] = _role(taken.get("role"), place)
+        for name in ("name", "tool_call_id", "reasoning_content", "refusal"):
+            if not isinstance(taken.get(name, ""), str):
+                raise RefusedRequestError(f"{place}.{name}: is not text")
+        if "content" in taken:
+            taken["content"] = _text(taken["content"], place)
+        if "tool_calls" in taken:
+            num_values += _check_calls(taken["tool_calls"], f"{place}.tool_calls")
+        if num_values > MAX_ARGUMENT_VALUES:
+            raise RefusedRequestError(f"{place}: tool calls have more than {MAX_ARGUMENT_VALUES:,} values")
+        read.append(taken)
+    return read
+
+
+def _role(role: Any, place: str) -> str:
+    if not isinstance(role, str) or not role:
+        raise RefusedRequestError(f"{place}.role: give a role as text")
+    return "system" if role == "developer" else role
+
+
+def _text(content: Any, place: str) -> str:
+    """The content; parts are joined."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise RefusedRequestError(f"{place}.content: only content that is text is served")
+    if len(content) > MAX_PARTS:
+        raise RefusedRequestError(f"{place}.content: has more than {MAX_PARTS:,} parts; join them")
+    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
+    if not all(isinstance(text, str) for text in texts):
+        raise RefusedRequestError(f"{place}.content: only content that is text is served")
+    return texts[0] if len(texts) == 1 else "".join(texts)
+
+
+def _check_calls(calls: Any, place: str) -> int:
+    """The number of values in their arguments, at most."""
+    if not isinstance(calls, list):
+        raise RefusedRequestError(f"{place}: is not a list")
+    if len(calls) > MAX_CALLS:
+        raise RefusedRequestError(f"{place}: has more than {MAX_CALLS} calls")
+    num_values = 0
+    for index, call in enumerate(calls):
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise RefusedRequestError(f"{place}.{index}: is not an object with a function and its name")
+        if not isinstance(call.get("id") or "", str):
+            raise RefusedRequestError(f"{place}.{index}.id: is not text")
+        arguments = function.get("arguments")
+        if isinstance(arguments, str):
+            num_values += _num_values(arguments)
+        elif not isinstance(arguments, Mapping | None):
+            raise RefusedRequestError(f"{place}.{index}.function.arguments: is neither JSON as text nor an object")
+    return num_values
+
+
+def _num_values(text: str) -> int:
+    """Not below the number of values in a JSON text. Signs inside of texts are only told apart if there are many."""
+    most = text.count(",") + text.count("[") + text.count("{")
+    if most < MAX_ARGUMENT_VALUES // MAX_CALLS:
+        return most
+    counts = count(text.encode("utf-8", "replace"))
+    return counts.commas + counts.containers
+
+
+def read_arguments(arguments: Any) -> Any:
+    """The arguments of a call as JSON has them; as they are if they are no JSON, or nested too deeply to be compared."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        read = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    return arguments if is_too_deep(read) else read

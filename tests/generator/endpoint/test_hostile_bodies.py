@@ -1,0 +1,162 @@
+"""Bodies of any shape up to the limit: refused or read within half a second of processor time and little memory."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollcast.generator.endpoint.bodies import MAX_DEPTH, count, is_too_deep, num_characters, read_json
+from rollcast.generator.endpoint.body_turns import MAX_BODY_BYTES
+from rollcast.generator.endpoint.call import ChatRequest
+from rollcast.generator.endpoint.protocol import read_request
+from rollcast.generator.endpoint.refusals import RefusedRequestError
+from rollcast.rollouts.records import Sampling
+from tests.generator.endpoint.hostile_bodies import BODIES, READ
+
+ROOT = Path(__file__).parents[3]
+SAMPLING = Sampling(1.0, 1.0, 0, 7)
+MAX_SECONDS = 0.5
+MAX_MORE_BYTES = 100 << 20
+SLOWNESS = 4.0
+"""Processor time is longer where others share the core; one body of the old kind took fourteen seconds."""
+
+
+@functools.cache
+def measured() -> dict[str, dict[str, Any]]:
+    """All bodies, each in a fork of one process that has imported everything."""
+    program = [sys.executable, "-m", "tests.generator.endpoint.hostile_bodies"]
+    run = subprocess.run(program, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert run.returncode == 0, run.stderr[-2_000:]
+    found: dict[str, dict[str, Any]] = json.loads(run.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_takes_little(name: str) -> None:
+    found = measured()[name]
+    assert found["size"] <= MAX_BODY_BYTES
+    assert found["seconds"] < SLOWNESS * MAX_SECONDS, found
+    assert found["bytes"] < found["size"] + MAX_MORE_BYTES, found
+    assert (found["how"] == "read") == (name in READ), found
+
+
+def refused(content: str) -> str:
+    try:
+        ChatRequest(read_request(json.loads(content), "m", SAMPLING, replaces=True), is_retry=None)
+    except RefusedRequestError as refusal:
+        assert refusal.status == 400
+        return str(refusal)
+    return ""
+
+
+MESSAGES = {
+    '{"role": "user", "content": "q", "tool_calls": ["a"]}': "messages.0.tool_calls.0: is not an object",
+    '{"role": "user", "content": "q", "tool_calls": "aaa"}': "messages.0.tool_calls: is not a list",
+    '{"role": "tool", "content": "q", "tool_calls": [[]]}': "messages.0.tool_calls.0: is not an object",
+    '{"role": "assistant", "tool_calls": [{}]}': "messages.0.tool_calls.0: is not an object with a function",
+    '{"role": "assistant", "tool_calls": [{"function": "f"}]}': "messages.0.tool_calls.0: is not an object with",
+    '{"role": "assistant", "tool_calls": [{"function": {"name": 3}}]}': "messages.0.tool_calls.0: is not an object",
+    '{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": [1]}}]}': "is neither JSON as text",
+    '{"role": "assistant", "tool_calls": [{"id": 3, "function": {"name": "f"}}]}': "messages.0.tool_calls.0.id",
+    '{"role": "assistant", "tool_calls": {"a": 1}}': "messages.0.tool_calls: is not a list",
+    '"hello"': "messages.0: is not an object",
+    "[]": "messages.0: is not an object",
+    '{"content": "q"}': "messages.0.role: give a role",
+    '{"role": 3, "content": "q"}': "messages.0.role: give a role",
+    '{"role": "user", "content": 3}': "messages.0.content: only content that is text is served",
+    '{"role": "user", "content": {"text": "x"}}': "messages.0.content: only content that is text",
+    '{"role": "user", "content": ["x"]}': "messages.0.content: only content that is text",
+    '{"role": "user", "content": [{"type": "text"}]}': "messages.0.content: only content that is text",
+    '{"role": "user", "content": [{"type": "text", "text": 3}]}': "messages.0.content: only content that is text",
+    '{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}': "only content that is text",
+    '{"role": "tool", "content": "q", "name": ["f"]}': "messages.0.name: is not text",
+    '{"role": "tool", "content": "q", "tool_call_id": {}}': "messages.0.tool_call_id: is not text",
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("message", MESSAGES)
+def test_a_message_of_another_form_is_refused_with_its_place(message: str) -> None:
+    assert MESSAGES[message] in refused(f'{{"messages": [{message}, {{"role": "user", "content": "q"}}]}}')
+
+
+RIGHT = {
+    '{"role": "developer", "content": "be brief"}': {"role": "system", "content": "be brief"},
+    '{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}': {
+        "role": "user",
+        "content": "ab",
+    },
+    '{"role": "user", "content": []}': {"role": "user", "content": ""},
+    '{"role": "assistant", "content": null, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{"}}]}': {
+        "role": "assistant",
+        "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{"}}],
+    },
+    '{"role": "tool", "tool_call_id": "1", "content": "2", "own": {"x": [1]}}': {
+        "role": "tool",
+        "tool_call_id": "1",
+        "content": "2",
+        "own": {"x": [1]},
+    },
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("message", RIGHT)
+def test_right_messages_are_taken_as_they_were_sent(message: str) -> None:
+    body = json.loads(f'{{"messages": [{message}, {{"role": "user", "content": "q"}}]}}')
+    assert read_request(body, "m", SAMPLING, replaces=True).messages[0] == RIGHT[message]
+
+
+TEXTS: list[str] = [
+    "[]",
+    "{}",
+    '{"a": [1, 2, {"b": ",[{"}]}',
+    '["\\\\", "\\"", "\\\\\\"", ",\\\\"]',
+    '[",", "[", "{", "a\\nb", "\\u005b"]',
+    "[" * 50 + "]" * 50,
+    json.dumps([[n, {"k": "x,y"}] for n in range(2_000)]),
+    json.dumps(["\\" * n + '"' for n in range(300)]),
+    json.dumps({"long": '"\\,[' * 400_000, "more": [1, 2, 3]}),
+    json.dumps(["é,😀" * 100_000, {}]),
+]
+
+
+def slow_count(text: str) -> tuple[int, int, int]:
+    """By a parser of characters."""
+    containers = texts = commas = 0
+    inside = escaped = False
+    for sign in text:
+        if inside:
+            inside = escaped or sign != '"'
+            escaped = sign == "\\" and not escaped
+        elif sign == '"':
+            inside = True
+            texts += 1
+        else:
+            containers += sign in "[{"
+            commas += sign == ","
+    return containers, texts, commas
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text[:20])
+def test_values_are_counted_as_a_parser_sees_them(text: str) -> None:
+    counts = count(text.encode())
+    assert (counts.containers, counts.texts, counts.commas) == slow_count(text)
+
+
+def test_depth_and_characters_are_measured() -> None:
+    nested: Callable[[int], str] = lambda depth: "[" * depth + "]" * depth  # noqa: E731
+    assert not is_too_deep(json.loads(nested(MAX_DEPTH)))
+    assert is_too_deep(json.loads(nested(MAX_DEPTH + 1)))
+    assert num_characters("x" * 100) == 100
+    assert 1_000 < num_characters({"key": ["x" * 1_000, 1, {"k": None}]}) < 1_100
+    with pytest.raises(RefusedRequestError, match="not JSON"):
+        read_json(b"[" * 100_000)
