@@ -11,7 +11,8 @@ from typing import IO
 
 import pytest
 
-from tests.cli.command import process as rollcast
+from rollcast.cli.output import OutputError
+from tests.cli.command import process, rollcast
 
 FULL = Path("/dev/full")
 CURVE = "compute,pass_rate\n" + "".join(f"{n},0.{n}\n" for n in range(1, 9))
@@ -38,7 +39,7 @@ def into(output: IO[bytes], folder: Path, arguments: tuple[str, ...]) -> subproc
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="this machine has no /dev/full")
-@pytest.mark.parametrize("arguments", [("version",), ("fit", "--help"), *COMMANDS], ids=" ".join)
+@pytest.mark.parametrize("arguments", [("version",), *COMMANDS], ids=" ".join)
 def test_a_full_disk_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     with FULL.open("wb") as full:
         ended = into(full, tmp_path, arguments)
@@ -60,10 +61,9 @@ def test_a_reader_that_has_enough_is_no_word_worth(tmp_path: Path, arguments: tu
 def test_another_file_that_is_full_is_not_called_standard_output(tmp_path: Path) -> None:
     (tmp_path / "curve.csv").write_text(CURVE)
     (tmp_path / "fit.svg").symlink_to(FULL)
-    ended = rollcast("fit", tmp_path / "curve.csv", "--plot", tmp_path / "fit.svg")
-    assert ended.returncode != 0
-    assert "No space left on device" in ended.stderr
-    assert "standard output" not in ended.stderr
+    with pytest.raises(OSError, match="No space left on device") as error:
+        rollcast("fit", tmp_path / "curve.csv", "--plot", tmp_path / "fit.svg")
+    assert not isinstance(error.value, OutputError)
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
@@ -77,12 +77,12 @@ def test_a_closed_standard_output_is_no_mistake(tmp_path: Path, arguments: tuple
 def test_a_letter_that_the_encoding_lacks_is_a_question_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "curve.csv").write_text(CURVE)
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    planned = rollcast("plan", "runs", tmp_path / "curve.csv", "--budget", 5)
+    planned = process("plan", "runs", tmp_path / "curve.csv", "--budget", 5)
     assert (planned.returncode, planned.stderr) == (0, f"{tmp_path}/{RECOGNISED}")
     assert re.search(r"0\.\d{3} \(0\.\d{3}\?[01]\.\d{3}\)", planned.stdout), planned.stdout
 
 
 def test_what_is_written_is_what_is_read_letters_of_any_alphabet_too(tmp_path: Path) -> None:
     (tmp_path / "Lernkurve-ü.csv").write_text(CURVE)
-    read = rollcast("fit", tmp_path / "Lernkurve-ü.csv").stdout.splitlines()
+    read = process("fit", tmp_path / "Lernkurve-ü.csv").stdout.splitlines()
     assert any(line.startswith("Lernkurve-ü: 8 evaluations, ") for line in read), read
