@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -25,6 +24,7 @@ from rollcast.tasks.verifiers import find_verifier, run_verifier
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from testkit.terminal import Terminal
+from tests.cli.command import rollcast
 
 PROGRAM = """
 import sys, time
@@ -193,7 +193,7 @@ def test_a_resumed_run_tells_what_was_measured_before_in_one_line(
 def test_sentences_break_between_words_on_a_terminal_and_not_at_all_into_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "curve.csv").write_text("step,pass_rate\n" + "".join(f"{n},0.{n + 2}\n" for n in range(7)))
     command = [sys.executable, "-m", "rollcast.cli.main", "fit", "curve.csv"]
-    piped = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True).stdout
+    piped = rollcast("fit", "curve.csv", folder=tmp_path).stdout
     sentences = [line for line in piped.splitlines() if len(line) > 50 and not line.startswith(" ")]
     assert len(sentences) >= 3
     with Terminal(command, tmp_path, {}, columns=50) as terminal:

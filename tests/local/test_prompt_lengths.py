@@ -28,10 +28,20 @@ def counted_here(command: list[str], *, input: str, **_: object) -> subprocess.C
     """What the program says that imports Transformers, which this process has imported: seconds for each look."""
     assert command[1:] == ["-m", tokens.__name__]
     output = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(output):
+    errors = io.StringIO()
+    code: object = 0
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(errors),
+    ):
         patch.setattr(sys, "stdin", io.StringIO(input))
-        tokens.main()
-    return subprocess.CompletedProcess(command, 0, output.getvalue(), "")
+        try:
+            tokens.main()
+        except SystemExit as ended:
+            code = ended.code
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(command, code, output.getvalue(), errors.getvalue())
 
 
 @pytest.fixture
