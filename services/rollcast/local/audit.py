@@ -42,7 +42,7 @@ _USUAL_ENDS = re.compile(r"(?:<\|[a-z_]{1,30}\|>|</s>|<eos>|<end_of_turn>)\s*$")
 
 @dataclass(slots=True)
 class RunAudit:
-    """The counts, and the first few of what they count."""
+    """The counts, each with a few examples."""
 
     split_rules: int
     """Under which the run began. Without a checkpoint here those of the first releases are assumed."""
@@ -58,7 +58,7 @@ class RunAudit:
     stored_rewards: int = 0
     """Verdicts in samples.jsonl."""
     same_by_rule: int = 0
-    """Of verifiers and references whose rules are as before."""
+    """Rewards of verifiers and references whose rules did not change."""
     graded_again: int = 0
     changed_rewards: int = 0
     changes: dict[str, int] = field(default_factory=dict)

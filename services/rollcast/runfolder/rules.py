@@ -22,7 +22,7 @@ class CheckpointRules:
 
 
 def checkpoint_rules(place: Place) -> CheckpointRules | None:
-    """Of the newest checkpoint; None without a readable one here. Whoever resumes checks its content."""
+    """The rules in the newest checkpoint; None without a readable one here. The trainer checks its content."""
     if not isinstance(place, Path):
         return None
     for _, file in sorted(_controllers(place), reverse=True):

@@ -60,13 +60,13 @@ def normal_form(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PromptQuestion:
     """The parts of a prompt by which it is an evaluated one or not, as digests of their normal forms."""
 
     whole: bytes
     """The bare text of all messages."""
     without_system: bytes
-    """The same without system messages."""
+    """The bare text without system messages."""
     episode: bytes | None = None
     """Text and row of an episode. None = answered once."""
 
@@ -76,23 +76,23 @@ class Question:
         return self.episode or self.whole
 
 
-def single(bare: Chat, verifier: str = "", reference: object = None) -> Question:
+def single(bare: Chat, verifier: str = "", reference: object = None) -> PromptQuestion:
     """A prompt that is answered once. `bare`: its chat without a template around it."""
     puzzle = _puzzle(reference) if verifier == COUNTDOWN else None
     if puzzle is not None:
-        return Question(_digest(puzzle), _digest(puzzle))
+        return PromptQuestion(_digest(puzzle), _digest(puzzle))
     whole = _digest(normal_form(flat(bare)))
     asked = [message for message in bare if message.role != "system"]
-    return Question(whole, whole if len(asked) == len(bare) else _digest(normal_form(flat(asked))))
+    return PromptQuestion(whole, whole if len(asked) == len(bare) else _digest(normal_form(flat(asked))))
 
 
-def episode(bare: Chat, row: Any) -> Question:
+def episode(bare: Chat, row: Any) -> PromptQuestion:
     """A prompt that is answered in an environment, which gets the whole row."""
     text = normal_form(flat(bare))
     plain = single(bare)
     others = {name: form for name, found in row.items() if (form := _row_form(found)) != text}
     parts = json.dumps(others, sort_keys=True)
-    return Question(plain.whole, plain.without_system, _digest(f"{text}\n{parts}"))
+    return PromptQuestion(plain.whole, plain.without_system, _digest(f"{text}\n{parts}"))
 
 
 def _puzzle(reference: object) -> str | None:
@@ -123,7 +123,7 @@ def _digest(text: str) -> bytes:
 
 @dataclass(slots=True)
 class EvaluatedQuestions:
-    """What is asked in evaluations: held-out and downstream prompts."""
+    """The questions of held-out and downstream prompts."""
 
     _single: set[bytes] = field(default_factory=set)
     """Whole texts of prompts that are answered once."""
@@ -133,7 +133,7 @@ class EvaluatedQuestions:
     _episodes: set[bytes] = field(default_factory=set)
     """Texts with their rows."""
 
-    def add(self, questions: Iterable[Question]) -> None:
+    def add(self, questions: Iterable[PromptQuestion]) -> None:
         for question in questions:
             if question.episode is not None:
                 self._episodes.add(question.episode)
@@ -142,7 +142,7 @@ class EvaluatedQuestions:
                 self._single.add(question.whole)
                 self._without_system.add(question.without_system)
 
-    def holds(self, question: Question) -> bool:
+    def holds(self, question: PromptQuestion) -> bool:
         """Whether a training prompt asks one of them."""
         whole = question.whole
         if question.episode is not None:
