@@ -101,8 +101,9 @@ def _puzzle(reference: object) -> str | None:
         return None
     numbers = reference.get("numbers")
     target = reference.get("target")
-    is_puzzle = isinstance(numbers, list | tuple) and all(type(number) is int for number in numbers)
-    if not is_puzzle or type(target) is not int:
+    if not isinstance(numbers, list | tuple) or not isinstance(target, int):
+        return None
+    if not all(isinstance(number, int) for number in numbers):
         return None
     return normal_form(countdown.prompt_text(tuple(sorted(numbers)), target))
 
