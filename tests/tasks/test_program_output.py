@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rollcast.tasks.code_reference import AS_TACO, EXACT
+from rollcast.tasks.code_reference import AS_TACO, EXACT, Comparing, stdin
 from rollcast.tasks.sandbox.comparison import ResultComparison
 
 WORDS = [
@@ -100,9 +100,8 @@ def test_a_value_is_compared_by_what_the_expected_one_is(expected: Any, value: A
 @pytest.mark.parametrize(
     ("expected", "printed"), [("0011", "11"), ("12e3", "12000"), ("1000", "1_000"), ("12", "１２")]
 )
-def test_references_that_name_a_comparison_keep_it(comparing: Any, expected: str, printed: str) -> None:
-    reference: Any = {"kind": "stdin", **comparing}
-    assert ResultComparison(reference).same_text(printed, expected)
+def test_references_that_name_a_comparison_keep_it(comparing: Comparing, expected: str, printed: str) -> None:
+    assert ResultComparison(stdin([], "", comparing)).same_text(printed, expected)
 
 
 def test_a_comparison_that_does_not_exist_is_refused() -> None:

@@ -217,7 +217,7 @@ def test_a_wrong_denominator_is_noticed_before_the_weights_move(
 ) -> None:
     group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     before = [weight.full_tensor().clone() for weight in group.learner.weights]
-    micro_batches = [[sequence] for sequence in make_sequences(3)]
+    micro_batches = [(sequence,) for sequence in make_sequences(3)]
     with pytest.raises(AssertionError):
         group.learner.update(micro_batches, 2 * denominator(make_sequences(3)))
     assert group.learner.updates == 0

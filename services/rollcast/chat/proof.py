@@ -23,7 +23,7 @@ SYSTEM: ChatMessage = {"role": "system", "content": "You answer in short."}
 QUESTION: ChatMessage = {"role": "user", "content": "How much is 17 · 3 − 9?"}
 SECOND_QUESTION: ChatMessage = {"role": "user", "content": "Furthermore in Ελληνικά, 日本語 and 🐟?"}
 LONG_TEXT_LINES = 500
-"""Lines of 20 characters: a template that shortens long answered messages shortens these."""
+"""Lines of about 20 characters: a template that shortens long messages once they are answered shortens this."""
 MANY_CALLS = 12
 """Calls of a conversation: a template that shows the newest results alone leaves out some of these."""
 
@@ -98,7 +98,7 @@ def _called(num_calls: int, thought: str = "") -> Step:
 
 
 def _long(message: ChatMessage) -> ChatMessage:
-    """A message with a long text of its role behind its own; one with calls has the calls alone."""
+    """Append a long text that names the role; a message of calls stays as it is."""
     lines = "\n".join(f"line {number:4} of the {message['role']}" for number in range(LONG_TEXT_LINES))
     return {**message, "content": f"{message['content']}\n{lines}"} if message["content"] else message
 

@@ -9,9 +9,9 @@ SPLIT_RULES = 2
 (`rollcast.tasks.contamination`)."""
 GRADING_RULES = 2
 """1: printed words that look like numbers are numbers, formulas are rounded to six decimals, a set equals a tuple, a
-truncated match is rewarded where it is trained on. 2: none of it (docs/sandbox.md, docs/data.md)."""
+truncated match is rewarded if it is trained on. 2: nothing of this (docs/sandbox.md, docs/data.md)."""
 FIRST_RULES = 1
-"""Version of the rules of a checkpoint without one."""
+"""The version of both in a checkpoint without them."""
 
 
 def changed_rules(split: int, grading: int) -> list[str]:
@@ -20,7 +20,7 @@ def changed_rules(split: int, grading: int) -> list[str]:
     if grading != GRADING_RULES:
         lines.append(
             f"resumed with other rules of grading: {grading} -> {GRADING_RULES}: rewards, and the curve's points from "
-            "here on, are graded by the new ones; `rollcast audit` counts the changes"
+            "here on, are graded by the new ones; `rollcast audit` counts the changed rewards"
         )
     if split != SPLIT_RULES:
         lines.append(
@@ -32,7 +32,7 @@ def changed_rules(split: int, grading: int) -> list[str]:
 
 
 def contaminated_in_words(count: int) -> list[str]:
-    """A sentence for a run that keeps such prompts."""
+    """A sentence about the prompts that a run keeps under the first rules."""
     if not count:
         return []
     prompts = "1 training prompt asks" if count == 1 else f"{count:,} training prompts ask"

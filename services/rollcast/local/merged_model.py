@@ -39,7 +39,7 @@ def merged(adapter: Path, base: str | None, folder: Path, dtype: MergedDtype = "
 
 
 def merge_in_words(merge: Merge, folder: Path) -> str:
-    """The added update, and the share that rounding lost."""
+    """The number of weights, and the share of the updates that rounding lost."""
     types = " and ".join(TYPE_NAMES[one] for one in merge.dtypes)
     done = f"{merge.num_weights} weights of {folder} have the adapter added, written in {types}"
     if not merge.num_lost:

@@ -22,7 +22,7 @@ class CheckpointRules:
 
 
 def checkpoint_rules(place: Place) -> CheckpointRules | None:
-    """The rules of the newest checkpoint; None without a readable one here. Whoever resumes checks its content."""
+    """The rules in the newest checkpoint; None without a readable one here. The trainer checks its content."""
     if not isinstance(place, Path):
         return None
     for _, file in sorted(_controllers(place), reverse=True):
@@ -44,8 +44,12 @@ def split_rules_at(place: Place) -> int:
 
 
 def _controllers(place: Path) -> list[tuple[PolicyVersion, Path]]:
+    try:
+        files = list(place.glob(f"*/{CONTROLLER}"))
+    except OSError:  # whoever checks the run's folder says so
+        return []
     found = []
-    for file in place.glob(f"*/{CONTROLLER}"):
+    for file in files:
         try:
             found.append((PolicyVersion.parse(file.parent.name), file))
         except ValueError:  # a folder of something else

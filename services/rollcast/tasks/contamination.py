@@ -60,13 +60,13 @@ def normal_form(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionDigests:
+class PromptQuestion:
     """The parts of a prompt by which it is an evaluated one or not, as digests of their normal forms."""
 
     whole: bytes
     """The bare text of all messages."""
     without_system: bytes
-    """Digest without system messages."""
+    """The bare text without system messages."""
     episode: bytes | None = None
     """Text and row of an episode. None = answered once."""
 
@@ -76,23 +76,23 @@ class QuestionDigests:
         return self.episode or self.whole
 
 
-def single(bare: Chat, verifier: str = "", reference: object = None) -> QuestionDigests:
+def single(bare: Chat, verifier: str = "", reference: object = None) -> PromptQuestion:
     """A prompt that is answered once. `bare`: its chat without a template around it."""
     puzzle = _puzzle(reference) if verifier == COUNTDOWN else None
     if puzzle is not None:
-        return QuestionDigests(_digest(puzzle), _digest(puzzle))
+        return PromptQuestion(_digest(puzzle), _digest(puzzle))
     whole = _digest(normal_form(flat(bare)))
     asked = [message for message in bare if message.role != "system"]
-    return QuestionDigests(whole, whole if len(asked) == len(bare) else _digest(normal_form(flat(asked))))
+    return PromptQuestion(whole, whole if len(asked) == len(bare) else _digest(normal_form(flat(asked))))
 
 
-def episode(bare: Chat, row: Any) -> QuestionDigests:
+def episode(bare: Chat, row: Any) -> PromptQuestion:
     """A prompt that is answered in an environment, which gets the whole row."""
     text = normal_form(flat(bare))
     plain = single(bare)
     others = {name: form for name, found in row.items() if (form := _row_form(found)) != text}
     parts = json.dumps(others, sort_keys=True)
-    return QuestionDigests(plain.whole, plain.without_system, _digest(f"{text}\n{parts}"))
+    return PromptQuestion(plain.whole, plain.without_system, _digest(f"{text}\n{parts}"))
 
 
 def _puzzle(reference: object) -> str | None:
@@ -101,9 +101,9 @@ def _puzzle(reference: object) -> str | None:
         return None
     numbers = reference.get("numbers")
     target = reference.get("target")
-    if not isinstance(numbers, list | tuple) or type(target) is not int:
+    if not isinstance(numbers, list | tuple) or not isinstance(target, int):
         return None
-    if not all(type(number) is int for number in numbers):
+    if not all(isinstance(number, int) for number in numbers):
         return None
     return normal_form(countdown.prompt_text(tuple(sorted(numbers)), target))
 
@@ -124,7 +124,7 @@ def _digest(text: str) -> bytes:
 
 @dataclass(slots=True)
 class EvaluatedQuestions:
-    """Questions of evaluations: held-out and downstream prompts."""
+    """The questions of held-out and downstream prompts."""
 
     _single: set[bytes] = field(default_factory=set)
     """Whole texts of prompts that are answered once."""
@@ -134,7 +134,7 @@ class EvaluatedQuestions:
     _episodes: set[bytes] = field(default_factory=set)
     """Texts with their rows."""
 
-    def add(self, questions: Iterable[QuestionDigests]) -> None:
+    def add(self, questions: Iterable[PromptQuestion]) -> None:
         for question in questions:
             if question.episode is not None:
                 self._episodes.add(question.episode)
@@ -143,7 +143,7 @@ class EvaluatedQuestions:
                 self._single.add(question.whole)
                 self._without_system.add(question.without_system)
 
-    def holds(self, question: QuestionDigests) -> bool:
+    def holds(self, question: PromptQuestion) -> bool:
         """Whether a training prompt asks one of them."""
         whole = question.whole
         if question.episode is not None:

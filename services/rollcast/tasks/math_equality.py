@@ -17,9 +17,9 @@ from sympy import And, FiniteSet, Float, Interval, MatrixBase, Mul, Or, Pow, Rat
 from sympy.core.relational import Relational
 
 MIN_SIGNIFICANT_DIGITS = 6
-"""Significant digits of a decimal that equals an exact form: those of 0.333333."""
+"""A decimal that stands for an exact form has at least these digits: 0.333333 does."""
 NUMERIC_DIGITS = 50
-"""Digits of a numeric comparison. At math-verify's 15 differences below 1e-15 do not count."""
+"""Digits of a numeric comparison. With math-verify's 15 a difference below 1e-15 does not count."""
 MAX_DECIMAL_EXPONENT = 10_000
 """A decimal beyond it, or with a larger power, is not written out as a fraction."""
 _DECIMAL_TEXT = re.compile(r"[-+]?\d*\.(\d+)\s*(?:\\?%)?")
@@ -86,7 +86,7 @@ def _is_in_braces(text: str) -> bool:
 
 
 def _members(expression: Any) -> list[Any]:
-    """Members in the order in which they were written, if that is known."""
+    """Members in their written order, if that is known."""
     if isinstance(expression, Interval):
         return [expression.start, expression.end]
     return list(getattr(expression, "_unsorted_args", expression.args))
@@ -117,9 +117,7 @@ def _signature(expression: Any) -> str:
 
 
 def _parts(expression: Any) -> tuple[Any, ...]:
-    """Parts of a formula that holds others: members, ends, sides, cells. Nothing for a formula that is compared as
-    one.
-    """
+    """The formulas inside: members, ends, sides, cells. Empty for a formula that is compared as one."""
     if isinstance(expression, FiniteSet | Tuple | And):
         return tuple(_members(expression))
     if isinstance(expression, Interval | Union | Or | Relational):

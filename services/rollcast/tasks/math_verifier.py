@@ -89,7 +89,7 @@ def _read(text: str) -> _Formula:
 
 
 def _read_in(text: str) -> _Formula:
-    """The formula that math-verify chooses in a text; none if the text says that it is not the value."""
+    """The formula that math-verify chooses in a text; no values if the text says that it is not the value."""
     values = _parse(text)
     chosen = values[-1] if values and isinstance(values[-1], str) else ""
     before = text[: text.rfind(chosen)] if chosen in text else ""

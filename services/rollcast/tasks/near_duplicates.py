@@ -93,7 +93,7 @@ def _best_overlap(
     counts: Mapping[Sequence, int],
     evaluated: list[tuple[str, set[Sequence]]],
 ) -> tuple[float, int] | None:
-    """The largest shared part of an evaluated prompt, and that prompt; None = only phrases."""
+    """The largest shared part of an evaluated prompt, and that prompt; None = only phrases are shared."""
     places = {place for sequence in sequences for place in asked[sequence]}
     best: tuple[float, int] | None = None
     for place in sorted(places):

@@ -18,7 +18,7 @@ from rollcast.config.rules_versions import SPLIT_RULES
 from rollcast.config.tasks import MAX_REFERENCE_CHARACTERS, Downstream, Tasks
 from rollcast.tasks import arithmetic, countdown
 from rollcast.tasks.chats import Chat, flat, of_text, with_last
-from rollcast.tasks.contamination import COUNTDOWN, EvaluatedQuestions, QuestionDigests, episode, single
+from rollcast.tasks.contamination import COUNTDOWN, EvaluatedQuestions, PromptQuestion, episode, single
 from rollcast.tasks.contest_dates import why_outside_the_window
 from rollcast.tasks.environment_names import environment_of
 from rollcast.tasks.fields import Row, RowError, plain_values, value
@@ -85,7 +85,7 @@ class _Found:
     key: str
     """The normalised bare text."""
     prompt: Prompt
-    question: QuestionDigests
+    question: PromptQuestion
     answer: Any = None
     """What no other row of the same text may contradict; None = rows of this kind have no such answer."""
     where: str = ""

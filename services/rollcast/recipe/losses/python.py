@@ -44,7 +44,7 @@ class PythonLoss:
 
 
 def _is_finite(terms: Tensor, inputs: LossInputs) -> bool:
-    """Positions of the model's own log-probs, of tokens that carry loss."""
+    """Whether the terms are finite for each token that carries loss and has a finite log-prob."""
     counts = (inputs.weights > 0) & inputs.logprobs.isfinite()
     return bool(torch.where(counts, terms, 0.0).isfinite().all())
 

@@ -15,7 +15,13 @@ from rollcast.recipe.effective_batch import EffectiveBatch, effective_batch, kep
 from rollcast.recipe.length_control import length_penalty
 from rollcast.recipe.own_parts import CompletionRecord, own_advantages, own_penalty
 from rollcast.rollouts.records import EpisodeEnd, Rollout, RolloutGroup
-from rollcast.trainer.control.episode_credit import ComparedReward, SequenceAdvantages, compared_reward, turn_credited
+from rollcast.trainer.control.episode_credit import (
+    ComparedReward,
+    SequenceAdvantages,
+    compared_reward,
+    turn_credited,
+    uses_turn_credit,
+)
 from rollcast.trainer.control.group_filter import GroupFilter
 from rollcast.trainer.control.pass_rate import counted_reward
 from rollcast.trainer.control.teacher import RolloutLogprobs
@@ -107,8 +113,10 @@ def _loss_tokens(rollouts: Sequence[Rollout]) -> NDArray[np.int64]:
     return np.array([num_loss_tokens(rollout) for rollout in rollouts], dtype=np.int64)
 
 
-def _compared(rollouts: Sequence[Rollout], recipe: Recipe) -> NDArray[np.float64]:
-    """[R] what the zero-variance filter compares: equal numbers for equal rewards."""
+def _compared(rollouts: Sequence[Rollout], recipe: Recipe) -> NDArray[np.float64] | None:
+    """[R] equal numbers for equal rewards, those of turns included. None = the filter compares the rewards alone."""
+    if not uses_turn_credit(recipe):
+        return None
     number: dict[ComparedReward, float] = {}
     compared = [compared_reward(rollout, recipe) for rollout in rollouts]
     return np.array([number.setdefault(key, float(len(number))) for key in compared])
