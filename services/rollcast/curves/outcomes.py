@@ -33,7 +33,7 @@ ITEM_WORDS = {
     "word", "question", "prompt", "problem", "game", "episode", "opponent", "instance", "sample", "answer", "item",
     "puzzle", "level", "map", "id", "target", "secret", "goal", "task", "completion",
 }  # fmt: skip
-"""Words of a column that names what was played or asked, and not a data set with a curve of its own."""
+"""Words of a column that names a game or a question, and not a data set with a curve of its own."""
 Numbers = NDArray[np.int64]
 
 

@@ -73,7 +73,7 @@ def _is_total(sheet: Sheet, name: str) -> bool:
     if not words & TOTAL_WORDS or words & (ACCURACY_WORDS | RATE_WORDS) or is_step_counter(name):
         return False
     values = _whole_values(sheet, name)
-    # One that rises counts what was played so far.
+    # One that rises counts all games so far.
     rises = values.size > 2 and bool(np.all(np.diff(values) > 0))
     return bool(values.size) and float(values.min()) > 0 and not rises
 

@@ -1,4 +1,4 @@
-"""Where a log goes back: the rows at which a training was started again, and the incarnations between them.
+"""The rows at which a log goes back because a training was started again, and the incarnations between them.
 
 Rows of one kind (the evaluations, or rows with the same columns) rise while one process trains. A row that is merely
 printed late goes back alone, and the rows after it continue above the level that had been reached.
@@ -67,7 +67,7 @@ def is_unordered(counts: Array) -> bool:
 
 
 def _has_gone_back(steps: list[float], kinds: list[int], newest: dict[int, float], fall: int) -> bool:
-    """Whether the rows from a fall on, up to where they exceed the level before it, redo steps.
+    """Whether the rows from a fall on, until they exceed the level before it, redo steps.
 
     `newest`: kind of row -> its newest step since the log went back the last time.
     """

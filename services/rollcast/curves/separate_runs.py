@@ -1,7 +1,7 @@
-"""Several runs one after another in one log that no column tells apart.
+"""Several runs one after another in one log without a column that names them.
 
     step 0 .. 70 | 40 .. 90            a restart: it goes back by less than the run, and the level continues
-    step 0 .. 70 | 0 10 20 ..          another run, which starts where a run starts
+    step 0 .. 70 | 0 10 20 ..          another run, which starts at the beginning
     step 0 .. 70 | 40 .. 90            another run, too, if its level is not the one that the first had at step 40
 
 `--run N` chooses one. The newest is taken without a question if no other has as many readings as a forecast needs.
@@ -31,7 +31,7 @@ MIN_LEVEL_DIFFERENCE = 0.05
 MIN_LEVEL_ERRORS = 5.0
 """Standard errors between two levels from which they are those of two runs."""
 NEAR_LEVEL_SHARE = 0.5
-"""Counts begin again in each epoch if the level departs by less than this share of what it would in another run."""
+"""Counts begin again in each epoch if the level departs by less than this share of its departure in another run."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
 
 
 def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:
-    """The runs of a log in its order, restarts joined to the run that they continue. Runs without readings are none."""
+    """The runs of a log in its order, restarts joined to the run that they continue, without those that have no reading."""
     sheet = curve.sheet
     rates = sheet.numbers(curve.columns.pass_rate).values
     known = np.flatnonzero(np.isfinite(counts))
@@ -177,7 +177,7 @@ def _noise(rates: Array) -> float:
 
 
 def _joined(run: LoggedRun, stretch: LoggedRun) -> LoggedRun:
-    """A run with the stretch that continues it in place of what it had made from there on."""
+    """A run with the stretch that continues it in place of its readings from there on."""
     first = stretch.counts.min() if stretch.counts.size else np.inf
     keep = run.counts < first
     return replace(
@@ -200,7 +200,7 @@ def _is_each_epoch(runs: list[LoggedRun]) -> bool:
 
 
 def _counted_on(curve: CurveSheet, counter: str, runs: list[LoggedRun]) -> CurveSheet:
-    """The sheet with a counter that continues where it begins again."""
+    """The sheet with a counter that continues instead of beginning again."""
     values = curve.sheet.numbers(counter).values.copy()
     reached = 0.0
     for run in runs:
