@@ -18,7 +18,7 @@ from rollcast.curves.columns import MAX_NAMES_IN_A_SENTENCE
 from rollcast.curves.curve_sheet import MADE_AGAIN, CurveSheet
 from rollcast.curves.formats.titles import SEED
 from rollcast.curves.labels import clashing_label
-from rollcast.curves.restarts import going_back, is_unordered, whole_numbers
+from rollcast.curves.restarts import MAX_STRETCHES, going_back, is_unordered, whole_numbers
 from rollcast.curves.sheet import RUN, Column, shown
 from rollcast.curves.times import COUNTS
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
@@ -109,7 +109,7 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
 
 
 def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:
-    """The runs of a log in its order, restarts joined to the run that they continue, without those that have no reading."""
+    """The runs of a log in its order, restarts joined to the run that they continue; none without a reading."""
     sheet = curve.sheet
     rates = sheet.numbers(curve.columns.pass_rate).values
     known = np.flatnonzero(np.isfinite(counts))
@@ -117,6 +117,8 @@ def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:
     if is_told.any() or is_unordered(counts[known]):
         return []
     begins = going_back(sheet, counts, np.isfinite(rates))
+    if begins.size > MAX_STRETCHES:
+        return []
     stretches = [*zip([0, *begins.tolist()], [*begins.tolist(), sheet.num_rows], strict=True)]
     runs: list[LoggedRun] = []
     for begin, end in stretches:
@@ -219,7 +221,7 @@ def _without_redone(curve: CurveSheet, counts: Array, tell: Tell) -> CurveSheet:
     rates = curve.sheet.numbers(curve.columns.pass_rate)
     begins = going_back(curve.sheet, counts, np.isfinite(rates.values))
     has_steps = curve.columns.step is not None and bool(np.all(counts[np.isfinite(counts)] % 1 == 0))
-    if has_steps or begins.size == 0 or curve.columns.unit not in COUNTS:
+    if has_steps or not 0 < begins.size <= MAX_STRETCHES or curve.columns.unit not in COUNTS:
         return curve
     is_redone = np.zeros(curve.sheet.num_rows, dtype=bool)
     for begin in begins.tolist():
