@@ -152,7 +152,7 @@ def _with_means(curve: CurveSheet, rows: Numbers, values: Array, groups: Numbers
     sizes = np.bincount(groups)
     means = np.bincount(groups, weights=values) / sizes
     if is_binary:
-        errors = binomial_errors(means * sizes, sizes)
+        errors = binomial_errors(means * sizes, sizes.astype(float))
     else:
         squares = np.bincount(groups, weights=(values - means[groups]) ** 2)
         errors = np.sqrt(squares / np.maximum(sizes - 1, 1) / sizes)

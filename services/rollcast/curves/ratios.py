@@ -82,7 +82,8 @@ def _whole_values(sheet: Sheet, name: str) -> Array:
     """The known values of a column, none of them negative; empty if one is not a whole number."""
     values = sheet.numbers(name).values
     known = values[np.isfinite(values)]
-    return known if known.size and np.all((known >= 0) & (known == np.floor(known))) else known[:0]
+    is_whole = bool(np.all((known >= 0) & (known == np.floor(known))))
+    return np.asarray(known if is_whole else known[:0])
 
 
 def total_of(sheet: Sheet, count: str) -> str | None:

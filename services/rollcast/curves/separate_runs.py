@@ -7,6 +7,7 @@
 `--run N` chooses one. The newest is taken without a question if no other has as many readings as a forecast needs.
 """
 
+import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -168,7 +169,7 @@ def _is_at_another_level(run: LoggedRun, stretch: LoggedRun) -> bool:
     noise = max(_noise(run.rates[order]), _noise(stretch.rates))
     everything = np.concatenate((run.rates, stretch.rates))
     spread = float(everything.max() - everything.min())
-    return difference > max(MIN_LEVEL_ERRORS * noise * np.sqrt(2 / again.size), MIN_LEVEL_DIFFERENCE * spread)
+    return difference > max(MIN_LEVEL_ERRORS * noise * math.sqrt(2 / again.size), MIN_LEVEL_DIFFERENCE * spread)
 
 
 def _noise(rates: Array) -> float:
