@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
@@ -27,7 +27,6 @@ from rollcast.curves.curve_source import fit_options, forecast_source, histories
 from rollcast.curves.run_forecast import RunForecast, forecast_history
 from rollcast.curves.sheet import Sheet
 from rollcast.plots.figure import check_plot
-from rollcast.scaling.posterior.options import FitOptions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -109,7 +108,7 @@ class CurveForecast:
     def advice(self) -> CurveAdvice:
         """Stop, continue, or wait for n more evaluations: `advice` of `fit --json`, on the terms given to `forecast`.
 
-        Called, it answers for other terms, `f.advice(budget=8000, worth=0.01)["headline"]`; a term that is None stays.
+        Called, it answers for other terms, `f.advice(budget=8000, worth=0.01)["headline"]`; one that is None is kept.
         `budget`: total compute in `unit` at which the run would end, by default twice the compute so far. `worth`: gain
         in pass rate that the rest would be paid for; else 0.02, less for a small rest. `price`: of one `unit`, in any
         currency. Raises InputError: one of them is out of bounds.
@@ -208,42 +207,39 @@ def forecast(
     """
     columns = Columns(compute, pass_rate, standard_error, scale=scale, offset=offset, seconds=seconds, devices=devices)
     source = data if pass_rates is None else (data, pass_rates)
-    terms = {name: _term(name, value) for name, value in (("budget", budget), ("worth", worth), ("price", price))}
+    terms = _Terms(_term("budget", budget), _term("worth", worth), _term("price", price))
+    if law_alone and prior is not None:
+        raise InputError("law_alone, prior: each is a prior; give one of the two")
+    prior_file = None if prior is None else Path(prior)
 
-    def made() -> RunForecast:
-        if law_alone and prior is not None:
-            raise ValueError("law_alone, prior: each is a prior; give one of the two")
-        return _on_terms(fitted(None if prior is None else Path(prior)), terms)
-
-    def fitted(prior_file: Path | None) -> RunForecast:
+    def fitted() -> RunForecast:
         if isinstance(source, (str, os.PathLike)):
             if unit is not None:
                 raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: a file has its own unit; leave this one out")
             path = os.fspath(source)
             return forecast_source(path, columns, run, initial, exclude_before, law_alone, prior_file)
-        options = fit_options(initial, exclude_before, law_alone, prior_file)
-        return _forecast_table(source, columns, unit, run, options)
+        sheet = _sheet(source)
+        asked = _with_unit(columns, unit, is_named=sheet.format != ARRAYS)
+        [history] = histories_of_sheet(sheet, sheet.format, asked, sheet.format, run, is_one=True)
+        return forecast_history(history, fit_options(initial, exclude_before, law_alone, prior_file))
 
-    return CurveForecast(_asked(made))
-
-
-def _forecast_table(
-    source: Any, columns: Columns, unit: str | None, run: str | None, options: FitOptions
-) -> RunForecast:
-    """The forecast of a DataFrame, a mapping of columns, or two arrays."""
-    sheet = _sheet(source)
-    asked = _with_unit(columns, unit, is_named=sheet.format != ARRAYS)
-    [history] = histories_of_sheet(sheet, sheet.format, asked, sheet.format, run, is_one=True)
-    return forecast_history(history, options)
+    return CurveForecast(_asked(lambda: terms.applied(fitted())))
 
 
-def _on_terms(run: RunForecast, terms: Mapping[str, float | None]) -> RunForecast:
-    """The forecast with the terms of its advice. Raises ValueError: they are impossible."""
-    run = replace(run, worth=terms["worth"], price=terms["price"])
-    if terms["budget"] is not None:
-        run = replace(run, end=terms["budget"], evaluations_left=None)
-    run.advice()  # refuses impossible terms now, before they are asked for
-    return run
+class _Terms(NamedTuple):
+    """The budget, worth and price of every advice; None = the default."""
+
+    budget: float | None
+    worth: float | None
+    price: float | None
+
+    def applied(self, run: RunForecast) -> RunForecast:
+        """The forecast on these terms. Raises ValueError: one is impossible."""
+        run = replace(run, worth=self.worth, price=self.price)
+        if self.budget is not None:
+            run = replace(run, end=self.budget, evaluations_left=None)
+        run.advice()
+        return run
 
 
 def _asked(question: Callable[[], Answer]) -> Answer:

@@ -143,7 +143,7 @@ def test_advice_is_a_field_and_answers_for_other_terms(tmp_path: Path) -> None:
         (lambda f: f.to_dict(target=[1.5]), "target: 1.5 is no pass rate"),
         (lambda f: f.advice("x"), "budget 'x': give a number"),
         (lambda f: f.advice(price=[1]), r"price \[1\]: give a number"),
-        (lambda _: rollcast.forecast([1.0, 2.0], [0.1, 0.2], budget="x"), "budget 'x': give a number"),
+        (lambda _: rollcast.forecast([1, 2], [0.1, 0.2], budget="x"), "budget 'x': give a number"),  # type: ignore[arg-type]
         (lambda _: rollcast.forecast("run.csv", [0.1, 0.2]), "str, list are not a curve; give a path"),
         (lambda _: rollcast.forecast([1.0, 2.0], 3), "list, int are not a curve"),
     ],

@@ -136,7 +136,7 @@ def name_of_ratio(count: str, total: str) -> str:
 
 
 def count_words(name: str) -> set[str]:
-    """The words of a count's name for the counted things; empty if others are not those of a count."""
+    """The words of a count's name that name the counted thing; empty if others are not those of a count."""
     words = words_in(name) - _COUNT_WORDS
     return set() if words & OTHER_WORDS else words
 

@@ -16,7 +16,7 @@ from rollcast.curves.columns import words_in
 from rollcast.curves.curve_sheet import CurveSheet
 from rollcast.curves.labels import LABELS, Label, clashing_labels
 from rollcast.curves.ratios import binomial_errors
-from rollcast.curves.restarts import going_back
+from rollcast.curves.restarts import MAX_STRETCHES, going_back
 from rollcast.curves.sheet import RUN, Column, Mask
 from rollcast.scaling.law.curve import Array
 
@@ -25,7 +25,7 @@ MIN_OUTCOMES_PER_STEP = 2
 MIN_GROUPS = 2
 """Different steps of a log. At a single one something else is counted."""
 MIN_OUTCOMES_PER_STRETCH = 8
-MAX_STRETCHES = 40
+MAX_AVERAGES = 40
 MIN_CHANGE_SHARE = 0.1
 """Share of the rows whose 0 or 1 differs from the one before, from which such numbers are outcomes and not a curve."""
 STANDARD_ERROR = "standard error of the mean"
@@ -33,7 +33,7 @@ ITEM_WORDS = {
     "word", "question", "prompt", "problem", "game", "episode", "opponent", "instance", "sample", "answer", "item",
     "puzzle", "level", "map", "id", "target", "secret", "goal", "task", "completion",
 }  # fmt: skip
-"""Words of a column that names the games or questions, and not a data set with a curve of its own."""
+"""Words of a column that names a game or a question, and not a data set with a curve of its own."""
 Numbers = NDArray[np.int64]
 
 
@@ -54,6 +54,8 @@ def averaged(curve: CurveSheet, tell: Tell) -> CurveSheet:
     if not is_binary and MIN_OUTCOMES_PER_STEP * np.unique(at[rows]).size > rows.size:
         return curve
     stretches = _stretches(curve, at, rows)
+    if stretches.max() >= MAX_STRETCHES:
+        return curve
     groups = _numbered(stretches, at[rows])
     labels = clashing_labels(sheet.only(_mask(sheet.num_rows, rows)), curve.columns.compute)
     num_groups = int(groups.max()) + 1
@@ -133,7 +135,7 @@ def _is_long(stretches: Numbers) -> bool:
 
 def _consecutive(stretches: Numbers, at: Array) -> tuple[Numbers, int]:
     """(m,) numbers of groups of consecutive outcomes, and how many outcomes are in one."""
-    size = max(MIN_OUTCOMES_PER_STRETCH, -(-at.size // MAX_STRETCHES))
+    size = max(MIN_OUTCOMES_PER_STRETCH, -(-at.size // MAX_AVERAGES))
     groups = np.zeros(at.size, dtype=np.int64)
     num_groups = 0
     for stretch in np.unique(stretches):
@@ -150,7 +152,7 @@ def _with_means(curve: CurveSheet, rows: Numbers, values: Array, groups: Numbers
     sizes = np.bincount(groups)
     means = np.bincount(groups, weights=values) / sizes
     if is_binary:
-        errors = binomial_errors(means * sizes, sizes.astype(np.float64))
+        errors = binomial_errors(means * sizes, sizes.astype(float))
     else:
         squares = np.bincount(groups, weights=(values - means[groups]) ** 2)
         errors = np.sqrt(squares / np.maximum(sizes - 1, 1) / sizes)

@@ -82,9 +82,8 @@ def _whole_values(sheet: Sheet, name: str) -> Array:
     """The known values of a column, none of them negative; empty if one is not a whole number."""
     values = sheet.numbers(name).values
     known = values[np.isfinite(values)]
-    is_counts = known.size > 0 and bool(np.all((known >= 0) & (known == np.floor(known))))
-    counts: Array = known if is_counts else known[:0]
-    return counts
+    is_whole = bool(np.all((known >= 0) & (known == np.floor(known))))
+    return np.asarray(known if is_whole else known[:0])
 
 
 def total_of(sheet: Sheet, count: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Restarts in a log: the rows at which a training was started again, and the incarnations between them.
+"""The rows at which a log goes back because a training was started again, and the incarnations between them.
 
 Rows of one kind (the evaluations, or rows with the same columns) rise while one process trains. A row that is merely
 printed late goes back alone, and the rows after it continue above the level that had been reached.
@@ -19,6 +19,8 @@ MAX_LATE_ROWS = 1_000
 """Rows after a fall of the step that are looked at."""
 MAX_STEP = 2**53
 """Larger whole numbers are not steps: floats cannot distinguish them from their neighbors."""
+MAX_STRETCHES = 1_000
+"""Stretches of a log between restarts that are looked at one by one. No run is restarted as often."""
 EVALUATION_KIND = 0
 Rows = NDArray[np.int64]
 
@@ -73,10 +75,11 @@ def _has_gone_back(steps: list[float], kinds: list[int], newest: dict[int, float
     """
     reached = steps[fall - 1]
     again: set[float] = set()
-    for step, kind in zip(steps[fall : fall + MAX_LATE_ROWS], kinds[fall : fall + MAX_LATE_ROWS], strict=True):
+    for place in range(fall, min(fall + MAX_LATE_ROWS, len(steps))):
+        step = steps[place]
         if step > reached:
             return False
-        if step < newest.get(kind, step):
+        if step < newest.get(kinds[place], step):
             return True
         again.add(step)
         if len(again) == MIN_STEPS_AGAIN:

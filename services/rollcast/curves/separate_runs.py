@@ -1,12 +1,13 @@
-"""Several runs one after another in one log that no column distinguishes.
+"""Several runs one after another in one log without a column that names them.
 
     step 0 .. 70 | 40 .. 90            a restart: it goes back by less than the run, and the level continues
-    step 0 .. 70 | 0 10 20 ..          another run, which starts at a first step
+    step 0 .. 70 | 0 10 20 ..          another run, which starts at the beginning
     step 0 .. 70 | 40 .. 90            another run, too, if its level is not the one that the first had at step 40
 
 `--run N` chooses one. The newest is taken without a question if no other has as many readings as a forecast needs.
 """
 
+import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -18,7 +19,7 @@ from rollcast.curves.columns import MAX_NAMES_IN_A_SENTENCE
 from rollcast.curves.curve_sheet import MADE_AGAIN, CurveSheet
 from rollcast.curves.formats.titles import SEED
 from rollcast.curves.labels import clashing_label
-from rollcast.curves.restarts import going_back, is_unordered, whole_numbers
+from rollcast.curves.restarts import MAX_STRETCHES, going_back, is_unordered, whole_numbers
 from rollcast.curves.sheet import RUN, Column, shown
 from rollcast.curves.times import COUNTS
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
@@ -31,7 +32,7 @@ MIN_LEVEL_DIFFERENCE = 0.05
 MIN_LEVEL_ERRORS = 5.0
 """Standard errors between two levels from which they are those of two runs."""
 NEAR_LEVEL_SHARE = 0.5
-"""Counts begin again in each epoch if the level departs by less than this share of the departure of another run."""
+"""Counts begin again in each epoch if the level departs by less than this share of its departure in another run."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,7 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
 
 
 def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:
-    """The runs of a log in its order, restarts joined to the run that they continue. Runs without readings are left
-    out.
-    """
+    """The runs of a log in its order, restarts joined to the run that they continue; none without a reading."""
     sheet = curve.sheet
     rates = sheet.numbers(curve.columns.pass_rate).values
     known = np.flatnonzero(np.isfinite(counts))
@@ -119,6 +118,8 @@ def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:
     if is_told.any() or is_unordered(counts[known]):
         return []
     begins = going_back(sheet, counts, np.isfinite(rates))
+    if begins.size > MAX_STRETCHES:
+        return []
     stretches = [*zip([0, *begins.tolist()], [*begins.tolist(), sheet.num_rows], strict=True)]
     runs: list[LoggedRun] = []
     for begin, end in stretches:
@@ -168,7 +169,7 @@ def _is_at_another_level(run: LoggedRun, stretch: LoggedRun) -> bool:
     noise = max(_noise(run.rates[order]), _noise(stretch.rates))
     everything = np.concatenate((run.rates, stretch.rates))
     spread = float(everything.max() - everything.min())
-    return bool(difference > max(MIN_LEVEL_ERRORS * noise * np.sqrt(2 / again.size), MIN_LEVEL_DIFFERENCE * spread))
+    return difference > max(MIN_LEVEL_ERRORS * noise * math.sqrt(2 / again.size), MIN_LEVEL_DIFFERENCE * spread)
 
 
 def _noise(rates: Array) -> float:
@@ -179,7 +180,7 @@ def _noise(rates: Array) -> float:
 
 
 def _joined(run: LoggedRun, stretch: LoggedRun) -> LoggedRun:
-    """A run with the stretch that continues it in place of its own steps from there on."""
+    """A run with the stretch that continues it in place of its readings from there on."""
     first = stretch.counts.min() if stretch.counts.size else np.inf
     keep = run.counts < first
     return replace(
@@ -221,7 +222,7 @@ def _without_redone(curve: CurveSheet, counts: Array, tell: Tell) -> CurveSheet:
     rates = curve.sheet.numbers(curve.columns.pass_rate)
     begins = going_back(curve.sheet, counts, np.isfinite(rates.values))
     has_steps = curve.columns.step is not None and bool(np.all(counts[np.isfinite(counts)] % 1 == 0))
-    if has_steps or begins.size == 0 or curve.columns.unit not in COUNTS:
+    if has_steps or not 0 < begins.size <= MAX_STRETCHES or curve.columns.unit not in COUNTS:
         return curve
     is_redone = np.zeros(curve.sheet.num_rows, dtype=bool)
     for begin in begins.tolist():

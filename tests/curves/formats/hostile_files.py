@@ -237,7 +237,7 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
         ),
         "text of many runs": (
             "a.jsonl",
-            later(lambda: lines(*[f'{{"run":"r{n}","step":{n},"accuracy":0.5}}' for n in range(times(500_000))])),
+            later(lambda: lines(*[f'{{"run":"r{n}","step":{n},"accuracy":0.5}}' for n in range(times(150_000))])),
         ),
         "NeMo-RL, a rule without an end": ("a.log", full("=", "Training Results:\n=====")),
         "NeMo-RL, a rule without an end behind a step": (
@@ -286,24 +286,24 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
             "a.log",
             lambda path: path.write_text("".join(f"step {n} {n:b}x acc=0.5\n" for n in range(times(200_000)))),
         ),
-        "console, headings": ("a.log", full("== Step 1 ==\na: 1\n")),
+        "console, headings": ("a.log", text("== Step 1 ==\na: 1\n", times(100_000))),
         "console, names of experiments": (
             "a.log",
             full("experiment_name: a\nseed: 1\n", "step=1 acc=0.5\nstep=2 acc=1\n"),
         ),
-        "console, sides": ("a.log", full("|a|1|\n")),
-        "console, a table of pairs": ("a.log", full("|acc|1|\n|step|1|\n")),
+        "console, sides": ("a.log", text("|a|1|\n", times(300_000))),
+        "console, a table of pairs": ("a.log", text("|acc|1|\n|step|1|\n", times(150_000))),
         "steps that fall and rise": (
             "a.csv",
             lambda path: path.write_text(
-                "step,acc\n" + "".join(f"{n - 40 * (n % 8 == 0)},0.5\n" for n in range(times(700_000)))
+                "step,acc\n" + "".join(f"{n - 40 * (n % 8 == 0)},0.5\n" for n in range(times(300_000)))
             ),
         ),
-        "runs of two rows": ("a.csv", text("0,0.5\n1,0.6\n", times(500_000), "step,acc\n")),
+        "runs of two rows": ("a.csv", text("0,0.5\n1,0.6\n", times(150_000), "step,acc\n")),
         "games of one step": ("a.jsonl", text('{"step":1,"win":true}\n{"step":1,"win":false}\n', times(200_000))),
         "MLflow, a metric without a step": ("accuracy", full("1", "1000000000001 0.5 1\n1000000000001 ")),
         "W&B, LAST again and again": ("r.wandb", wandb((2, b"x" * 30_000), *[(4, b"x")] * times(60_000))),
-        "W&B, LAST without FIRST": ("r.wandb", wandb(*[(4, b"")] * times(500_000))),
+        "W&B, LAST without FIRST": ("r.wandb", wandb(*[(4, b"")] * times(150_000))),
         "W&B, FIRST again and again": ("r.wandb", wandb(*[(2, b"x" * 30_000)] * times(1_900))),
         "W&B, brackets": (
             "r.wandb",

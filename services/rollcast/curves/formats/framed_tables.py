@@ -97,7 +97,7 @@ def _is_of_pairs(block: _Block) -> bool:
 
 
 def _pairs(block: _Block) -> Iterator[Row]:
-    """The rows of a table of names and values, each ends before a name returns. A name without a value is a section."""
+    """The rows of a table of names and values, each up to the return of a name. A name without a value is a section."""
     row: Row = {}
     section = ""
     for name, value in block.cells:

@@ -81,7 +81,7 @@ def objects_in(document: Any) -> Objects:
     if isinstance(document, list):
         items: Objects = [item for item in document if isinstance(item, dict)]
         if items and not _holds_runs(items, 0):
-            return list(items)
+            return items
         tables = list(islice(_tables_of_items((), items, 0), MAX_TABLES))
         return _rows_of_runs(tables) or (_joined(tables) if tables else _scalars(document))
     if not isinstance(document, dict):

@@ -27,7 +27,7 @@ MIN_INTERLEAVED_SHARE = 0.5
 MAX_PRINTED_SHARE = 0.25
 """Share of the lines of a form that are out of order, above which all of them are answers."""
 MAX_UNMEASURED_SHARE = 0.1
-"""Lines without a measure of success, which are no loss."""
+"""Such a share for lines without a measure of success, which are no loss."""
 ONE_CLUSTER_FACTOR = 0.05
 """Weight of a form whose lines follow one another without any other line, as a list in one answer does."""
 

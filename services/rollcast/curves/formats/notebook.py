@@ -1,4 +1,4 @@
-"""Notebooks of Jupyter: the table of a trainer's progress in the outputs of its cells, or their printed lines.
+"""Notebooks of Jupyter: the table of a trainer's progress in the outputs of its cells, or the texts that they printed.
 
 {"cells": [{"cell_type": "code", "outputs": [{"data": {"text/html": ["<table>", ..]}}, ..]}, ..], "nbformat": 4}
 """
