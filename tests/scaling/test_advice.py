@@ -230,7 +230,9 @@ def test_a_wait_is_advised_near_the_price_at_which_the_choice_changes() -> None:
     assert limit is not None
     asked = advise(cases()["early"], 8.0, worth=limit)
     assert asked.kind is AdviceKind.WAIT
-    assert asked.headline == f"Wait for {asked.evaluations} more evaluations"
+    # A run that has hardly begun gains most in its next evaluations: none of them can make the whole rest pay.
+    assert asked.headline == f"Continue for {asked.evaluations} more evaluations"
+    assert f"The next {asked.evaluations} evaluations pay for themselves, the rest after them hardly." in asked.reason
     assert asked.wait is not None
     assert asked.wait.compute == pytest.approx(0.01 * asked.evaluations), "one evaluation takes 0.4 / 40"
     known = advise(cases()["bent"], 6.0).mean_gain

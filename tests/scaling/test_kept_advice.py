@@ -84,8 +84,7 @@ def test_a_wait_ends_before_the_last_evaluation() -> None:
     assert waits_until(0.0, 4.5, 1.0, 13) == [1, 2, 3]
 
 
-def test_a_wait_may_lead_to_either_decision() -> None:
-    """If every level then means to stop, the choice is made now."""
+def test_a_wait_after_which_every_level_means_to_stop_is_known() -> None:
     score = np.linspace(-2.3, 2.3, EVEN_LEVELS.size)
     after = np.stack([0.5 + 0.001 * score, 0.6 + 0.01 * score])
     plan = best_wait([1, 10], after, 0.62 + 0.01 * score, np.array([0.02, 0.2]), 0.5, 0.1, 0.5)

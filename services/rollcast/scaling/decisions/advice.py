@@ -2,8 +2,8 @@
 
 The user names the gain in pass rate that would pay for the rest. `look_ahead.py` compares the three choices by expected
 utility over the forecast of the readings, and the best one is advised. Waiting is advised only if it is worth clearly
-more than the better of the other two, and if what is read meanwhile may lead to either. The last advice is kept unless
-another one is clearly better.
+more than the better of the other two. If nothing that is read meanwhile can change the decision after it, the advice is
+called what it is, to continue for so many evaluations. The last advice is kept unless another one is clearly better.
 
 A gain is that of the measured level, the mean of a tenth of the readings, from now to the end. So its chance includes
 the noise of both levels, and can be checked.
@@ -11,6 +11,7 @@ the noise of both levels, and can be checked.
 Three verdicts decide by themselves: no_learning and broken mean stop, too_few means wait, without a chance.
 """
 
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -200,12 +201,18 @@ class _Question:
         )
 
     def _wait(self, wait: WaitPlan) -> Advice:
-        return self._advice(
+        evaluations = _evaluations(wait.evaluations)
+        if wait.is_open:
+            reason = f"{self._odds()} It is worth more to decide after {evaluations} than now."
+            return self._advice(AdviceKind.WAIT, reason, _signs(wait), wait.evaluations)
+        next_ones = evaluations.replace(" more", "")
+        shorter = self._advice(
             AdviceKind.WAIT,
-            f"{self._odds()} It is worth more to decide after {_evaluations(wait.evaluations)} than now.",
-            _signs(wait),
+            f"{self._odds()} The next {next_ones} pay for themselves, the rest after them hardly.",
+            "No level that they may read speaks for going on then: ask again there.",
             wait.evaluations,
         )
+        return replace(shorter, headline=f"Continue for {evaluations}")
 
     @property
     def _clear_difference(self) -> float:
@@ -222,7 +229,7 @@ class _Question:
         return max(values, key=values.__getitem__)
 
     def _best_wait(self) -> WaitPlan | None:
-        """The wait of most value, or None if no evaluation before the end may change the choice.
+        """The wait of most value, or None if the budget ends before another evaluation.
 
         The end of the last wait is kept unless another wait is clearly better.
         """
@@ -230,7 +237,7 @@ class _Question:
             return None
         now = float(self._forecast.curve.compute[-1])
         stack = self._forecast.options.prior.stack
-        plan = best_wait(
+        return best_wait(
             self._waits,
             self._levels[: len(self._waits)],
             self._levels[-1],
@@ -241,7 +248,6 @@ class _Question:
             0 if self._last is None else self._last.evaluations,
             self._clear_difference,
         )
-        return plan if plan.is_open else None
 
     def _advice(self, kind: AdviceKind, reason: str, change: str, evaluations: int = 0) -> Advice:
         is_known = self._forecast.verdict.missing == 0

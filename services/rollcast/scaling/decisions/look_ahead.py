@@ -36,7 +36,7 @@ class WaitPlan:
     Attributes:
         value: of this choice, in pass rate.
         stop_below, continue_from: limits of the level then that lead to these decisions; None if no level does.
-        is_open: whether either decision may follow. If only one can, there is nothing to wait for.
+        is_open: whether either decision may follow. If only one can, this is no wait but a shorter run.
     """
 
     evaluations: int
@@ -62,7 +62,7 @@ def best_wait(
     promised: int = 0,
     clear_difference: float = 0.0,
 ) -> WaitPlan:
-    """The wait of most value, of those after which either decision may follow if there is one.
+    """The wait of most value.
 
     Args:
         waits: (w,) numbers of evaluations, ascending; all end before the budget does.
@@ -80,9 +80,9 @@ def best_wait(
         _wait(number, after, _true_levels(after, noise), end, float(share), level, worth, persistence)
         for number, after, share in zip(waits, levels, ahead, strict=True)
     ]
-    best = max(found, key=lambda wait: (wait.is_open, wait.value))
+    best = max(found, key=lambda wait: wait.value)
     for wait in found:
-        if wait.evaluations == promised and wait.is_open and wait.value >= best.value - clear_difference:
+        if wait.evaluations == promised and wait.value >= best.value - clear_difference:
             return wait
     return best
 
