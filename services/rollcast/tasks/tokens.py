@@ -13,6 +13,7 @@ open_thinking   ... and `<think>` behind it, unless it stands there already
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -57,6 +58,26 @@ def load_tokenizer(model: Model) -> Tokenizer:
             f"model.path = {model.path}: no tokenizer can be read there ({' '.join(str(error).split())[:200]}); "
             "give the folder of a Hugging Face model",
         ) from error
+
+
+def end_token_ids(model: Model, tokenizer: Tokenizer) -> frozenset[int]:
+    """Tokens after which the engine ends a text by itself, or more than those: of tokenizer, model and its way to generate.
+
+    Empty = not known.
+    """
+    from transformers import AutoConfig, GenerationConfig
+
+    values = [getattr(tokenizer, "eos_token_id", None)]
+    try:
+        config = AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
+        values += [getattr(config, "eos_token_id", None), getattr(config.get_text_config(), "eos_token_id", None)]
+    except Exception:  # whatever a third party's files break
+        return frozenset()
+    with suppress(OSError):  # many models have none
+        values.append(GenerationConfig.from_pretrained(model.path).eos_token_id)
+    return frozenset(
+        one for value in values for one in (value if isinstance(value, list) else [value]) if one is not None
+    )
 
 
 def render(tokenizer: Tokenizer, messages: Chat, prompt_format: PromptFormat) -> tuple[str, bool]:
