@@ -22,6 +22,7 @@ from rollcast.config.model import Model
 from rollcast.config.tasks import PromptFormat
 from rollcast.tasks.chats import Chat, Message, flat
 from rollcast.tasks.prompts import Prompt
+from rollcast.tasks.template_watch import watched
 from rollcast.tasks.thinking import THINK_END, THINK_START, opens_thinking
 
 THINK_SYSTEM = (
@@ -113,7 +114,8 @@ def _chat(tokenizer: Tokenizer, chat: Chat, prompt_format: PromptFormat) -> str:
         messages.insert(0, {"role": "system", "content": prompt_format.system})
     options = {} if prompt_format.enable_thinking is None else {"enable_thinking": prompt_format.enable_thinking}
     try:
-        return str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options))
+        with watched(getattr(tokenizer, "name_or_path", "") or "the model"):
+            return str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options))
     except Exception as error:  # a template is a program and raises arbitrary exceptions
         raise UserError(
             f"tasks.prompt_format: the chat template refuses the prompt ({' '.join(str(error).split())[:200]}); "
