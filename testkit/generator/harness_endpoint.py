@@ -41,6 +41,7 @@ class ServedEndpoint:
     engine: Any
     parts: EpisodeParts
     sessions: Sessions
+    server: HttpServer
 
     def sampler(self, task: PromptTask, index: int = 0, start: Rollout | None = None) -> Sampler:
         return Samplers(self.engine, self.parts, self.sessions).sampler(task, index, start)
@@ -84,7 +85,7 @@ async def served_endpoint(
     await asyncio.to_thread(server.start)
     sessions.url = local_url(http, server.port)
     try:
-        yield ServedEndpoint(engine, parts, sessions)
+        yield ServedEndpoint(engine, parts, sessions, server)
     finally:
         await sessions.close()
         await parts.close()

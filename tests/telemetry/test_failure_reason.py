@@ -90,6 +90,12 @@ def test_sentences_and_lines_of_rollcasts_log_count_as_much_as_a_traceback_and_t
     assert failure_reason(LOCATED + failed) == "ValueError: tried, and went on"
 
 
+def test_a_request_that_was_open_at_the_end_is_no_reason() -> None:
+    cancelled = traceback_of("import asyncio; raise asyncio.CancelledError('Task cancelled, timeout exceeded')")
+    found = failure_reason(LOCATED + 3 * cancelled)
+    assert found == "generator ends  reason=left the weight group service=generator-0"
+
+
 @pytest.mark.parametrize("log", ["", "\n\n", "nothing went wrong\n", "Traceback (most recent call last):\n  File"])
 def test_a_log_without_a_reason_names_none(log: str) -> None:
     assert failure_reason(log) is None

@@ -7,10 +7,10 @@ author of a tool: nothing raises, and the work is bounded for any text.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from rollcast.chat.base import ToolCall, ToolSchema
+from rollcast.chat.schema_check import find_misfit
 
 MAX_CALLS_PER_TURN = 32
 """More calls in one turn are not made. Parallel calls of today's models are fewer than ten."""
@@ -24,12 +24,6 @@ MAX_NAMED_TOOLS = 20
 """Tools that are named to a model that called another one."""
 NAMED_OBJECT = re.compile(r'\s*\{\s*"name"\s*:\s*"([^"\\]{1,200})"')
 """The beginning of a call without marks around it, in the formats that have such calls."""
-
-
-class SchemaValidator(Protocol):
-    """The used part of a validator of jsonschema."""
-
-    def iter_errors(self, instance: Any) -> Any: ...
 
 
 class Toolbox:
@@ -66,7 +60,7 @@ class Toolbox:
         if name not in self._schemas:
             known = ", ".join(list(self._schemas)[:MAX_NAMED_TOOLS]) or "none"
             return f"There is no tool {name!r}; the tools are: {known}."
-        misfit = _misfit(arguments, self._schemas[name])
+        misfit = find_misfit(arguments, self._schemas[name])
         return f"The arguments of {name} do not fit its schema: {misfit}." if misfit else ""
 
 
@@ -109,44 +103,3 @@ def _flaw(arguments: Mapping[str, Any]) -> str:
     except ValueError:
         return "NaN, Infinity and halves of surrogate pairs are not allowed"
     return ""
-
-
-def _misfit(arguments: Mapping[str, Any], schema: Any) -> str:
-    """The first misfit of arguments and schema. Empty = they fit, or the schema itself is broken."""
-    if not isinstance(schema, Mapping):
-        return ""
-    try:
-        error = next(iter(_validator(schema).iter_errors(dict(arguments))), None)
-    except Exception:  # a broken schema raises whatever it breaks; the tool itself then judges the arguments
-        return ""
-    if error is None:
-        return ""
-    place = ".".join(str(part) for part in error.absolute_path)
-    return f"{error.message} (at {place})" if place else str(error.message)
-
-
-def _validator(schema: Mapping[str, Any]) -> SchemaValidator:
-    """A validator that fetches nothing and compares the items of a list in linear time."""
-    import jsonschema
-    from referencing import Registry
-
-    kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    return cast(SchemaValidator, _linear(kind)(schema, registry=Registry()))
-
-
-@cache
-def _linear(kind: Any) -> Any:
-    import jsonschema
-
-    return jsonschema.validators.extend(kind, {"uniqueItems": _unique_items})
-
-
-def _unique_items(_validator: Any, is_unique: Any, items: Any, _schema: Any) -> Any:
-    """jsonschema's own compares every two items."""
-    import jsonschema
-
-    if not is_unique or not isinstance(items, list):
-        return
-    texts = [json.dumps(item, sort_keys=True) for item in items]
-    if len(set(texts)) < len(texts):
-        yield jsonschema.ValidationError("the items are not unique")

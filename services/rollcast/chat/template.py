@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from rollcast.chat.base import ChatMessage, ChatRefusedError, ToolSchema
+from rollcast.tasks.template_watch import watched
 from rollcast.tasks.tokens import Tokenizer
 
 MAX_REASON_CHARACTERS = 200
@@ -26,17 +27,19 @@ class ChatTemplate:
     def __init__(self, tokenizer: ChatTokenizer, options: Mapping[str, Any]) -> None:
         self.tokenizer = tokenizer
         self._options = dict(options)
+        self._name = getattr(tokenizer, "name_or_path", "") or "the model"
 
     def text(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema], *, begins_answer: bool = False) -> str:
         """The chat; with `begins_answer` also the beginning of the assistant's next turn. Raises ChatRefusedError."""
         try:
-            rendered = self.tokenizer.apply_chat_template(
-                [as_templates_take_it(message) for message in messages],
-                tools=[dict(tool) for tool in tools] or None,
-                add_generation_prompt=begins_answer,
-                tokenize=False,
-                **self._options,
-            )
+            with watched(self._name):
+                rendered = self.tokenizer.apply_chat_template(
+                    [as_templates_take_it(message) for message in messages],
+                    tools=[dict(tool) for tool in tools] or None,
+                    add_generation_prompt=begins_answer,
+                    tokenize=False,
+                    **self._options,
+                )
         except Exception as error:  # a template is a program and raises arbitrary exceptions
             raise refused(error) from error
         return str(rendered)

@@ -86,7 +86,8 @@ class WaitingConnections:
 
         connection.waiting_since = None
         try:
-            with suppress(ClientDisconnect):  # the client has gone
+            # The client has gone, or the server stops and waits for no request longer: neither is an error.
+            with suppress(ClientDisconnect, asyncio.CancelledError):
                 await self._application(scope, receive_in_time, send_in_time)
         finally:
             connection.waiting_since = time.monotonic()

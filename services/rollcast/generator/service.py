@@ -15,13 +15,14 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from socket import socket
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from rollcast.chat.check import check_chat_format
 from rollcast.config.bounds import MOST_DERIVED_SLOTS
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.errors import UserError
@@ -128,10 +129,12 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
         sessions.url = local_url(config.http, http.port)
     key = new_key()
     starting = asyncio.create_task(report_starting(config.rpc, key))
+    checking = asyncio.create_task(_check_chats(config.model, config.tasks))
     try:
         engine = await _started(Engine.start(config, name, fork), stopping)
         starting.cancel()
         try:
+            await _started(checking, stopping)
             publish_port(config.run_folder, name, http.port)
             kv_tokens = engine.full_rollouts * config.model.max_length
             slots = claimable(config.generator, config.recipe, config.tasks, engine.full_rollouts)
@@ -158,6 +161,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
         return error.exit_code
     finally:
         starting.cancel()
+        checking.cancel()
         http.stop()
 
 
@@ -184,9 +188,15 @@ def check_harnesses(tasks: Tasks, http: Http) -> None:
             )
 
 
-async def _started(start: Coroutine[Any, Any, T], stopping: asyncio.Event) -> T:
+async def _check_chats(model: Model, tasks: Tasks) -> None:
+    """Raises UserError if the run has environments, and the model no chats for them."""
+    if tasks.environments:
+        await check_chat_format(model, tasks.prompt_format)
+
+
+async def _started(start: Awaitable[T], stopping: asyncio.Event) -> T:
     """The grader or the engine once it has started; ends this process if it is asked to stop before."""
-    starting = asyncio.create_task(start)
+    starting = asyncio.ensure_future(start)
     stop = asyncio.create_task(stopping.wait())
     await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():

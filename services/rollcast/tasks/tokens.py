@@ -13,6 +13,7 @@ open_thinking   ... and `<think>` behind it, unless it stands there already
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -21,6 +22,7 @@ from rollcast.config.model import Model
 from rollcast.config.tasks import PromptFormat
 from rollcast.tasks.chats import Chat, Message, flat
 from rollcast.tasks.prompts import Prompt
+from rollcast.tasks.template_watch import watched
 from rollcast.tasks.thinking import THINK_END, THINK_START, opens_thinking
 from rollcast.tasks.vocabulary import check_token_ids, note_num_rows
 
@@ -62,6 +64,26 @@ def load_tokenizer(model: Model) -> Tokenizer:
     return cast(Tokenizer, tokenizer)
 
 
+def end_token_ids(model: Model, tokenizer: Tokenizer) -> frozenset[int]:
+    """Tokens after which the engine ends a text by itself, or more than those: of tokenizer, model and its way to generate.
+
+    Empty = not known.
+    """
+    from transformers import AutoConfig, GenerationConfig
+
+    values = [getattr(tokenizer, "eos_token_id", None)]
+    try:
+        config = AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
+        values += [getattr(config, "eos_token_id", None), getattr(config.get_text_config(), "eos_token_id", None)]
+    except Exception:  # whatever a third party's files break
+        return frozenset()
+    with suppress(OSError):  # many models have none
+        values.append(GenerationConfig.from_pretrained(model.path).eos_token_id)
+    return frozenset(
+        one for value in values for one in (value if isinstance(value, list) else [value]) if one is not None
+    )
+
+
 def render(tokenizer: Tokenizer, messages: Chat, prompt_format: PromptFormat) -> tuple[str, bool]:
     """The whole text that the model reads, and whether it holds its special tokens already.
 
@@ -95,7 +117,8 @@ def _chat(tokenizer: Tokenizer, chat: Chat, prompt_format: PromptFormat) -> str:
         messages.insert(0, {"role": "system", "content": prompt_format.system})
     options = {} if prompt_format.enable_thinking is None else {"enable_thinking": prompt_format.enable_thinking}
     try:
-        return str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options))
+        with watched(getattr(tokenizer, "name_or_path", "") or "the model"):
+            return str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options))
     except Exception as error:  # a template is a program and raises arbitrary exceptions
         raise UserError(
             f"tasks.prompt_format: the chat template refuses the prompt ({' '.join(str(error).split())[:200]}); "

@@ -6,6 +6,7 @@ A log ends in one or more of these ways. The last one that names a reason counts
     2026-01-01T00:00:00Z [error    ] ... reason=..  a line of Rollcast's log
     Traceback ...                                   of a chain of errors the first, which caused the others
     EngineDeadError: ... See stack trace (above)    names no reason: an earlier one does
+    CancelledError                                  a request that was open at the end: the same
 """
 
 import re
@@ -26,7 +27,7 @@ _CHAINED = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
-_POINTS_ELSEWHERE = re.compile(r"(trace|root cause|message)\W+above|See stack trace|EngineDeadError|ChildFailedError")
+_POINTS_ELSEWHERE = re.compile(r"(trace|root cause|message)\W+above|See stack trace|EngineDeadError|ChildFailedError|^CancelledError")
 _LOOKUPS = ("KeyError", "IndexError", "AttributeError", "StopIteration", "StopAsyncIteration")
 """Errors of a lookup, which the code catches to raise one that says more."""
 

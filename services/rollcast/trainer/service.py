@@ -26,7 +26,7 @@ from rollcast.runfolder.writing import make_folder, replace_json
 from rollcast.tasks.near_duplicates import near_duplicates
 from rollcast.tasks.prompts import Prompt, check_prompts, load
 from rollcast.tasks.thinking import check_thinking
-from rollcast.tasks.tokens import Tokenizer, load_tokenizer, render
+from rollcast.tasks.tokens import Tokenizer, end_token_ids, load_tokenizer, render
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.locked_memory import why_not_registered
@@ -110,6 +110,7 @@ def _lead(config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *
             exporter=exporter,
             progress=progress,
             stop_requested=stop,
+            end_token_ids=end_token_ids(config.model, tokenizer),
         ),
         stop,
     )

@@ -62,6 +62,7 @@ MAX_WAITING_PROGRAMS = 256
 GUARDED_HERE = frozenset({PREFIX, "/v1/", "/inference/"})
 """Paths whose tokens the endpoint checks itself: its refusals are in the form that clients of the OpenAI API read."""
 
+ENDING = RefusedRequestError("the generator ends; this episode begins again elsewhere", 503, "ending")
 T = TypeVar("T")
 log = get_logger()
 Handler = Callable[["Request", HarnessSession], Coroutine[Any, Any, "Response"]]
@@ -128,6 +129,8 @@ class EndpointApplication:
                 if session is not None:
                     self._sessions.note_refused(session, refusal)
                 return _refused(refusal)
+            except asyncio.CancelledError:  # the server stops, and waits for no request longer
+                return _refused(ENDING)
             except Exception as error:  # the engine is dead, say: the claim loop ends the process
                 log.error("a request of a harness failed", reason=repr(error)[:500])
                 return _refused(RefusedRequestError("the generator failed; this episode begins again", 500, "failed"))
@@ -196,12 +199,18 @@ class EndpointApplication:
 
     async def _next_task(self, request: "Request") -> "Response":
         """The next task for an outside program, which has the run's token."""
-        from starlette.responses import JSONResponse, Response
-
         try:
             self._check_run_token(request, "a program that asks for a task")
         except RefusedRequestError as refusal:
             return _refused(refusal)
+        try:
+            return await self._offered(request)
+        except asyncio.CancelledError:  # as above
+            return _refused(ENDING)
+
+    async def _offered(self, request: "Request") -> "Response":
+        from starlette.responses import JSONResponse, Response
+
         if self._num_waiting >= MAX_WAITING_PROGRAMS:
             why = f"{MAX_WAITING_PROGRAMS} programs wait for a task here; ask another generator, or later"
             return _refused(RefusedRequestError(why, 503, "enough_programs"))
@@ -293,7 +302,7 @@ class _Stream:
                 answered = self._answering.result()
             except RefusedRequestError as refusal:  # the session was closed in the middle of it
                 self._sessions.note_refused(self._session, refusal)
-                yield f"data: {json.dumps(error_body(refusal))}\n\n"
+                yield _event(error_body(refusal))
                 return
             for delta in final_deltas(answered, self._deltas):
                 yield self._event(delta)
@@ -303,6 +312,8 @@ class _Stream:
             if self._asked.wants_usage:
                 yield _event(chunk_body(self._name, self._sessions.model, None, answered=answered))
             yield "data: [DONE]\n\n"
+        except asyncio.CancelledError:  # as above
+            yield _event(error_body(ENDING))
         finally:
             if not self._answering.done():
                 self._sessions.loop.call_soon_threadsafe(self._call.abandon)

@@ -1,5 +1,6 @@
 """Why a group that came back must not be used: it is compared with the task it answers, and its numbers with bounds."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,18 @@ MAX_GROUP_SECONDS = 7 * 86_400.0
 """Longest grading, and longest time between a group's begin and end: the group may be handed over, outlive outages and
 weekends without a trainer, and end on a clock that was set back or is another machine's. A longer time would spoil the
 pacing."""
+MAX_FUTURE_SECONDS = 86_400.0
+"""A group may have begun this much later than now, by a clock that is wrong."""
+MAX_HAND_BACKS = 10_000
+"""Of one task: a generator that leaves hands its tasks back once."""
+SPARE_PREEMPTIONS = 1_000
+"""A rollout may be preempted before each of its tokens, and this many times besides."""
+MARKS_PER_TOKEN = 2
+"""KV is rebuilt at a token once for an update of the weights or a preemption, and again after a hand-over."""
+SPARE_MARKS = 16
+MIN_CERTAIN_TOKENS = 256
+"""A group of this many sampled tokens, each of a probability of exactly 1, was not sampled by a language model. As all of
+its rollouts would be equal, it had nothing to teach either."""
 
 
 @dataclass(slots=True)
@@ -44,6 +57,8 @@ class DefectFinder:
     """Shape of the expert choices that a training group must bring; None = the recipe replays none."""
     masking_environments: frozenset[str] = frozenset()
     """Names of those that may take the loss from tokens that the policy sampled."""
+    end_token_ids: frozenset[int] = frozenset()
+    """Tokens that end a text by themselves. Empty = not known."""
 
     def find(self, group: RolloutGroup, task: PromptTask) -> str | None:
         """Return why this group must not be used as the answer to `task`, as that was dispatched; None if it may."""
@@ -52,10 +67,16 @@ class DefectFinder:
         seconds = group.finished_at - group.started_at
         if not abs(seconds) <= MAX_GROUP_SECONDS:
             return f"it took {seconds:g} s, more than {MAX_GROUP_SECONDS:g} s"
+        if group.started_at > time.time() + MAX_FUTURE_SECONDS:
+            return f"it began at {group.started_at:g}, which is far in the future"
+        if not 0 <= group.hand_backs <= MAX_HAND_BACKS:
+            return f"it was handed back {group.hand_backs} times"
         found = self._rollouts_defect(group.rollouts, task)
-        if found is None and self.routing is not None and group.purpose is Purpose.TRAIN:
+        if group.purpose is not Purpose.TRAIN:
+            return found
+        if found is None and self.routing is not None:
             found = _routing_defect(group, self.routing)
-        return found
+        return found or _certainty_defect(group)
 
     def _rollouts_defect(self, rollouts: Sequence[Rollout], task: PromptTask) -> str | None:
         """Return the defect of the first wrong rollout, or None."""
@@ -63,12 +84,27 @@ class DefectFinder:
         may_mask = task.episode is not None and task.episode.environment in self.masking_environments
         for rollout in rollouts:
             if rollout.episode is None:
-                what = _length_defect(rollout, max_tokens) or _interruption_defect(rollout, task)
+                what = (
+                    _length_defect(rollout, max_tokens)
+                    or _interruption_defect(rollout, task)
+                    or self._end_defect(rollout)
+                )
             else:
                 what = episode_defect(rollout, rollout.episode, task, self.max_length, may_mask_sampled=may_mask)
-            if what := what or _grading_defect(rollout) or _kv_defect(rollout, task.prompt_token_ids):
+            if (
+                what := what
+                or _grading_defect(rollout)
+                or _kv_defect(rollout, task.prompt_token_ids)
+                or _count_defect(rollout)
+            ):
                 return f"rollout {rollout.index} {what}"
         return _number_defect(rollouts, self.vocab_size)
+
+    def _end_defect(self, rollout: Rollout) -> str | None:
+        last = int(rollout.token_ids[-1])
+        if rollout.stop_reason is StopReason.END and self.end_token_ids and last not in self.end_token_ids:
+            return f"ended by itself with the token {last}, which ends no text"
+        return None
 
     def _version_defect(self, group: RolloutGroup) -> str | None:
         newest = self.state.published
@@ -172,12 +208,39 @@ def _kv_defect(rollout: Rollout, task_prompt: TokenIds) -> str | None:
         num_prompt = len(rollout.prompt_of(sequence, task_prompt))
         length = len(sequence.token_ids)
         versions = {span.version for span in sequence.version_spans}
+        if len(sequence.kv_marks) > MARKS_PER_TOKEN * length + SPARE_MARKS:
+            return f"has {len(sequence.kv_marks)} KV marks in {length} tokens"
         for mark in sequence.kv_marks:
             if not 0 < mark.position < length or mark.kept > num_prompt + mark.position:
                 return f"has a KV mark at {mark.position} that keeps {mark.kept}, of {length} tokens"
             if mark.version not in versions:
                 return f"has a KV mark of the version {mark.version}, which sampled none of its tokens"
     return None
+
+
+def _count_defect(rollout: Rollout) -> str | None:
+    most = sum(len(sequence.token_ids) for sequence in rollout.sequences) + SPARE_PREEMPTIONS
+    if not 0 <= rollout.preemptions <= most:
+        return f"was preempted {rollout.preemptions} times, and {most} are the most for its tokens"
+    return None
+
+
+def _certainty_defect(group: RolloutGroup) -> str | None:
+    """Each token that was sampled had a probability of exactly 1, and the sampling did not make it so."""
+    if group.sampling.top_k == 1 or group.sampling.temperature == 0:
+        return None
+    num_tokens = 0
+    for rollout in group.rollouts:
+        for sequence in rollout.sequences:
+            has_loss = np.ones(len(sequence.token_ids), dtype=np.bool_)
+            for start, end in sequence.loss_masked:
+                has_loss[start:end] = False
+            if sequence.logprobs[has_loss].any():
+                return None
+            num_tokens += int(has_loss.sum())
+    if num_tokens < MIN_CERTAIN_TOKENS:
+        return None
+    return f"all of its {num_tokens} sampled tokens have the log-probability 0"
 
 
 def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:

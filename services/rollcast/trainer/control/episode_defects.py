@@ -17,8 +17,13 @@ from rollcast.rollouts.records import (
     TokenIds,
 )
 
-MAX_TURN_REWARD = 1e6
-"""Reward of one turn, either sign. Far above any that is meant; sums over turns stay exact enough in float64."""
+MAX_TURN_CALLS = 64
+"""Tool calls of one turn: a generator makes half as many at most."""
+MAX_TURN_REWARD = 64_000.0
+"""Reward of one turn, either sign: a thousand for each of its calls, which is the most that a generator accepts."""
+MAX_RESTARTS = 10
+"""The most that `restarts` of an environment can be."""
+WHOLE_ENDS = frozenset({EpisodeEnd.ANSWERED, EpisodeEnd.DONE})
 TRUNCATED_ENDS = frozenset({EpisodeEnd.TOKENS, EpisodeEnd.TURNS, EpisodeEnd.SECONDS})
 
 
@@ -83,12 +88,19 @@ def _end_defect(rollout: Rollout, episode: Episode) -> str | None:
     is_truncated = rollout.stop_reason is StopReason.LENGTH
     if is_truncated is not (episode.end in TRUNCATED_ENDS):
         return f"stopped for {rollout.stop_reason}, and its episode ended for {episode.end}"
+    has_tokens = any(len(sequence.token_ids) for sequence in rollout.sequences)
+    if not episode.turns and (episode.end in WHOLE_ENDS or (has_tokens and rollout.has_verdict)):
+        return f"has no turn, and its episode ended for {episode.end}"
+    if not 0 <= episode.restarts <= MAX_RESTARTS:
+        return f"began again {episode.restarts} times, and {MAX_RESTARTS} is the most"
     return None
 
 
 def _turns_defect(episode: Episode) -> str | None:
     for number, turn in enumerate(episode.turns):
-        if abs(turn.reward) > MAX_TURN_REWARD:
+        if not 0 <= turn.malformed_calls <= turn.tool_calls <= MAX_TURN_CALLS:
+            return f"has {turn.malformed_calls} malformed of {turn.tool_calls} calls in turn {number}"
+        if not abs(turn.reward) <= MAX_TURN_REWARD:
             return f"has a reward of {turn.reward:g} for turn {number}, more than {MAX_TURN_REWARD:g}"
     return None
 

@@ -1,0 +1,74 @@
+"""The chat format of a model, tried in a process of its own before the run: its template may never end, or take all memory.
+
+python -m rollcast.chat.check < {"model": .., "prompt_format": .., "needs_tools": ..}    prints why it cannot be used
+"""
+
+import asyncio
+import json
+import resource
+import sys
+from contextlib import suppress
+from typing import cast
+
+from rollcast.chat.make import make_renderer
+from rollcast.chat.template import ChatTokenizer
+from rollcast.config.errors import EXIT_USER_ERROR, UserError
+from rollcast.config.model import Model
+from rollcast.config.tasks import PromptFormat
+from rollcast.tasks.template_watch import RENDER_SECONDS, never_ends
+from rollcast.tasks.tokens import load_tokenizer
+
+CHECK_SECONDS = 180.0
+"""Deadline, with the imports on a busy machine. The check itself takes about a second."""
+MAX_CHECK_BYTES = 32 << 30
+"""Address space: imports reserve some gigabytes."""
+
+
+async def check_chat_format(model: Model, prompt_format: PromptFormat, *, needs_tools: bool = True) -> None:
+    """Raises UserError if the model has no format for chats of several turns, or one that does not end."""
+    asked = {
+        "model": model.model_dump(mode="json"),
+        "prompt_format": prompt_format.model_dump(mode="json"),
+        "needs_tools": needs_tools,
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", __name__),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            said, _ = await process.communicate(json.dumps(asked).encode())
+    except TimeoutError:
+        raise UserError(f"model.renderer: {never_ends(model.path, CHECK_SECONDS)}") from None
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()  # closes its pipes
+    if said:
+        raise UserError(said.decode("utf-8", "replace"))
+    if process.returncode == EXIT_USER_ERROR:
+        raise UserError(f"model.renderer: {never_ends(model.path, RENDER_SECONDS)}")
+    if process.returncode:
+        raise UserError(
+            f"model.renderer: the chat template of {model.path} ended its check with exit code {process.returncode}; give "
+            "the model's folder another template, or name the renderer of its family in model.renderer"
+        )
+
+
+def main() -> int:
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_CHECK_BYTES, MAX_CHECK_BYTES))
+    asked = json.load(sys.stdin)
+    model = Model.model_validate(asked["model"])
+    prompt_format = PromptFormat.model_validate(asked["prompt_format"])
+    try:
+        tokenizer = cast(ChatTokenizer, load_tokenizer(model))
+        make_renderer(model, tokenizer, prompt_format, needs_tools=asked["needs_tools"])
+    except UserError as error:
+        print(error, end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

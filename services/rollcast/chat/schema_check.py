@@ -1,0 +1,168 @@
+"""Arguments against the JSON schema of their tool, in bounded time whatever the two are.
+
+Patterns are matched by RE2, in linear time. What it cannot take is left to the tool, and so is a schema that needs too many
+steps, that is broken, or that refers to one elsewhere: nothing is fetched.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import cache, lru_cache
+from typing import Any
+
+MAX_STEPS = 100_000
+"""Keywords that are looked at for one call. The arguments of a call have 10,000 values at most; a step takes some 5 us."""
+ITEMS_PER_STEP = 100
+"""Allowed values that take as long as a step to compare."""
+MATCHES_PER_STEP = 200
+"""Instructions of a pattern times characters of a text, of which RE2 does some thirty million a second at worst."""
+MAX_PATTERN_CHARACTERS = 1_000
+MAX_PATTERN_BYTES = 1 << 20
+"""Memory of one compiled pattern."""
+MAX_CACHED_PATTERNS = 512
+_steps: ContextVar[list[int]] = ContextVar("steps")
+"""What the check under way has taken so far."""
+
+Keyword = Callable[[Any, Any, Any, Any], Any]
+"""jsonschema's: validator, the keyword's value, instance, schema -> errors; None = there is none."""
+
+
+class _TooManyStepsError(Exception):
+    """The check would take too long."""
+
+
+def find_misfit(arguments: Mapping[str, Any], schema: Any) -> str:
+    """The first misfit of arguments and schema. Empty = they fit, or the tool itself judges them."""
+    if not isinstance(schema, Mapping):
+        return ""
+    token = _steps.set([0])
+    try:
+        error = next(iter(_validator(schema).iter_errors(dict(arguments))), None)
+    except Exception:  # a broken schema raises whatever it breaks
+        return ""
+    finally:
+        _steps.reset(token)
+    if error is None:
+        return ""
+    place = ".".join(str(part) for part in error.absolute_path)
+    return f"{error.message} (at {place})" if place else str(error.message)
+
+
+def _validator(schema: Mapping[str, Any]) -> Any:
+    import jsonschema
+    from referencing import Registry
+
+    kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    return _bounded(kind)(schema, registry=Registry())
+
+
+@cache
+def _bounded(kind: Any) -> Any:
+    """A class of validators whose keywords are counted and take linear time."""
+    import jsonschema
+
+    linear: dict[str, Keyword] = {
+        "uniqueItems": _unique_items,
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        # It matches patterns of other keywords by itself.
+        "unevaluatedProperties": _left_to_the_tool,
+    }
+    keywords = {name: linear.get(name, check) for name, check in kind.VALIDATORS.items()}
+    if "additionalProperties" in keywords:
+        keywords["additionalProperties"] = _additional_properties(keywords["additionalProperties"])
+    return jsonschema.validators.extend(kind, {name: _counted(check) for name, check in keywords.items()})
+
+
+def _counted(check: Keyword) -> Keyword:
+    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        _spend(1 + (len(value) // ITEMS_PER_STEP if isinstance(value, list) else 0))
+        yield from check(validator, value, instance, schema) or ()
+
+    return counted
+
+
+def _spend(steps: int) -> None:
+    taken = _steps.get()
+    taken[0] += steps
+    if taken[0] > MAX_STEPS:
+        raise _TooManyStepsError
+
+
+def _left_to_the_tool(_validator: Any, _value: Any, _instance: Any, _schema: Any) -> None:
+    return None
+
+
+def _pattern(_validator: Any, pattern: Any, text: Any, _schema: Any) -> Iterator[Any]:
+    import jsonschema
+
+    if isinstance(text, str) and _matches(pattern, text) is False:
+        yield jsonschema.ValidationError(f"{text!r} does not match {pattern!r}")
+
+
+def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    if not isinstance(instance, dict):
+        return
+    for pattern, schema in patterns.items():
+        for name, value in instance.items():
+            _spend(1)
+            if _matches(pattern, name):
+                yield from validator.descend(value, schema, path=name, schema_path=pattern)
+
+
+def _additional_properties(check: Keyword) -> Keyword:
+    """jsonschema's own, which matches the patterns of `patternProperties`, is given the names that match none."""
+
+    def additional(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        patterns = schema.get("patternProperties") or {}
+        if not patterns or not isinstance(instance, dict):
+            yield from check(validator, value, instance, schema) or ()
+            return
+        others = {}
+        for name in instance:
+            matches = [_matches(pattern, name) for pattern in patterns]
+            _spend(len(matches))
+            if None in matches:
+                return
+            if not any(matches):
+                others[name] = instance[name]
+        without = {name: part for name, part in schema.items() if name != "patternProperties"}
+        yield from check(validator, value, others, without) or ()
+
+    return additional
+
+
+def _matches(pattern: Any, text: str) -> bool | None:
+    """None = RE2 does not take the pattern."""
+    compiled = _compiled(pattern) if isinstance(pattern, str) and len(pattern) <= MAX_PATTERN_CHARACTERS else None
+    if compiled is None:
+        return None
+    _spend(compiled.programsize * len(text) // MATCHES_PER_STEP)
+    return compiled.search(text) is not None
+
+
+@lru_cache(MAX_CACHED_PATTERNS)
+def _compiled(pattern: str) -> Any:
+    """None = RE2 does not take it: it looks around, or back to a group, or is too large."""
+    try:
+        import re2
+    except ImportError:  # an installation without the extra `generator`
+        return None
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MAX_PATTERN_BYTES
+    with suppress(re2.error, UnicodeError):
+        return re2.compile(pattern, options)
+    return None
+
+
+def _unique_items(_validator: Any, is_unique: Any, items: Any, _schema: Any) -> Iterator[Any]:
+    """jsonschema's own compares every two items."""
+    import jsonschema
+
+    if not is_unique or not isinstance(items, list):
+        return
+    texts = [json.dumps(item, sort_keys=True) for item in items]
+    if len(set(texts)) < len(texts):
+        yield jsonschema.ValidationError("the items are not unique")

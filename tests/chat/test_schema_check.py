@@ -1,0 +1,115 @@
+"""A tool's schema must not stop the generator's event loop, whatever it and the model's arguments are."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from rollcast.chat.calls import Toolbox
+from rollcast.chat.schema_check import MAX_STEPS, find_misfit
+
+re2 = pytest.importorskip("re2", reason="google-re2 is not installed")
+MAX_SECONDS = 5.0
+"""Of processor time, on a busy machine. Each of these took minutes, or for ever, or needs a thousandth of it."""
+
+
+def texts(**keywords: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"to": {"type": "string", **keywords}}}
+
+
+MAIL = r"^([a-zA-Z0-9]+[._-]?)+@example\.com$"
+DOUBLED = {"properties": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
+NESTED: dict[str, Any] = {}
+for _ in range(50):
+    NESTED = {"a": NESTED}
+
+SLOW: dict[str, tuple[Any, dict[str, Any]]] = {
+    "a pattern of groups": (texts(pattern=MAIL), {"to": "a" * 60 + "!"}),
+    "of stars in stars": (texts(pattern="^(a*)*$"), {"to": "a" * 100_000 + "!"}),
+    "of alternatives": (texts(pattern="^(a|aa)+$"), {"to": "a" * 100_000 + "!"}),
+    "of alternatives that overlap": (texts(pattern="^(a|a)*$"), {"to": "a" * 10_000 + "!"}),
+    "of dots": (texts(pattern="(.*)*x"), {"to": "a" * 100_000}),
+    "of many repetitions": (texts(pattern="((a{0,30}){0,30})b"), {"to": "a" * 128_000}),
+    "of a wide repetition": (texts(pattern=r"[\s\S]{0,1000}b"), {"to": "a" * 128_000}),
+    "that looks ahead": (texts(pattern=r"^(?=(a+)+$)b"), {"to": "a" * 60 + "!"}),
+    "that refers back": (texts(pattern=r"^(a+)+\1$"), {"to": "a" * 60 + "!"}),
+    "of a megabyte": (texts(pattern="(a+)+" * 200_000), {"to": "a" * 60 + "!"}),
+    "names of properties": ({"patternProperties": {"^(a+)+$": {"type": "integer"}}}, {"a" * 60 + "!": 1}),
+    "names that are no others": (
+        {"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False},
+        {"a" * 60 + "!": 1},
+    ),
+    "names that are not evaluated": (
+        {"patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False},
+        {"a" * 60 + "!": 1},
+    ),
+    "names by a pattern": ({"propertyNames": {"pattern": "^(a+)+$"}}, {"a" * 60 + "!": 1}),
+    "a format": (texts(format="regex"), {"to": "(a+)+" * 1_000}),
+    "a format of addresses": (texts(format="email"), {"to": "a" * 100_000 + "!"}),
+    "references that double": (DOUBLED, NESTED),
+    "many allowed values": (
+        {"properties": {"to": {"type": "array", "items": {"enum": list(range(50_000))}}}},
+        {"to": [-1.5] * 9_000},
+    ),
+    "many alternatives": (
+        {"properties": {"to": {"type": "array", "items": {"anyOf": [{"const": n} for n in range(2_000)]}}}},
+        {"to": ["x"] * 9_000},
+    ),
+    "items that repeat": (
+        {"properties": {"to": {"type": "array", "uniqueItems": True}}},
+        {"to": [[n] for n in range(9_000)]},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SLOW)
+def test_no_schema_takes_long(what: str) -> None:
+    schema, arguments = SLOW[what]
+    tool = {"type": "function", "function": {"name": "mail", "description": "d", "parameters": schema}}
+    began = time.process_time()
+    call = Toolbox([tool]).call("mail", arguments, "")
+    assert time.process_time() - began < MAX_SECONDS
+    assert call.name == "mail"
+
+
+FITS: list[tuple[Any, dict[str, Any], bool]] = [
+    (texts(pattern=MAIL), {"to": "a.b@example.com"}, True),
+    (texts(pattern=MAIL), {"to": "a.b@example.org"}, False),
+    (texts(pattern="b"), {"to": "abc"}, True),
+    (texts(pattern=r"^\d{4}-\d{2}$"), {"to": "2001-02"}, True),
+    (texts(pattern=r"^\d{4}-\d{2}$"), {"to": "2001-2"}, False),
+    (texts(pattern="^é+$"), {"to": "éé"}, True),
+    (texts(pattern="^.$"), {"to": "😀"}, True),
+    (texts(pattern="(?=x)y"), {"to": "no"}, True),
+    (texts(pattern="("), {"to": "no"}, True),
+    (texts(pattern=3), {"to": "no"}, True),
+    ({"patternProperties": {"^n_": {"type": "integer"}}}, {"n_a": 1, "b": "x"}, True),
+    ({"patternProperties": {"^n_": {"type": "integer"}}}, {"n_a": "x"}, False),
+    ({"patternProperties": {"^n_": {}}, "additionalProperties": False}, {"n_a": 1}, True),
+    ({"patternProperties": {"^n_": {}}, "additionalProperties": False}, {"n_a": 1, "b": 1}, False),
+    ({"patternProperties": {"^n_": {}}, "additionalProperties": {"type": "string"}}, {"n_a": 1, "b": 1}, False),
+    ({"patternProperties": {"(?=n)": {}}, "additionalProperties": False}, {"b": 1}, True),
+    ({"properties": {"a": {}}, "additionalProperties": False}, {"a": 1}, True),
+    ({"properties": {"a": {}}, "additionalProperties": False}, {"b": 1}, False),
+    ({"propertyNames": {"pattern": "^[a-z]+$"}}, {"B": 1}, False),
+    ({"type": "object", "required": ["a"]}, {}, False),
+    ({"$schema": "http://json-schema.org/draft-07/schema#", "required": ["a"]}, {}, False),
+    ({"$schema": "http://json-schema.org/draft-04/schema#", "properties": {"a": {"pattern": "^x"}}}, {"a": "y"}, False),
+]
+
+
+@pytest.mark.parametrize(("schema", "arguments", "fits"), FITS)
+def test_patterns_mean_what_they_say(schema: Any, arguments: dict[str, Any], fits: bool) -> None:
+    assert (find_misfit(arguments, schema) == "") is fits
+
+
+def test_the_largest_ordinary_call_is_within_the_steps() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"rows": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9}}},
+    }
+    assert find_misfit({"rows": [1] * 9_000}, schema) == ""
+    assert "12" in find_misfit({"rows": [1] * 9_000 + [12]}, schema)
+    assert MAX_STEPS > 3 * 9_000
