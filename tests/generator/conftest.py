@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,13 @@ async def versions(roomy_engine: SharedEngine) -> Versions:
 async def tight_versions(tight_engine: SharedEngine) -> Versions:
     """Of the engine whose memory is too small for the rollouts of a test."""
     return await tight_engine.versions()
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """For temporary files; pytest's own folders are too deep for the path of a socket."""
+    with tempfile.TemporaryDirectory(prefix="orphans-") as name:
+        yield Path(name)
 
 
 def random_prompt(seed: int, num_tokens: int = 40) -> list[int]:

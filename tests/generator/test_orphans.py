@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,11 +18,10 @@ import httpx
 import psutil
 import pytest
 
-from rollcast.generator.vllm.engine import Engine
-from rollcast.generator.vllm.engine_folder import EngineFolder
 from rollcast.local.ports import free_port
 from testkit.generator.caches import COMPILED
 from testkit.tiny_model import make_tiny_model
+from tests.generator.test_engine_folder import left_behind
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 
@@ -162,13 +160,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def temporary() -> Iterator[Path]:
-    """For temporary files; pytest's own folders are too deep for the path of a socket."""
-    with tempfile.TemporaryDirectory(prefix="orphans-") as name:
-        yield Path(name)
-
-
-@pytest.fixture
 def start(folder: Path, temporary: Path) -> Iterator[Callable[..., Started]]:
     """start(module, *arguments)"""
     all_started: list[Started] = []
@@ -266,26 +257,3 @@ def test_a_new_start_clears_what_its_predecessor_left_and_nothing_of_the_living(
     assert "folders=1 processes=1" in new.log.read_text()
     assert left_behind(temporary) == sorted(living.said() + new.said())
     assert len(living.family()) == len(new.family()) == 4, "generator, warden, engine, and the keeper of shared memory"
-
-
-def left_behind(temporary: Path) -> list[str]:
-    return sorted(path.name for path in temporary.iterdir() if path.name.startswith(("rollcast-", "vllm")))
-
-
-def test_an_engine_whose_processes_end_while_vllm_kills_them_is_ended_to_the_last(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """vLLM gives up where one is gone before it is asked for its name."""
-
-    class Killed:
-        def shutdown(self, timeout: float) -> None:
-            raise psutil.NoSuchProcess(pid=2)
-
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    folder = EngineFolder()
-    assert left_behind(temporary) == [folder.path.name]
-    with folder.environment():
-        left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    Engine(Killed(), 5.0, folder).shutdown()
-    assert left.wait(END_SECONDS) == -signal.SIGKILL
-    assert left_behind(temporary) == []

@@ -16,10 +16,11 @@ from tests.trainer.layer_passes import passes, policy_of
 from tests.trainer.tiny_models import make_config, make_sequences
 
 pytestmark = [
+    pytest.mark.timeout(600),  # the compiler takes minutes on a busy machine
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"),
     pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning"),
 ]
-"""Both are of torch's own code while it compiles."""
+"""Warnings of torch's own code while it compiles."""
 ROUNDING = 3e-6
 """Relative; float32 sums in another order."""
 VECTOR_ROUNDING = 1e-5

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from testkit.module_of import module_of
 
+pytestmark = pytest.mark.timeout(600)
+"""It computes for half a minute, on a busy machine for minutes."""
 EXAMPLE = Path(__file__).parents[2] / "examples" / "scalerl_step.py"
 
 

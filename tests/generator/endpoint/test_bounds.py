@@ -147,7 +147,7 @@ async def test_samples_of_one_history_beside_each_other_are_all_trained() -> Non
 
 
 async def test_a_turn_goes_on_when_a_wait_of_another_request_moves_the_episodes_end() -> None:
-    async with playing() as episode:
+    async with playing(max_seconds=15.0) as episode:
         episode.session.deadline = time.monotonic() + 5.0
         asked = episode.ask([USER], 40)
         await episode.sampling(1)

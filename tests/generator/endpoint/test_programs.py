@@ -48,7 +48,7 @@ async def ended(code: str, **settings: Any) -> tuple[Rollout, float]:
         ("raise ValueError('no key')", {}, "ended with exit code 1: .*ValueError: no key"),
         ("import os; os.kill(os.getpid(), 9)", {}, "ended with exit code 137: it printed nothing"),
         ("print('nothing to do')", {}, "ended without a request to the model: nothing to do"),
-        ("import time; time.sleep(600)", {"reset_seconds": 1.5}, "made no request within 1.5 seconds"),
+        ("import time; time.sleep(600)", {"reset_seconds": 6}, "made no request within 6 seconds"),
         ("print('x' * 10_000_000); exit(3)", {}, "ended with exit code 3: x+$"),
     ],
     ids=["raises", "killed", "never-asks", "hangs", "prints-much"],
