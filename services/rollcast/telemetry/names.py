@@ -48,9 +48,7 @@ EFFECTIVE_SAMPLE_SHARE = Metric(
     "rollcast_effective_sample_share",
     "Share of the batch's loss tokens that count after their ratios of trainer to generator: their effective sample size",
 )
-GENERATOR_KL = Metric(
-    "rollcast_generator_kl", "KL(generators || trainer) over the batch's loss tokens (nats per token)"
-)
+GENERATOR_KL = Metric("rollcast_generator_kl", "KL(generators || trainer) over a batch's loss tokens (nats per token)")
 GROUPS = Metric(
     "rollcast_groups_total",
     "Rollout groups settled, by outcome (used|filtered|redone|dead|refused|stale|duplicate|lost_version|defective)",
@@ -196,9 +194,7 @@ EPISODE_ANSWERS_CUT = Metric(
     "rollcast_episode_answers_cut_total", "Answers of environments that were shortened to their limit", _ENVIRONMENT
 )
 EPISODE_FORK_SERVERS_REPLACED = Metric(
-    "rollcast_episode_fork_servers_replaced_total",
-    "Fork servers of environments that did not answer and were ended",
-    _ENVIRONMENT,
+    "rollcast_episode_fork_servers_replaced_total", "Fork servers that did not answer and were ended", _ENVIRONMENT
 )
 EPISODE_TOKENS_DISCARDED = Metric(
     "rollcast_episode_tokens_discarded_total", "Sampled tokens of episodes that began again", _ENVIRONMENT
@@ -350,9 +346,7 @@ FORECAST_POINTS = Metric("rollcast_forecast_points", "Evaluations in the fit")
 TIMELINE_PASS_RATE = Metric(
     "rollcast_timeline_pass_rate", "Pass rate over time: what an evaluation then will read", ("quantile",)
 )
-TIMELINE_DEVICE_HOURS = Metric(
-    "rollcast_timeline_device_hours", "Compute over time: measured, then at the measured rate"
-)
+TIMELINE_DEVICE_HOURS = Metric("rollcast_timeline_device_hours", "Compute over time: measured, then at that rate")
 FORECAST_LOST_POINTS = Metric(
     "rollcast_forecast_lost_points", "Evaluations left out because their step is not in the surviving history"
 )
