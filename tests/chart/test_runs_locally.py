@@ -45,7 +45,7 @@ def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:
         base = ensure_base_model(SMALL, lambda share: None)
         for pod in (trainer, generator):  # in the place of the demo's, so that init containers find that made
             shutil.copytree(base, pod.folder / "volumes" / "models" / BaseModel().key)
-            share_caches(pod.folder / "volumes" / "home")  # tests/generator/test_exactness.py starts without any
+            share_caches(pod.folder / "volumes" / "home")  # tests/generator/test_fresh_machine.py starts without any
             finish(pod, "model", INIT_SECONDS)
             grace[pod.name] = pod.template.spec["terminationGracePeriodSeconds"]
         forecaster.start("forecaster")
