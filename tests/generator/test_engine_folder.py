@@ -13,13 +13,10 @@ import pytest
 
 from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.engine_folder import EngineFolder
+from tests.generator.engine_leftovers import left_behind
 
 END_SECONDS = 5.0
 """Within which all must have ended."""
-
-
-def left_behind(temporary: Path) -> list[str]:
-    return sorted(path.name for path in temporary.iterdir() if path.name.startswith(("rollcast-", "vllm")))
 
 
 def test_an_engine_whose_processes_end_while_vllm_kills_them_is_ended_to_the_last(

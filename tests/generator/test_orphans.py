@@ -21,7 +21,7 @@ import pytest
 from rollcast.local.ports import free_port
 from testkit.generator.caches import COMPILED
 from testkit.tiny_model import make_tiny_model
-from tests.generator.test_engine_folder import left_behind
+from tests.generator.engine_leftovers import left_behind
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 

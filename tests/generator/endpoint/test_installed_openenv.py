@@ -11,7 +11,7 @@ from rollcast.telemetry import names
 from testkit.generator.episode_tasks import WORLD
 from testkit.openenv_sessions import CAPTURED, installed_openenv
 from tests.generator.endpoint import test_openenv_sessions
-from tests.generator.endpoint.test_openenv_sessions import played, sampled_without_loss, served
+from tests.generator.endpoint.openenv_rollouts import played, sampled_without_loss, served
 
 pytestmark = test_openenv_sessions.pytestmark
 test_reward_branches_and_masks_are_the_sessions = test_openenv_sessions.test_reward_branches_and_masks_are_the_sessions
