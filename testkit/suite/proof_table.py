@@ -116,6 +116,12 @@ PROOFS: tuple[Proof, ...] = (
         ),
     ),
     Proof(
+        "forked-programs",
+        "Programs of tests that are forks behave as programs: signals, sessions, exit codes.",
+        ("testkit/forked_programs.py", "testkit/uncompiled.py", "tests/conftest.py"),
+        ("tests/test_forked_programs.py",),
+    ),
+    Proof(
         "documented-commands",
         "The commands of the documents do what stands there, as a reader types them.",
         ("docs", "README.md", "tests/documents", *_rooms("cli", "local", "curves", "scaling", "config")),
@@ -131,31 +137,38 @@ PROOFS: tuple[Proof, ...] = (
         "autoscaler-service",
         "The autoscaler as a process: as it starts, next to another scaler, at the end of a run.",
         ("tests/autoscaler", "testkit/autoscaler", *_rooms("autoscaler", "connections", "telemetry", "config")),
-        _tests("autoscaler", "service_starts_and_ends", "simulated_runs"),
+        _tests("autoscaler", "service_starts_and_ends", "simulated_runs", "fails_safe"),
     ),
     Proof(
         "grader-limits",
         "Graders that are full, slow or gone lose no grading.",
         ("tests/grader", *_rooms("grader", "tasks", "connections")),
-        _tests("grader", "graders_at_their_limits"),
+        _tests("grader", "graders_at_their_limits", "gvisor"),
     ),
     Proof(
         "local-programs",
         "Programs with torch or an engine that a start runs: counting prompts, trials, the demo's base model.",
-        ("tests/local", _PACKAGES, *_rooms("local", "generator", "tasks", "recipe")),
-        _tests("local", "prompt_lengths_in_a_program", "trained_demo_model", "trial_with_an_engine"),
+        (
+            "tests/local",
+            "examples",
+            _PACKAGES,
+            *_rooms("chat", "environments", "generator", "local", "recipe", "tasks", "trainer"),
+        ),
+        _tests(
+            "local", "prompt_lengths_in_a_program", "trained_demo_model", "calculator_example", "trial_with_an_engine"
+        ),
     ),
     Proof(
         "memory-of-models",
         "What Transformers and vLLM say of a model is what the planner counts with.",
-        ("tests/memory", _PACKAGES, *_rooms("memory")),
-        _tests("memory", "other_programs"),
+        ("tests/memory", _PACKAGES, *_rooms("memory", "trainer", "recipe")),
+        _tests("memory", "other_programs", "step"),
     ),
     Proof(
         "followed-trainers",
         "Trainers of others are watched live as they log.",
         ("tests/push", "services/rollcast/push.py", *_rooms("forecaster", "curves", "scaling")),
-        _tests("push", "followed_trainers"),
+        _tests("push", "followed_trainers", "trl"),
     ),
     Proof(
         "many-simulations",
@@ -204,7 +217,9 @@ PROOFS: tuple[Proof, ...] = (
             "testkit/openenv_sessions.py",
         ),
         (
-            *_tests("generator/endpoint", "verifiers_rollouts", "openenv_sessions", "openenv_replay", "two_generators"),
+            *_tests(
+                "generator/endpoint", "verifiers_rollouts", "installed_openenv", "openenv_replay", "two_generators"
+            ),
             *_tests("environments", "real_openenv", "real_verifiers"),
         ),
     ),
@@ -228,6 +243,12 @@ PROOFS: tuple[Proof, ...] = (
             "tests/system",
         ),
         _tests("system", "up", "resumed_up", "ablate", "tutorial", "first_hour", "slow_generator", "chaos_episodes"),
+    ),
+    Proof(
+        "hostile-entries",
+        "Foreign entries of every kind in the streams and in :inflight end no run and lose no task.",
+        ("tests/rollouts", "testkit/rollouts", *_rooms("rollouts", "trainer", "wire")),
+        _tests("rollouts", "many_hostile_entries"),
     ),
     Proof(
         "hostile-programs",

@@ -12,6 +12,16 @@ CORE = "core"
 GROUPS: dict[str, str] = {
     # Systems keep a core busy each, and two of them would only wait for each other's deadlines.
     "tests/system": "systems",
+    # Files that render the same charts; the four others render few.
+    **{f"tests/chart/test_{name}.py": f"chart {name}" for name in ("memory", "balance", "grader", "environments")},
+    "tests/chart": "charts",
+    # Files that read every source.
+    **{f"tests/test_{name}.py": "sources" for name in ("plainness", "sizes", "names", "signatures")},
+    "tests/documents/test_pages.py": "sources",
+    # Files that count the weights of the same models.
+    "tests/memory": "model shapes",
+    "tests/throughput": "model shapes",
+    "tests/local/test_one_gpu.py": "model shapes",
     # Files that share an engine.
     "tests/generator/test_exactness.py": "a roomy engine",
     "tests/generator/test_agreement.py": "a roomy engine",
