@@ -22,6 +22,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from rollcast.tasks.sandbox import protections
 from testkit.forked_programs import SERVICES, SYSTEM, ForkedPrograms
 from testkit.suite.durations import load_durations
 from testkit.suite.measurement import Deadline, Measurements, ProcessorTime
@@ -80,6 +81,12 @@ class StartedPrograms:
             subprocess.Popen.__init__ = start  # type: ignore[method-assign]
         if "vllm" in sys.modules and not had_vllm:
             self.guilty.append(f"{collector.nodeid} imports vllm")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Asked when a test runs and not when it is collected: the answer takes a program."""
+    if item.get_closest_marker("protections") and (lacking := protections.missing()):
+        pytest.skip(f"this machine lacks {' and '.join(lacking)}")
 
 
 IGNORED = pytest.StashKey[frozenset[Path]]()

@@ -16,7 +16,6 @@ import yaml
 from rollcast.config.run import load_run_config
 from rollcast.config.tasks import Grading
 from rollcast.generator.remote_sandbox import RemoteSandbox
-from rollcast.tasks.sandbox import protections
 from rollcast.telemetry.exporter import Exporter
 from testkit.system.harness import wait_for
 from tests.chart.local_cluster import LocalCluster
@@ -119,7 +118,7 @@ def short_path() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.skipif(bool(protections.missing()), reason=f"this machine lacks {' and '.join(protections.missing())}")
+@pytest.mark.protections
 def test_the_rendered_grader_serves_the_rendered_generator(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each with its own command, environment and mounted run file; on this machine's kernel instead of gVisor's."""
     objects = render(merged(profile("cpu"), {"grader": {"enabled": True, "runtimeClassName": ""}}))

@@ -18,10 +18,9 @@ import pytest
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.environments.base import LiveEnvironment
 from rollcast.environments.of_run import EnvironmentsOfRun
-from rollcast.tasks.sandbox.protections import missing
 from testkit.class_environments import eventually
 
-CONTAINED = pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
+CONTAINED = pytest.mark.protections
 pytestmark = CONTAINED
 
 

@@ -16,7 +16,7 @@ from rollcast.environments.hosted.processes import EnvironmentProcesses, HostedE
 from rollcast.tasks.sandbox.protections import missing
 from testkit.class_environments import environments, eventually
 
-CONTAINED = pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
+CONTAINED = pytest.mark.protections
 EVERY_PROFILE: list[object] = [
     pytest.param("compute", marks=CONTAINED),
     pytest.param("folder", marks=CONTAINED),

@@ -18,10 +18,9 @@ from rollcast.environments.of_run import EnvironmentsOfRun
 from rollcast.environments.tools.tool_set import ToolSetEnvironment
 from rollcast.generator.episodes.calls import CallAnswers, answer_calls
 from rollcast.generator.episodes.waits import Waits
-from rollcast.tasks.sandbox.protections import missing
 from testkit.class_environments import environments
 
-CONTAINED = pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
+CONTAINED = pytest.mark.protections
 PROFILES = [pytest.param("compute", marks=CONTAINED), pytest.param("folder", marks=CONTAINED), "trusted"]
 ANSWER = "REFERENCE-" + "ANSWER-4711"
 KEY = "KEY-OF-" + "A-SERVER-31337"

@@ -27,9 +27,7 @@ from rollcast.telemetry.exporter import Exporter
 SLOW = "```python\nimport time\ndef f(x):\n    time.sleep(0.5)\n    return x\n```"
 LOOP = "```python\ndef f(x):\n    while True: pass\n```"
 TEXTS = [SLOW, LOOP]
-NEEDS_PROTECTIONS = pytest.mark.skipif(
-    bool(protections.missing()), reason=f"this machine lacks {' and '.join(protections.missing())}"
-)
+NEEDS_PROTECTIONS = pytest.mark.protections
 
 
 def make_task(verifier: str) -> PromptTask:

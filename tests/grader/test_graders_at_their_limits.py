@@ -15,7 +15,6 @@ import psutil
 import pytest
 
 from rollcast.config.errors import EXIT_USER_ERROR
-from rollcast.tasks.sandbox import protections
 from rollcast.tasks.verifiers import Grade
 from rollcast.telemetry import names
 from testkit.connections.certificates import make_certificates
@@ -23,7 +22,7 @@ from testkit.thread_signals import terminate_beside_the_main_thread
 from tests.grader.processes import Client, GraderProcess, door
 
 pytestmark = [
-    pytest.mark.skipif(bool(protections.missing()), reason=f"this machine lacks {' and '.join(protections.missing())}"),
+    pytest.mark.protections,
     pytest.mark.timeout(300),
 ]
 RIGHT = "```python\ndef f(x): return x + 1\n```"

@@ -19,14 +19,13 @@ from rollcast.config.run import parse_run_config
 from rollcast.config.services import Grader
 from rollcast.config.tasks import Grading
 from rollcast.connections.grpc import MAX_GRADING_BYTES
-from rollcast.tasks.sandbox import protections
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.verifiers import Grade
 from rollcast.telemetry import names
 from tests.grader.processes import Client, GraderProcess, door
 
 pytestmark = [
-    pytest.mark.skipif(bool(protections.missing()), reason=f"this machine lacks {' and '.join(protections.missing())}"),
+    pytest.mark.protections,
     pytest.mark.timeout(300),
 ]
 TOKEN = "a-token-of-the-grader-alone"

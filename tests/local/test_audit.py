@@ -18,7 +18,6 @@ from rollcast.runfolder.files import CONTROLLER, SAMPLES, checkpoint_place
 from rollcast.runfolder.rules import checkpoint_rules, split_rules_at
 from rollcast.runfolder.writing import replace_json
 from rollcast.tasks.prompts import load
-from rollcast.tasks.sandbox.protections import missing
 from rollcast.trainer.control.progress import Progress
 
 BENCHMARK = "How many positive integers n are there such that n^2+2n is prime?"
@@ -100,7 +99,7 @@ def audited(config: RunConfig) -> RunAudit:
     return audit(config.tasks, config.recipe, config.model.path, config.run_folder, place)
 
 
-@pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
+@pytest.mark.protections
 def test_a_run_of_the_first_release_is_counted(run_folder: Path) -> None:
     answer = CliRunner().invoke(app, ["audit", str(run_folder), "--json"])
     assert answer.exit_code == 0, answer.output

@@ -13,13 +13,12 @@ from rollcast.generator.remote_sandbox import RemoteSandbox
 from rollcast.local.preflight import resolve_ports
 from rollcast.local.process import Service
 from rollcast.local.services import service_specs
-from rollcast.tasks.sandbox import protections
 from rollcast.telemetry.exporter import Exporter
 
 SECRETS = {"redis": "of-redis", "rpc": "of-the-trainer", "http": "of-the-pages"}
 
 
-@pytest.mark.skipif(bool(protections.missing()), reason=f"this machine lacks {' and '.join(protections.missing())}")
+@pytest.mark.protections
 def test_it_grades_and_holds_no_credential_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROLLCAST_REDIS_PASSWORD", SECRETS["redis"])
     monkeypatch.setenv("ROLLCAST_RPC_TOKEN", SECRETS["rpc"])

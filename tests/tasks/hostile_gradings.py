@@ -21,12 +21,11 @@ from rollcast.config.bounds import LEAST_WAIT_SECONDS
 from rollcast.config.tasks import Grading
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.limits import Limits
-from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.verifiers import Grade
 from testkit.tasks.hostile_programs import Hostile, hostile_programs
 from testkit.tasks.hostile_surroundings import Surroundings, surroundings
 
-NEEDS_PROTECTIONS = pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
+NEEDS_PROTECTIONS = pytest.mark.protections
 MEMORY_MIB = 256
 TEST_SECONDS = Grading().seconds_per_test
 ENDLESS_LIMITS = Limits(0.4, TEST_SECONDS, MEMORY_MIB << 20, least_wait_seconds=3.0)

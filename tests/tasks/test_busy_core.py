@@ -15,11 +15,10 @@ from rollcast.config.tasks import Grading
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.clocks import cpu_seconds, open_waits, waited_seconds
 from rollcast.tasks.sandbox.limits import Limits
-from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.verifiers import Grade
 from tests.tasks.busy_cores import ANSWERS, BURN, PRINTS, call, hogs, put_on, script
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
+pytestmark = pytest.mark.protections
 RIGHT, WRONG, NO_VERDICT = Grade(1.0, "ok"), Grade(0.0, "wrong"), Grade(0.0, "error")
 
 

@@ -17,12 +17,11 @@ import pytest
 
 from rollcast.config.tasks import Grading
 from rollcast.tasks.sandbox.client import Sandbox
-from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.verifiers import Grade, Verifiers
 from tests.tasks.busy_cores import ANSWERS, COMPUTE, PRINTS, call, hasty, hogs, put_on, script
 
 pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}"),
+    pytest.mark.protections,
     pytest.mark.timeout(300),
 ]
 RIGHT, WRONG, NO_VERDICT = Grade(1.0, "ok"), Grade(0.0, "wrong"), Grade(0.0, "error")

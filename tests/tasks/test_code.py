@@ -25,7 +25,6 @@ from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.code_answer import find_program
 from rollcast.tasks.sandbox.comparison import ResultComparison
 from rollcast.tasks.sandbox.limits import Limits
-from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.sandbox.values import Opaque, decode, encode
 from rollcast.tasks.verifiers import Grade
 from tests.tasks.hostile_answers import RESULTS, VALUES, hostile_answers
@@ -33,7 +32,7 @@ from tests.tasks.hostile_answers import RESULTS, VALUES, hostile_answers
 asserts = code_reference.tests
 calls = functools.partial(code_reference.calls, preamble="")
 stdin = functools.partial(code_reference.stdin, preamble="")
-NEEDS_PROTECTIONS = pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
+NEEDS_PROTECTIONS = pytest.mark.protections
 RIGHT, WRONG = Grade(1.0, "ok"), Grade(0.0, "wrong")
 MEMORY_MIB = 256
 TEST_SECONDS = 0.4

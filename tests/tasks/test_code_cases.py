@@ -7,10 +7,9 @@ import json
 import pytest
 
 from rollcast.tasks.sandbox.client import Sandbox
-from rollcast.tasks.sandbox.protections import missing
 from tests.tasks.code_cases import BLOCKS, TEXTS, VALUES, Case
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
+pytestmark = pytest.mark.protections
 
 
 @pytest.mark.parametrize("cases", [BLOCKS, VALUES, TEXTS], ids=["blocks", "values", "texts"])

@@ -22,13 +22,10 @@ from rollcast.tasks.code_tests import unpack
 from rollcast.tasks.fields import RowError
 from rollcast.tasks.mappings import MAPPINGS
 from rollcast.tasks.prompts import Prompt, load
-from rollcast.tasks.sandbox import protections
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.verifiers import Grade
 
-NEEDS_PROTECTIONS = pytest.mark.skipif(
-    bool(protections.missing()), reason=f"this machine lacks {' and '.join(protections.missing())}"
-)
+NEEDS_PROTECTIONS = pytest.mark.protections
 GSM8K = {"question": "How many eggs?", "answer": "She has <<16-3=13>>13.\n#### 1,213"}
 MATH_500 = {"problem": "Solve.", "solution": "...", "answer": "\\frac{3}{4}", "subject": "Algebra", "level": 2}
 POLARIS = {"problem": "Find $x$.", "answer": "\\pi", "difficulty": "3/8"}

@@ -35,9 +35,7 @@ ROOT = Path(__file__).parents[2]
 RIGHT = Grade(1.0, "ok")
 ADDS = json.dumps({"kind": "tests", "tests": "assert add(20, 22) == 42"})
 ADD = "```python\ndef add(a, b): return a + b\n```"
-NEEDS_PROTECTIONS = pytest.mark.skipif(
-    bool(protections.missing()), reason=f"this machine lacks {' and '.join(protections.missing())}"
-)
+NEEDS_PROTECTIONS = pytest.mark.protections
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, entry_points: str, **modules: str) -> None:

@@ -14,13 +14,12 @@ from rollcast.config.tasks import Grading
 from rollcast.tasks import code_reference
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.limits import Limits
-from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.verifiers import Grade
 
 asserts = functools.partial(code_reference.tests, preamble="", entry_point=None)
 calls = functools.partial(code_reference.calls, preamble="")
 stdin = functools.partial(code_reference.stdin, preamble="")
-pytestmark = pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
+pytestmark = pytest.mark.protections
 RIGHT, WRONG = Grade(1.0, "ok"), Grade(0.0, "wrong")
 MEMORY_MIB = 256
 HASTY_WAIT_SECONDS = 3.0

@@ -17,7 +17,6 @@ from rollcast.recipe.curriculum import Curriculum
 from rollcast.rollouts.records import GradingStatus, RolloutGroup, StopReason
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.tasks.sandbox.client import Sandbox
-from rollcast.tasks.sandbox.protections import missing
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
@@ -138,7 +137,7 @@ def test_a_prompt_whose_gradings_all_failed_is_not_retired(folder: Any, failed: 
     assert (curriculum.pass_rate("p0"), curriculum.num_removed) == (None, 0)
 
 
-@pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
+@pytest.mark.protections
 def test_programs_that_never_end_are_learnt_from_and_keep_their_prompt(folder: Any) -> None:
     """Half of the answers are right, half are endless loops; graded for real."""
     reference = json.dumps({"kind": "tests", "tests": "assert f(1) == 1"})

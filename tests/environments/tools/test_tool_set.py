@@ -11,9 +11,8 @@ import pytest
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment
 from rollcast.environments.of_run import EnvironmentsOfRun
-from rollcast.tasks.sandbox.protections import missing
 
-CONTAINED = pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
+CONTAINED = pytest.mark.protections
 
 
 @asynccontextmanager
