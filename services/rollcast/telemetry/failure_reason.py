@@ -27,7 +27,9 @@ _CHAINED = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
-_POINTS_ELSEWHERE = re.compile(r"(trace|root cause|message)\W+above|See stack trace|EngineDeadError|ChildFailedError|^CancelledError")
+_POINTS_ELSEWHERE = re.compile(
+    r"(trace|root cause|message)\W+above|See stack trace|EngineDeadError|ChildFailedError|^CancelledError"
+)
 _LOOKUPS = ("KeyError", "IndexError", "AttributeError", "StopIteration", "StopAsyncIteration")
 """Errors of a lookup, which the code catches to raise one that says more."""
 

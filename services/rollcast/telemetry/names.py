@@ -181,7 +181,7 @@ EPISODE_RESTARTS = Metric(
 )
 EPISODE_FAILURES = Metric(
     "rollcast_episode_failures_total",
-    "Failures of environments, by stage (start|reset|call|reward); slot: the engine had none free in time",
+    "Failures of environments, by stage (start|reset|call|reward|fork_server); slot: the engine had none free in time",
     ("environment", "stage"),
 )
 EPISODE_BRANCHES = Metric(
@@ -196,11 +196,6 @@ EPISODE_CALLS_OVERDUE = Metric(
 )
 EPISODE_ANSWERS_CUT = Metric(
     "rollcast_episode_answers_cut_total", "Answers of environments that were shortened to their limit", _ENVIRONMENT
-)
-EPISODE_FORK_SERVERS_REPLACED = Metric(
-    "rollcast_episode_fork_servers_replaced_total",
-    "Fork servers of environments that did not answer and were ended",
-    _ENVIRONMENT,
 )
 EPISODE_TOKENS_DISCARDED = Metric(
     "rollcast_episode_tokens_discarded_total", "Sampled tokens of episodes that began again", _ENVIRONMENT

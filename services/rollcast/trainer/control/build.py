@@ -10,6 +10,7 @@ from rollcast.config.distillation import EndpointTeacher
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
+from rollcast.config.tasks import Tasks
 from rollcast.recipe.schedule import make_schedule
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
@@ -50,10 +51,9 @@ def build_controller(
     stop_requested: Callable[[], bool],
     end_token_ids: frozenset[int] = frozenset(),
 ) -> Controller:
-    """Take the next incarnation and build its controller.
+    """Take the next incarnation, and build its controller with the progress of a checkpoint or of a new run.
 
-    `progress`: of the restored checkpoint, or of a new run. `end_token_ids`: those that end a text by themselves; empty
-    = not known. Raises QueueAway, UserError for unusable contents of Redis.
+    Raises QueueAway, UserError for unusable contents of Redis.
     """
     recipe = config.recipe
     max_bytes = config.redis.max_bytes
@@ -73,7 +73,7 @@ def build_controller(
         exporter,
         make_task=make_task,
         count_outcome=reporter.count_group,
-        find_defect=_defect_finder(config, state, learners, end_token_ids).find,
+        find_defect=_defect_finder(config.tasks, config.model.max_length, state, learners, end_token_ids).find,
         is_filtered=lambda group: recipe.refill_filtered and not is_wanted(group),
         note_answer=GroupSignals(recipe, exporter, is_wanted).note,
         teacher=_teacher(recipe, exporter, config.model.max_length, is_wanted),
@@ -103,10 +103,9 @@ def build_controller(
 
 
 def _defect_finder(
-    config: RunConfig, state: TrainerState, learners: LearnerGroup, end_token_ids: frozenset[int]
+    tasks: Tasks, max_length: int, state: TrainerState, learners: LearnerGroup, end_token_ids: frozenset[int]
 ) -> DefectFinder:
-    masking = frozenset(one.name for one in config.tasks.environments if one.masks_sampled_tokens)
-    max_length = config.model.max_length
+    masking = frozenset(one.name for one in tasks.environments if one.masks_sampled_tokens)
     return DefectFinder(state, learners.vocab_size, max_length, learners.routing, masking, end_token_ids)
 
 
