@@ -144,13 +144,12 @@ def _losses() -> list[Panel]:
         (f"sum by (environment) ({series(names.EPISODES, RUN, failed)})", "given up"),
         (f"sum by (environment) ({series(names.EPISODE_RESTARTS, RUN)})", "begun again"),
         (f"sum by (environment) ({series(names.EPISODE_CALLS_OVERDUE, RUN)})", "calls overdue"),
-        (f"sum by (environment) ({series(names.EPISODE_FORK_SERVERS_REPLACED, RUN)})", "fork servers replaced"),
     )
     return [
         lines(
             "Failures of environments",
             "Since the start: episodes that began again because their environment failed, those given up, tool calls "
-            "beyond their deadline, fork servers that hung, and all failures by stage.",
+            "beyond their deadline, and all failures by stage.",
             [
                 *(Query(expression, f"{_EACH}, {what}") for expression, what in counted),
                 Query(

@@ -1,4 +1,4 @@
-"""python folder_probe.py FOLDER [--user ID] [--without-mounts] < {name: [tool, text]}: calls in one environment of `folder`.
+"""python folder_probe.py FOLDER [--user ID] [--without-mounts] < {name: [tool, text]}: calls under the profile folder.
 
 Prints {name: answer}, and what the calls changed: FOLDER has a file, a folder and a process that they must not reach.
 --without-mounts: as in a container whose filter allows neither namespaces nor mounts.

@@ -1,5 +1,5 @@
-"""The profile folder as root and as another user, with a file tree of its own and without: what a shell must not reach, and
-what must work in its folder."""
+"""The profile folder, as root and as another user, with a file tree of its own and without: what a shell must not
+reach, and what must work."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ WORKS: dict[str, tuple[str, str, str, str]] = {
     "a wheel": (
         PYTHON,
         "shell",
-        f'{PYTHON} -c "{WHEEL}" && {PYTHON} -m pip install -q --no-index --target lib tiny-1.0-py3-none-any.whl 2> log; '
-        f"PYTHONPATH=lib {PYTHON} -c 'import tiny; print(tiny.x)' || cat log",
+        f'{PYTHON} -c "{WHEEL}" && {PYTHON} -m pip install -q --no-index --target lib tiny-1.0-py3-none-any.whl '
+        f"2> log; PYTHONPATH=lib {PYTHON} -c 'import tiny; print(tiny.x)' || cat log",
         "5",
     ),
     "make": ("make", "shell", "printf 'all:\\n\\techo made > product\\n' > Makefile && make -s && cat product", "made"),

@@ -70,8 +70,8 @@ FILLS = {
         "inside each other",
     ),
     "too many files": (
-        "os.mkdir('f'); os.chdir('f')\nopen('0', 'w').close()\nfor n in range(1, 120_000): os.link('0', str(n)) if n % 60_000"
-        " else (os.unlink('0'), open('0', 'w').close())",
+        "os.mkdir('f'); os.chdir('f')\nopen('0', 'w').close()\nfor n in range(1, 120_000):\n    if n % 60_000 == 0:\n"
+        "        os.unlink('0'); open('0', 'w').close()\n    os.link('0', str(n))",
         "more than the 100,000 files",
     ),
 }
@@ -188,20 +188,23 @@ asyncio.run(main())
 """
 
 
+def left_by_a_killed_generator(temporary: Path) -> Path:
+    """The private folder of an environment that was killed with its generator, and all between them."""
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen([sys.executable, "-c", GENERATOR], stdout=subprocess.PIPE, env=environment) as first:
+        assert first.stdout is not None
+        folder = Path(first.stdout.readline().decode().strip())
+        for process in [psutil.Process(first.pid), *psutil.Process(first.pid).children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGKILL)
+    return folder
+
+
 async def test_the_next_start_removes_what_a_killed_generator_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", GENERATOR], stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}
-    ) as first:
-        assert first.stdout is not None
-        folder = Path((await asyncio.to_thread(first.stdout.readline)).decode().strip())
-        processes = psutil.Process(first.pid).children(recursive=True)
-        for process in [psutil.Process(first.pid), *processes]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.send_signal(signal.SIGKILL)
+    folder = await asyncio.to_thread(left_by_a_killed_generator, tmp_path)
     assert folder.is_relative_to(tmp_path)
-    assert folder.exists()
     async with running(tmp_path, monkeypatch) as run:
         await run.end(await run.begin())
         await eventually(lambda: not folder.exists(), 60.0)

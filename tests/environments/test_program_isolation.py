@@ -28,15 +28,15 @@ MODULE_SECRET = "SECRET-OF-" + "A-MODULE-2718"
 
 FORGE = """
 import json, os, sys
-numbers = {{1, 2, 3, 4, 5}}
+numbers = []
 frame = sys._getframe()
 while frame:
     request = frame.f_locals.get("request")
     if isinstance(request, dict) and isinstance(request.get("number"), int):
-        numbers.add(request["number"])
+        numbers.append(request["number"])
     frame = frame.f_back
 for descriptor in range(3, 64):
-    for number in numbers:
+    for number in [*numbers, 1, 2, 3, 4, 5]:
         content = {content}
         try:
             os.write(descriptor, len(content).to_bytes(4, "big") + content)
@@ -53,7 +53,7 @@ FRAMES = {
     "no text": """json.dumps({"number": number}).encode()""",
     "a text that is none": """json.dumps({"text": [1], "number": number}).encode()""",
     "a failure": """json.dumps({"failed": "x", "number": number}).encode()""",
-    "flags that are none": """json.dumps({"text": "x", "late": 1, "cut": {}, "malformed": [], "number": number}).encode()""",
+    "flags that are none": """json.dumps({"text": "x", "late": 1, "cut": {}, "number": number}).encode()""",
     "a text of megabytes": """json.dumps({"text": "x" * 3_000_000, "number": number}).encode()""",
     "no object": """b"[1, 2]" """,
     "no JSON": """b"\\xff\\xfe{" """,

@@ -15,7 +15,7 @@ import pytest
 from rollcast.environments.hosted.folder_calls import folder_filter
 from rollcast.environments.hosted.private_mounts import succeeds_in_fork
 from rollcast.environments.hosted.profiles import _load_asking_filter
-from rollcast.environments.hosted.supervision import Supervisor
+from rollcast.environments.hosted.supervision import CallSupervisor
 from rollcast.tasks.sandbox.protections import has_seccomp
 
 WAIT_SECONDS = 60.0
@@ -53,7 +53,7 @@ def supervised(run: Callable[[], None], home: Path) -> int:
     theirs.close()
     _, descriptors, _, _ = socket.recv_fds(own, 16, 1)
     own.close()
-    supervisor = Supervisor(descriptors[0], home, pid)
+    supervisor = CallSupervisor(descriptors[0], home, pid)
     deadline = time.monotonic() + WAIT_SECONDS
     ended = 0
     while not ended:

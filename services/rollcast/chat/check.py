@@ -1,4 +1,4 @@
-"""The chat format of a model, tried in a process of its own before the run: its template may never end, or take all memory.
+"""The chat format of a model, tried in a process of its own: its template may never end, or take all memory.
 
 python -m rollcast.chat.check < {"model": .., "prompt_format": .., "needs_tools": ..}    prints why it cannot be used
 """
@@ -52,8 +52,8 @@ async def check_chat_format(model: Model, prompt_format: PromptFormat, *, needs_
         raise UserError(f"model.renderer: {never_ends(model.path, RENDER_SECONDS)}")
     if process.returncode:
         raise UserError(
-            f"model.renderer: the chat template of {model.path} ended its check with exit code {process.returncode}; give "
-            "the model's folder another template, or name the renderer of its family in model.renderer"
+            f"model.renderer: the chat template of {model.path} ended its check with exit code {process.returncode}; "
+            "give the model's folder another template, or name the renderer of its family in model.renderer"
         )
 
 

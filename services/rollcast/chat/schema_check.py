@@ -1,7 +1,7 @@
 """Arguments against the JSON schema of their tool, in bounded time whatever the two are.
 
-Patterns are matched by RE2, in linear time. What it cannot take is left to the tool, and so is a schema that needs too many
-steps, that is broken, or that refers to one elsewhere: nothing is fetched.
+Patterns are matched by RE2, in linear time. Others are left to the tool. So is a schema that needs too many steps, is
+broken, or refers to one elsewhere: nothing is fetched.
 """
 
 import json
@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 MAX_STEPS = 100_000
-"""Keywords that are looked at for one call. The arguments of a call have 10,000 values at most; a step takes some 5 us."""
+"""Keywords that are looked at for one call, which has 10,000 values at most. A step takes some 5 us."""
 ITEMS_PER_STEP = 100
 """Allowed values that take as long as a step to compare."""
 MATCHES_PER_STEP = 200
@@ -25,7 +25,7 @@ _steps: ContextVar[list[int]] = ContextVar("steps")
 """What the check under way has taken so far."""
 
 Keyword = Callable[[Any, Any, Any, Any], Any]
-"""jsonschema's: validator, the keyword's value, instance, schema -> errors; None = there is none."""
+"""jsonschema's: validator, the keyword's value, instance, schema -> errors, or None."""
 
 
 class _TooManyStepsError(Exception):

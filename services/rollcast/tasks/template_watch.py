@@ -21,7 +21,7 @@ LOOK_SECONDS = 1.0
 
 @dataclass(eq=False)
 class _Watchdog:
-    """The renderings under way: what is rendered, and its monotonic deadline."""
+    """The renderings under way, with their monotonic deadlines."""
 
     rendering: dict[int, tuple[str, float]] = field(default_factory=dict)
     """By the identity of the thread that renders."""

@@ -65,7 +65,7 @@ def load_tokenizer(model: Model) -> Tokenizer:
 
 
 def end_token_ids(model: Model, tokenizer: Tokenizer) -> frozenset[int]:
-    """Tokens after which the engine ends a text by itself, or more than those: of tokenizer, model and its way to generate.
+    """Tokens after which the engine ends a text by itself, or more than those: all that the model's files name.
 
     Empty = not known.
     """
@@ -77,7 +77,7 @@ def end_token_ids(model: Model, tokenizer: Tokenizer) -> frozenset[int]:
         values += [getattr(config, "eos_token_id", None), getattr(config.get_text_config(), "eos_token_id", None)]
     except Exception:  # whatever a third party's files break
         return frozenset()
-    with suppress(OSError):  # many models have none
+    with suppress(OSError):  # many models have no such file
         values.append(GenerationConfig.from_pretrained(model.path).eos_token_id)
     return frozenset(
         one for value in values for one in (value if isinstance(value, list) else [value]) if one is not None

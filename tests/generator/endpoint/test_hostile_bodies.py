@@ -52,8 +52,7 @@ def refused(content: str) -> str:
     try:
         ChatRequest(read_request(json.loads(content), "m", SAMPLING, replaces=True), is_retry=None)
     except RefusedRequestError as refusal:
-        assert refusal.status == 400
-        return str(refusal)
+        return f"{refusal.status} {refusal}"
     return ""
 
 
@@ -85,7 +84,9 @@ MESSAGES = {
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("message", MESSAGES)
 def test_a_message_of_another_form_is_refused_with_its_place(message: str) -> None:
-    assert MESSAGES[message] in refused(f'{{"messages": [{message}, {{"role": "user", "content": "q"}}]}}')
+    said = refused(f'{{"messages": [{message}, {{"role": "user", "content": "q"}}]}}')
+    assert said.startswith("400 ")
+    assert MESSAGES[message] in said
 
 
 RIGHT = {
@@ -95,7 +96,7 @@ RIGHT = {
         "content": "ab",
     },
     '{"role": "user", "content": []}': {"role": "user", "content": ""},
-    '{"role": "assistant", "content": null, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{"}}]}': {
+    '{"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{"}}]}': {
         "role": "assistant",
         "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{"}}],
     },

@@ -1,4 +1,4 @@
-"""The answers of an environment's process, checked by type and bounds where they enter the generator.
+"""The answers of an environment's process, checked by type and bounds as they enter the generator.
 
 Code of a user, or of a model, may have written them. Every check raises FrameError.
 """
@@ -44,7 +44,7 @@ def get_text(answer: Mapping[str, Any]) -> str:
 
 
 def get_reward(answer: Mapping[str, Any]) -> float | None:
-    """The reward of an episode; its bounds are the generator's. None = there is none."""
+    """The reward of an episode; its bounds are the generator's. None = no reward."""
     reward = answer.get("reward")
     if reward is None:
         return None
@@ -57,7 +57,7 @@ def get_reward(answer: Mapping[str, Any]) -> float | None:
 
 
 def get_call_reward(answer: Mapping[str, Any]) -> float | None:
-    """The reward of a call. None = there is none."""
+    """The reward of a call. None = no reward."""
     reward = get_reward(answer)
     if reward is not None and not abs(reward) <= MAX_CALL_REWARD:  # NaN is refused too
         raise FrameError(f"a reward of {reward:g} for a call, and {MAX_CALL_REWARD:g} of either sign is the most")

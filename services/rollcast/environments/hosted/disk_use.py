@@ -70,7 +70,7 @@ def _entries(folder: Path, max_depth: int) -> Iterator[tuple[int, int]]:
 
 
 class _ReadFolder:
-    """A folder whose entries are read one by one. One that is gone has none."""
+    """A folder whose entries are read one by one. One that was removed has no entries."""
 
     def __init__(self, name: str, parent: int | None) -> None:
         self.descriptor = -1

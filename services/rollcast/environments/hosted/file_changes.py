@@ -1,6 +1,6 @@
 """Modes, owners and times of files of a private folder, changed for a process that may not do so itself.
 
-A path is read once, and the file is opened beneath the folder by the kernel. So what the process changes meanwhile, in its
+A path is read once, and the kernel opens the file beneath the folder. So what the process changes meanwhile, in its
 memory or in the folder, cannot lead outside.
 """
 
@@ -23,7 +23,7 @@ MAX_ADDRESS = 1 << 62
 _AT_FDCWD = -100
 _AT_SYMLINK_NOFOLLOW = 0x100
 _OPENAT2 = 437
-"""The same number on every architecture."""
+"""Every architecture has the same number."""
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
 _OWN_DESCRIPTOR = re.compile(rb"/proc/(?:self|thread-self)/fd/([0-9]{1,9})")
@@ -65,7 +65,7 @@ class FileChanges:
         own_descriptor = None if path is None else _OWN_DESCRIPTOR.fullmatch(path)
         if path is None:
             file_handle = self._open_descriptor(pid, call.folder)
-        elif own_descriptor is not None:  # how the C library changes the mode of what is no link
+        elif own_descriptor is not None:  # how the C library changes the mode of anything except links
             file_handle = self._open_descriptor(pid, int(own_descriptor[1]))
         else:
             file_handle = self._open_beneath(self._relative(pid, call.folder, path), call.flags)

@@ -1,4 +1,4 @@
-"""The files that a process reaches, by Landlock, if it starts programs of the system, or Python anew."""
+"""The files that a process reaches, by Landlock, if it starts programs of the system, or a new Python."""
 
 import contextlib
 import os
@@ -16,8 +16,8 @@ _PROGRAMS = (
 )  # fmt: skip
 _CONFIGURED = (
     "/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/usr/share", "/usr/include",
-    "/usr/local/include", "/etc/debian_version", "/etc/lsb-release", "/etc/os-release", "/etc/localtime", "/etc/mime.types",
-    "/etc/python3",
+    "/usr/local/include", "/etc/debian_version", "/etc/lsb-release", "/etc/os-release", "/etc/localtime",
+    "/etc/mime.types", "/etc/python3",
     f"/etc/python{sys.version_info.major}.{sys.version_info.minor}",
 )  # fmt: skip
 """What programs of the system read; nothing of a user's."""

@@ -107,7 +107,7 @@ def folder_filter(*, has_private_mounts: bool, has_signal_scope: bool, can_ask: 
 
 
 def as_int(argument: int) -> int:
-    """An argument as the kernel reads it where it takes an int."""
+    """An argument as the kernel reads an int."""
     number = argument & _INT
     return number - (_INT + 1) if number > _INT >> 1 else number
 

@@ -21,7 +21,7 @@ import psutil
 from rollcast.environments.hosted.disk_use import DiskLimits, excess
 from rollcast.environments.hosted.frames import packed
 from rollcast.environments.hosted.private_folder import PrivateFolder
-from rollcast.environments.hosted.supervision import Supervisor
+from rollcast.environments.hosted.supervision import CallSupervisor
 from rollcast.tasks.sandbox.lockdown import adopt_orphans, die_with_parent
 
 LOOK_SECONDS = 0.1
@@ -52,7 +52,7 @@ def guard(
     connection: is given the reason if it was too much. None = it cannot be too much.
     private: the folder, whose size is bounded, and which is removed. None = the profile is trusted.
     parent: the process that it must not outlive; in a container it may be process 1.
-    environment_end: brings the listener of the environment's filter. None = it has none.
+    environment_end: brings the listener of the environment's filter. None = no filter asks.
     """
 
     def end(number: int, frame: object) -> None:
@@ -91,7 +91,7 @@ class _Watch:
         self._environment = environment
         self._private = private
         self._end = environment_end
-        self._supervisor: Supervisor | None = None
+        self._supervisor: CallSupervisor | None = None
         self._looks = 0
         self._next_disk_use = 0.0
         """Monotonic seconds."""
@@ -146,7 +146,7 @@ class _Watch:
         assert self._private is not None
         _, descriptors, _, _ = socket.recv_fds(self._end, 16, 1)
         if descriptors:
-            self._supervisor = Supervisor(descriptors[0], self._private.home, self._environment)
+            self._supervisor = CallSupervisor(descriptors[0], self._private.home, self._environment)
         self._end.close()
         self._end = None
 

@@ -1,4 +1,4 @@
-"""One environment's functions, as its process calls them, and how an answer is made of what they return."""
+"""One environment's functions, as its process calls them, and how an answer is made of their results."""
 
 import json
 import signal

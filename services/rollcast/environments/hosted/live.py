@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class HostedEnvironment:
-    """A LiveEnvironment in a process of its own. Nothing but EnvironmentFailedError is raised, whatever it sends."""
+    """A LiveEnvironment in a process of its own. Whatever the process sends, only EnvironmentFailedError is raised."""
 
     def __init__(
         self,

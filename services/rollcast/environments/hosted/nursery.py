@@ -152,16 +152,16 @@ class Nursery:
             os.kill(child.pid, signal.SIGCONT)  # a guard that was stopped would not end
 
     def _reap(self, *, wait: bool = False) -> None:
-        """Bury what has ended: environments, and what they left to this process."""
+        """Collect the environments that have ended, and the orphans that they left to this process."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._woken, 4096)
         options = 0 if wait else os.WNOHANG
         with contextlib.suppress(ChildProcessError):
             while (pid := os.waitpid(-1, options)[0]) != 0:
                 options = os.WNOHANG
-                self._bury(pid)
+                self._forget(pid)
 
-    def _bury(self, pid: int) -> None:
+    def _forget(self, pid: int) -> None:
         for number, child in list(self._children.items()):
             if child.pid == pid:
                 del self._children[number]

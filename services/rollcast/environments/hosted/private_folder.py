@@ -1,6 +1,6 @@
 """Private folders of environments, all below one folder of their fork server.
 
-generator      rollcast-environments-XXXX/          locked while the generator lives; it removes what is left
+generator      rollcast-environments-XXXX/          locked while the generator lives, which removes the rest
 fork server        environment-YYYY/home, shm       one for each environment; its guard removes it
 next start                                          removes the folders of generators that have ended
 """
@@ -37,7 +37,7 @@ class PrivateFolder:
 
     @property
     def shared_memory(self) -> Path:
-        """What it sees as /dev/shm, if it has a file tree of its own."""
+        """Its /dev/shm, if it has a file tree of its own."""
         return self.path / "shm"
 
     @classmethod

@@ -2,8 +2,8 @@
 
 unshare -> everything read-only, recursively -> the private folder writable -> /dev/shm is a folder of its own
 
-The kernel then refuses modes, times, owners and attributes of other files too, which Landlock does not cover. Root needs
-CAP_SYS_ADMIN; another user a user namespace, which containers often forbid.
+The kernel then refuses modes, times, owners and attributes of other files too, which Landlock does not cover. Root
+needs CAP_SYS_ADMIN, another user a user namespace; containers often forbid both.
 """
 
 import ctypes
@@ -15,14 +15,14 @@ from pathlib import Path
 from rollcast.environments.hosted.private_folder import PrivateFolder
 from rollcast.tasks.sandbox.lockdown import show_descriptors
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # where the C library looks for it
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # the C library looks for it there
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWUSER = 0x10000000
 _MS_BIND = 0x1000
 _MS_REC = 0x4000
 _MS_PRIVATE = 0x40000
 _MOUNT_SETATTR = 442
-"""The same number on every architecture."""
+"""Every architecture has the same number."""
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _READ_ONLY = 0x1
@@ -46,8 +46,7 @@ def enter_private_mounts(private: PrivateFolder) -> None:
     for _, target in writable:
         _set_attributes(libc, target, 0, _Attributes(clear=_READ_ONLY))
     os.chdir(private.home)
-    if not os.environ.get("DBG"):
-        _reopen_standard_streams()
+    _reopen_standard_streams()
 
 
 def are_allowed() -> bool:

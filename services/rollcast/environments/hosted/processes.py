@@ -131,7 +131,7 @@ class EnvironmentProcesses:
             send.exception()  # a caller that was cancelled does not look at it
 
     def _ask_for(self, connection: int) -> RunningNursery:
-        """Send a connection to the nursery, which is started if there is none. Raises EnvironmentFailedError."""
+        """Send a connection to the nursery, which is started if necessary. Raises EnvironmentFailedError."""
         if self._is_closing:
             raise EnvironmentFailedError("the generator ends")
         if self._nursery is None or self._nursery.has_ended:

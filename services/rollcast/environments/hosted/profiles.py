@@ -57,7 +57,7 @@ class Containment:
     system_calls: Any = None
     has_private_mounts: bool = False
     new_programs: Any = None
-    """The Landlock ruleset of programs under `compute` that start Python anew. None = they do not."""
+    """The Landlock ruleset of programs under `compute` that start a new Python. None = they do not."""
 
     def put_on(
         self, descriptors: tuple[int, ...], private: PrivateFolder | None, guard: socket.socket | None
@@ -77,7 +77,7 @@ class Containment:
         return tuple(range(FIRST_KEPT_DESCRIPTOR, FIRST_KEPT_DESCRIPTOR + len(descriptors)))
 
     def put_on_programs(self, descriptor: int) -> int:
-        """What the process of the model's programs gives up. Under `folder` it inherited the rest when it was forked."""
+        """What the process of the model's programs gives up. Under `folder` it has inherited the rest."""
         if self.profile == "compute":
             self._put_on_compute((descriptor,))
         else:
@@ -87,7 +87,7 @@ class Containment:
         return FIRST_KEPT_DESCRIPTOR
 
     def put_on_new_programs(self, descriptor: int) -> bytes:
-        """As `put_on_programs`, for a process that starts Python anew: returns the filter that it loads after that."""
+        """Like `put_on_programs`, for a process that starts a new Python and then loads the filter that this returns."""
         if self.profile != "compute":
             self.put_on_programs(descriptor)
             return b""

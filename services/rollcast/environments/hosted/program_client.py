@@ -15,7 +15,7 @@ MAX_STRAY_ANSWERS = 100
 
 
 class ProgramEndedError(Exception):
-    """The process has ended, hangs, or sent what is no answer: it can run nothing more."""
+    """The process has ended, hangs, or sent an invalid answer: it can run nothing more."""
 
     def __init__(self, reason: str, *, is_overdue: bool = False) -> None:
         super().__init__(reason)

@@ -4,7 +4,7 @@
                           <-- text -------------------------
 
 It is forked before the environment's process answers anything, so it has neither the generator's connection nor a row.
-What it sends is checked, and is at most a text for the model. If a user's code is in memory it starts Python anew.
+Its answers are checked, and are at most a text for the model. If a user's code is in memory it starts a new Python.
 
 python -P -m rollcast.environments.hosted.programs TOOLS CALL_SECONDS FILTER    the connection is FIRST_DESCRIPTOR
 """

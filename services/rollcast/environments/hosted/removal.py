@@ -2,7 +2,7 @@
 
 python -I -S removal.py FOLDER...    goes on in the background: a quarter of a million files take seconds
 
-Folders inside are moved up before they are emptied. So no recursion, no path that is too long, and few open descriptors.
+Folders inside are moved up before they are emptied: no recursion, no path that is too long, few open descriptors.
 Nothing is followed: a program that still runs may put a link in the place of a folder.
 """
 

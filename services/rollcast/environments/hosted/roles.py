@@ -1,7 +1,7 @@
 """What a fork of a nursery becomes: the guard of an environment, the environment, or the process of its programs.
 
-A fork raises `Become`. So it leaves all frames of what it was forked from, and with them what they hold, before it runs
-anything of a user or a model.
+A fork raises `Become`. So it leaves all frames of its parent, with the objects that they hold, before it runs code of a
+user or a model.
 """
 
 import os
@@ -34,7 +34,7 @@ class Become(BaseException):
 
 
 def play(role: Role) -> None:
-    """Run a role, and in forks of this process what they become. Forks do not return."""
+    """Run a role, and in forks of this process their own roles. Forks do not return."""
     first = os.getpid()
     code = 1
     try:
@@ -62,9 +62,9 @@ class EnvironmentRole:
     contained: Containment
     call_seconds: float
     connection: socket.socket
-    """To the generator."""
+    """The generator has the other end."""
     private: PrivateFolder | None
-    """Of the profile folder."""
+    """None = another profile than folder."""
     parent: int
     """The nursery."""
 

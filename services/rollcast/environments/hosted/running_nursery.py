@@ -22,7 +22,7 @@ END_SECONDS = 5.0
 """How long a nursery may take to end all of its environments."""
 LAST_MOMENTS_SECONDS = 1.0
 """Between the end of a process's connections and its own."""
-INHERITED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "DBG")
+INHERITED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
 """All that a contained environment sees of the surroundings: no address, password or token is among them. A trusted one
 sees the user's variables without ours."""
 
@@ -34,7 +34,7 @@ class RunningNursery:
     """Methods block; each may be called from a thread of its own."""
 
     def __init__(self, source: HostedSource, folder: Path | None) -> None:
-        """folder: for private folders. None = the profile has none."""
+        """folder: for private folders. None = another profile than folder."""
         self.is_ready = False
         self.was_killed = False
         self.gives_call_rewards = False
@@ -55,7 +55,7 @@ class RunningNursery:
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                stderr=None if is_trusted or os.environ.get("DBG") else subprocess.DEVNULL,
+                stderr=None if is_trusted else subprocess.DEVNULL,
                 pass_fds=(its_end.fileno(),),
                 start_new_session=True,
                 env={key: value for key, value in variables.items() if not key.startswith("ROLLCAST_")},

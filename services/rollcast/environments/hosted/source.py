@@ -1,6 +1,6 @@
 """What a fork server of environments is sent of the run file. Commands, addresses and tokens of MCP servers are not.
 
-Its forks run what a user, or a model, wrote: what was never sent cannot be read there.
+Its forks run code of a user, or of a model: a secret that was never sent cannot be read there.
 """
 
 import json
@@ -14,7 +14,7 @@ from rollcast.config.environments.tool_set import ToolSet
 
 @dataclass(frozen=True, slots=True)
 class HostedSource:
-    """Where the code of one environment comes from, and the profile it runs under."""
+    """The code of one environment, and the profile it runs under."""
 
     name: str
     profile: Profile

@@ -21,12 +21,12 @@ MAX_ANSWERS = 100
 """Answers until the guard looks at the environment again."""
 
 
-class Supervisor:
+class CallSupervisor:
     """Answers the calls of one environment."""
 
     def __init__(self, descriptor: int, home: Path, environment: int) -> None:
         """descriptor: of the listener, which is used up here. home: the private folder. environment: the process whose
-        programs ask; it is none of theirs."""
+        programs ask, on which they may not act."""
         from seccompy import syscall_name
         from seccompy.notify import Listener
 

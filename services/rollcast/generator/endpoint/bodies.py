@@ -44,7 +44,7 @@ class Counts:
 
 
 def read_json(content: bytes | bytearray, max_values: int = MAX_VALUES) -> Any:
-    """Raises RefusedRequestError for what is no JSON, and for more values than a request may have."""
+    """Raises RefusedRequestError for invalid JSON, and for more values than a request may have."""
     if len(content) > SMALL_BYTES:
         counts = count(content)
         if counts.containers + counts.texts > MAX_VALUES or counts.commas > max_values:
@@ -83,7 +83,7 @@ def is_too_deep(value: Any) -> bool:
 
 
 def num_characters(value: Any) -> int:
-    """About how many characters a value has as JSON."""
+    """The number of characters that a value has as JSON, roughly."""
     if isinstance(value, str):
         return len(value)
     total = 0

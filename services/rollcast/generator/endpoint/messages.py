@@ -20,7 +20,7 @@ MAX_ARGUMENT_VALUES = 250_000
 
 
 def read_messages(messages: Sequence[Any]) -> list[ChatMessage]:
-    """Raises RefusedRequestError for content that is not text, and calls that are none."""
+    """Raises RefusedRequestError for content that is not text, and for invalid calls."""
     read: list[ChatMessage] = []
     num_values = 0
     for index, message in enumerate(messages):
@@ -84,7 +84,7 @@ def _check_calls(calls: Any, place: str) -> int:
 
 
 def _num_values(text: str) -> int:
-    """Not below the number of values in a JSON text. Signs inside of texts are only told apart if there are many."""
+    """Not below the number of values in a JSON text. Signs inside of texts are only left out if there are many."""
     most = text.count(",") + text.count("[") + text.count("{")
     if most < MAX_ARGUMENT_VALUES // MAX_CALLS:
         return most
@@ -93,7 +93,7 @@ def _num_values(text: str) -> int:
 
 
 def read_arguments(arguments: Any) -> Any:
-    """The arguments of a call as JSON has them; as they are if they are no JSON, or nested too deeply to be compared."""
+    """The arguments of a call as JSON has them; as they are if they are no JSON, or nested too deeply."""
     if not isinstance(arguments, str):
         return arguments
     try:

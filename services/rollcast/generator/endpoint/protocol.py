@@ -1,7 +1,7 @@
 """The settings of a chat completion request that are honored, and those that are refused.
 
-Messages are checked by `messages`, and taken as they were sent. vLLM's protocol classes check the form of the rest: the
-engine has imported them already. They make an error of each element of each kind that it could be, so they see no message.
+`messages` checks the messages, which are taken as they were sent. vLLM's protocol classes, which the engine has loaded
+already, check the rest. They see no message: they make an error for each kind that each element could be.
 
     honored    messages, tools, tool_choice auto|none, max_tokens, max_completion_tokens, stop, stream, logprobs,
                return_token_ids and return_tokens_as_token_ids of vLLM
@@ -58,7 +58,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 }
 """Values of settings that change nothing."""
 NO_HISTORY = ({"role": "user", "content": ""},)
-"""In the place of messages, where vLLM's classes want some."""
+"""Messages for vLLM's classes, which do not take a request without."""
 MAX_STOPS = 4
 """Most stop texts that the OpenAI API takes."""
 MAX_STOP_CHARACTERS = 200

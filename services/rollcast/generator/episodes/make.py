@@ -14,6 +14,9 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 
+FORK_SERVER = "fork_server"
+"""The stage of a failure: the fork server of an environment did not answer, and was ended."""
+
 log = get_logger()
 
 
@@ -29,7 +32,7 @@ def episode_parts(
     tokenizer = cast(ChatTokenizer, load_tokenizer(model))
 
     def note_replaced(name: str) -> None:
-        exporter.add(names.EPISODE_FORK_SERVERS_REPLACED, environment=name)
+        exporter.add(names.EPISODE_FAILURES, environment=name, stage=FORK_SERVER)
         log.warning("a fork server did not answer and was ended", environment=name)
 
     return EpisodeParts(

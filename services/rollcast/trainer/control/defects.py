@@ -33,15 +33,15 @@ pacing."""
 MAX_FUTURE_SECONDS = 86_400.0
 """A group may have begun this much later than now, by a clock that is wrong."""
 MAX_HAND_BACKS = 10_000
-"""Of one task: a generator that leaves hands its tasks back once."""
+"""A generator that leaves hands its tasks back once."""
 SPARE_PREEMPTIONS = 1_000
 """A rollout may be preempted before each of its tokens, and this many times besides."""
 MARKS_PER_TOKEN = 2
 """KV is rebuilt at a token once for an update of the weights or a preemption, and again after a hand-over."""
 SPARE_MARKS = 16
 MIN_CERTAIN_TOKENS = 256
-"""A group of this many sampled tokens, each of a probability of exactly 1, was not sampled by a language model. As all of
-its rollouts would be equal, it had nothing to teach either."""
+"""A group of this many sampled tokens, each of a probability of exactly 1, was not sampled by a language model. All of
+its rollouts would be equal, and teach nothing."""
 
 
 @dataclass(slots=True)
