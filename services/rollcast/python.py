@@ -190,9 +190,7 @@ def forecast(
         if law_alone and prior is not None:
             raise ValueError("law_alone, prior: each is a prior; give one of the two")
         found = fitted(None if prior is None else Path(prior))
-        found = replace(found, worth=worth, price=price)
-        if budget is not None:
-            found = replace(found, end=budget, evaluations_left=None)
+        found = replace(found.with_budget(budget), worth=worth, price=price)
         found.advice()  # refuses impossible terms now, before they are asked for
         return found
 

@@ -12,7 +12,6 @@ from rollcast.cli.output import say
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts
-from rollcast.curves.sheet import shown
 from rollcast.plots.figure import save
 
 if TYPE_CHECKING:
@@ -148,7 +147,8 @@ def _show(answer: dict[str, Any]) -> None:
 
 
 def _show_in_own_unit(answer: dict[str, Any], origin: "Origin") -> None:
-    """The same pass rates as the values that the source holds."""
+    """Show the pass rates as the values that the source holds."""
+    from rollcast.curves.sheet import shown
 
     def mapped(rates: amounts.Interval | None) -> amounts.Interval | None:
         if rates is None or rates["q50"] is None:

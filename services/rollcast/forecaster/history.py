@@ -81,7 +81,7 @@ class KeptAdvice:
     """Evaluations that it was made from."""
     kind: str
     evaluations: int
-    """To wait for; 0 for stop and continue."""
+    """Number to wait for; 0 for stop and continue."""
 
 
 class History:

@@ -307,16 +307,12 @@ GRADER_REFUSED = Metric(
 )
 
 # Forecaster: the compute grid is fixed per run (40 values), else every refit would mint new series.
-FORECAST_ASYMPTOTE = Metric(
-    "rollcast_forecast_asymptote", "A, by quantile; absent if no law describes the curve", ("quantile",)
-)
+FORECAST_ASYMPTOTE = Metric("rollcast_forecast_asymptote", "A, by quantile; absent without a law", ("quantile",))
 FORECAST_PASS_RATE = Metric(
     "rollcast_forecast_pass_rate", "Predicted pass rate by compute and quantile", ("compute", "quantile")
 )
 FORECAST_HEADROOM = Metric(
-    "rollcast_forecast_headroom",
-    "A minus the level now, by quantile; absent if no law describes the curve",
-    ("quantile",),
+    "rollcast_forecast_headroom", "A - level now, by quantile; absent if no law describes the curve", ("quantile",)
 )
 FORECAST_END = Metric(
     "rollcast_forecast_end_pass_rate", "Predicted reading at the end of the budget, by quantile", ("quantile",)

@@ -33,7 +33,7 @@ class RunTerms:
 
 
 def terms_of_folder(folder: Path, num_evaluations: int) -> RunTerms:
-    """`num_evaluations`: of the run's curve. What is absent or cannot be read is not known."""
+    """`num_evaluations`: of the run's curve. A file that is absent or cannot be read states nothing."""
     return RunTerms(_budget(folder / RUN_FILE), _early_end(folder / TASKS), _last_advice(folder, num_evaluations))
 
 
