@@ -235,9 +235,7 @@ class _Terms(NamedTuple):
 
     def applied(self, run: RunForecast) -> RunForecast:
         """The forecast on these terms. Raises ValueError: one is impossible."""
-        run = replace(run, worth=self.worth, price=self.price)
-        if self.budget is not None:
-            run = replace(run, end=self.budget, evaluations_left=None)
+        run = replace(run.with_budget(self.budget), worth=self.worth, price=self.price)
         run.advice()
         return run
 

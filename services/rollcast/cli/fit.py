@@ -147,7 +147,7 @@ def _show(answer: dict[str, Any]) -> None:
 
 
 def _show_in_own_unit(answer: dict[str, Any], origin: "Origin") -> None:
-    """Pass rates as the values that the source holds."""
+    """Show the pass rates as the values that the source holds."""
     from rollcast.curves.sheet import shown
 
     def mapped(rates: amounts.Interval | None) -> amounts.Interval | None:

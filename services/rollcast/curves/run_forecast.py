@@ -166,6 +166,10 @@ class RunForecast:
             ended=self.ended,
         )
 
+    def with_budget(self, budget: float | None) -> "RunForecast":
+        """The same run, of which the user says at which compute it ends; None: as it is."""
+        return self if budget is None else replace(self, end=budget, evaluations_left=None)
+
     def to_fitted(self, compute: ArrayLike) -> Array:
         """`compute` (m,) device-hours on the axis that the law is fitted on -> (m,)."""
         return self.axis.to_fitted(np.atleast_1d(np.asarray(compute, dtype=float)))
