@@ -24,7 +24,6 @@ from typing import Any
 LENGTHS = (6, 9, 16, 30, 60)
 NOISES = (0.015, 0.03, 0.05)
 CORRELATIONS = (0.0, 0.5)
-NAME = "noise_verdicts"
 MOST_IN_A_CELL = 0.065
 MOST_OVERALL = 0.05
 LEAST_STILL_DECIDED = 0.85
@@ -43,7 +42,7 @@ def main() -> int:
 
     asked = {"flat": arguments.series, "whole": min(arguments.whole, arguments.series), "rising": arguments.rising}
     cells: dict[str, Any] = {}
-    path = RESULTS / f"{NAME}.json"
+    path = RESULTS / "noise_verdicts.json"
     if path.exists() and not arguments.again:
         last = json.loads(path.read_text())["figures"]
         cells = last["cells"] if last["series_of_a_cell"] == asked else {}
@@ -51,11 +50,11 @@ def main() -> int:
         cell = Cell(*values)
         if cell.name not in cells:
             cells[cell.name] = {**_flat(cell, number, asked), **_rising(cell, number, asked["rising"])}
-            write_result(NAME, _figures(asked, cells))
+            write_result("noise_verdicts", _figures(asked, cells))
         print(f"{cell.name:38} {_line(cells[cell.name])}", flush=True)
     figures = _figures(asked, cells)
     print(json.dumps({name: value for name, value in figures.items() if name != "cells"}, indent=1))
-    print(f"written: {write_result(NAME, figures)}")
+    print(f"written: {write_result('noise_verdicts', figures)}")
     return 0 if all(target["met"] for target in figures["targets"].values()) else 1
 
 

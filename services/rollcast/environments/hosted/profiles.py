@@ -87,7 +87,7 @@ class Containment:
         return FIRST_KEPT_DESCRIPTOR
 
     def put_on_new_programs(self, descriptor: int) -> bytes:
-        """Like `put_on_programs`, for a process that starts a new Python and then loads the filter that this returns."""
+        """As `put_on_programs`, for a process that starts a new Python and then loads the returned filter."""
         if self.profile != "compute":
             self.put_on_programs(descriptor)
             return b""

@@ -51,14 +51,13 @@ def build_controller(
     stop_requested: Callable[[], bool],
     end_token_ids: frozenset[int] = frozenset(),
 ) -> Controller:
-    """Take the next incarnation and build its controller.
+    """Take the next incarnation and build its controller, with the progress of the restored checkpoint or of a new run.
 
-    `progress`: of the restored checkpoint, or of a new run. `end_token_ids`: tokens that end a text; empty = not known.
-    Raises QueueAway, UserError for unusable contents of Redis.
+    `end_token_ids`: tokens that end a text; empty = not known. Raises QueueAway, UserError for bad contents of Redis.
     """
     recipe = config.recipe
-    max_bytes = config.redis.max_bytes
     schedule = make_schedule(recipe.schedule, groups_per_step=recipe.prompts_per_step)
+    max_bytes = config.redis.max_bytes
     plans = evaluation_plans(config.tasks, config.trainer.checkpoint_every_steps)
     state = resume_state(config, queue, shares(books.train, plans[0].weights), progress)
     reporter = Reporter(state, exporter, books.train, recipe, max_staleness=schedule.max_staleness, max_bytes=max_bytes)
@@ -79,9 +78,8 @@ def build_controller(
         note_answer=GroupSignals(recipe, exporter, is_wanted).note,
         teacher=_teacher(recipe, exporter, config.model.max_length, is_wanted),
     )
-    other_seconds = longest_other_seconds(
-        config.tasks, recipe, num_slots=config.generator.most_slots, grading_seconds=config.longest_grading_seconds
-    )
+    slots = config.generator.most_slots
+    other_seconds = longest_other_seconds(config.tasks, recipe, slots, config.longest_grading_seconds)
     pacing = Pacing(recipe, schedule.max_staleness, config.trainer.drop_after_budgets, other_seconds)
     pipeline = GroupPipeline(state, queue, reporter, schedule, intake, pacing, make_task, recipe, max_bytes, own_filter)
     early_stop = EarlyStop(config.stop_when, config.budget, progress.curve) if config.stop_when else None

@@ -53,7 +53,7 @@ def longest_episode_seconds(tasks: Tasks, episodes: Episodes) -> float:
     return found
 
 
-def longest_other_seconds(tasks: Tasks, recipe: Recipe, *, num_slots: int, grading_seconds: float) -> float:
+def longest_other_seconds(tasks: Tasks, recipe: Recipe, num_slots: int, grading_seconds: float) -> float:
     """The most time that a group takes besides its sampling. Arguments as for `longest_verdict_seconds`."""
     verdict = longest_verdict_seconds(tasks, num_slots=num_slots, grading_seconds=grading_seconds)
     return verdict + longest_episode_seconds(tasks, recipe.episodes)
