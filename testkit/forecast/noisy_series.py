@@ -43,7 +43,7 @@ def rising_series(cell: Cell, rng: np.random.Generator) -> Curve:
     rise = cell.noise * rng.uniform(*RISES_IN_NOISE)
     exponent = float(np.exp(rng.normal(0.74, 0.35)))
     midpoint = float(np.exp(rng.normal(-0.8, 0.7)))
-    law = sigmoid(np.arange(1.0, cell.count + 1.0) / cell.count, 0.0, 1.0, exponent, midpoint)
+    law = sigmoid(np.arange(1.0, cell.count + 1.0, dtype=np.float64) / cell.count, 0.0, 1.0, exponent, midpoint)
     seen = (law - law[0]) / (law[-1] - law[0])
     return _series(cell, rng.uniform(EDGE, 1.0 - EDGE - rise) + rise * seen, rng)
 

@@ -12,7 +12,8 @@ import pytest
 from rollcast.config.environments.settings import Profile
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.environments.base import EnvironmentFailedError
-from rollcast.environments.hosted.processes import EnvironmentProcesses, HostedEnvironment
+from rollcast.environments.hosted.live import HostedEnvironment
+from rollcast.environments.hosted.processes import EnvironmentProcesses
 from rollcast.tasks.sandbox.protections import missing
 from testkit.class_environments import environments, eventually
 

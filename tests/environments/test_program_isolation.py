@@ -13,7 +13,7 @@ from rollcast.chat.base import ToolCall
 from rollcast.config.environments.settings import Profile
 from rollcast.config.environments.tool_set import McpServer, ToolSet
 from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment
-from rollcast.environments.hosted.processes import HostedEnvironment
+from rollcast.environments.hosted.live import HostedEnvironment
 from rollcast.environments.of_run import EnvironmentsOfRun
 from rollcast.environments.tools.tool_set import ToolSetEnvironment
 from rollcast.generator.episodes.calls import CallAnswers, answer_calls

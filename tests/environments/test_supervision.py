@@ -33,7 +33,7 @@ def victim() -> Iterator[int]:
     os.kill(pid, signal.SIGKILL)
 
 
-def supervised(run: Callable[[], None], home: Path) -> int:
+def supervised(run: Callable[[], object], home: Path) -> int:
     """The exit code of a process that runs it under the filter; negative: a signal ended it."""
     own, theirs = socket.socketpair()
     pid = os.fork()

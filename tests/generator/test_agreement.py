@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ async def test_every_logprob_agrees_before_and_after_updates(versions: Versions,
         source="test",
     )
     async with joined_pair(config, ranks, versions.engine) as pair:
-        first = []
+        first: list[Any] = []
         for step in range(UPDATES + 1):
             await pair.publish(step)
             sequences = await sample(pair)

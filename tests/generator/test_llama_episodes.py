@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -19,7 +20,8 @@ globals().update({name: test for name, test in vars(test_episodes).items() if na
 async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Versions]:
     folder = tmp_path_factory.mktemp("llama")
     make_architecture(folder / "model", "llama", max_length=512)
-    versions = await Versions.start(small_run(folder), folder, **TIGHT)
+    arguments: dict[str, Any] = {**TIGHT}
+    versions = await Versions.start(small_run(folder), folder, **arguments)
     yield versions
     versions.engine.shutdown()
 

@@ -25,7 +25,7 @@ CELLS = [
 
 
 def curve_of(readings: Array) -> Curve:
-    return Curve.from_points(np.arange(1.0, readings.size + 1.0), readings, unit="steps")
+    return Curve.from_points(np.arange(1.0, readings.size + 1.0, dtype=np.float64), readings, unit="steps")
 
 
 def odds_by_integration(readings: Array, correlation: float, rise: Array) -> float:

@@ -28,7 +28,7 @@ def main() -> None:
         group.update(make_sequences(step))
     group.save(PolicyVersion(1, 3), {"next": 3}).result()
     group.update(make_sequences(3))
-    Path.rename = killed  # type: ignore[method-assign]
+    Path.rename = killed  # type: ignore[method-assign, assignment]
     group.save(PolicyVersion(1, 4), {"next": 4}).result()
 
 

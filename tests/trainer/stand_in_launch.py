@@ -25,7 +25,7 @@ def main() -> int:
     launch.LOST_RANK_PATIENCE_SECONDS = 1.0
     named_trainer.READ_INTERVAL_SECONDS = 0.1
     named_trainer.PATIENCE_SECONDS = 1.0
-    launch.subprocess.Popen = stand_in  # type: ignore[attr-defined, assignment, misc]  # of a fork, which has its own
+    launch.subprocess.Popen = stand_in  # type: ignore[attr-defined]  # of a fork, which has its own
     return launch.main()
 
 

@@ -8,7 +8,8 @@ from rollcast.config.environments.own_class import ClassEnvironment
 from rollcast.config.environments.settings import EnvironmentSettings
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment
-from rollcast.environments.hosted.processes import EnvironmentProcesses, HostedEnvironment
+from rollcast.environments.hosted.live import HostedEnvironment
+from rollcast.environments.hosted.processes import EnvironmentProcesses
 from rollcast.environments.openenv.processes import OpenEnvSession, OpenEnvSessions
 from rollcast.environments.tools.mcp_servers import McpServers
 from rollcast.environments.tools.tool_set import ToolSetEnvironment

@@ -7,7 +7,6 @@ from typing import Any
 
 from rollcast.config.rules_versions import FIRST_RULES, SPLIT_RULES
 from rollcast.runfolder.files import CONTROLLER, Place
-from rollcast.wire.version import PolicyVersion
 
 MAX_CONTROLLER_BYTES = 256 << 20
 """The state of rank 0 holds every prompt that was trained on."""
@@ -43,7 +42,8 @@ def split_rules_at(place: Place) -> int:
     return SPLIT_RULES if found is None else found.split
 
 
-def _controllers(place: Path) -> list[tuple[PolicyVersion, Path]]:
+def _controllers(place: Path) -> list[tuple[list[int], Path]]:
+    """Incarnation and step of each checkpoint, by the name of its folder, "2.118", and its file."""
     try:
         files = list(place.glob(f"*/{CONTROLLER}"))
     except OSError:  # whoever checks the run's folder says so
@@ -51,7 +51,7 @@ def _controllers(place: Path) -> list[tuple[PolicyVersion, Path]]:
     found = []
     for file in files:
         try:
-            found.append((PolicyVersion.parse(file.parent.name), file))
+            found.append(([int(number) for number in file.parent.name.split(".")], file))
         except ValueError:  # a folder of something else
             continue
     return found

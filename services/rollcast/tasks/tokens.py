@@ -24,7 +24,7 @@ from rollcast.tasks.chats import Chat, Message, flat
 from rollcast.tasks.prompts import Prompt
 from rollcast.tasks.template_watch import watched
 from rollcast.tasks.thinking import THINK_END, THINK_START, opens_thinking
-from rollcast.tasks.vocabulary import check_token_ids, note_num_rows
+from rollcast.tasks.vocabulary import NUM_ROWS, check_token_ids, num_rows_of
 
 THINK_SYSTEM = (
     f"The assistant first thinks about the user's question and then answers it. It thinks between {THINK_START} and "
@@ -60,7 +60,7 @@ def load_tokenizer(model: Model) -> Tokenizer:
             f"model.path = {model.path}: no tokenizer can be read there ({' '.join(str(error).split())[:200]}); "
             "give the folder of a Hugging Face model",
         ) from error
-    note_num_rows(tokenizer, model)
+    _note_num_rows(tokenizer, model)
     return cast(Tokenizer, tokenizer)
 
 
@@ -180,3 +180,17 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def _note_num_rows(tokenizer: Any, model: Model) -> None:
+    """Let `check_token_ids` refuse the ids beyond the model's rows, if the tokenizer has any."""
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code).to_dict()
+        num_ids = max(tokenizer.get_vocab().values(), default=-1) + 1
+    except Exception:  # whatever is wrong with its files: whoever reads the model reports it
+        return
+    rows = num_rows_of(config)
+    if rows is not None and rows < num_ids:
+        setattr(tokenizer, NUM_ROWS, rows)

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rollcast.config.errors import UserError
-from rollcast.config.model import Model
 
-_NUM_ROWS = "num_embedding_rows"
+NUM_ROWS = "num_embedding_rows"
 """Attribute of a tokenizer that knows ids beyond them."""
 MAX_SHOWN_CHARACTERS = 80
 
@@ -21,23 +20,9 @@ def num_rows_of(config: Mapping[str, Any]) -> int | None:
     return rows if isinstance(rows, int) else None
 
 
-def note_num_rows(tokenizer: Any, model: Model) -> None:
-    """Let `check_token_ids` refuse the ids beyond the model's rows, if the tokenizer has any."""
-    from transformers import AutoConfig
-
-    try:
-        config = AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code).to_dict()
-        num_ids = max(tokenizer.get_vocab().values(), default=-1) + 1
-    except Exception:  # whatever is wrong with its files: whoever reads the model reports it
-        return
-    rows = num_rows_of(config)
-    if rows is not None and rows < num_ids:
-        setattr(tokenizer, _NUM_ROWS, rows)
-
-
 def check_token_ids(tokenizer: Any, token_ids: Sequence[int], text: str) -> None:
     """Raises UserError if the model has no row for a token of `text`, a prompt."""
-    rows = getattr(tokenizer, _NUM_ROWS, None)
+    rows = getattr(tokenizer, NUM_ROWS, None)
     if rows is not None and token_ids and (largest := max(token_ids)) >= rows:
         token = tokenizer.decode([largest], skip_special_tokens=False)
         raise without_row(tokenizer.name_or_path, token, largest, rows, text)

@@ -61,8 +61,8 @@ class CallSupervisor:
             self._changes.carry_out(name, call.args, call.pid, lambda: self._listener.valid(call.id))
             error = 0
         except OSError as failure:
-            is_outside = failure.errno in (None, errno.EXDEV)
-            error = errno.EPERM if is_outside else failure.errno
+            # A path that leads outside of the folder is EXDEV.
+            error = errno.EPERM if failure.errno is None or failure.errno == errno.EXDEV else failure.errno
         except Exception:  # numbers that Python does not take for a time or an owner
             error = errno.EINVAL
         self._listener.respond(call.id, error=error)

@@ -56,8 +56,9 @@ def _text(content: Any, place: str) -> str:
         raise RefusedRequestError(f"{place}.content: only content that is text is served")
     if len(content) > MAX_PARTS:
         raise RefusedRequestError(f"{place}.content: has more than {MAX_PARTS:,} parts; join them")
-    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
-    if not all(isinstance(text, str) for text in texts):
+    parts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
+    texts = [text for text in parts if isinstance(text, str)]
+    if len(texts) < len(parts):
         raise RefusedRequestError(f"{place}.content: only content that is text is served")
     return texts[0] if len(texts) == 1 else "".join(texts)
 

@@ -44,7 +44,7 @@ class TokenRequest:
         """The request, and its settings in place of which the run's are used. Raises RefusedRequestError."""
         if not isinstance(body, dict) or not isinstance(body.get("sampling_params", {}), dict):
             raise RefusedRequestError("the body is not an object with token_ids and sampling_params")
-        given = body.get("token_ids")
+        given: Any = body.get("token_ids")
         if not _are_tokens(given):
             raise RefusedRequestError("token_ids: give a list of at least one token id")
         if body.get("stream"):
@@ -111,4 +111,4 @@ def _are_tokens(given: Any) -> bool:
     """Whether it is a list of token ids, of any length that a body may have."""
     if not isinstance(given, list) or not given or set(map(type, given)) != {int}:
         return False
-    return min(given) >= 0 and max(given) <= MAX_TOKEN
+    return bool(min(given) >= 0 and max(given) <= MAX_TOKEN)
