@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -27,6 +27,9 @@ from testkit.forked_programs import SERVICES, SYSTEM, ForkedPrograms
 from testkit.suite.durations import load_durations
 from testkit.suite.measurement import Deadline, Measurements, ProcessorTime
 from testkit.suite.selection import CORE, files_to_ignore, group_of_file, seconds_of_groups
+
+if TYPE_CHECKING:
+    from rollcast.trainer.learner.ranks import Ranks
 
 # As many processes as cores, or more: one thread each. Before any test imports torch, which reads it once.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -126,6 +129,16 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedProgram
     """What the programs of whole systems are forked of, once a test process has need of one."""
     with ForkedPrograms(tmp_path_factory.mktemp("forked"), SYSTEM) as programs:
         yield programs
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Iterator[Ranks]:
+    """This process as the only rank: a process joins ranks once."""
+    from rollcast.trainer.learner.ranks import join_ranks
+
+    joined = join_ranks(timeout_seconds=60, threads=1)
+    yield joined
+    joined.leave()
 
 
 @pytest.fixture(scope="session")

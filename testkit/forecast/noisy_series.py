@@ -60,4 +60,4 @@ def ar1_noise(count: int, correlation: float, rng: np.random.Generator) -> Array
 def _series(cell: Cell, level: Array, rng: np.random.Generator) -> Curve:
     readings = level + cell.noise * ar1_noise(cell.count, cell.correlation, rng)
     steps = STEPS_PER_EVALUATION * np.arange(1.0, cell.count + 1.0)
-    return Curve.from_points(steps, np.clip(readings, 0.0, 1.0), unit="steps")
+    return Curve.from_points(list(steps), list(np.clip(readings, 0.0, 1.0)), unit="steps")

@@ -67,7 +67,9 @@ def test_the_hook_runs_config_check_on_the_run_file_of_the_values() -> None:
     (volume,) = [volume for volume in pod.spec["volumes"] if volume["name"] == mount["name"]]
     (item,) = of_kind(objects, "ConfigMap", volume["configMap"]["name"])
     rendered = load_yaml(item["data"]["run.yaml"], "run.yaml")
-    del config["model"]["path"]  # the chart's: where the pods mount the model
+    config |= {
+        "model": {name: value for name, value in config["model"].items() if name != "path"}
+    }  # the chart has its own
     for group, settings in config.items():
         if isinstance(settings, dict):
             assert settings.items() <= rendered[group].items(), group

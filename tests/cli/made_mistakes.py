@@ -28,7 +28,7 @@ def check_is_told(sentence: str, mistake: Mistake, folder: Path, monkeypatch: py
     with open(os.devnull) as nothing:  # no terminal, whoever runs the tests
         monkeypatch.setattr(sys, "stdin", nothing)
         said = _refusal(folder, mistake)
-    assert "\n" not in said, "one mistake, one sentence"
+    assert "\n" not in said, said
     assert is_as_told(said, sentence), said
 
 

@@ -99,7 +99,7 @@ def test_chats_with_a_function_of_ones_own_and_a_budget_in_hours(folder: Path, t
 @pytest.mark.parametrize(("verifier", "right"), [("arithmetic", "|3"), ("countdown", None), ("exact", "3")])
 def test_a_right_answer_is_shown_as_its_verifier_wants_it(tmp_path: Path, verifier: str, right: str | None) -> None:
     (tmp_path / "rows.jsonl").write_text(
-        lines(*({"prompt": f"{n}", "answer": 3 if verifier != "countdown" else {"numbers": [1, 2], "target": 3}}
+        lines(*({"prompt": f"{n}", "answer": 3 if verifier != "countdown" else {"numbers": [n, 2], "target": n + 2}}
                 for n in range(4)))
     )  # fmt: skip
     dataset = JsonlDataset(name="d", path=tmp_path / "rows.jsonl", verifier=verifier)

@@ -5,7 +5,6 @@ tests/generator/test_architectures.py has all others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,12 @@ import pytest
 
 from rollcast.config.run import parse_run_config
 from rollcast.local.ports import free_port
-from rollcast.trainer.learner.ranks import Ranks, join_ranks
+from rollcast.trainer.learner.ranks import Ranks
 from tests.generator.agreement import TOLERANCE, UPDATES, check_slots, gaps, sample
 from tests.generator.conftest import Versions
 from tests.generator.live_pair import joined_pair
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
-
-
-@pytest.fixture(scope="module")
-def ranks() -> Iterator[Ranks]:
-    joined = join_ranks(timeout_seconds=30, threads=1)
-    yield joined
-    joined.leave()
 
 
 async def test_every_logprob_agrees_before_and_after_updates(versions: Versions, ranks: Ranks, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from rollcast.memory.proven_models import proven_models
 from rollcast.rollouts.records import LengthBudget, RoutedExperts
 from rollcast.trainer.learner.batch import TrainingSequence, loss_mask
 from rollcast.trainer.learner.model import Policy
-from rollcast.trainer.learner.ranks import Ranks, join_ranks
+from rollcast.trainer.learner.ranks import Ranks
 from testkit.quantised_model import write_fp8
 from testkit.tiny_model import make_architecture, make_whole_llama4, make_whole_qwen3_5
 from tests.generator.agreement import (
@@ -49,13 +49,6 @@ TWO_LEGS = ("qwen3_moe",)
 """Architectures of which a rollout is continued in its own prefix cache, and of which episodes are sampled."""
 
 RULES = Path(__file__).parents[2] / "helm" / "rollcast" / "files" / "rules.yaml"
-
-
-@pytest.fixture(scope="module")
-def ranks() -> Iterator[Ranks]:
-    joined = join_ranks(timeout_seconds=30, threads=1)
-    yield joined
-    joined.leave()
 
 
 def run_config(

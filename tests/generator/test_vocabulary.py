@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from transformers import AutoTokenizer
 
 from rollcast.config.run import RunConfig, parse_run_config
@@ -13,7 +15,7 @@ from rollcast.rollouts.records import Sampling
 from testkit.tiny_model import VOCABULARY, make_tiny_model
 from tests.generator.conftest import Versions
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,13 @@ def _add_tokens(model: Path, count: int) -> None:
     tokenizer = AutoTokenizer.from_pretrained(model)
     tokenizer.add_special_tokens({"additional_special_tokens": [f"<tool{number}>" for number in range(count)]})
     tokenizer.save_pretrained(model)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def versions(run_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Versions]:
+    started = await Versions.start(run_config, tmp_path_factory.mktemp("versions"))
+    yield started
+    started.engine.shutdown()
 
 
 async def test_a_token_without_an_embedding_is_refused_and_the_engine_goes_on(versions: Versions) -> None:

@@ -172,7 +172,7 @@ MISTAKES = {
     ("loss", "short"): "returned 'a tensor [5]', needs a tensor [6], one term for each token",
     ("loss", "no_gradient"): "returned 'terms without gradient', needs terms computed from inputs.logprobs",
     ("loss", "zero"): "returned 'terms whose gradient is 0', needs terms computed from inputs.logprobs",
-    ("loss", "not_a_number"): "returned 'terms that add up to nan', needs finite terms",
+    ("loss", "not_a_number"): "returned 'terms that are not finite', needs finite ones",
     ("loss", "divides"): "ZeroDivisionError: division by zero (FILE, line 24)",
     ("loss", "text"): "returned 'much', needs a tensor [6], one term for each token",
     ("loss", "hangs"): "had not returned after 0.3 s on a small made-up record; a run calls it often, so make it fast",

@@ -5,17 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from testkit.forked_programs import TRAINER, ForkedPrograms
 from tests.trainer.tiny_models import write_model
-
-
-@pytest.fixture(scope="session")
-def ranks() -> Iterator[Ranks]:
-    """This process as the only rank."""
-    joined = join_ranks(timeout_seconds=30, threads=1)
-    yield joined
-    joined.leave()
 
 
 @pytest.fixture(scope="session", params=["untied", "tied"])

@@ -2,6 +2,7 @@
 
 from itertools import chain
 
+from rollcast.config.errors import UserError
 from rollcast.memory.model_file import read_here
 from rollcast.tasks.prompts import PromptSplit
 from rollcast.tasks.tokenizer_file import TokenizerFile
@@ -13,7 +14,10 @@ def check_embedding_rows(path: str, split: PromptSplit, tokenizer: TokenizerFile
 
     The trainer checks the ids themselves, those of the chat template included.
     """
-    rows = num_rows_of(read_here(path) or {})
+    try:
+        rows = num_rows_of(read_here(path) or {})
+    except UserError:  # the check of the model's files reports it
+        return
     beyond = {} if rows is None else tokenizer.added_from(rows)
     if rows is None or not beyond:
         return
