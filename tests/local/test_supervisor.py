@@ -165,9 +165,11 @@ def test_a_view_that_fails_stops_the_run_in_order_and_is_told_after(tmp_path: Pa
         + ': raise OSError(28, "disk full")\')'
     )
     note = f"open(r'{tmp_path}/ready', 'w'); "
+    # It takes a second to stop: time enough for the view to be drawn.
+    leave = "sys.exit(0)", "time.sleep(1), sys.exit(0)"
     supervisor = run_supervisor(
         tmp_path,
-        f"[spec('redis', NOTE.format('redis'), 3), spec('trainer', NOTE.format('trainer') + '', 1),"
+        f"[spec('redis', NOTE.format('redis'), 3), spec('trainer', NOTE.format('trainer').replace(*{leave!r}), 1),"
         f" spec('generator', NOTE.format('generator').replace('time.sleep', {note!r} + 'time.sleep'))]",
         tick=tick,
     )

@@ -17,6 +17,7 @@ import pytest
 
 from rollcast.config.run import load_run_config
 from rollcast.config.services import Redis
+from rollcast.connections.port_files import port_file
 from rollcast.local.ports import free_port
 from rollcast.local.status import StatusReader
 from rollcast.rollouts.base import Claimed
@@ -106,6 +107,15 @@ def pass_rate(system: System) -> float | None:
     return None
 
 
+def has_read(forecaster: Path) -> bool:
+    """Whether a forecaster's source has answered. forecaster: its run folder."""
+    with suppress(httpx.HTTPError, FileNotFoundError):
+        port = int(port_file(forecaster, "forecaster").read_text())
+        lines = httpx.get(f"http://127.0.0.1:{port}/metrics").text.splitlines()
+        return any(line.startswith(names.FORECAST_SOURCE_UP.name) and line.endswith(" 1.0") for line in lines)
+    return False
+
+
 def test_the_last_evaluation_is_there_for_who_reads_every_few_seconds(tmp_path: Path, trainers: ForkedPrograms) -> None:
     with ending_trainer(tmp_path, trainers) as system:
         assert pass_rate(system) is None
@@ -150,9 +160,7 @@ def test_a_forecaster_sees_the_last_evaluation_though_others_read_more_often(
         forecaster = subprocess.Popen([sys.executable, "-m", "rollcast.forecaster", "--config", str(config)])
         stack.callback(forecaster.wait)
         stack.callback(forecaster.kill)
-        history = elsewhere / "demo" / "forecasts.sqlite"
-        wait_for(history.exists, 60, "the forecaster's start")
-        time.sleep(6.0)  # its first look
+        wait_for(lambda: has_read(elsewhere / "demo"), 120, "the forecaster's first look")
         ended = threading.Event()
         stack.callback(ended.set)
         reader = StatusReader(load_run_config(system.config))
@@ -165,5 +173,5 @@ def test_a_forecaster_sees_the_last_evaluation_though_others_read_more_often(
         answer_evaluation(system)
         assert system.processes["trainer"].wait(90) == 0, system.log("trainer")[-3000:]
         time.sleep(1.0)
-        with closing(sqlite3.connect(history)) as connection:
+        with closing(sqlite3.connect(elsewhere / "demo" / "forecasts.sqlite")) as connection:
             assert connection.execute("SELECT run, step, pass_rate FROM evaluations").fetchall() == [("short", 0, 0.5)]
