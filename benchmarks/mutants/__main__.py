@@ -1,14 +1,15 @@
 """Do the core tests and the due proofs notice what an earlier suite noticed?
 
-    python -m benchmarks.mutants draw --seed 1 [--number 60] [--weights FILE]   writes results/mutants-SEED.json
+    python -m benchmarks.mutants draw --seed 1 --tree FOLDER [--number 60] [--weights FILE]
     python -m benchmarks.mutants run --seed 1 --tree FOLDER --suite NAME [--minutes 10] [--from 0] [--to 60]
 
-`draw` changes one operator, constant or branch for each mutant. Rooms of services/ are drawn by weight: the tests
-that they lost, as the JSON object of --weights says (default: all rooms alike). `run` applies one mutant after the
-other to the clean checkout in FOLDER and runs the test files that reach it, the nearest first, until one fails: of
-the core and of the proofs that the change makes due. It puts the line back. A mutant that is not noticed within the
-minutes is recorded as such, with the files that were run. The figures of each suite stand under its name; a call goes
-on where the last one ended.
+`draw` changes one operator, constant or branch of the earlier commit in FOLDER for each mutant, in lines that are
+still here, and writes results/mutants-SEED.json. Rooms of services/ are drawn by weight: the tests that they lost, as
+the JSON object of --weights says (default: all rooms alike). `run` applies one mutant after the other to the clean
+checkout in FOLDER and runs the test files that reach it, the nearest first, until one fails: of the core and of the
+proofs that the change makes due; of a commit without this suite all files. It puts the line back. A mutant that is not
+noticed within the minutes is recorded as such, with the files that were run. The figures of each suite stand under its
+name; a call goes on where the last one ended.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -32,10 +34,10 @@ import json, sys
 from testkit.suite.durations import load_durations, middle_seconds
 from testkit.suite.graph import load_graph
 from testkit.suite.proof_table import PROOFS
-file = sys.argv[1]
+file, has_proofs = sys.argv[1], sys.argv[2] == "True"
 durations = load_durations()
-left_out = {test for proof in PROOFS if not any(file == path or file.startswith(path + "/") for path in proof.paths)
-            for test in proof.tests}
+not_due = [proof for proof in PROOFS if not any(file == path or file.startswith(path + "/") for path in proof.paths)]
+left_out = {test for proof in not_due if has_proofs for test in proof.tests}
 distances = load_graph().reaching_tests([file])
 middle = middle_seconds(durations)
 chosen = [test for test in distances if test not in left_out and test != "tests/test_types.py"]
@@ -60,15 +62,17 @@ def main() -> int:
     parser.add_argument("--to", dest="last", type=int, default=10_000)
     options = parser.parse_args()
     result = RESULTS / f"mutants-{options.seed}.json"
+    if options.tree is None:
+        parser.error("name --tree FOLDER")
     if options.action == "draw":
         rooms = [folder.name for folder in (ROOT / "services" / "rollcast").iterdir() if folder.is_dir()]
         weights = json.loads(options.weights.read_text()) if options.weights else dict.fromkeys(rooms, 1.0)
-        mutants = draw_mutants(ROOT, weights, options.number, options.seed)
+        mutants = draw_mutants(options.tree.resolve(), weights, options.number, options.seed, other=ROOT)
         figures = {"seed": options.seed, "weights": weights, "mutants": [asdict(mutant) for mutant in mutants]}
         result.write_text(json.dumps({"machine": describe_machine(), "figures": figures}, indent=1) + "\n")
         return 0
-    if options.tree is None or options.suite is None:
-        parser.error("run: name --tree FOLDER and --suite NAME")
+    if options.suite is None:
+        parser.error("run: name --suite NAME")
     for number in range(options.first, options.last):
         record = json.loads(result.read_text())
         mutants = record["figures"]["mutants"]
@@ -91,8 +95,11 @@ def run_mutant(mutant: Mutant, tree: Path, minutes: float) -> dict[str, Any]:
     """Whether the tests of a checkout notice a mutant, which of them, and after how long."""
     start = time.monotonic()
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tree / "services"), str(tree)])}
+    has_proofs = bool(git("ls-files", "testkit/suite", root=tree))
+    if not has_proofs:  # an earlier commit: its tests are selected as this one selects
+        shutil.copytree(ROOT / "testkit" / "suite", tree / "testkit" / "suite", dirs_exist_ok=True)
     selected = subprocess.run(
-        [sys.executable, "-c", SELECT, mutant.file],
+        [sys.executable, "-c", SELECT, mutant.file, str(has_proofs)],
         cwd=tree,
         env=environment,
         capture_output=True,

@@ -27,17 +27,33 @@ class Mutant:
     after: str
 
     def apply(self, root: Path) -> None:
-        """Write the changed line. Raises ValueError if the file has another line there."""
+        """Write the changed line. Raises ValueError if the file does not have the line."""
         path = root / self.file
         lines = path.read_text().splitlines(keepends=True)
-        if lines[self.line - 1].rstrip("\n") != self.before:
-            raise ValueError(f"{self.file}:{self.line} is not the line that was drawn")
-        lines[self.line - 1] = f"{self.after}\n"
+        lines[self.index_in(lines)] = f"{self.after}\n"
         path.write_text("".join(lines))
 
+    def index_in(self, lines: Sequence[str]) -> int:
+        """Where the line stands in another version of its file: of equal lines the one nearest to where it was drawn.
+        Raises ValueError if there is none.
+        """
+        same = [index for index, line in enumerate(lines) if line.rstrip("\n") == self.before]
+        if not same:
+            raise ValueError(f"{self.file} has no line {self.before.strip()!r}, which was drawn at {self.line}")
+        return min(same, key=lambda index: abs(index + 1 - self.line))
 
-def draw_mutants(root: Path, weights: Mapping[str, float], number: int, seed: int) -> list[Mutant]:
-    """Draw mutants: a room of services/rollcast by its weight, a file of it by its lines, a mutant of the file."""
+    def is_in(self, root: Path) -> bool:
+        """Whether another version of the repository has the file and the line."""
+        path = root / self.file
+        return path.exists() and self.before in path.read_text().splitlines()
+
+
+def draw_mutants(
+    root: Path, weights: Mapping[str, float], number: int, seed: int, other: Path | None = None
+) -> list[Mutant]:
+    """Draw mutants: a room of services/rollcast by its weight, a file of it by its lines, a mutant of the file. other:
+    a checkout of another commit, which has the lines of all mutants too.
+    """
     generator = random.Random(seed)
     package = root / "services" / "rollcast"
     rooms = sorted(room for room in weights if (package / room).is_dir())
@@ -47,7 +63,7 @@ def draw_mutants(root: Path, weights: Mapping[str, float], number: int, seed: in
         files = sorted(file for file in (package / room).rglob("*.py") if GENERATED not in file.name)
         (file,) = generator.choices(files, [len(file.read_text().splitlines()) for file in files])
         mutants = mutants_of_file(file, root)
-        if mutants and (mutant := generator.choice(mutants)) not in drawn:
+        if mutants and (mutant := generator.choice(mutants)) not in drawn and (other is None or mutant.is_in(other)):
             drawn.append(mutant)
     return drawn
 
