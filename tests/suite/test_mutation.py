@@ -46,8 +46,19 @@ def test_a_mutant_is_written_into_its_line_only(file: Path, tmp_path: Path) -> N
     mutant = mutants_of_file(file, tmp_path)[0]
     mutant.apply(tmp_path)
     assert file.read_text() == SOURCE.replace("    total = 0\n", "    total = 1\n")
-    with pytest.raises(ValueError, match=r"module\.py:5 is not the line"):
+    assert not mutant.is_in(tmp_path)
+    with pytest.raises(ValueError, match=r"module\.py has no line 'total = 0', which was drawn at 5"):
         mutant.apply(tmp_path)
+
+
+def test_in_another_version_the_nearest_of_equal_lines_is_the_one(file: Path, tmp_path: Path) -> None:
+    mutant = mutants_of_file(file, tmp_path)[0]
+    equal = "def other() -> None:\n    total = 0\n"
+    moved = "\n\n" + SOURCE
+    file.write_text(moved + equal)
+    assert mutant.is_in(tmp_path)
+    mutant.apply(tmp_path)
+    assert file.read_text() == moved.replace("total = 0", "total = 1") + equal
 
 
 def test_a_seed_draws_the_same_mutants_of_the_rooms_with_weight() -> None:
