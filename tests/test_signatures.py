@@ -1,4 +1,4 @@
-"""Functions take their own group of settings; few take the whole run file."""
+"""Functions take their own group of settings, few take the whole run file, and programs know all their functions."""
 
 from __future__ import annotations
 
@@ -28,3 +28,20 @@ def test_few_functions_take_the_whole_run_file() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and takes_the_run_file(node)
     ]
     assert len(found) < MOST_SIGNATURES, "\n".join(found)
+
+
+def starts_a_program(node: ast.stmt) -> bool:
+    """`if __name__ == "__main__":` with a call of `main`."""
+    calls = [call.func for call in ast.walk(node) if isinstance(call, ast.Call)]
+    return isinstance(node, ast.If) and any(isinstance(call, ast.Name) and call.id == "main" for call in calls)
+
+
+def test_a_program_starts_below_everything_that_it_defines() -> None:
+    """What stands below is not defined yet while it runs."""
+    found = [
+        f"{path.relative_to(SERVICES)}:{node.lineno}"
+        for path in sorted(SERVICES.rglob("*.py"))
+        for node in parsed(path).body[:-1]
+        if starts_a_program(node)
+    ]
+    assert not found, "\n".join(found)

@@ -23,6 +23,8 @@ pytestmark = [NEEDS_PROMETHEUS, pytest.mark.system, pytest.mark.engine, pytest.m
 STEPS = 36
 REACHED = 0.2
 """A target pass rate that the small model is past from the start."""
+LAW = ("rollcast_forecast_asymptote", "rollcast_forecast_headroom")
+"""Absent as long as the run's readings show no trend beyond their noise."""
 
 
 def settings(model: Path) -> dict[str, Any]:
@@ -31,7 +33,7 @@ def settings(model: Path) -> dict[str, Any]:
         "model": {"path": str(model), "dtype": "float32", "max_length": 96},
         "tasks": {
             "dataset": {"kind": "arithmetic", "max_digits": 2, "size": 800},
-            "evaluation": {"num_prompts": 32, "rollouts_per_prompt": 4, "every_steps": 2},
+            "evaluation": {"num_prompts": 32, "rollouts_per_prompt": 4, "every_steps": 1},
         },
         "recipe": {
             "schedule": {"kind": "pipeline", "max_staleness": 4},
@@ -58,11 +60,14 @@ def recording(tmp_path_factory: pytest.TempPathFactory, programs: ForkedPrograms
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_every_query_of_the_dashboard_finds_the_run(path: Path, recording: Recording) -> None:
+    described = f'max_over_time(rollcast_forecast_described{{run="{recording.runs[-1]}"}}[10m]) == 1'
+    has_law = bool(query(recording.prometheus, "query", query=described, time=recording.at).rows)
     silent = []
     for panel in panels(load(path)):
         for target in panel["targets"]:
             answer = ask(target, recording, REACHED)
-            if not answer.rows and target["expr"] not in NOT_IN_A_LOCAL_RUN:
+            needs_law = any(name in target["expr"] for name in LAW)
+            if not answer.rows and target["expr"] not in NOT_IN_A_LOCAL_RUN and (has_law or not needs_law):
                 silent.append(f"{panel['title']}: {target['expr']}")
     assert not silent, "\n".join(silent)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ RIGHT, WRONG = Grade(1.0, "ok"), Grade(0.0, "wrong")
 MEMORY_MIB = 256
 HASTY_WAIT_SECONDS = 3.0
 """For programs that sleep until their wall time is over."""
+BUSY_SECONDS = 100.0
 PATIENT_WAIT_SECONDS = 60.0
 """For programs that compute until their processor time is over, however busy the machine is."""
 
@@ -43,6 +45,15 @@ def fenced(program: str) -> str:
     return f"```python\n{program}\n```"
 
 
+def graded_when_free(sandbox: Sandbox, program: str, reference: Any, limits: Limits) -> Grade:
+    """Graded again while other programs of the machine leave it no processor core: no answer was judged then."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        grade = sandbox.grade("code", program, json.dumps(reference), limits=limits)
+        if grade.reason != "busy" or time.monotonic() > until:
+            return grade
+
+
 @pytest.mark.parametrize(
     "reference",
     [
@@ -56,7 +67,7 @@ def test_a_program_at_work_when_the_whole_gradings_time_is_over_is_wrong(sandbox
     """Each test has time left, all of them together have not."""
     limits = hasty(deadline_seconds=1.5, seconds_per_test=600.0)
     program = fenced("import time\ndef f(x):\n    time.sleep(0.4)\n    return x\nf(1)")
-    slow = sandbox.grade("code", program, json.dumps(reference), limits=limits)
+    slow = graded_when_free(sandbox, program, reference, limits)
     patient = dataclasses.replace(limits, least_wait_seconds=PATIENT_WAIT_SECONDS)
     endless = sandbox.grade("code", fenced("while True: pass"), json.dumps(reference), limits=patient)
     few = reference["kind"] == "tests" and "range" not in reference["tests"]

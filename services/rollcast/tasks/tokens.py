@@ -64,6 +64,20 @@ def load_tokenizer(model: Model) -> Tokenizer:
     return cast(Tokenizer, tokenizer)
 
 
+def _note_num_rows(tokenizer: Any, model: Model) -> None:
+    """Let `check_token_ids` refuse the ids beyond the model's rows, if the tokenizer has any."""
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code).to_dict()
+        num_ids = max(tokenizer.get_vocab().values(), default=-1) + 1
+    except Exception:  # whatever is wrong with its files: whoever reads the model reports it
+        return
+    rows = num_rows_of(config)
+    if rows is not None and rows < num_ids:
+        setattr(tokenizer, NUM_ROWS, rows)
+
+
 def end_token_ids(model: Model, tokenizer: Tokenizer) -> frozenset[int]:
     """Tokens after which the engine ends a text by itself, or more than those: all that the model's files name.
 
@@ -180,17 +194,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-
-
-def _note_num_rows(tokenizer: Any, model: Model) -> None:
-    """Let `check_token_ids` refuse the ids beyond the model's rows, if the tokenizer has any."""
-    from transformers import AutoConfig
-
-    try:
-        config = AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code).to_dict()
-        num_ids = max(tokenizer.get_vocab().values(), default=-1) + 1
-    except Exception:  # whatever is wrong with its files: whoever reads the model reports it
-        return
-    rows = num_rows_of(config)
-    if rows is not None and rows < num_ids:
-        setattr(tokenizer, NUM_ROWS, rows)
