@@ -215,7 +215,8 @@ def _rise(
         wanted = max(wanted, math.floor(present * (1 + settings.ignored_change) + 1e-9) + 1)
     wanted = min(wanted, most, max(math.floor(joined * MAX_RISE_FACTOR), joined + 1))
     if wanted <= memory.target:
-        return Decision(memory.target, f"keeping {memory.target} until they have joined, {joined} have: {why}", memory, need)
+        reason = f"keeping {memory.target} until they have joined, {joined} have: {why}"
+        return Decision(memory.target, reason, memory, need)
     raised = replace(memory, target=wanted, rose_at=now)
     return Decision(wanted, f"raising to {wanted}: {why}", raised, need)
 
