@@ -25,6 +25,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import psutil
 
+from rollcast.config.model import check_folder
 from rollcast.config.run import RunConfig
 from rollcast.generator.vllm import engine_start
 from rollcast.generator.vllm.adapter import adapter_request
@@ -134,6 +135,7 @@ class Engine:
         `name` gives each generator of a run its own random numbers. `fork`: becomes the child; None = spawn one.
         `own_weights`: sample from the weights in the model's folder, as version 0.0, without a trainer.
         """
+        check_folder(config.model.path)
         await asyncio.to_thread(engine_start.import_vllm)
         folder = await asyncio.to_thread(EngineFolder)
         engine: Engine | None = None
