@@ -196,6 +196,7 @@ CHART = mapping(
         minReplicas=integer(1, 4096),
         maxReplicas=integer(1, 4096),
         letGoAtEnd=BOOLEAN,
+        replaceTrainer=BOOLEAN,
         triggerAuthentication=NAME,
         scaleDown=mapping(stabilizationSeconds=integer(0, 3600), everySeconds=integer(1, 1800)),
     ),

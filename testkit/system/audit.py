@@ -32,7 +32,7 @@ def surviving_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Cut back to the checkpoint that each restart resumed."""
     kept: list[dict[str, Any]] = []
     for line in lines:
-        if line["what"] == "resumed" and line["version"] is None:
+        if line["what"] == "resumed" and line.get("version") is None:
             kept = []  # died before its first checkpoint: from scratch
         elif line["what"] == "resumed":
             marks = [

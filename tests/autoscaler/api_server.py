@@ -100,7 +100,8 @@ class ApiServer:
                 self._answer(None)
 
             def do_DELETE(self) -> None:
-                self._answer(None)
+                size = int(self.headers.get("Content-Length") or 0)
+                self._answer(json.loads(self.rfile.read(size)) if size else None)
 
             def do_POST(self) -> None:
                 self.do_PATCH()
@@ -115,7 +116,7 @@ class ApiServer:
                     query = {name: values[0] for name, values in parse_qs(url.query).items()}
                     if self.headers.get("Authorization", "").lower() != "bearer secret":
                         status, answer = 401, {"kind": "Status", "reason": "Unauthorized"}
-                    elif self.command == "PATCH" and self.headers["Content-Type"] != "application/merge-patch+json":
+                    elif self.command == "PATCH" and self.headers["Content-Type"] != patch_type(url.path):
                         status, answer = 415, {"kind": "Status", "reason": "UnsupportedMediaType"}
                     else:
                         status, answer = outer.answer(self.command, url.path, query, body)
@@ -167,7 +168,11 @@ class ApiServer:
         if method == "DELETE" and (path == JOBS or (path == JOBSETS and self.jobsets is not None)):
             return self._delete(path, query)
         if method == "DELETE" and (found := re.fullmatch(rf"({JOBS}|{JOBSETS})/([-a-z0-9]+)", path)):
-            return self._delete_one(found[1], found[2], query)
+            return self._delete_one(found[1], found[2], query, (body or {}).get("preconditions", {}))
+        if method == "POST" and path == JOBS:
+            return self._create_job(body, {"manager": query["fieldManager"], "operation": "Update"})
+        if method == "PATCH" and path.startswith(f"{JOBS}/") and query.get("force", "").lower() == "true":
+            return self._create_job(body, {"manager": query["fieldManager"], "operation": "Apply"})
         if method == "PATCH" and (found := re.fullmatch(rf"{PODS}/([-a-z0-9]+)", path)) and found[1] in self.pods:
             pod = self.pods[found[1]]
             pod["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
@@ -190,19 +195,41 @@ class ApiServer:
         kind, version = ("JobList", "batch/v1") if path == JOBS else ("JobSetList", "jobset.x-k8s.io/v1alpha2")
         return 200, {"apiVersion": version, "kind": kind, "metadata": {}, "items": gone}
 
-    def _delete_one(self, path: str, name: str, query: dict[str, str]) -> tuple[int, Any]:
+    def _delete_one(self, path: str, name: str, query: dict[str, str], expected: dict[str, str]) -> tuple[int, Any]:
         if query.get("propagationPolicy") != "Background":
             return 409, {"kind": "Status", "reason": "Conflict", "message": "pods of a Job would be orphaned"}
         items = self.jobs if path == JOBS else self.jobsets or []
         gone = [item for item in items if item["metadata"]["name"] == name]
+        if any(item["metadata"].get(key) != value for item in gone for key, value in expected.items()):
+            return 409, {"kind": "Status", "reason": "Conflict", "message": "Precondition failed"}
         items[:] = [item for item in items if item not in gone]
         return (200, {"kind": "Status", "status": "Success"}) if gone else (404, {"reason": "NotFound"})
+
+    def _create_job(self, body: dict[str, Any], manager: dict[str, str]) -> tuple[int, Any]:
+        """Refuses what the API server would: its own fields, and a name that is taken."""
+        metadata, template = body["metadata"], body["spec"]["template"]["metadata"]["labels"]
+        if metadata["name"] in [item["metadata"]["name"] for item in self.jobs]:
+            return 409, {"kind": "Status", "reason": "AlreadyExists"}
+        own = {"uid", "resourceVersion", "creationTimestamp", "managedFields"} & set(metadata)
+        if own or "status" in body or "selector" in body["spec"] or any("controller-uid" in name for name in template):
+            return 422, {"kind": "Status", "reason": "Invalid"}
+        uid = f"created-{len(self.log)}"
+        made = {**metadata, "uid": uid, "resourceVersion": uid, "managedFields": [manager]}
+        template |= {"batch.kubernetes.io/controller-uid": uid, "controller-uid": uid}
+        spec = {**body["spec"], "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}}
+        self.jobs.append({**body, "metadata": made, "spec": spec, "status": {}})
+        return 201, self.jobs[-1]
 
     def _page(self, version: str, kind: str, items: list[Any], query: dict[str, str]) -> dict[str, Any]:
         """At most two a page, however many are asked for: a server may do so."""
         start = int(query.get("continue", 0))
         metadata = {"continue": str(start + 2)} if start + 2 < len(items) else {}
         return {"apiVersion": version, "kind": kind, "metadata": metadata, "items": items[start : start + 2]}
+
+
+def patch_type(path: str) -> str:
+    """The content type of the patches that are used: Jobs are applied, the rest is merged."""
+    return f"application/{'apply-patch+yaml' if path.startswith(JOBS) else 'merge-patch+json'}"
 
 
 def _wrong_event(event: dict[str, Any]) -> str | None:

@@ -121,8 +121,9 @@ def test_waiting_for_stragglers_weights_or_redis_never_raises(memory: Memory, wa
 @UNHURRIED
 @given(memories())
 def test_without_measurements_the_number_is_held(memory: Memory) -> None:
+    memory = replace(memory, target=min(memory.target, SETTINGS.most))
     decision = decided("Prometheus is away, for 100 s", memory)
-    assert decision.target == min(memory.target, 96)
+    assert decision.target == memory.target
     assert decision.reason == f"holding {decision.target}: Prometheus is away, for 100 s"
     assert decision.memory.wanted == ()
     away = decided(replace(FED, redis_wait=0.5), memory)
@@ -213,9 +214,46 @@ def test_a_rise_through_an_hpa_is_large_enough_to_be_obeyed() -> None:
     assert abs((target - 1) / 32 - 1) <= 0.1, "no more than needed for that"
 
 
-def test_the_number_at_most_doubles_at_once() -> None:
+def test_the_number_at_most_doubles_until_those_asked_for_have_joined() -> None:
     jump = replace(STARVED, consumption=1_000_000.0)
-    assert decided(jump, Memory(target=32)).target == 64
+    still = [jump] * 8
+    assert follow(still, Memory(target=32)) == [64] * 8
+    half = [replace(jump, generators_now=40)] * 2
+    joined = [replace(jump, generators=64.0, generators_now=64)] * 2
+    assert follow(still + half + joined, Memory(target=32)) == [64] * 8 + [80] * 2 + [96] * 2
+    alone = replace(jump, generators=1.0, generators_now=1, sampled=3_125.0)
+    decision = decided(alone, decided(alone, Memory(target=1)).memory)
+    assert decision.target == 2
+    assert decision.reason.startswith("keeping 2 until they have joined, 1 have: ")
+
+
+@pytest.mark.parametrize(
+    ("target", "window", "reason"),
+    [
+        (1, 384, "raising to 4: autoscaler.least is 4"),
+        (97, 384, "lowering to 96: autoscaler.most is 96"),
+        (97, 20, "lowering to 20: the staleness window has work for 20"),
+    ],
+)
+@pytest.mark.parametrize("measured", [FED, "too little was measured"], ids=["measured", "blind"])
+def test_a_number_that_a_bound_changes_is_reported_with_the_bound(
+    target: int, window: int, reason: str, measured: WindowRates | str
+) -> None:
+    settings = SETTINGS.model_copy(update={"least": 4})
+    limits = replace(LIMITS, window_groups=window)
+    assert decide(NOW, measured, Memory(target=target), limits, settings).reason == reason
+
+
+def test_a_need_outside_the_bounds_names_the_bound() -> None:
+    few = SETTINGS.model_copy(update={"most": 36})
+    raised = decided(STARVED, Memory(target=32), settings=few)
+    assert raised.target == 36
+    assert raised.reason.endswith("more would be needed, and autoscaler.most is 36")
+    many = SETTINGS.model_copy(update={"least": 40})
+    memory = Memory(target=40, capability=3_125.0, seen_at=0.0, seen_tokens=5_000.0)
+    kept = decided(replace(FED, generators=40.0, generators_now=40), memory, settings=many)
+    assert kept.reason.startswith("keeping 40: ")
+    assert kept.reason.endswith("fewer would do, and autoscaler.least is 40")
 
 
 def test_longer_answers_bound_from_below_shorter_ones_from_above() -> None:

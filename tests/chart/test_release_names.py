@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.chart.kubernetes_schemas import NEWEST, check
-from tests.chart.rendering import CPU, Object, merged, of_kind, one, pods, render, run_file
+from tests.chart.rendering import CHART, CPU, Object, helm_errors, merged, of_kind, one, pods, render, run_file
 from tests.chart.value_sets import VALUE_SETS
 
 WATCHED = merged(VALUE_SETS["monitoring"], {"priorityClasses": {"create": True}})
@@ -84,6 +86,28 @@ def test_two_releases_in_one_namespace_and_in_two_have_nothing_in_common() -> No
     renamed = render(merged(WATCHED, {"config": {"run": "another"}}), name="c", namespace="team")
     assert _identities(releases[0]).isdisjoint(_identities(renamed))
     assert _series(releases[0]).isdisjoint(_series(renamed))
+
+
+@pytest.mark.parametrize(
+    ("owner", "run", "refused"), [("first", "demo", True), ("second", "demo", False), ("", "demo", False)]
+)
+def test_a_second_release_with_the_name_of_a_run_is_refused_in_words(
+    owner: str, run: str, refused: bool, tmp_path: Path
+) -> None:
+    """The chart as a cluster sees it that has the first release's ConfigMap; without any, lookup gives an empty map."""
+    chart = shutil.copytree(CHART, tmp_path / "rollcast")
+    template = chart / "templates" / "run-name.yaml"
+    asked = 'lookup "v1" "ConfigMap" .Release.Namespace (printf "rollcast-run-%s" $run)'
+    assert asked in template.read_text()
+    there = {"kind": "ConfigMap", "data": {"release": owner}} if owner else {}
+    template.write_text(template.read_text().replace(asked, f"fromJson `{json.dumps(there)}`"))
+    values = merged(WATCHED, {"config": {"run": run}})
+    if not refused:
+        assert render(values, name="second", path=chart)
+        return
+    sentence = "config.run = demo: release first has a run of this name in namespace"
+    with pytest.raises(helm_errors.HelmError, match=sentence):
+        render(values, name="second", path=chart)
 
 
 def test_what_prometheus_scrapes_bears_the_namespace_and_the_dashboards_begin_with_their_own_run() -> None:

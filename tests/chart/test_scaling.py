@@ -71,7 +71,7 @@ def test_the_autoscaler_finds_the_trainers_jobs_and_no_others(mode: str, control
     (found,) = [metadata for metadata in jobs if wanted.items() <= metadata["labels"].items()]
     assert found["labels"]["app.kubernetes.io/component"] == "trainer"
     role = one(objects, "Role", "-autoscaler")
-    assert [rule["verbs"] for rule in role["rules"] if "jobs" in rule["resources"]] == [["list"]]
+    assert ["list"] in [rule["verbs"] for rule in role["rules"] if "jobs" in rule["resources"]]
     for scaled in of_kind(objects, "ScaledObject"):
         assert scaled["spec"]["idleReplicaCount"] == 0 < scaled["spec"]["minReplicaCount"]
     assert ("lets every generator go" in notes(merged(CPU, values))) is (mode != "hpa")
@@ -79,7 +79,7 @@ def test_the_autoscaler_finds_the_trainers_jobs_and_no_others(mode: str, control
 
 def test_generators_may_be_kept_at_the_end() -> None:
     for mode in ("keda", "controller"):
-        values = merged(CPU, {"autoscaler": {"mode": mode, "letGoAtEnd": False}})
+        values = merged(CPU, {"autoscaler": {"mode": mode, "letGoAtEnd": False, "replaceTrainer": False}})
         objects = render(values)
         assert "trainer_jobs" not in run_file(objects)["autoscaler"]
         role = one(objects, "Role", "-autoscaler")
@@ -88,8 +88,44 @@ def test_generators_may_be_kept_at_the_end() -> None:
         assert "generators keep their devices" in notes(values)
 
 
+@pytest.mark.parametrize(
+    ("mode", "controller", "replaces"),
+    [
+        ("none", "job", True),
+        ("keda", "job", True),
+        ("hpa", "job", True),
+        ("controller", "job", True),
+        ("controller", "job", False),
+        ("controller", "jobset", True),
+    ],
+)
+def test_only_an_autoscaler_beside_a_job_may_make_it_again(mode: str, controller: str, replaces: bool) -> None:
+    """The notes name what moves the trainer without Kubernetes' growing wait."""
+    scaler = {"mode": mode, "replaceTrainer": replaces, "letGoAtEnd": False}
+    values = merged(CPU, {"autoscaler": scaler, "trainer": {"controller": controller}})
+    objects = render(values)
+    may = mode != "none" and controller == "job" and replaces
+    settings = run_file(objects).get("autoscaler", {})
+    rights = []
+    if mode != "none":
+        role = one(objects, "Role", "-autoscaler")
+        rights = [rule for rule in role["rules"] if "jobs" in rule["resources"]]
+    if may:
+        (job,) = [item["metadata"] for item in of_kind(objects, "Job") if "-trainer-" in item["metadata"]["name"]]
+        wanted = dict(pair.split("=") for pair in settings["replaced_jobs"].split(","))
+        assert wanted.items() <= job["labels"].items()
+        changed = [(rule["verbs"], rule.get("resourceNames")) for rule in rights]
+        assert changed == [(["list"], None), (["delete", "patch"], [job["name"]]), (["create"], None)]
+    else:
+        assert "replaced_jobs" not in settings
+        assert rights == []
+    said = notes(values)
+    assert ("delete pod -l" in said) is may
+    assert ("delete job -l" in said) is (controller == "job" and not may)
+
+
 def test_roles_autoscaler_bounds() -> None:
-    objects = render(VALUE_SETS["controller"])
+    objects = render(merged(VALUE_SETS["controller"], {"autoscaler": {"replaceTrainer": False}}))
     role = one(objects, "Role", "-autoscaler")
     assert not of_kind(objects, "ClusterRole")
     verbs = {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}

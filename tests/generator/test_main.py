@@ -135,6 +135,13 @@ def test_a_model_that_vllm_cannot_serve_is_one_sentence_with_the_deepest_error_a
     assert "above" not in last
 
 
+def test_a_models_folder_that_is_not_there_is_one_sentence(tmp_path: Path, programs: ForkedPrograms) -> None:
+    model = {"path": str(tmp_path / "typo"), "max_length": 512, "dtype": "float32"}
+    done = run_generator(programs, tmp_path, {"slots": 8}, model=model)
+    assert done.code == 2, done.said
+    assert done.said.splitlines()[-1].startswith(f"error: model.path = '{tmp_path}/typo': there is no such folder on ")
+
+
 class TrainersDoor(WeightSyncServicer):
     """Where a generator that starts reports to the trainer."""
 

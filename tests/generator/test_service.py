@@ -16,8 +16,10 @@ import pytest
 
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.generator.vllm.engine_warden import HELD
 from rollcast.local.ports import free_port
 from rollcast.rollouts.records import LengthBudget, PromptTask, Rollout, RolloutGroup
+from rollcast.telemetry.failure_reason import failure_reason
 from rollcast.wire.version import PolicyVersion
 from testkit.forked_programs import ForkedPrograms
 from testkit.generator.trainer_end import GeneratorProcess, TrainerEnd
@@ -99,6 +101,33 @@ def test_from_waiting_for_weights_to_a_drain_that_another_generator_continues_to
         for generator in generators:
             generator.end()
         trainers[-1].close()
+
+
+def test_an_engine_that_was_killed_is_named_with_its_signal(
+    config: RunConfig, tmp_path: Path, programs: ForkedPrograms
+) -> None:
+    """vLLM's front end says only that there is a stack trace above, and there is none."""
+    from transformers import AutoModelForCausalLM
+
+    path = tmp_path / "resolved.json"
+    write_resolved(config, path)
+    trainer = TrainerEnd(config, AutoModelForCausalLM.from_pretrained(config.model.path).eval())
+    generator = GeneratorProcess(config, path, "a", programs)
+    try:
+        trainer.publish(1)
+        trainer.queue.dispatch([make_task(1, random_prompt(1), LengthBudget(1500), temperature=0.2)])
+        generator.wait_for_port()
+        generator.wait_until(lambda: len(trainer.queue.outstanding().claims) == 1)
+        children = psutil.Process(generator.process.pid).children()
+        (engine,) = [child for child in children if any(Path(file.path).name == HELD for file in child.open_files())]
+        engine.kill()
+        assert generator.process.wait(60) == 1
+    finally:
+        generator.end()
+        trainer.close()
+    said = generator.log.read_text()
+    assert failure_reason(said) is not None
+    assert "the engine's process was killed by SIGKILL" in str(failure_reason(said)), said[-3000:]
 
 
 def check_it_waits_for_weights_and_is_exact(generator: GeneratorProcess, trainer: TrainerEnd) -> None:

@@ -23,6 +23,8 @@ def main() -> int:
         return subprocess.Popen([command[0], rank_file, *command[3:]], **options)
 
     launch.LOST_RANK_PATIENCE_SECONDS = 1.0
+    launch.RESTART_PAUSE_SECONDS = 0.5
+    launch.MIN_WORK_SECONDS = float(os.environ.get("MIN_WORK_SECONDS", "600"))
     named_trainer.READ_INTERVAL_SECONDS = 0.1
     named_trainer.PATIENCE_SECONDS = 1.0
     launch.subprocess.Popen = stand_in  # type: ignore[attr-defined]  # of a fork, which has its own

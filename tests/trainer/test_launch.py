@@ -30,6 +30,12 @@ seen = {name: value for name, value in os.environ.items() if name in
         ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
 (folder / f"{rank}.json").write_text(json.dumps({"environment": seen, "arguments": sys.argv[1:]}))
 plan = json.loads(os.environ["PLAN"]).get(rank, 0)
+if isinstance(plan, list):  # one for each start
+    starts = folder / f"{rank}.starts"
+    starts.write_text(starts.read_text() + "x" if starts.exists() else "x")
+    plan = plan[len(starts.read_text()) - 1]
+if plan == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
 if plan == "until-stopped":
     while not stopped:
         time.sleep(0.02)
@@ -62,11 +68,13 @@ class Launches:
         self.run_file = run_file
         self._launchers = launchers
 
-    def start(self, plan: dict[str, object], *arguments: str, index: str = "0", out: str = ".") -> Forked:
+    def start(
+        self, plan: dict[str, object], *arguments: str, index: str = "0", out: str = ".", **variables: str
+    ) -> Forked:
         """`out`: folder, beside the run file, into which ranks write what they saw."""
         folder = self.run_file.parent
         (folder / "rank.py").write_text(RANK)
-        environment = {"OUT": str(folder / out), "PLAN": json.dumps(plan), "JOB_COMPLETION_INDEX": index}
+        environment = {"OUT": str(folder / out), "PLAN": json.dumps(plan), "JOB_COMPLETION_INDEX": index, **variables}
         command = [str(folder / "rank.py"), *arguments, f"--config={self.run_file}", "--resume"]
         return self._launchers.start(LAUNCHER, command, self.log, environment)
 
@@ -140,6 +148,51 @@ def test_ranks_of_the_second_machine_know_their_place(launches: Launches, run_fi
 def test_the_exit_code_says_what_happened(launches: Launches, plan: dict[str, object], code: int) -> None:
     """A user's mistake wins; a rank that hangs because another failed is ended and its signal is not the answer."""
     assert launches.start(plan, "--ranks=2").wait(60) == code
+
+
+def test_a_killed_rank_is_named_with_its_signal(launches: Launches) -> None:
+    arguments = ("--nodes=2", "--ranks=2", "--main-host=localhost")
+    assert launches.start({"2": "hang", "3": "killed"}, *arguments, index="1").wait(60) == 137
+    said = launches.log.read_text()
+    assert "rank 3 killed by SIGKILL" in said
+    assert "rank 2" not in said, "the launcher ended it itself"
+
+
+MARK = "ROLLCAST_RANKS_RESTARTED"
+
+
+@pytest.mark.parametrize(
+    ("plan", "marked", "min_work_seconds", "code", "starts"),
+    [
+        ([143, 0], True, "600", 0, 2),
+        ([143, 143, 143, 0], True, "600", 0, 4),
+        (["killed", 0], True, "0", 0, 2),
+        ([1, 2], True, "0", 2, 2),
+        (["killed", 0], True, "600", 137, 1),
+        ([1, 0], True, "600", 1, 1),
+        ([143, 0], False, "0", 143, 1),
+        (["killed", 0], False, "0", 137, 1),
+    ],
+    ids=str,
+)
+def test_ranks_start_again_where_the_pod_stays(
+    launches: Launches, run_file: Path, plan: list[object], marked: bool, min_work_seconds: str, code: int, starts: int
+) -> None:
+    """143 without a signal of our own: another machine was moved. A failure counts if it came soon."""
+    mark = run_file.parent / "restarted"
+    variables = {"MIN_WORK_SECONDS": min_work_seconds} | ({MARK: str(mark)} if marked else {})
+    assert launches.start({"0": plan}, **variables).wait(60) == code
+    assert len((run_file.parent / "0.starts").read_text()) == starts
+    assert mark.exists() is (starts > 1), "the liveness probe must know that ranks start"
+
+
+def test_whoever_was_asked_to_go_does_not_start_ranks_again(launches: Launches, run_file: Path) -> None:
+    plan = ["until-stopped", 0]
+    process = launches.start({"0": plan}, MIN_WORK_SECONDS="0", **{MARK: str(run_file.parent / "restarted")})
+    wait_for(run_file.parent / "0.json")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 143
+    assert (run_file.parent / "0.starts").read_text() == "x"
 
 
 def test_sigterm_reaches_every_rank(launches: Launches, run_file: Path) -> None:

@@ -7,6 +7,7 @@ test goes on from the checkpoint of the one before, the one that leaves none com
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 
 import psutil
@@ -49,11 +50,13 @@ def start(system: System, trainers: ForkedPrograms, *, resume: bool = True) -> N
         system.processes[f"trainer-{index}"] = launcher
 
 
-def wait_ready(system: System) -> None:
+def wait_ready(system: System, former: int) -> None:
+    """`former`: length of rank 0's log before this start."""
+
     def ready() -> bool:
         for index in (0, 1):
             assert system.processes[f"trainer-{index}"].poll() is None, system.log(f"trainer-{index}")[-3000:]
-        return system.log("trainer-0").count("trainer ready") > system.log("trainer-0").count("trainer ended")
+        return "trainer ready" in system.log("trainer-0")[former:]
 
     wait_for(ready, START_SECONDS, "a trainer that waits for rollouts")
 
@@ -61,8 +64,9 @@ def wait_ready(system: System) -> None:
 @pytest.fixture
 def running(system: System, trainers: ForkedPrograms) -> System:
     """Two machines that wait for rollouts; each test leaves none running."""
+    former = len(system.log("trainer-0")) if (system.folder / "trainer-0.log").exists() else 0
     start(system, trainers)
-    wait_ready(system)
+    wait_ready(system, former)
     return system
 
 
@@ -89,6 +93,20 @@ def test_the_other_machine_fails_when_rank_0_is_killed(running: System) -> None:
     assert exit_codes(running) == [137, 1]
     assert "rank 0 is gone" in running.log("trainer-1")
     assert "Traceback" not in running.log("trainer-1")
+
+
+def test_a_rank_lost_in_a_collective_is_a_sentence_at_the_other(running: System) -> None:
+    """Rank 1 stops answering, rank 0 begins a checkpoint with it, and it is killed."""
+    (rank,) = psutil.Process(running.processes["trainer-1"].pid).children()
+    rank.send_signal(signal.SIGSTOP)
+    running.processes["trainer-0"].terminate()
+    time.sleep(3.0)
+    rank.send_signal(signal.SIGKILL)
+    assert exit_codes(running) == [1, 137]
+    assert "rank 1 killed by SIGKILL" in running.log("trainer-1")
+    assert "this rank follows rank 0" in running.log("trainer-1")
+    assert "Traceback" not in running.log("trainer-0")
+    assert "error: another trainer rank ended or does not answer (" in running.log("trainer-0")
 
 
 def test_a_users_mistake_at_rank_0_is_a_failure_of_the_other(system: System, trainers: ForkedPrograms) -> None:

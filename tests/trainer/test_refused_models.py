@@ -37,6 +37,12 @@ def experts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_a_folder_that_is_not_there_is_named(ranks: Ranks, tmp_path: Path) -> None:
+    """Transformers says "Repo id must be in the form ...", as if a name on the hub had been given."""
+    said = refused(ranks, tmp_path / "typo", tmp_path)
+    assert said.startswith(f"model.path = '{tmp_path}/typo': there is no such folder on this machine; put or mount")
+
+
 def test_an_encoder_is_said_to_be_one(ranks: Ranks, tmp_path: Path) -> None:
     BertLMHeadModel(BertConfig(**TINY)).save_pretrained(tmp_path)
     assert "is no causal language model: each token of a bert sees those after it" in refused(ranks, tmp_path, tmp_path)

@@ -20,9 +20,9 @@ from rollcast.curves.formats.recognise import read_sheet
 from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.local.status import StatusReader
 from rollcast.runfolder.record_file import RecordFile
-from rollcast.runfolder.records import EvaluationRecord
+from rollcast.runfolder.records import EvaluationRecord, TaskMark, as_json
 from rollcast.runfolder.writing import append_line
-from testkit.system.audit import read_lines
+from testkit.system.audit import check_every_task_once, read_lines
 
 WRITE = """
 import sys
@@ -53,6 +53,15 @@ OF_A_DISK = """
 def limit(size):
     "The disk is small from the beginning."
 """
+
+
+def test_the_accountant_reads_a_run_that_died_before_its_first_checkpoint() -> None:
+    """The mark of a restart has no version then: empty fields are left out."""
+    marks = [TaskMark("dispatched", tasks=[1]), TaskMark("resumed"), TaskMark("dispatched", tasks=[1, 2])]
+    assert check_every_task_once([as_json(mark) for mark in [*marks, TaskMark("used", tasks=[1])]]) == {
+        "used": 1,
+        "open": 1,
+    }
 
 
 def written(limit: str, path: Path, prefix: list[str]) -> list[str]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Sequence
+from itertools import pairwise
 from typing import Any, get_args
 
 import grpc
 import grpc.aio
 import pytest
+from structlog.testing import capture_logs
 
 from rollcast.config.errors import UserError
 from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
+from rollcast.weights.receiver import member
 from rollcast.weights.receiver.member import WeightMember, first_of
 from rollcast.weights.receiver.receiver import Receiver
 from rollcast.weights.receiver.reception import within
@@ -125,7 +129,16 @@ async def commanded(trainer: CommandingTrainer) -> list[tuple[str, bool]]:
     add_WeightSyncServicer_to_server(trainer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    trainer.member = WeightMember(
+    trainer.member = make_member(port)
+    try:
+        await within(20.0, first_of(trainer.member.run(), trainer.done.wait()))
+    finally:
+        await server.stop(None)
+    return trainer.answers
+
+
+def make_member(port: int) -> WeightMember:
+    return WeightMember(
         engine=NoEngine(),
         name="g",
         num_workers=1,
@@ -135,11 +148,18 @@ async def commanded(trainer: CommandingTrainer) -> list[tuple[str, bool]]:
         weights=Weights(),
         exporter=Exporter("test"),
     )
-    try:
-        await within(20.0, first_of(trainer.member.run(), trainer.done.wait()))
-    finally:
-        await server.stop(None)
-    return trainer.answers
+
+
+def test_a_trainer_that_has_ended_is_logged_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generators stay after the end of a run without an autoscaler, possibly for days."""
+    monkeypatch.setattr(member, "LONGEST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(member, "MIN_LOG_SECONDS", 0.1, raising=False)
+    with socket.socket() as closed, capture_logs() as logs:
+        closed.bind(("127.0.0.1", 0))
+        asyncio.run(first_of(make_member(closed.getsockname()[1]).run(), asyncio.sleep(3.0)))
+    away = [line for line in logs if "not connected" in line["event"]]
+    assert 2 <= len(away) <= 7
+    assert all(later["away_seconds"] >= 2 * earlier["away_seconds"] for earlier, later in pairwise(away))
 
 
 @pytest.mark.parametrize("wire", [0, WIRE_VERSION - 1, WIRE_VERSION + 1])

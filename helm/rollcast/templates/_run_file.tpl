@@ -20,6 +20,11 @@ run file's own rules (check.yaml), later: here it may be anything. */}}
 {{- end -}}
 {{- end -}}
 
+{{/* Whether the autoscaler makes the Job of a trainer that was moved again. */}}
+{{- define "rollcast.replacesTrainer" -}}
+{{- if and (ne .Values.autoscaler.mode "none") .Values.autoscaler.replaceTrainer (eq .Values.trainer.controller "job") -}}true{{- end -}}
+{{- end -}}
+
 {{/* The run file: values.config with what the chart knows. A group that is not a map stays, and is refused with its name. */}}
 {{- define "rollcast.runFile" -}}
 {{- $name := include "rollcast.fullname" . -}}
@@ -63,6 +68,9 @@ run file's own rules (check.yaml), later: here it may be anything. */}}
 -}}
 {{- if .Values.autoscaler.letGoAtEnd -}}
 {{- $_ := set $scaler "trainer_jobs" (include "rollcast.selectorText" (list . "trainer")) -}}
+{{- end -}}
+{{- if include "rollcast.replacesTrainer" . -}}
+{{- $_ := set $scaler "replaced_jobs" (include "rollcast.selectorText" (list . "trainer")) -}}
 {{- end -}}
 {{- if not (include "rollcast.setting" (list . "autoscaler.source")) -}}
 {{- $_ := set $scaler "source" (dict "kind" "scrape"

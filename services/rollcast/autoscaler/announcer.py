@@ -21,6 +21,8 @@ class Occasion(StrEnum):
     COMPLETE = "GeneratorsComplete"
     """All generators that are asked for work again."""
     ENDED = "RunEnded"
+    MOVED = "TrainerReplaced"
+    """The trainer's pod had left on request, and its Job was made again."""
 
     @property
     def is_warning(self) -> bool:
@@ -55,6 +57,12 @@ class Announcer:
             self._announced = {Occasion.ENDED}
             self._since.clear()
             self._say(Occasion.ENDED, reason)
+
+    def moved(self, job: str) -> None:
+        """The trainer's Job was replaced."""
+        self._say(
+            Occasion.MOVED, f"Job {job} was made again: its pod had left on request, and the next one must not wait"
+        )
 
     def goes_on(self) -> None:
         """The run has not ended, or another one has begun."""

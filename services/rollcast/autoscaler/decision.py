@@ -12,7 +12,9 @@ two hours one generator fewer than n* is tried. An autoscaler that starts during
 the first one go, because it does not know what its predecessor measured. A generator samples fewer tokens a second of
 longer answers, so a capability measured with shorter answers bounds n* from below, one with longer answers from above.
 
-A rise takes effect immediately while the trainer waits for batches, else when n* was larger for a whole window. A fall
+A rise takes effect immediately while the trainer waits for batches, else when n* was larger for a whole window. It
+asks for at most twice the generators that have joined, and for more only once these have: each join begins a new
+measurement. A fall
 goes one pod at a time after n* was smaller for ten minutes. The number never exceeds the groups of the staleness
 window: when that is full and slots are free, another generator would find nothing to claim.
 """
@@ -34,7 +36,7 @@ MAX_RELATIVE_GROWTH = 0.5
 MAX_REQUIRED_GENERATORS = 1e9
 """Upper limit of n*, which diverges if one generator is measured to sample next to nothing."""
 MAX_RISE_FACTOR = 2.0
-"""The number at most doubles in one decision, then it is measured again."""
+"""A rise asks for at most this many times the generators that have joined; with those it is measured again."""
 MAX_REDIS_WAIT_SHARE = 0.2
 """Share of the time without Redis above which nothing is decided: the rates then say nothing about generators."""
 MAX_PROBED_FLEET_SHARE = 0.05
@@ -97,7 +99,8 @@ def decide(
     least = settings.least
     # A group is sampled by one generator, so the window has work for W of them.
     most = max(least, min(settings.most, limits.window_groups))
-    memory = replace(memory, target=min(max(memory.target, least), most))
+    if not least <= memory.target <= most:
+        return _within_bounds(memory, least, most, settings)
     if isinstance(measured, str):
         return _hold(memory, f"holding {memory.target}: {measured}")
     if measured.redis_wait > MAX_REDIS_WAIT_SHARE:
@@ -106,6 +109,10 @@ def decide(
     need = measured.sampled if measured.consumption is None else measured.consumption
     memory = _learn(now, measured, memory, limits, settings)
     wanted, why = _wanted(now, need, measured, memory, limits, settings)
+    if wanted > most:
+        why += f"; more would be needed, and {_upper_bound(most, settings)}"
+    elif wanted < least:
+        why += f"; fewer would do, and {_lower_bound(least)}"
     wanted = min(max(wanted, least), most)
     keep_from = now - settings.lower_after_seconds
     # The newest entry before the window is kept as well: it was in force at the window's beginning.
@@ -202,10 +209,14 @@ def _rise(
     most: int,
     settings: Settings,
 ) -> Decision:
-    present = max(memory.target, measured.generators_now)
+    joined = measured.generators_now
+    present = max(memory.target, joined)
     if settings.ignored_change and wanted > present:
         wanted = max(wanted, math.floor(present * (1 + settings.ignored_change) + 1e-9) + 1)
-    wanted = min(wanted, most, max(math.floor(memory.target * MAX_RISE_FACTOR), memory.target + 1))
+    wanted = min(wanted, most, max(math.floor(joined * MAX_RISE_FACTOR), joined + 1))
+    if wanted <= memory.target:
+        reason = f"keeping {memory.target} until they have joined, {joined} have: {why}"
+        return Decision(memory.target, reason, memory, need)
     raised = replace(memory, target=wanted, rose_at=now)
     return Decision(wanted, f"raising to {wanted}: {why}", raised, need)
 
@@ -228,6 +239,23 @@ def _pause(memory: Memory, settings: Settings) -> float:
         return settings.lower_every_seconds
     tries = max(1, math.floor(MAX_PROBED_FLEET_SHARE * memory.target))
     return max(settings.lower_every_seconds, settings.window_seconds / tries)
+
+
+def _within_bounds(memory: Memory, least: int, most: int, settings: Settings) -> Decision:
+    """Move a number that the bounds do not allow, as after a change of settings, to the nearest that they do."""
+    if memory.target < least:
+        return _hold(replace(memory, target=least), f"raising to {least}: {_lower_bound(least)}")
+    return _hold(replace(memory, target=most), f"lowering to {most}: {_upper_bound(most, settings)}")
+
+
+def _lower_bound(least: int) -> str:
+    return f"autoscaler.least is {least}"
+
+
+def _upper_bound(most: int, settings: Settings) -> str:
+    if most == max(settings.most, settings.least):
+        return f"autoscaler.most is {most}"
+    return f"the staleness window has work for {most}"
 
 
 def _hold(memory: Memory, reason: str) -> Decision:

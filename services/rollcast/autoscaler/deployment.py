@@ -1,4 +1,4 @@
-"""The generators' Deployment: its scale, its pods, who else scales it, and the Jobs it works for."""
+"""The generators' Deployment: its scale, its pods, who else scales it, and the trainer's Jobs, for which it works."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -18,6 +18,8 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 MAX_COST = 2**31 - 1
 """The annotation is a 32-bit integer."""
 MERGE_PATCH = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+JOBS = ("batch", "v1", "jobs")
 T = TypeVar("T")
 
 
@@ -85,9 +87,45 @@ class Deployment:
 
         A Job whose trainer left because the release names another one does not count.
         """
-        jobs = self._list_custom("list Jobs", "batch", "v1", "jobs", label_selector=selector)
-        jobs = [job for job in jobs if not was_superseded(job)]
+        jobs = [job for job in self.jobs(selector) if not was_superseded(job)]
         return all(_is_complete(job) for job in jobs) if jobs else None
+
+    def jobs(self, selector: str) -> list[dict[str, Any]]:
+        """The Jobs with these labels."""
+        return self._list_custom("list Jobs", *JOBS, label_selector=selector)
+
+    def delete_job(self, job: Mapping[str, Any]) -> None:
+        """Delete this very Job, unless it has changed since it was read."""
+        metadata = job["metadata"]
+        group, version, plural = JOBS
+        self._call(
+            f"delete the trainer's Job {metadata['name']}",
+            self._custom.delete_namespaced_custom_object,
+            *(group, version, self._namespace, plural, metadata["name"]),
+            body={"preconditions": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}},
+            propagation_policy="Background",
+        )
+
+    def create_job(self, job: Mapping[str, Any]) -> None:
+        """Create a Job as its maker did, by the fields of `managedFields`: to Helm it must be Helm's own.
+
+        Helm 4, Argo CD and `kubectl apply --server-side` apply objects; the others create them.
+        """
+        metadata = dict(job["metadata"])
+        managers = [entry for entry in metadata.pop("managedFields", []) if not entry.get("subresource")]
+        applied = [entry["manager"] for entry in managers if entry["operation"] == "Apply"]
+        body = {**job, "metadata": metadata}
+        what = f"create the trainer's Job {metadata['name']} again"
+        group, version, plural = JOBS
+        address = (group, version, self._namespace, plural)
+        if applied:
+            patch = self._custom.patch_namespaced_custom_object
+            options = {"field_manager": applied[0], "force": True, "_content_type": APPLY}
+            self._call(what, patch, *address, metadata["name"], body, **options)
+        else:
+            create = self._custom.create_namespaced_custom_object
+            manager = managers[0]["manager"] if managers else SOURCE
+            self._call(what, create, *address, body, field_manager=manager)
 
     def prefer_idlest(self, inflight: Mapping[str, float]) -> int:
         """Annotate pods with their tokens in flight, so that those with the fewest go; returns how many were written.

@@ -15,6 +15,7 @@ from rollcast.autoscaler.api_server import ClusterAway
 from rollcast.autoscaler.board import DecisionBoard
 from rollcast.autoscaler.collector import Collector, FleetReading, NotMeasured, generators_there, inflight_tokens
 from rollcast.autoscaler.decision import Decision, Memory, ReplicaLimits, decide
+from rollcast.autoscaler.moved_trainer import MovedTrainer
 from rollcast.autoscaler.sources import FleetSource
 from rollcast.autoscaler.totals import CONSUMPTION_WINDOWS, TREND_SECONDS, Totals, WindowRates, rates
 from rollcast.config.run import RunConfig
@@ -62,6 +63,9 @@ class Loop:
         self._collector = Collector(config.run, schedule.max_staleness)
         self._history: deque[Totals] = deque(maxlen=MAX_KEPT_TOTALS)
         self._memory: Memory | None = None
+        self._moved_trainer = None
+        if deployment is not None and self._settings.replaced_jobs is not None:
+            self._moved_trainer = MovedTrainer(deployment, self._settings.replaced_jobs)
         self._applied: int | None = None
         self._run_has_ended: bool | None = None
         self._measured_at = clock()
@@ -77,9 +81,18 @@ class Loop:
 
     def turn(self) -> None:
         """Failures are counted, and tried again at the next turn."""
+        self._help_the_trainer()
         if not self.let_go_at_end():
             self._follow_the_run()
         self._announce()
+
+    def _help_the_trainer(self) -> None:
+        if self._moved_trainer is None:
+            return
+        with self._counting_failures("trainer"):
+            if (job := self._moved_trainer.look(self._clock())) is not None:
+                log.info("the trainer's Job was replaced: its pod had left on request", job=job)
+                self._announcer.moved(job)
 
     def _follow_the_run(self) -> None:
         now = self._clock()

@@ -1,10 +1,13 @@
 """Settings of the model that is trained."""
 
+import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from rollcast.config.base import FolderOrName, Settings
+from rollcast.config.errors import UserError
 from rollcast.config.lora import Lora
 
 Renderer = Literal[
@@ -24,6 +27,17 @@ TEXT_MODELS = {
 }
 """Kinds that take more than text, of which the text model alone is trained and served: the architecture of that, which
 Transformers and vLLM name alike. It is read from the whole model's files, and an export has all of them."""
+
+_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+
+
+def check_folder(path: str) -> None:
+    """Raises UserError for a folder that is not there, for which libraries would ask the hub by an impossible name."""
+    if not _HUB_NAME.fullmatch(path) and not Path(path).exists():
+        raise UserError(
+            f"model.path = {path!r}: there is no such folder on this machine; put or mount the model there, or give "
+            "another folder or a name on the hub"
+        )
 
 
 def text_part(config: Any) -> Any:

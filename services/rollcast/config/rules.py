@@ -339,6 +339,8 @@ def _autoscaler_knows_its_fleet(autoscaler: Autoscaler) -> Iterator[Contradictio
         yield "autoscaler.mode", "needs deployment, the name of the generators' Deployment; set it"
     if autoscaler.trainer_jobs is not None and autoscaler.deployment is None:
         yield "autoscaler.trainer_jobs", "needs autoscaler.deployment, whose generators are let go; set it"
+    if autoscaler.replaced_jobs is not None and autoscaler.deployment is None:
+        yield "autoscaler.replaced_jobs", "needs autoscaler.deployment, whose generators wait for the trainer; set it"
 
 
 def _data_sets_have_a_place(tasks: Tasks) -> Iterator[Wrong]:

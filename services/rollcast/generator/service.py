@@ -339,5 +339,6 @@ class GeneratorService:
         shortage = no_room_at_work(self._config.generator, error, self._engine.no_room, killed=killed)
         if shortage is not None:
             raise shortage
-        log.error("generator ends", reason=repr(error) if error else "left the weight group")
+        reason = self._engine.end or (repr(error) if error else "left the weight group")
+        log.error("generator ends", reason=reason)
         return 1

@@ -2,7 +2,7 @@
 
     run folder free? (first machine) -> the first machine has an address? -> one `python -m rollcast.trainer` a rank
     SIGTERM, on any machine -> passed on: rank 0 hears of it, writes its checkpoint and ends all ranks with 143
-    a rank fails -> the others are ended; its exit code is ours
+    a rank fails -> the others are ended; its exit code is ours, or all start again here (see RESTART_MARK)
     the release has another trainer -> as at SIGTERM, but with 76, on all machines: the Job fails and frees devices
 
 torchrun would turn every failure into exit code 1: a user's mistake (2), which no restart fixes, must stay visible to a
@@ -26,6 +26,7 @@ from typing import Any
 from rollcast.config.errors import EXIT_FAILED, EXIT_SUPERSEDED, EXIT_USER_ERROR, UserError, refused_by_the_world
 from rollcast.config.run import load_run_config
 from rollcast.runfolder.files import TRAINER_LOCK
+from rollcast.telemetry.host_memory import how_it_ended, kills
 from rollcast.telemetry.logging import configure_logging, get_logger
 from rollcast.trainer.ending import EXIT_INTERRUPTED
 from rollcast.trainer.named_trainer import NamedTrainer
@@ -37,6 +38,16 @@ ADDRESS_PATIENCE_SECONDS = 600.0
 LOST_RANK_PATIENCE_SECONDS = 15.0
 """How long ranks may take to end once another one failed. They hang in a collective, so more time gains nothing."""
 POLL_SECONDS = 0.2
+RESTART_MARK = "ROLLCAST_RANKS_RESTARTED"
+"""Environment variable: a file to touch when ranks start again in this process. Not set = they never do.
+
+Whoever replaces the process would wait longer each time, which only failures in quick succession deserve. The liveness
+probe reads the file's age, since ranks that start do not answer it.
+"""
+MIN_WORK_SECONDS = 600.0
+"""Work after which a failure is no crash loop: ranks start again here. Sooner it is for the Job to count."""
+RESTART_PAUSE_SECONDS = 5.0
+"""Pause before ranks start again, in which the other machines' ranks end too and release the rendezvous port."""
 log = get_logger()
 
 
@@ -126,22 +137,43 @@ class RankLauncher:
     def run(self, folder: Path) -> int:
         """Returns the exit code. Raises UserError, Interrupted, TimeoutError before a rank was started."""
         with self._held(folder) if self._placement.node_rank == 0 else contextlib.nullcontext():
-            if self._placement.nodes > 1:
-                host = self._placement.main_host
-                self._wait(lambda: _has_address(host), ADDRESS_PATIENCE_SECONDS, f"{host} has no address yet")
-            for local_rank in range(self._placement.ranks):
-                self._ranks.append(
-                    subprocess.Popen(  # noqa: S603  # our own module
-                        [sys.executable, "-m", "rollcast.trainer", *self._arguments],
-                        env=os.environ | self._placement.environment(local_rank),
-                    )
+            while True:
+                begun = time.monotonic()
+                self._start_ranks()
+                code = self._wait_for_ranks()
+                mark = os.environ.get(RESTART_MARK)
+                if mark is None or not self._may_restart(code, time.monotonic() - begun):
+                    return code
+                log.warning(
+                    "the ranks of this machine start again", exit_code=code, pause_seconds=RESTART_PAUSE_SECONDS
                 )
-            if self._stop:
-                self._signal(signal.SIGTERM)
-            return self._wait_for_ranks()
+                Path(mark).touch()
+                resumes_at = time.monotonic() + RESTART_PAUSE_SECONDS
+                self._wait(lambda at=resumes_at: time.monotonic() >= at, 2 * RESTART_PAUSE_SECONDS)
+
+    def _start_ranks(self) -> None:
+        if self._placement.nodes > 1:
+            host = self._placement.main_host
+            self._wait(lambda: _has_address(host), ADDRESS_PATIENCE_SECONDS, f"{host} has no address yet")
+        self._ranks = [
+            subprocess.Popen(  # noqa: S603  # our own module
+                [sys.executable, "-m", "rollcast.trainer", *self._arguments],
+                env=os.environ | self._placement.environment(local_rank),
+            )
+            for local_rank in range(self._placement.ranks)
+        ]
+        if self._stop:
+            self._signal(signal.SIGTERM)
+
+    def _may_restart(self, code: int, worked_seconds: float) -> bool:
+        """Whether these ranks should go on here: another machine's were moved, or these failed after long work."""
+        if self._stop or code in (0, EXIT_USER_ERROR, EXIT_SUPERSEDED):
+            return False
+        return code == EXIT_INTERRUPTED or worked_seconds >= MIN_WORK_SECONDS
 
     def _wait_for_ranks(self) -> int:
         failed: list[int] = []
+        killed = kills()
         running = list(self._ranks)
         deadline = float("inf")
         while running:
@@ -149,6 +181,8 @@ class RankLauncher:
             self._leave_for_another()
             ended = [rank for rank in running if rank.poll() is not None]
             running = [rank for rank in running if rank not in ended]
+            if time.monotonic() <= deadline:  # we ended the rest ourselves
+                self._report(ended, killed)
             failed += [rank.returncode for rank in ended if rank.returncode != 0]
             if failed and deadline == float("inf"):
                 deadline = time.monotonic() + LOST_RANK_PATIENCE_SECONDS
@@ -160,6 +194,14 @@ class RankLauncher:
             return EXIT_SUPERSEDED
         first = failed[0] if failed else 0
         return first if first >= 0 else 128 - first
+
+    def _report(self, ended: list[subprocess.Popen[bytes]], kills_before: int) -> None:
+        """Name each rank that has ended: one that was killed cannot do so."""
+        first_rank = self._placement.node_rank * self._placement.ranks
+        for process in ended:
+            code = process.returncode
+            say = log.info if code in (0, EXIT_INTERRUPTED) else log.error
+            say(f"rank {first_rank + self._ranks.index(process)} {how_it_ended(code, kills_before)}")
 
     def _left_elsewhere(self, failed: list[int]) -> bool:
         """Whether another machine, whose kubelet was sooner, has had all ranks leave for the named trainer.
@@ -185,8 +227,8 @@ class RankLauncher:
             self.superseded = True
             self._pass_on(signal.SIGTERM, None)
 
-    def _wait(self, condition: Callable[[], bool], seconds: float, reason: str) -> None:
-        """Raises Interrupted if a stop is requested, TimeoutError after `seconds`."""
+    def _wait(self, condition: Callable[[], bool], seconds: float, reason: str = "") -> None:
+        """Raises Interrupted if a stop is requested, TimeoutError after `seconds`. `reason`: logged unless empty."""
         deadline = time.monotonic() + seconds
         is_logged = False
         while not condition():
@@ -195,7 +237,7 @@ class RankLauncher:
                 raise Interrupted
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{reason}, after {seconds:.0f} s")
-            if not is_logged:
+            if reason and not is_logged:
                 log.info("waiting", reason=reason)
                 is_logged = True
             time.sleep(POLL_SECONDS)

@@ -40,7 +40,7 @@ from rollcast.trainer.control.teacher_vocabulary import check_teacher
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.checkpoint import DamagedCheckpoint, checkpoint_version, checkpoints, damaged
 from rollcast.trainer.learner.group import LearnerGroup
-from rollcast.trainer.learner.ranks import join_ranks
+from rollcast.trainer.learner.ranks import join_ranks, lost_rank
 
 HUNG_TIMEOUTS = 2.0
 """Collective timeouts without a round of the loop after which /healthz reports that it hangs."""
@@ -51,7 +51,16 @@ log = get_logger()
 
 
 def serve(config: RunConfig, *, resume: bool) -> int:
-    """Run one rank to its end; returns the exit code."""
+    """Run one rank to its end; returns the exit code. Raises PassingError if it has lost another rank."""
+    try:
+        return _serve(config, resume=resume)
+    except RuntimeError as error:
+        if (lost := lost_rank(error)) is None:
+            raise
+        raise lost from error
+
+
+def _serve(config: RunConfig, *, resume: bool) -> int:
     stop = StopSignal()
     load_own_parts(config.recipe)
     # A cluster's run file has no digests: no command that started it saw the code.
@@ -68,7 +77,10 @@ def serve(config: RunConfig, *, resume: bool) -> int:
     try:
         learners = LearnerGroup.build(config, ranks)
         if ranks.rank > 0:
-            return learners.follow(stop)
+            log.info("this rank follows rank 0", rank=ranks.rank, ranks=ranks.world_size, device=str(ranks.device))
+            followed = learners.follow(stop)
+            log.info("rank ended", rank=ranks.rank, ending=followed.name.lower())
+            return followed
         ending = TrainerEnding.FAILED
         try:
             ending = _lead(config, learners, lambda: stop() or learners.sender.stop_asked(), resume=resume)

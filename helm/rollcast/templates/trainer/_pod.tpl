@@ -51,6 +51,10 @@ spec:
         - name: JOB_NAME
           valueFrom:
             fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}
+        {{- if eq $role.controller "job" }}
+        # Ranks start again inside the pod, whose replacement would wait. A JobSet restarts the pods of all ranks together.
+        - {name: ROLLCAST_RANKS_RESTARTED, value: {{ include "rollcast.restartMark" . }}}
+        {{- end }}
         {{- include "rollcast.folders" . | nindent 8 }}
         {{- include "rollcast.deviceEnvironment" (list . $role) | nindent 8 }}
         {{- include "rollcast.credentials" . | nindent 8 }}
@@ -108,11 +112,16 @@ spec:
     {{- end }}
 {{- end -}}
 
+{{/* File that the launcher touches when ranks start again in the pod. */}}
+{{- define "rollcast.restartMark" -}}/tmp/ranks-restarted{{- end -}}
+
+{{/* Passes while ranks that started again in the pod may still be starting. */}}
 {{- define "rollcast.trainerProbe" -}}
 {{- $connect := "HTTPConnection('127.0.0.1', 8080, timeout=8)" -}}
 {{- if eq (include "rollcast.probeScheme" .) "HTTPS" -}}
 {{- $connect = "HTTPSConnection('127.0.0.1', 8080, timeout=8, context=ssl._create_unverified_context())" -}}
 {{- end -}}
-{{- $ask := printf "import http.client, ssl; c = http.client.%s; c.request('GET', '/healthz'); raise SystemExit(c.getresponse().status != 200)" $connect -}}
+{{- $starts := printf "m = '%s'; os.path.exists(m) and time.time() - os.path.getmtime(m) < %d and sys.exit(0)" (include "rollcast.restartMark" .) (int .Values.trainer.startupSeconds) -}}
+{{- $ask := printf "import http.client, os, ssl, sys, time; %s; c = http.client.%s; c.request('GET', '/healthz'); sys.exit(c.getresponse().status != 200)" $starts $connect -}}
 [/bin/sh, -c, {{ printf `[ "${JOB_COMPLETION_INDEX:-0}" != 0 ] || exec python -c "%s"` $ask | quote }}]
 {{- end -}}

@@ -18,16 +18,18 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing.process import BaseProcess
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 import numpy as np
 import psutil
 
+from rollcast.config.model import check_folder
 from rollcast.config.run import RunConfig
 from rollcast.generator.vllm import engine_start
 from rollcast.generator.vllm.adapter import adapter_request
-from rollcast.generator.vllm.engine_failure import explained_start, noted_shortage
+from rollcast.generator.vllm.engine_failure import ended_engine, explained_start, noted_shortage
 from rollcast.generator.vllm.engine_folder import EngineFolder
 from rollcast.generator.vllm.engine_process import EngineFork
 from rollcast.generator.vllm.steps import EngineCounts
@@ -96,6 +98,8 @@ class Engine:
     def __init__(self, llm: Any, deadline_seconds: float, folder: EngineFolder) -> None:
         self._llm = llm
         self._folder = folder
+        self._process: BaseProcess | None = None
+        """The child process, if it is a fork of this one."""
         self._deadline_seconds = deadline_seconds
         self.version: PolicyVersion | None = None
         """The version that samples now; None = no usable weights."""
@@ -131,6 +135,7 @@ class Engine:
         `name` gives each generator of a run its own random numbers. `fork`: becomes the child; None = spawn one.
         `own_weights`: sample from the weights in the model's folder, as version 0.0, without a trainer.
         """
+        check_folder(config.model.path)
         await asyncio.to_thread(engine_start.import_vllm)
         folder = await asyncio.to_thread(EngineFolder)
         engine: Engine | None = None
@@ -143,6 +148,7 @@ class Engine:
                     reads_model = own_weights or config.model.lora is not None
                     llm = await asyncio.to_thread(engine_start.start_llm, arguments, "auto" if reads_model else "dummy")
                 engine = cls(llm, config.weights.acknowledge_timeout_seconds, folder)
+                engine._process = None if fork is None else fork.process
                 await engine._get_ready(config)
         except BaseException:
             # After the explanations, which read the notes of the engine's processes in the folder.
@@ -197,6 +203,13 @@ class Engine:
     def no_room(self) -> str | None:
         """Error text of the engine process that ran out of memory, or None."""
         return noted_shortage(self._folder.path)
+
+    @property
+    def end(self) -> str | None:
+        """Why the engine has ended, which vLLM's front end does not know; None = it has not, or no process said."""
+        if not self.failed:
+            return None
+        return ended_engine(self._folder.path, None if self._process is None else self._process.exitcode)
 
     async def sample(self, request: EngineRequest) -> Sampled:
         """Run one request to its end; waits for a version first. Raises BadRequestError, or what vLLM raises."""

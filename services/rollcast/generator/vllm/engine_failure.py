@@ -6,7 +6,7 @@ folder.
 
     a process of the engine: an error is logged   -> its note in the folder: a shortage of memory, or what caused it
     the generator:           the start fails      -> the shortage -> OutOfMemory, else the cause -> UserError
-                             the engine has ended -> the shortage -> OutOfMemory
+                             the engine has ended -> the shortage -> OutOfMemory, else the cause, or its signal
 """
 
 import logging
@@ -24,7 +24,7 @@ from rollcast.generator.vllm.engine_start import has_gpus, passed_arguments
 from rollcast.generator.vllm.engine_warden import FOLDER_VARIABLE
 from rollcast.telemetry.failure_reason import deepest_error, points_elsewhere
 from rollcast.telemetry.gpus import expected_gpus, unusable
-from rollcast.telemetry.host_memory import kills
+from rollcast.telemetry.host_memory import how_it_ended, kills
 from rollcast.weights.receiver.reception import EngineStuckError
 
 NO_ROOM = "no-room"
@@ -107,6 +107,15 @@ def noted_failure() -> Iterator[None]:
 def noted_shortage(folder: Path) -> str | None:
     """Error text of the process that ran out of memory; None = none did, as far as is known."""
     return _read_note(folder, NO_ROOM)
+
+
+def ended_engine(folder: Path, exit_code: int | None) -> str | None:
+    """Why an engine that was at work has ended; None = not known. `exit_code` of its process, negative = a signal."""
+    if exit_code is not None and exit_code < 0:
+        return f"the engine's process was {how_it_ended(exit_code, kills())}"
+    if (cause := _read_note(folder, CAUSE)) is not None:
+        return f"the engine ended: {cause}"
+    return None if exit_code is None else f"the engine's process {how_it_ended(exit_code, kills())}"
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The ranks of the learner: one process per device, joined once, with or without torchrun."""
 
 import os
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -11,9 +12,14 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.distributed.rendezvous import rendezvous
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import PassingError, UserError
 from rollcast.telemetry.failure_reason import deepest_error
 from rollcast.telemetry.gpus import expected_gpus, unusable
+
+_SOURCE_LINE = re.compile(r"^\[[^\]]*\] ?")
+"""Line of gloo's source at the begin of its messages."""
+_LOST_PEER = re.compile(r"gloo.*(closed by peer|reset by peer|Broken pipe|Timed out|timeout|refused)", re.I | re.S)
+MAX_LOSS_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,16 @@ def join_ranks(*, timeout_seconds: float, threads: int | None = None, shard_rank
     # A connection serialises its callers, and a rank waits in it for its next command.
     commands, lanes = (store if world_size == 1 else store.clone() for _ in range(2))  # type: ignore[attr-defined]
     return Ranks(rank, world_size, device, mesh, PrefixStore("learner", commands), PrefixStore("lanes", lanes))
+
+
+def lost_rank(error: RuntimeError) -> PassingError | None:
+    """The sentence for a collective or a store that failed because another rank is gone; None = it is another error."""
+    if not isinstance(error, dist.DistError) and not _LOST_PEER.search(str(error)):
+        return None
+    said = _SOURCE_LINE.sub("", str(error).strip().splitlines()[0]).split(". ")[0][:MAX_LOSS_CHARACTERS]
+    return PassingError(
+        f"another trainer rank ended or does not answer ({said}); its own log, or its launcher's, says why"
+    )
 
 
 def _own_device(local_rank: int) -> torch.device:

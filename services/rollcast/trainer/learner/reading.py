@@ -21,7 +21,7 @@ from transformers.modeling_utils import LoadStateDictConfig
 from transformers.utils.logging import disable_progress_bar
 
 from rollcast.config.errors import UserError, refused_by_the_world
-from rollcast.config.model import Model
+from rollcast.config.model import Model, check_folder
 from rollcast.config.out_of_memory import is_out_of_memory
 from rollcast.config.recipe import KlPenalty, Recipe
 from rollcast.config.services import Trainer
@@ -67,6 +67,7 @@ def read_policy(
     """
     disable_progress_bar()
     lora = None if frozen else settings.lora
+    check_folder(settings.path)
     try:
         _check_whole(Path(settings.path))
         causal_lm = skeleton(settings)

@@ -45,6 +45,8 @@ CONNECT_SECONDS = 10.0
 LEAVE_WITHOUT_STREAM_SECONDS = CONNECT_SECONDS / 5
 """How long a leaving member without a stream waits for one. A trainer that has ended cannot confirm."""
 MIN_RECONNECT_PAUSE_SECONDS = 0.1
+MIN_LOG_SECONDS = 1.0
+"""Length of an outage from which it is logged again, each time it has doubled: the trainer may have ended for good."""
 REPORT_SECONDS = 5.0
 """Interval of a starting generator's reports, and the deadline of one."""
 _REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)
@@ -174,6 +176,8 @@ class WeightMember:
 
     async def _stay_connected(self) -> None:
         pause_seconds = MIN_RECONNECT_PAUSE_SECONDS
+        away_since = time.monotonic()
+        next_log_seconds = 0.0
         while not self._over.is_set():
             try:
                 await first_of(self._session(), self._over.wait())
@@ -189,8 +193,13 @@ class WeightMember:
                 # It was connected: the trainer is probably back soon.
                 if self._send is not None:
                     pause_seconds = MIN_RECONNECT_PAUSE_SECONDS
-                reason = _describe(error)
-                log.warning("weight sync is not connected; trying again", reason=reason, seconds=pause_seconds)
+                    away_since = time.monotonic()
+                    next_log_seconds = 0.0
+                away_seconds = time.monotonic() - away_since
+                if away_seconds >= next_log_seconds:
+                    reason = _describe(error)
+                    log.warning("weight sync is not connected; trying again", reason=reason, away_seconds=away_seconds)
+                    next_log_seconds = max(MIN_LOG_SECONDS, 2 * away_seconds)
                 # At random, so that the generators of a run do not connect to a restarted trainer all together.
                 with suppress(TimeoutError):
                     await within(pause_seconds * random.uniform(0.5, 1.0), self._over.wait())
