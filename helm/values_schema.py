@@ -7,8 +7,8 @@ Keywords of draft 07 only, so that Helm 3 and 4 enforce the same. `config`, the 
 check` looks at it before an install (templates/check.yaml), with the sentences that every user of a run file reads.
 Fields that the chart itself sets in it are refused by templates/validate.yaml, which can name the remedy.
 
-Parts of pods (volumes, containers, affinity ..) are described by Kubernetes' own schema, and narrowed where the API server
-is stricter than that. Rules between them are in templates/pods/validate.yaml.
+Parts of pods (volumes, containers, affinity ..) are described by Kubernetes' own schema, and narrowed where the API
+server is stricter than that. Rules between them are in templates/pods/validate.yaml.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ _NAMED = r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]"
 _DOMAIN = r"[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?(\.[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*"
 _KEY = f"^(({_DOMAIN})/)?{_NAMED}$"
 LABEL_VALUE: Node = {"type": "string", "pattern": f"^({_NAMED})?$"}
-LABELS: Node = {"type": "object", "patternProperties": {_KEY: LABEL_VALUE}, "additionalProperties": False}
-ANNOTATIONS: Node = {**LABELS, "patternProperties": {_KEY: {"type": "string"}}}
 LABEL_NAME: Node = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}
 """Name of a volume or a container."""
 QUANTITY: Node = {
@@ -83,6 +81,15 @@ def parts(kind: str) -> Node:
     return {"type": "array", "items": part(kind)}
 
 
+def keyed(value: Node) -> Node:
+    """A mapping whose keys are those of labels."""
+    return {"type": "object", "patternProperties": {_KEY: value}, "additionalProperties": False}
+
+
+LABELS = part("Labels")
+ANNOTATIONS = part("Annotations")
+RESOURCES = part("Resources")
+IMAGE = part("Image")
 NARROWED: dict[tuple[str, str], Node] = {
     ("Toleration", "operator"): choice("Exists", "Equal", "Lt", "Gt"),
     ("Toleration", "effect"): choice("", "NoSchedule", "PreferNoSchedule", "NoExecute"),
@@ -131,7 +138,7 @@ def _references(node: Any) -> Iterator[str]:
 
 
 def definitions(schema: Node) -> Node:
-    """Kubernetes' schemas of the kinds that `schema` names, and of those that they name."""
+    """The schemas of the kinds that `schema` names, and of those that they name: the chart's own, else Kubernetes'."""
     known = json.loads(files("kubernetes_validate").joinpath(KUBERNETES).read_text(encoding="utf-8"))["$defs"]
     groups = re.compile(r"\.(core\.v1|networking\.v1|apimachinery)\.")
     by_kind = {_short(name): node for name, node in known.items() if groups.search(name)}
@@ -140,7 +147,7 @@ def definitions(schema: Node) -> Node:
     while waiting:
         kind = waiting.pop()
         if kind not in described:
-            described[kind] = _cleaned(by_kind[kind])
+            described[kind] = CHART_KINDS.get(kind) or _cleaned(by_kind[kind])
             for (narrowed, field), node in NARROWED.items():
                 if narrowed == kind:
                     described[kind]["properties"][field] = node
@@ -165,14 +172,18 @@ def quantities(least_bytes: int) -> Node:
     }
 
 
-RESOURCES = mapping(requests=quantities(MIB), limits=quantities(MIB))
-IMAGE = mapping(
-    registry=STRING,
-    repository={"type": "string", "minLength": 1},
-    tag={"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$", "not": {"const": "latest"}},
-    digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
-    pullPolicy=choice("Always", "IfNotPresent", "Never"),
-)
+CHART_KINDS: dict[str, Node] = {
+    "Labels": keyed(LABEL_VALUE),
+    "Annotations": keyed(STRING),
+    "Resources": mapping(requests=quantities(MIB), limits=quantities(MIB)),
+    "Image": mapping(
+        registry=STRING,
+        repository={"type": "string", "minLength": 1},
+        tag={"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$", "not": {"const": "latest"}},
+        digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
+        pullPolicy=choice("Always", "IfNotPresent", "Never"),
+    ),
+}
 EVERY_ROLE: dict[str, Node] = {
     "image": IMAGE,
     "resources": RESOURCES,
@@ -204,7 +215,7 @@ PLACED = (
 """Of EVERY_ROLE: where a pod is put, and what its owner writes on it."""
 ENVIRONMENT: Node = mapping(
     name={"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,16}[a-z0-9])?$"},
-    image={**IMAGE, "required": ["repository"]},
+    image={"allOf": [IMAGE, {"required": ["repository"]}]},
     command={"type": "array", "items": STRING},
     args={"type": "array", "items": STRING},
     port=integer(1, 65535),
@@ -326,7 +337,9 @@ CHART = mapping(
         allowHub={"type": ["boolean", "null"]},
         apiServerCIDR={"type": "string", "pattern": "^([0-9a-fA-F.:]+/[0-9]{1,3})?$"},
     ),
-    hooks=mapping(resources=RESOURCES, deleteTrainers=BOOLEAN, watchImage=BOOLEAN),
+    hooks=mapping(
+        resources=RESOURCES, deleteTrainers=BOOLEAN, watchImage=BOOLEAN, pullSeconds=integer(1), dryRun=BOOLEAN
+    ),
     networking=mapping(
         bind=choice("0.0.0.0", "::"),  # noqa: S104  (in a pod)
         interface=STRING,
@@ -358,7 +371,7 @@ CHART = mapping(
             enabled=BOOLEAN,
             labels=LABELS,
             annotations=ANNOTATIONS,
-            datasourceLabels={**LABELS, "type": ["object", "null"]},
+            datasourceLabels={"anyOf": [LABELS, {"type": "null"}]},
         ),
     ),
     extraObjects={"type": "array", "items": {"type": ["object", "string"]}},
@@ -376,7 +389,7 @@ def values_schema() -> Node:
 
 
 def _schema_text() -> str:
-    """The schema, with each kind of Kubernetes on a line of its own."""
+    """The schema, with each kind on a line of its own."""
     schema = values_schema()
     kinds = schema.pop("definitions")
     lines = ",\n".join(f"  {json.dumps(kind)}: {json.dumps(node)}" for kind, node in kinds.items())
