@@ -6,12 +6,18 @@ templates/validate.yaml compares the chart's values with.
 Keywords of draft 07 only, so that Helm 3 and 4 enforce the same. `config`, the run file, is open here: `rollcast config
 check` looks at it before an install (templates/check.yaml), with the sentences that every user of a run file reads.
 Fields that the chart itself sets in it are refused by templates/validate.yaml, which can name the remedy.
+
+Parts of pods (volumes, containers, affinity ..) are described by Kubernetes' own schema, and narrowed where the API
+server is stricter than that. Rules between them are in templates/pods/validate.yaml.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +32,15 @@ BOOLEAN: Node = {"type": "boolean"}
 STRING: Node = {"type": "string"}
 MAP: Node = {"type": "object"}
 MAPS: Node = {"type": "object", "additionalProperties": {"type": "object"}}
-STRINGS: Node = {"type": "object", "additionalProperties": {"type": "string"}}
 OBJECTS: Node = {"type": "array", "items": {"type": "object"}}
+KUBERNETES = "kubernetes-json-schema/v1.37.0-local-strict/_definitions.json"
+"""In the package kubernetes-validate: the newest version that it has, every field of which is accepted."""
+_NAMED = r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]"
+_DOMAIN = r"[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?(\.[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*"
+_KEY = f"^(({_DOMAIN})/)?{_NAMED}$"
+LABEL_VALUE: Node = {"type": "string", "pattern": f"^({_NAMED})?$"}
+LABEL_NAME: Node = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}
+"""Name of a volume or a container."""
 QUANTITY: Node = {
     "type": "string",
     "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$",
@@ -59,6 +72,89 @@ def mapping(**properties: Node) -> Node:
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
+def part(kind: str) -> Node:
+    """An object of Kubernetes' own."""
+    return {"$ref": f"#/definitions/{kind}"}
+
+
+def parts(kind: str) -> Node:
+    return {"type": "array", "items": part(kind)}
+
+
+def keyed(value: Node) -> Node:
+    """A mapping whose keys are those of labels."""
+    return {"type": "object", "patternProperties": {_KEY: value}, "additionalProperties": False}
+
+
+LABELS = part("Labels")
+ANNOTATIONS = part("Annotations")
+RESOURCES = part("Resources")
+IMAGE = part("Image")
+NARROWED: dict[tuple[str, str], Node] = {
+    ("Toleration", "operator"): choice("Exists", "Equal", "Lt", "Gt"),
+    ("Toleration", "effect"): choice("", "NoSchedule", "PreferNoSchedule", "NoExecute"),
+    ("TopologySpreadConstraint", "whenUnsatisfiable"): choice("DoNotSchedule", "ScheduleAnyway"),
+    ("TopologySpreadConstraint", "nodeAffinityPolicy"): choice("Honor", "Ignore"),
+    ("TopologySpreadConstraint", "nodeTaintsPolicy"): choice("Honor", "Ignore"),
+    ("TopologySpreadConstraint", "maxSkew"): integer(1),
+    ("TopologySpreadConstraint", "minDomains"): integer(1),
+    ("NodeSelectorRequirement", "operator"): choice("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"),
+    ("LabelSelectorRequirement", "operator"): choice("In", "NotIn", "Exists", "DoesNotExist"),
+    ("LabelSelector", "matchLabels"): LABELS,
+    ("PreferredSchedulingTerm", "weight"): integer(1, 100),
+    ("WeightedPodAffinityTerm", "weight"): integer(1, 100),
+    ("Volume", "name"): LABEL_NAME,
+    ("Container", "name"): LABEL_NAME,
+    ("Container", "imagePullPolicy"): choice("Always", "IfNotPresent", "Never"),
+    ("Container", "restartPolicy"): choice("Always", "OnFailure", "Never"),
+    ("EnvVar", "name"): {"type": "string", "pattern": "^[^=]+$"},
+}
+"""(kind, field) -> the values that the API server accepts, where Kubernetes' schema has only a type."""
+
+
+def _short(reference: str) -> str:
+    return reference.rpartition(".")[2]
+
+
+def _cleaned(node: Any) -> Any:
+    """The schema of one kind as draft 07 has it, without descriptions."""
+    if isinstance(node, list):
+        return [_cleaned(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if isinstance(node.get("$ref"), str):
+        return part(_short(node["$ref"]))
+    dropped = ("description", "format", "default")
+    return {
+        key: _cleaned(value)
+        for key, value in node.items()
+        if not key.startswith("x-") and not (key in dropped and not isinstance(value, dict))
+    }
+
+
+def _references(node: Any) -> Iterator[str]:
+    """The kinds that a cleaned schema names."""
+    yield from re.findall(r'"#/definitions/(\w+)"', json.dumps(node))
+
+
+def definitions(schema: Node) -> Node:
+    """The schemas of the kinds that `schema` names, and of those that they name: the chart's own, else Kubernetes'."""
+    known = json.loads(files("kubernetes_validate").joinpath(KUBERNETES).read_text(encoding="utf-8"))["$defs"]
+    groups = re.compile(r"\.(core\.v1|networking\.v1|apimachinery)\.")
+    by_kind = {_short(name): node for name, node in known.items() if groups.search(name)}
+    described: Node = {}
+    waiting = list(_references(schema))
+    while waiting:
+        kind = waiting.pop()
+        if kind not in described:
+            described[kind] = CHART_KINDS.get(kind) or _cleaned(by_kind[kind])
+            for (narrowed, field), node in NARROWED.items():
+                if narrowed == kind:
+                    described[kind]["properties"][field] = node
+            waiting += _references(described[kind])
+    return dict(sorted(described.items()))
+
+
 ACCESS_MODE = choice("ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany")
 
 
@@ -69,41 +165,48 @@ def quantities(least_bytes: int) -> Node:
     return {
         "type": "object",
         "properties": {"memory": {"anyOf": [QUANTITY, in_bytes]}},
-        "additionalProperties": {"anyOf": [QUANTITY, counted]},
+        "patternProperties": {
+            "^(cpu|ephemeral-storage|hugepages-[0-9]+[A-Za-z]+|[^/]+/[^/]+)$": {"anyOf": [QUANTITY, counted]}
+        },
+        "additionalProperties": False,
     }
 
 
-RESOURCES = mapping(requests=quantities(MIB), limits=quantities(MIB))
-IMAGE = mapping(
-    registry=STRING,
-    repository={"type": "string", "minLength": 1},
-    tag={"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$", "not": {"const": "latest"}},
-    digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
-    pullPolicy=choice("Always", "IfNotPresent", "Never"),
-)
+CHART_KINDS: dict[str, Node] = {
+    "Labels": keyed(LABEL_VALUE),
+    "Annotations": keyed(STRING),
+    "Resources": mapping(requests=quantities(MIB), limits=quantities(MIB)),
+    "Image": mapping(
+        registry=STRING,
+        repository={"type": "string", "minLength": 1},
+        tag={"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$", "not": {"const": "latest"}},
+        digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
+        pullPolicy=choice("Always", "IfNotPresent", "Never"),
+    ),
+}
 EVERY_ROLE: dict[str, Node] = {
     "image": IMAGE,
     "resources": RESOURCES,
     "extraArgs": {"type": "array", "items": STRING},
-    "extraEnv": OBJECTS,
-    "envFrom": OBJECTS,
-    "extraContainers": OBJECTS,
-    "extraInitContainers": OBJECTS,
-    "extraVolumes": OBJECTS,
-    "extraVolumeMounts": OBJECTS,
-    "labels": STRINGS,
-    "annotations": STRINGS,
-    "podAnnotations": STRINGS,
-    "podLabels": STRINGS,
-    "nodeSelector": STRINGS,
-    "tolerations": OBJECTS,
-    "affinity": MAP,
-    "topologySpreadConstraints": OBJECTS,
+    "extraEnv": parts("EnvVar"),
+    "envFrom": parts("EnvFromSource"),
+    "extraContainers": parts("Container"),
+    "extraInitContainers": parts("Container"),
+    "extraVolumes": parts("Volume"),
+    "extraVolumeMounts": parts("VolumeMount"),
+    "labels": LABELS,
+    "annotations": ANNOTATIONS,
+    "podAnnotations": ANNOTATIONS,
+    "podLabels": LABELS,
+    "nodeSelector": LABELS,
+    "tolerations": parts("Toleration"),
+    "affinity": part("Affinity"),
+    "topologySpreadConstraints": parts("TopologySpreadConstraint"),
     "schedulerName": NAME,
     "runtimeClassName": NAME,
     "priorityClassName": NAME,
 }
-DEVICES: dict[str, Node] = {"resourceClaims": OBJECTS, "hostNetwork": BOOLEAN}
+DEVICES: dict[str, Node] = {"resourceClaims": parts("PodResourceClaim"), "hostNetwork": BOOLEAN}
 """Of the roles that have devices."""
 PLACED = (
     "resources", "labels", "annotations", "podAnnotations", "podLabels", "nodeSelector", "tolerations", "affinity",
@@ -112,7 +215,7 @@ PLACED = (
 """Of EVERY_ROLE: where a pod is put, and what its owner writes on it."""
 ENVIRONMENT: Node = mapping(
     name={"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,16}[a-z0-9])?$"},
-    image={**IMAGE, "required": ["repository"]},
+    image={"allOf": [IMAGE, {"required": ["repository"]}]},
     command={"type": "array", "items": STRING},
     args={"type": "array", "items": STRING},
     port=integer(1, 65535),
@@ -122,11 +225,11 @@ ENVIRONMENT: Node = mapping(
     readinessPath={"type": "string", "pattern": "^(/.*)?$"},
     startupSeconds=integer(10),
     terminationGracePeriodSeconds=integer(1),
-    egress={"type": "array", "items": mapping(to={"type": "array", "items": MAP}, ports=OBJECTS)},
+    egress={"type": "array", "items": mapping(to=parts("NetworkPolicyPeer"), ports=parts("NetworkPolicyPort"))},
     podDisruptionBudget=mapping(enabled=BOOLEAN, maxUnavailable=integer(1)),
     **{field: EVERY_ROLE[field] for field in ("extraEnv", "envFrom", "extraVolumes", "extraVolumeMounts", *PLACED)},
 ) | {"required": ["name", "image"]}
-PEERS = {"type": "array", "items": mapping(namespaceSelector=MAP, podSelector=MAP, ipBlock=MAP)}
+PEERS = parts("NetworkPolicyPeer")
 
 CHART = mapping(
     **{"global": {"type": "object", "properties": {"imageRegistry": STRING}}},
@@ -150,8 +253,8 @@ CHART = mapping(
             subPath=SUB_PATH,
         ),
     ),
-    commonLabels=STRINGS,
-    claimLabels=STRINGS,
+    commonLabels=LABELS,
+    claimLabels=LABELS,
     gpu=mapping(
         resource={"type": "string", "pattern": "^([a-z0-9.-]+/[A-Za-z0-9._-]+)?$"},
         memoryGB={"type": "number", "minimum": 0},
@@ -186,8 +289,8 @@ CHART = mapping(
         **EVERY_ROLE,
         enabled=BOOLEAN,
         persistence=mapping(enabled=BOOLEAN, existingClaim=NAME, storageClass=STRING, size=QUANTITY),
-        service=mapping(type=choice("ClusterIP", "NodePort", "LoadBalancer"), annotations=STRINGS),
-        ingress=mapping(enabled=BOOLEAN, className=NAME, annotations=STRINGS, host=NAME, tlsSecret=NAME),
+        service=mapping(type=choice("ClusterIP", "NodePort", "LoadBalancer"), annotations=ANNOTATIONS),
+        ingress=mapping(enabled=BOOLEAN, className=NAME, annotations=ANNOTATIONS, host=NAME, tlsSecret=NAME),
     ),
     autoscaler=mapping(
         **EVERY_ROLE,
@@ -227,7 +330,7 @@ CHART = mapping(
     ),
     networkPolicy=mapping(
         enabled=BOOLEAN,
-        prometheus=mapping(namespaceSelector=MAP, podSelector=MAP),
+        prometheus=mapping(namespaceSelector=part("LabelSelector"), podSelector=part("LabelSelector")),
         forecasterFrom=PEERS,
         generatorFrom=PEERS,
         autoscalerFrom=PEERS,
@@ -235,7 +338,9 @@ CHART = mapping(
         allowHub={"type": ["boolean", "null"]},
         apiServerCIDR={"type": "string", "pattern": "^([0-9a-fA-F.:]+/[0-9]{1,3})?$"},
     ),
-    hooks=mapping(resources=RESOURCES, deleteTrainers=BOOLEAN, watchImage=BOOLEAN),
+    hooks=mapping(
+        resources=RESOURCES, deleteTrainers=BOOLEAN, watchImage=BOOLEAN, pullSeconds=integer(1), dryRun=BOOLEAN
+    ),
     networking=mapping(
         bind=choice("0.0.0.0", "::"),  # noqa: S104  (in a pod)
         interface=STRING,
@@ -247,7 +352,7 @@ CHART = mapping(
         fsGroup=UNIX_ID,
         supplementalGroups={"type": "array", "items": integer(1)},
     ),
-    serviceAccount=mapping(name=NAME, annotations=STRINGS),
+    serviceAccount=mapping(name=NAME, annotations=ANNOTATIONS),
     priorityClasses=mapping(
         create=BOOLEAN,
         preemptionPolicy=choice("Never", "PreemptLowerPriority"),
@@ -258,16 +363,16 @@ CHART = mapping(
         enabled=BOOLEAN,
         interval=DURATION,
         namespace=NAME,
-        labels=STRINGS,
+        labels=LABELS,
         relabelings=OBJECTS,
         tlsConfig=MAP,
         annotations=BOOLEAN,
         rules=mapping(enabled=BOOLEAN, noStepMinutes=integer(1), runbookUrl={"type": "string", "minLength": 1}),
         dashboards=mapping(
             enabled=BOOLEAN,
-            labels=STRINGS,
-            annotations=STRINGS,
-            datasourceLabels={**STRINGS, "type": ["object", "null"]},
+            labels=LABELS,
+            annotations=ANNOTATIONS,
+            datasourceLabels={"anyOf": [LABELS, {"type": "null"}]},
         ),
     ),
     extraObjects={"type": "array", "items": {"type": ["object", "string"]}},
@@ -280,7 +385,17 @@ def values_schema() -> Node:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Values of the chart rollcast",
         **CHART,
+        "definitions": definitions(CHART),
     }
+
+
+def _schema_text() -> str:
+    """The schema, with each kind on a line of its own."""
+    schema = values_schema()
+    kinds = schema.pop("definitions")
+    lines = ",\n".join(f"  {json.dumps(kind)}: {json.dumps(node)}" for kind, node in kinds.items())
+    text = json.dumps(schema, indent=1, ensure_ascii=False).removesuffix("\n}")
+    return f'{text},\n "definitions": {{\n{lines}\n }}\n}}\n'
 
 
 def run_defaults() -> Node:
@@ -289,10 +404,7 @@ def run_defaults() -> Node:
 
 
 def main() -> int:
-    texts = {
-        file: json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-        for file, content in ((SCHEMA, values_schema()), (DEFAULTS, run_defaults()))
-    }
+    texts = {SCHEMA: _schema_text(), DEFAULTS: json.dumps(run_defaults(), indent=1) + "\n"}
     if "--check" in sys.argv:
         stale = [file for file, text in texts.items() if not file.exists() or file.read_text(encoding="utf-8") != text]
         for file in stale:

@@ -50,6 +50,13 @@ UPGRADES: dict[str, Change] = {
     "another priority": _change("priorityClasses.trainer=70000", replaces="trainer"),
 }
 """The cases of tests/chart/test_upgrades.py for the templates. SECOND_TAG: of images that nodes have as well."""
+AFFINITY_WITHOUT_VALUES = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "In"}]}]
+        }
+    }
+}
 REFUSED = {
     "a wrong run file": "config.recipe.prompts_per_step=-1",
     "a claim that cannot change": f"redis.persistence.size=2Gi,config.budget.steps={FIRST_STEPS + 2}",
@@ -126,10 +133,10 @@ def failed_upgrade(proof: Proof) -> None:
 
 
 def _refused_at_the_trainer(proof: Proof) -> None:
-    """The schema accepts a number in a variable, no API server does; then back, to what Helm has deployed."""
+    """The schema accepts an operator without its values, no API server does; then back, to what Helm has deployed."""
     release = proof.release
     trainer = release.uids()["trainer"]
-    release.refused_upgrade(parts={"trainer.extraEnv": [{"name": "NUMBER", "value": 3}]})
+    release.refused_upgrade("hooks.dryRun=false", parts={"trainer.affinity": AFFINITY_WITHOUT_VALUES})
     _stays(proof, trainer)
     release.roll_back(release.deployed_revision())
     _stays(proof, trainer)

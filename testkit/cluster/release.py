@@ -39,9 +39,11 @@ class Release:
 
     def install(self, parts: Mapping[str, object] | None = None) -> None:
         """parts: further values, by their paths."""
-        files = [word for path in VALUES for word in ("-f", str(path))]
-        given = [*files, *_set(*self._values), *_parts(parts)]
-        self.cluster.helm("install", self.name, str(CHART), *given, seconds=READY_SECONDS)
+        self.cluster.helm(*self._install(), *_parts(parts), seconds=READY_SECONDS)
+
+    def refused_install(self, *values: str) -> str:
+        """An install with these values on top that must fail; what helm said."""
+        return self.cluster.refuses(*self._install(), *_set(*values), seconds=READY_SECONDS)
 
     def upgrade(self, *values: str, takes_over: bool = False) -> None:
         """Upgrade with its values and these on top. takes_over: also fields that an autoscaler has scaled."""
@@ -171,6 +173,10 @@ class Release:
     def _page(self, role: str, pod: str, address: str) -> str:
         program = f"import urllib.request; print(urllib.request.urlopen({address!r}, timeout=20).read().decode())"
         return self.cluster.kubectl("exec", pod, "-c", role, "--", "python", "-c", program)
+
+    def _install(self) -> list[str]:
+        files = [word for path in VALUES for word in ("-f", str(path))]
+        return ["install", self.name, str(CHART), *files, *_set(*self._values)]
 
     def _upgrade(self, *values: str) -> list[str]:
         return ["upgrade", self.name, str(CHART), "--reuse-values", *_set(*values)]

@@ -9,6 +9,7 @@ from typing import Any
 from testkit.cluster.changes import CHANGES, failed_upgrade, jobset, rollback
 from testkit.cluster.life import drain, helm_test, install, kill_each_pod, second_release, uninstall
 from testkit.cluster.proof import Proof
+from testkit.cluster.refusals import no_image, quota, refused_pod, uninstall_after_refusal
 from testkit.cluster.surroundings import kueue, policies, scaling
 from testkit.cluster.tools import NotSeen, Refuted
 from testkit.cluster.watching import dashboards, grafana
@@ -29,6 +30,10 @@ STEPS: dict[str, Callable[[Proof], None]] = {
     "a rollback": rollback,
     "a second release": second_release,
     "Kueue": kueue,
+    "no image": no_image,
+    "a quota on CPU limits": quota,
+    "a pod that the API server refuses": refused_pod,
+    "an uninstall after a refusal": uninstall_after_refusal,
     "uninstall": uninstall,
 }
 

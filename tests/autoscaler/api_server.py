@@ -42,6 +42,11 @@ class ApiServer:
         self.jobs: list[dict[str, Any]] = []
         self.jobsets: list[dict[str, Any]] | None = None
         """None = JobSet's resource is not known."""
+        self.hooks: dict[str, dict[str, Any]] = {}
+        """Path -> an object of another kind, of which only its deletion is known here."""
+        self.refused_pods: dict[str, tuple[int, str]] = {}
+        """Role -> status and message with which a dry run of its pod is answered."""
+        self.dry_runs: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
         self.refuse: dict[str, int] = {}
         """Path -> status that it answers with."""
@@ -165,6 +170,12 @@ class ApiServer:
                 "batch/v1", "JobList", self.jobs)  # fmt: skip
             chosen = [item for item in items if wanted.items() <= item["metadata"]["labels"].items()]
             return 200, self._page(version, kind, chosen, query)
+        if method == "DELETE" and path in self.hooks:
+            deleted = self.hooks.pop(path)
+            returned = deleted["kind"] in ("Pod", "ServiceAccount")
+            return 200, deleted if returned else {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+        if method == "POST" and path == PODS:
+            return self._dry_run(query, body)
         if method == "DELETE" and (path == JOBS or (path == JOBSETS and self.jobsets is not None)):
             return self._delete(path, query)
         if method == "DELETE" and (found := re.fullmatch(rf"({JOBS}|{JOBSETS})/([-a-z0-9]+)", path)):
@@ -183,6 +194,13 @@ class ApiServer:
             self.events.append(body)
             return 201, body
         return 404, {"kind": "Status", "reason": "NotFound"}
+
+    def _dry_run(self, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        if (query.get("dryRun"), query.get("fieldValidation")) != ("All", "Strict"):
+            return 403, {"kind": "Status", "message": "no pod may be made in earnest"}
+        self.dry_runs.append(body)
+        status, message = self.refused_pods.get(body["metadata"]["labels"]["app.kubernetes.io/component"], (201, ""))
+        return (201, body) if status == 201 else (status, {"kind": "Status", "message": message})
 
     def _delete(self, path: str, query: dict[str, str]) -> tuple[int, Any]:
         """What has the labels, and all of it without any; the answer is a list of what went."""

@@ -47,7 +47,11 @@ class Network:
             if isinstance(entry["port"], int)
         }
         """Ports that any rule names by number."""
-        self.roles = {pod.role: self._place(pod.role, pod.metadata["labels"], pod.containers) for pod in pods(objects)}
+        self.roles = {
+            pod.role: self._place(pod.role, pod.metadata["labels"], pod.containers)
+            for pod in pods(objects)
+            if pod.role != "image-pull"  # it does nothing, before there is a policy
+        }
 
     def admits(self, source: Place, target: Place, port: int, protocol: str = "TCP") -> bool:
         """Whether a connection from one to a port of the other passes."""

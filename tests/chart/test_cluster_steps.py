@@ -65,7 +65,7 @@ def _failing(cluster: StandIn, clock: Clock, code: int, is_half_way: bool = True
         "^history": json.dumps([{"revision": 7, "status": "deployed"}, {"revision": 8, "status": "failed"}]),
         "^upgrade": mended,
         "budget.steps=100003$": back,
-        "prompts_per_step=-1|persistence.size|trainer.extraEnv": fails,
+        "prompts_per_step=-1|persistence.size|trainer.affinity": fails,
         "extraObjects": broken,
     }
 
@@ -94,9 +94,9 @@ def test_a_trainer_that_leaves_after_a_refused_job_is_a_failure(clock: Clock) ->
 
     def refused(text: str) -> str:
         clock.happens = [lambda: cluster.there.update(pods=[pod("trainer", "another"), *cluster.there["pods"][1:]])]
-        return fails("cannot unmarshal number into Go struct field EnvVar.value of type string")
+        return fails("matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'")
 
-    cluster.answers["trainer.extraEnv"] = refused
+    cluster.answers["trainer.affinity"] = refused
     row = seen("an upgrade that fails", cluster)
     assert (row["verdict"], "the former trainer has left" in row["note"]) == ("FAILED", True), row
 
@@ -301,6 +301,50 @@ def test_a_queue_must_admit_suspend_and_resume(leaves: bool, verdict: str) -> No
     }
     assert seen("Kueue", cluster)["verdict"] == verdict
     assert [text.split()[0] for text in cluster.asked[-2:]] == ["uninstall", "delete"], "its traces are removed"
+
+
+def _refusing(cluster: StandIn, message: str) -> None:
+    cluster.answers |= {
+        "^install": lambda text: fails(message),
+        "^logs job/refused-rollcast-dry-run": "error: pods of trainer: no class rollcast-no-such-class was found",
+    }
+
+
+@pytest.mark.parametrize(
+    ("step", "message", "verdict"),
+    [
+        ("no image", "pod refused-rollcast-pull-registry.invalid-5000-library-redis-7.2.7-alpine failed", "seen"),
+        ("no image", "job refused-rollcast-image-watch failed", "FAILED"),
+        ("a pod that the API server refuses", "job refused-rollcast-dry-run failed", "seen"),
+        ("an uninstall after a refusal", "job refused-rollcast-dry-run failed", "seen"),
+    ],
+)
+def test_a_refused_install_names_its_cause_and_is_removed(step: str, message: str, verdict: str) -> None:
+    cluster = StandIn()
+    _refusing(cluster, message)
+    assert seen(step, cluster)["verdict"] == verdict
+    if verdict == "seen":
+        assert "uninstall refused" in cluster.asked
+
+
+def test_what_hooks_leave_after_an_uninstall_is_named() -> None:
+    cluster = StandIn()
+    _refusing(cluster, "job refused-rollcast-dry-run failed")
+    role = thing("Role", "refused-rollcast-image-watch", "image-watch")
+    role["metadata"]["labels"]["app.kubernetes.io/instance"] = "refused"
+    cluster.there["roles"] = [role]
+    row = seen("an uninstall after a refusal", cluster)
+    assert (row["verdict"], "Role/refused-rollcast-image-watch" in row["note"]) == ("FAILED", True), row
+
+
+@pytest.mark.parametrize(("message", "verdict"), [("failed quota: must specify limits.cpu", "seen"), ("no", "FAILED")])
+def test_a_quota_is_made_elsewhere_and_removed_in_any_case(message: str, verdict: str) -> None:
+    there = StandIn("somewhere-2")
+    _refusing(there, message)
+    assert seen("a quota on CPU limits", StandIn(), there)["verdict"] == verdict
+    assert [text.split()[0] for text in there.asked if text.split()[0] != "version"] == [
+        *("create", "install", "delete", "uninstall")
+    ]
 
 
 CLAIM = thing("PersistentVolumeClaim", "data-proof-rollcast-redis-0", "redis")

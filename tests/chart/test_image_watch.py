@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 import shutil
 import ssl
 import subprocess
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from testkit.connections.certificates import make_certificates
-from tests.chart.rendering import CPU, NAMESPACE, Object, merged, notes, of_kind, one, pod_of, render
+from tests.chart.rendering import CPU, NAMESPACE, Object, chart_of, merged, notes, of_kind, one, pod_of, render
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 RUNNING = {"running": {"startedAt": "2026-11-26T08:00:00Z"}}
@@ -151,12 +152,67 @@ def test_the_watched_pod_has_the_image_of_the_check_and_does_nothing() -> None:
     assert weights["demo-rollcast-image-watch"] < weights["demo-rollcast-check"]
 
 
+NEVER = "registry.that-is-not.example.com:5000/team__a"
+
+
+def test_a_pod_comes_first_whose_name_is_the_image_of_the_watcher() -> None:
+    """Of a Pod that failed Helm prints the name alone; the API server's reason, where it refuses one, whole."""
+    values = merged(CPU, {"global": {"imageRegistry": NEVER}})
+    objects = render(values)
+    pull, watch = one(objects, "Pod", "-alpine"), pod_of(objects, "image-watch")
+    assert pull["metadata"]["name"] == (
+        "demo-rollcast-pull-registry.that-is-not.example.com-5000-team-a-library-redis-7.2.7-alpine"
+    )
+    (container,), (watcher,) = pull["spec"]["containers"], watch.containers
+    assert (container["image"], container["command"]) == (watcher["image"], ["true"])
+    assert container["image"].startswith(NEVER)
+    assert container["resources"] == watcher["resources"], "what a quota refuses of one it refuses of all"
+    assert pull["spec"]["activeDeadlineSeconds"] == 30
+    annotations = pull["metadata"]["annotations"]
+    assert "hook-failed" in annotations["helm.sh/hook-delete-policy"]
+    weights = {
+        (item["kind"], item["metadata"]["name"]): int(item["metadata"]["annotations"].get("helm.sh/hook-weight", "0"))
+        for item in objects
+        if "pre-install" in item["metadata"].get("annotations", {}).get("helm.sh/hook", "")
+    }
+    first = weights.pop(("Pod", pull["metadata"]["name"]))
+    assert first < min(weights.values()), "if it is refused nothing is left"
+    assert pull["spec"]["serviceAccountName"] == "default", "none of the chart's is there yet"
+
+
 @pytest.mark.parametrize(
-    "change",
-    [{"hooks": {"watchImage": False}}, {"redis": {"enabled": False, "external": {"host": "redis.example.com"}}}],
+    "image",
+    [
+        {"registry": "", "repository": "redis", "tag": "8"},
+        {"registry": "10.0.0.7:5000", "repository": "a.b/c_d/e__f", "tag": "V1_2-.x"},
+        {"repository": "valkey/valkey", "digest": "sha256:" + "0123456789abcdef" * 4},
+        {"repository": "/".join(["long"] * 60), "tag": "1"},
+    ],
 )
-def test_without_a_role_or_an_image_nothing_is_watched(change: Object) -> None:
-    assert not [item for item in render(merged(CPU, change)) if "-image" in item["metadata"]["name"]]
+def test_the_name_of_every_image_can_be_the_name_of_a_pod(image: Object, image_chart: Path) -> None:
+    (pull,) = of_kind(render(merged(CPU, {"redis": {"image": image}}), path=image_chart), "Pod")
+    name = pull["metadata"]["name"]
+    assert len(name) <= 253
+    assert all(re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", label) for label in name.split(".")), name
+    assert name.startswith("demo-rollcast-pull-")
+
+
+@pytest.fixture(scope="module")
+def image_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return chart_of(tmp_path_factory.mktemp("chart"), "image.yaml")
+
+
+def test_without_a_role_nothing_is_watched_and_without_redis_the_first_pod_alone() -> None:
+    def kinds(change: Object) -> list[str]:
+        objects = render(merged(CPU, change))
+        return [item["kind"] for item in objects if re.search("-image|-pull-", item["metadata"]["name"])]
+
+    assert kinds({"hooks": {"watchImage": False}}) == []
+    outside = {"redis": {"enabled": False, "external": {"host": "redis.example.com"}}}
+    assert kinds(outside) == ["Pod"]
+    (pull,) = of_kind(render(merged(CPU, outside)), "Pod", "-pull-rollcast-control-0.2.0")
+    assert pull["spec"]["containers"][0]["image"] == "rollcast/control:0.2.0"
+    assert pull["spec"]["activeDeadlineSeconds"] == 270
 
 
 def test_the_notes_name_the_three_dockerfiles_while_no_registry_is_named() -> None:

@@ -113,7 +113,7 @@ def test_an_api_server_that_refuses_keeps_no_upgrade_from_its_work(tmp_path: Pat
 
 
 def test_who_may_not_make_roles_can_do_without() -> None:
-    objects = render(merged(CPU, {"hooks": {"deleteTrainers": False, "watchImage": False}}))
+    objects = render(merged(CPU, {"hooks": {"deleteTrainers": False, "dryRun": False, "watchImage": False}}))
     assert not of_kind(objects, "Role")
     assert not of_kind(objects, "RoleBinding")
     assert {item["metadata"]["name"] for item in of_kind(objects, "ConfigMap", "-accepted")}

@@ -110,7 +110,9 @@ def test_what_runs_for_a_moment_runs_where_the_forecaster_may() -> None:
     assert {pod.role for pod in short} == {
         "check",
         "image",
+        "image-pull",
         "image-watch",
+        "dry-run",
         "left-trainers",
         "uninstall",
         "test",
@@ -172,9 +174,10 @@ def test_the_values_that_the_guide_shows_are_ones() -> None:
 def test_an_account_of_ones_own_is_not_made_again() -> None:
     objects = render(merged(CPU, {"serviceAccount": {"name": "mine"}}))
     made = {item["metadata"]["name"] for item in of_kind(objects, "ServiceAccount")}
-    hooks = ("check", "image-watch", "left-trainers", "uninstall")
+    hooks = ("check", "dry-run", "image-watch", "left-trainers", "uninstall")
     assert made == {f"demo-rollcast-{role}" for role in hooks}, "the hooks' own, whose rights are theirs alone"
     accounts: dict[str, Any] = {pod.role: pod.spec["serviceAccountName"] for pod in pods(objects)}
+    assert accounts.pop("image-pull") == "default"
     assert {accounts.pop(role) for role in (*hooks, "image")} == made
     assert set(accounts.values()) == {"mine"}
 

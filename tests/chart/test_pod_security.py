@@ -203,7 +203,7 @@ def test_the_rule_finds_a_pod_that_breaks_it(rule: Callable[[Object], list[Any]]
 def test_only_the_autoscaler_has_a_token_and_hooks_that_ask_the_api_server() -> None:
     for name, values in VALUE_SETS.items():
         for pod in pods(render(values)):
-            token = pod.role in ("autoscaler", "image-watch", "left-trainers", "uninstall")
+            token = pod.role in ("autoscaler", "image-watch", "dry-run", "left-trainers", "uninstall")
             assert pod.spec.get("automountServiceAccountToken") is token, (name, pod.name)
             projected = [
                 source for volume in pod.spec["volumes"] for source in volume.get("projected", {}).get("sources", [])

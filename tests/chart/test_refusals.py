@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.rendering import CHART, CPU, chart_of, helm_errors, merged, render
+from tests.chart.rendering import CHART, CPU, chart_of, helm_errors, merged, pods, render
 from tests.chart.value_sets import VALUE_SETS
 
 
@@ -19,6 +19,10 @@ def named_by(url: str) -> dict[str, Any]:
     """A run file with an environment at that address."""
     environment = {"kind": "openenv", "name": "a", "url": url, "interpreter": "/python"}
     return {"config": {"tasks": {"environments": [environment]}}}
+
+
+def node_affinity(required: dict[str, Any]) -> dict[str, Any]:
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
 
 
 BY_SCHEMA: list[tuple[str, dict[str, Any]]] = [
@@ -83,6 +87,40 @@ BY_SCHEMA: list[tuple[str, dict[str, Any]]] = [
     ("additional properties 'namespaces'", environments(egress=[{"namespaces": []}])),
     ("environments/0/port", environments(port=0)),
     ("environments/0/image/tag", {"environments": [{"name": "a", "image": {"repository": "a", "tag": "latest"}}]}),
+    # What the API server refuses of a pod's parts.
+    ("trainer/tolerations/0/operator", {"trainer": {"tolerations": [{"key": "a", "operator": "Exist"}]}}),
+    ("everyRole/tolerations/0/effect", {"everyRole": {"tolerations": [{"key": "a", "effect": "NoRun"}]}}),
+    (
+        "missing property 'whenUnsatisfiable'",
+        {"generator": {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone"}]}},
+    ),
+    ("additional properties 'nodeSelectorTerm'", {"trainer": node_affinity({"nodeSelectorTerm": []})}),
+    (
+        "trainer/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/"
+        "matchExpressions/0/operator",
+        {
+            "trainer": node_affinity(
+                {"nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "Is", "values": ["a"]}]}]}
+            )
+        },
+    ),
+    ("trainer/extraEnv/0/value", {"trainer": {"extraEnv": [{"name": "NUMBER", "value": 3}]}}),
+    ("environments/0/extraEnv/0/value", environments(extraEnv=[{"name": "ON", "value": True}])),
+    ("additional properties 'secretkeyref'", {"redis": {"envFrom": [{"secretkeyref": {"name": "a"}}]}}),
+    ("trainer/podLabels/team", {"trainer": {"podLabels": {"team": "deep learning"}}}),
+    ("additional properties 'cost center'", {"commonLabels": {"cost center": "42"}}),
+    ("generator/nodeSelector/pool", {"generator": {"nodeSelector": {"pool": "a,b"}}}),
+    ("additional properties 'a b'", {"forecaster": {"podAnnotations": {"a b": "x"}}}),
+    ("trainer/extraVolumes/0/name", {"trainer": {"extraVolumes": [{"name": "trainData", "emptyDir": {}}]}}),
+    (
+        "additional properties 'claim'",
+        {"trainer": {"extraVolumes": [{"name": "data", "persistentVolumeClaim": {"claim": "data"}}]}},
+    ),
+    ("missing property 'mountPath'", {"trainer": {"extraVolumeMounts": [{"name": "data"}]}}),
+    ("generator/extraContainers/0/name", {"generator": {"extraContainers": [{"name": "Proxy", "image": "a"}]}}),
+    ("additional properties 'gpus'", {"trainer": {"resources": {"requests": {"gpus": 1}}}}),
+    ("missing property 'name'", {"trainer": {"resourceClaims": [{"resourceClaimTemplateName": "gpus"}]}}),
+    ("networkPolicy/forecasterFrom/0", {"networkPolicy": {"forecasterFrom": [{"namespace": "ingress"}]}}),
 ]
 """Spelling, kinds, bounds."""
 
@@ -167,7 +205,7 @@ BY_TEMPLATE: list[tuple[str, dict[str, Any]]] = [
     ("forecaster.extraVolumes[0].name = tmp", {"forecaster": {"extraVolumes": [{"name": "tmp", "emptyDir": {}}]}}),
     (
         "trainer.extraVolumeMounts[0].mountPath = /models",
-        {"trainer": {"extraVolumeMounts": [{"name": "a", "mountPath": "/models"}]}},
+        {"trainer": {"extraVolumeMounts": [{"name": "tmp", "mountPath": "/models"}]}},
     ),
     (
         "generator.podLabels.app.kubernetes.io/component",
@@ -231,8 +269,11 @@ BY_TEMPLATE: list[tuple[str, dict[str, Any]]] = [
     ("environments[0].scaling.maxReplicas = 2", environments(replicas=3, scaling={"maxReplicas": 2})),
     ("environments[0].replicas = 0", environments(replicas=0, scaling={"maxReplicas": 2})),
     ("environments[0].extraEnv[0].name = HOME", environments(extraEnv=[{"name": "HOME", "value": "/"}])),
-    ("environments[0].extraVolumes[1].name = a", environments(extraVolumes=[{"name": "a"}, {"name": "a"}])),
-    ("environments[0].extraVolumeMounts[0].mountPath = /tmp", environments(extraVolumeMounts=[{"mountPath": "/tmp"}])),
+    ("environments[0].extraVolumes[1].name = a", environments(extraVolumes=[{"name": "a", "emptyDir": {}}] * 2)),
+    (
+        "environments[0].extraVolumeMounts[0].mountPath = /tmp",
+        environments(extraVolumeMounts=[{"name": "tmp", "mountPath": "/tmp"}]),
+    ),
     ("environments[0].podLabels.app.kubernetes.io/name", environments(podLabels={"app.kubernetes.io/name": "x"})),
     ("environments[0].labels.helm.sh/chart", environments(labels={"helm.sh/chart": "x"})),
     (
@@ -270,6 +311,70 @@ BY_TEMPLATE: list[tuple[str, dict[str, Any]]] = [
         {"forecaster": {"extraEnv": [{"name": "ROLLCAST_PUSH_TOKEN"}]}},
     ),
     ("trainer.podAnnotations.checksum/config", {"trainer": {"podAnnotations": {"checksum/config": "1"}}}),
+    (
+        "generator.extraVolumeMounts[0].name = data: no volume has this name",
+        {"generator": {"extraVolumeMounts": [{"name": "data", "mountPath": "/data"}]}},
+    ),
+    (
+        "generator.extraContainers[0].volumeMounts[0].name = data",
+        {
+            "generator": {
+                "extraContainers": [
+                    {"name": "a", "image": "a", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+                ]
+            }
+        },
+    ),
+    (
+        "environments[0].extraVolumeMounts[0].name = data",
+        environments(extraVolumeMounts=[{"name": "data", "mountPath": "/data"}]),
+    ),
+    ("generator.extraContainers[0].image is missing", {"generator": {"extraContainers": [{"name": "a"}]}}),
+    ("trainer.extraVolumes[0] (data) has 0 sources", {"trainer": {"extraVolumes": [{"name": "data"}]}}),
+    (
+        "everyRole.extraVolumes[0] (data) has 2 sources",
+        {"everyRole": {"extraVolumes": [{"name": "data", "emptyDir": {}, "secret": {"secretName": "a"}}]}},
+    ),
+    (
+        "redis.extraEnv[0] (A) has value and valueFrom",
+        {"redis": {"extraEnv": [{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}},
+    ),
+    ("trainer.tolerations[0].key is empty", {"trainer": {"tolerations": [{"operator": "Equal", "value": "a"}]}}),
+    (
+        "everyRole.tolerations[0].value = a",
+        {"everyRole": {"tolerations": [{"key": "b", "operator": "Exists", "value": "a"}]}},
+    ),
+    (
+        "generator.tolerations[0].tolerationSeconds",
+        {"generator": {"tolerations": [{"key": "a", "operator": "Exists", "tolerationSeconds": 30}]}},
+    ),
+    (
+        "trainer.resources.requests.cpu = 2: exceeds limits.cpu 1500m",
+        {"trainer": {"resources": {"requests": {"cpu": 2}, "limits": {"cpu": "1500m"}}}},
+    ),
+    (
+        "trainer.resources.requests.memory = 9Gi: exceeds limits.memory 8G",
+        {"trainer": {"resources": {"requests": {"memory": "9Gi"}, "limits": {"memory": "8G"}}}},
+    ),
+    (
+        "generator.resources.requests.nvidia.com/gpu = 1: a device has no other request than its limit",
+        {"generator": {"resources": {"requests": {"nvidia.com/gpu": 1}}}},
+    ),
+    ("hooks.resources.requests.memory = 2Gi", {"hooks": {"resources": {"requests": {"memory": "2Gi"}}}}),
+    (
+        "global.imageRegistry = https://registry.example.com: is not a registry",
+        {"global": {"imageRegistry": "https://registry.example.com"}},
+    ),
+    ("global.imageRegistry = registry.example.com/", {"global": {"imageRegistry": "registry.example.com/"}}),
+    ("redis.image.registry = docker.io/", {"redis": {"image": {"registry": "docker.io/"}}}),
+    (
+        "trainer.image.repository = team/trainer:1.2: is not a repository",
+        {"trainer": {"image": {"repository": "team/trainer:1.2"}}},
+    ),
+    (
+        "environments[0].image.repository = team/Echo",
+        {"environments": [{"name": "a", "image": {"repository": "team/Echo", "tag": "1"}}]},
+    ),
 ]
 """Rules across values, and between them and the run file."""
 
@@ -320,6 +425,7 @@ WHOLE = (
     "redis.external.host",
     "networking.rdma.enabled",
     "model.volume.kind",
+    "trainer.tolerations[0].key is empty",
 )
 """Of the schema and of each template that refuses."""
 
@@ -332,6 +438,38 @@ def test_the_whole_chart_refuses_it_in_the_same_words(named: str) -> None:
 
 def test_what_renders_nothing_refuses_nothing_that_is_right(schema_alone: Path, rules_alone: Path) -> None:
     assert [render(CPU, path=chart) for chart in (schema_alone, rules_alone)] == [[], []]
+
+
+RIGHT_PARTS: dict[str, dict[str, Any]] = {
+    "registries with ports and paths": {
+        "global": {"imageRegistry": "10.0.0.7:5000"},
+        "trainer": {"image": {"repository": "registry.example.com:5000/team/rl__trainer"}},
+        "redis": {"image": {"registry": "mirror.example.com/docker.io"}},
+    },
+    "a toleration of everything": {"everyRole": {"tolerations": [{"operator": "Exists"}]}},
+    "requests that are the limits": {
+        "trainer": {"resources": {"requests": {"cpu": "1500m", "memory": 6 << 30}, "limits": {"cpu": 1.5}}}
+    },
+    "a limit below the request of a role that is off": {"everyRole": {"resources": {"limits": {"cpu": 3}}}},
+    "a variable without a value": {"generator": {"extraEnv": [{"name": "A.b-c"}]}},
+}
+
+
+@pytest.mark.parametrize("name", RIGHT_PARTS)
+def test_what_the_api_server_takes_is_not_refused(name: str) -> None:
+    assert render(merged(CPU, RIGHT_PARTS[name]))
+
+
+def test_rules_know_every_volume_of_the_charts_pods() -> None:
+    """Else a right mount would be refused: a sidecar may mount each volume that the chart gives its pod."""
+    values = merged(merged(CPU, environments()), {"autoscaler": {"mode": "controller"}, "grader": {"enabled": True}})
+    mounts = {
+        pod.role: [{"name": volume["name"], "mountPath": f"/more/{volume['name']}"} for volume in pod.spec["volumes"]]
+        for pod in pods(render(values))
+    }
+    roles = ("trainer", "generator", "forecaster", "autoscaler", "grader", "redis")
+    values = merged(values, {role: {"extraVolumeMounts": mounts[role]} for role in roles})
+    assert render(merged(values, environments(extraVolumeMounts=mounts["env-a"])))
 
 
 def test_a_secret_is_not_shown() -> None:

@@ -60,7 +60,8 @@ def test_a_large_number_is_written_out() -> None:
 def test_a_namespace_with_a_quota_on_limits_takes_every_pod(name: str) -> None:
     """The pods of the check, of other hooks and of helm test as well; the API server refuses a container without."""
     values = merged(merged(EVERYTHING, profile(name)), given(QUOTA, *ROLES, "redis.exporter", "hooks"))
-    values = merged(values, {"generator": {"sharedMemory": "1Gi"}, "trainer": {"sharedMemory": "1Gi"}})
+    within = {"sharedMemory": "1Gi", "resources": {"requests": {"memory": "12Gi"}}}
+    values = merged(values, {"generator": within, "trainer": within})
     for pod in pods(render(values)):
         for container in pod.containers:
             limits = container["resources"]["limits"]

@@ -54,6 +54,7 @@ def words_of_the_program() -> str:
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 said.append(node.value)
     said += [path.read_text() for path in (ROOT / "services/rollcast/forecaster/page").glob("*.js")]
+    said += [path.read_text() for path in (ROOT / "helm/rollcast/files").glob("*.sh")]
     return "\n".join(said)
 
 

@@ -552,9 +552,14 @@ annotations: {{- toYaml . | nindent 2 }}
 
 {{/* A quantity of memory as a number of bytes. */}}
 {{- define "rollcast.bytes" -}}
+{{- include "rollcast.amount" . | float64 | int64 -}}
+{{- end -}}
+
+{{/* A quantity as a number of its unit, fractions too. */}}
+{{- define "rollcast.amount" -}}
 {{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
     "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
-{{- mulf (regexFind "^[0-9.]+" . | float64) (index $units (regexFind "[A-Za-z]*$" .)) | int64 -}}
+{{- mulf (regexFind "^[0-9.]+" . | float64) (index $units (regexFind "[A-Za-z]*$" .)) -}}
 {{- end -}}
 
 {{/* (list . roleValues). Without a resource's name devices come by resourceClaims. */}}

@@ -1,6 +1,7 @@
 {{/* A Job that speaks to the API server, with an account, a Role and a policy that are there only for it;
 (dict "root" . "role" "name" "annotations" "..." "rules" (list) "image" imageValues "command" (list) "args" (list) "backoffLimit" 0),
-and "env" (list), "weight" (of the Job, "0"; the rest comes one before). */}}
+and "env" (list), "weight" (of the Job, "0"; the rest comes one before), "seconds" (until it must have ended, 270: less than Helm's
+own patience of five minutes), "files" (name of a ConfigMap, mounted as /etc/rollcast). */}}
 {{- define "rollcast.apiHook" -}}
 {{- $root := .root -}}
 {{- $hook := .annotations -}}
@@ -52,8 +53,7 @@ kind: Job
 metadata: {{- toYaml (merge (dict "annotations" (merge (dict "helm.sh/hook-weight" $weight) (fromYaml $hook))) (omit $metadata "annotations")) | nindent 2 }}
 spec:
   backoffLimit: {{ .backoffLimit }}
-  # Less than Helm's own patience of five minutes.
-  activeDeadlineSeconds: 270
+  activeDeadlineSeconds: {{ .seconds | default 270 }}
   template:
     metadata:
       labels:
@@ -91,7 +91,35 @@ spec:
           volumeMounts:
             - {name: tmp, mountPath: /tmp}
             - {name: home, mountPath: /home/rollcast}
-      volumes: {{- include "rollcast.writableVolumes" $root | nindent 8 }}
+            {{- with .files }}
+            - {name: config, mountPath: /etc/rollcast, readOnly: true}
+            {{- end }}
+      volumes:
+        {{- include "rollcast.writableVolumes" $root | nindent 8 }}
+        {{- with .files }}
+        - name: config
+          configMap:
+            name: {{ . }}
+        {{- end }}
+{{- end -}}
+
+{{/* The image that the first Pod pulls: Redis's, which is small, or else the control image. */}}
+{{- define "rollcast.pulledImage" -}}
+{{- .Values.redis.enabled | ternary .Values.redis.image .Values.forecaster.image | toYaml -}}
+{{- end -}}
+
+{{/* Name of that Pod. All that Helm prints of a Pod that failed is its name: the image's. */}}
+{{- define "rollcast.pullName" -}}
+{{- $words := regexReplaceAll "[^a-z0-9.]+" (include "rollcast.image" (list . (include "rollcast.pulledImage" . | fromYaml)) | lower) "-" -}}
+{{- regexReplaceAll "[-.]*-[-.]*" (printf "%s-pull-%s" (include "rollcast.fullname" .) $words) "-" | trunc 253 | trimAll "-." -}}
+{{- end -}}
+
+{{/* Names that hooks before an install or an upgrade give their objects, of several kinds. */}}
+{{- define "rollcast.hookNames" -}}
+{{- range $role := list "image" "image-watch" "check" "dry-run" "left-trainers" }}
+- {{ printf "%s-%s" (include "rollcast.fullname" $) $role }}
+{{- end }}
+- {{ include "rollcast.pullName" . }}
 {{- end -}}
 
 {{/* Which trainers a hook's command deletes. */}}

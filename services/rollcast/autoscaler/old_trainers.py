@@ -1,7 +1,7 @@
 """Deletes a release's trainers that Helm does not know any more. The chart's hooks run it as a program:
 
     python -m rollcast.autoscaler.old_trainers left --namespace NAMESPACE --release NAME
-    python -m rollcast.autoscaler.old_trainers all --namespace NAMESPACE --release NAME
+    python -m rollcast.autoscaler.old_trainers all --namespace NAMESPACE --release NAME [--hook NAME ...]
 
 `left`, before an upgrade and a rollback: Jobs of trainers that left for another one. Such a Job has failed, and stays
 for `trainer.ttlSecondsAfterFinished`. Its name is a hash of its content, so a rollback or an upgrade to the same values
@@ -11,12 +11,14 @@ an upgrade must not depend on it.
 `all`, after an uninstall: Helm deletes the Job of the revision that it knows. A trainer that an upgrade left behind
 notices its successor (trainer/named_trainer.py) only while the release's ConfigMap exists: running pods keep the files
 of a deleted one. So every JobSet and Job with the release's labels is deleted. Their pods get SIGTERM, write a
-checkpoint and free their devices.
+checkpoint and free their devices. After a refused upgrade Helm keeps objects of the hooks before it: those with the
+names of `--hook` are deleted too.
 """
 
 import argparse
+import itertools
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +30,17 @@ from rollcast.config.errors import EXIT_FAILED, UserError
 
 LABELS = "app.kubernetes.io/part-of=rollcast,app.kubernetes.io/component=trainer,app.kubernetes.io/instance="
 """Labels of every revision's trainer, followed by the release's name. Neither values nor versions change them."""
+HOOK_KINDS = (
+    (client.BatchV1Api, "job"),
+    (client.AppsV1Api, "stateful_set"),
+    (client.CoreV1Api, "pod"),
+    (client.CoreV1Api, "config_map"),
+    (client.CoreV1Api, "service_account"),
+    (client.NetworkingV1Api, "network_policy"),
+    (client.RbacAuthorizationV1Api, "role_binding"),
+    (client.RbacAuthorizationV1Api, "role"),
+)
+"""Kinds that hooks make, by the client's names; those that start pods come first."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +104,20 @@ def delete_all_trainers(api: Any, namespace: str, release: str) -> list[str]:
     return deleted
 
 
+def delete_hooks(api: Any, namespace: str, names: Sequence[str]) -> list[str]:
+    """Delete the objects of hooks with these names; returns them as "Job NAME". Raises ClusterAway."""
+    deleted = []
+    for (group, kind), name in itertools.product(HOOK_KINDS, names):
+        words = kind.title().replace("_", "")
+        delete = getattr(group(api), f"delete_namespaced_{kind}")
+        try:
+            ask(f"delete the {words} {name}", namespace, delete, name, namespace, propagation_policy="Background")
+        except NotFound:
+            continue
+        deleted.append(f"{words} {name}")
+    return deleted
+
+
 def _owner(job: Mapping[str, Any]) -> tuple[Kind, str]:
     """The object to delete: the JobSet that made this Job, or the Job itself."""
     for owner in job["metadata"].get("ownerReferences", []):
@@ -104,12 +131,14 @@ def main() -> int:
     parser.add_argument("which", choices=["left", "all"], help="those that left for another trainer, or all")
     parser.add_argument("--namespace", required=True, help="of the release")
     parser.add_argument("--release", required=True, help="its name")
+    parser.add_argument("--hook", action="append", default=[], help="name of objects that hooks left, with `all`")
     given = parser.parse_args()
     try:
         api = connect("--release")
         if given.which == "all":
             deleted = delete_all_trainers(api, given.namespace, given.release)
-            print("\n".join(f"deleted: {name}" for name in deleted) or "no trainer was left behind")
+            deleted += delete_hooks(api, given.namespace, given.hook)
+            print("\n".join(f"deleted: {name}" for name in deleted) or "nothing was left behind")
         else:
             for name in delete_left_trainers(api, given.namespace, given.release):
                 print(f"deleted, since its trainer had left for another one: {name}")
