@@ -30,6 +30,8 @@ class Proof:
     """Release in the same namespace."""
     queued: Release
     """Release in the same namespace, in a queue of Kueue."""
+    pair: Release
+    """Release in the same namespace, whose trainer is two pods."""
     elsewhere: Release
     """Release in another namespace with the first one's name."""
     prometheus: str | None
@@ -53,6 +55,7 @@ def prepare(namespace: str, recorded: list[list[str]] | None = None) -> Proof:
         release=Release(here, "proof"),
         beside=Release(here, "beside", "config.run=beside"),
         queued=Release(here, "queued", "config.run=queued"),
+        pair=Release(here, "pair", "config.run=pair", "trainer.nodes=2", "storage.accessMode=ReadWriteMany"),
         elsewhere=Release(there, "proof"),
         prometheus=os.environ.get("PROMETHEUS"),
         grafana=os.environ.get("GRAFANA"),

@@ -149,7 +149,7 @@ def test_no_two_releases_that_are_installed_have_an_object_in_common() -> None:
         for item in objects:
             identity = (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
             assert owners.setdefault(identity, (namespace, name)) == (namespace, name), identity
-    assert set(owners.values()) == {("somewhere", name) for name in ("proof", "beside", "queued")} | {
+    assert set(owners.values()) == {("somewhere", name) for name in ("proof", "beside", "queued", "pair")} | {
         ("somewhere-2", "proof")
     }
 
