@@ -17,6 +17,7 @@ MADE = (
     "deployments,statefulsets,services,configmaps,secrets,serviceaccounts,roles,rolebindings,networkpolicies,"
     "poddisruptionbudgets,horizontalpodautoscalers"
 )
+SAME_RUN = "has a run of this name in namespace"
 MADE_OF_OPERATORS = (
     "scaledobjects.keda.sh",
     "jobsets.jobset.x-k8s.io",
@@ -118,8 +119,13 @@ def second_release(proof: Proof) -> None:
         other.wait_ready("redis", "forecaster")
         other.goes_on()
         proof.release.goes_on()
+        if other is proof.beside:
+            said = other.refused_upgrade("config.run=demo")
+            proof.cluster.require(lambda: SAME_RUN in said, f"another release took the run's name: {said}")  # noqa: B023
         other.uninstall()
-    proof.note("one beside it, one of the same name elsewhere; both made steps, and so did the first")
+    proof.note(
+        "one beside it, one of the same name elsewhere; both made steps, and so did the first; one run of a name"
+    )
 
 
 def uninstall(proof: Proof) -> None:

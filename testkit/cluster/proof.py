@@ -32,6 +32,8 @@ class Proof:
     """Release in the same namespace, in a queue of Kueue."""
     refused: Release
     """Release in the same namespace that is always refused."""
+    pair: Release
+    """Release in the same namespace, whose trainer is two pods."""
     elsewhere: Release
     """Release in another namespace with the first one's name."""
     prometheus: str | None
@@ -56,6 +58,7 @@ def prepare(namespace: str, recorded: list[list[str]] | None = None) -> Proof:
         beside=Release(here, "beside", "config.run=beside"),
         queued=Release(here, "queued", "config.run=queued"),
         refused=Release(here, "refused", "config.run=refused"),
+        pair=Release(here, "pair", "config.run=pair", "trainer.nodes=2", "storage.accessMode=ReadWriteMany"),
         elsewhere=Release(there, "proof"),
         prometheus=os.environ.get("PROMETHEUS"),
         grafana=os.environ.get("GRAFANA"),

@@ -83,7 +83,7 @@ class StandIn(Cluster):
 def proof_of(cluster: StandIn, there: StandIn | None = None) -> Proof:
     proof = prepare("somewhere")
     proof.cluster = cluster
-    for release in (proof.release, proof.beside, proof.queued, proof.refused):
+    for release in (proof.release, proof.beside, proof.queued, proof.refused, proof.pair):
         release.cluster = cluster
     proof.elsewhere.cluster = there or StandIn("somewhere-2")
     return proof

@@ -8,6 +8,7 @@ from typing import Any
 
 from testkit.cluster.changes import CHANGES, failed_upgrade, jobset, rollback
 from testkit.cluster.life import drain, helm_test, install, kill_each_pod, second_release, uninstall
+from testkit.cluster.moves import away, engine_killed, moved, two_pods
 from testkit.cluster.proof import Proof
 from testkit.cluster.refusals import no_image, quota, refused_pod, uninstall_after_refusal
 from testkit.cluster.surroundings import kueue, policies, scaling
@@ -19,6 +20,10 @@ STEPS: dict[str, Callable[[Proof], None]] = {
     "helm test": helm_test,
     "each pod killed": kill_each_pod,
     "a node drained": drain,
+    "the trainer moved": moved,
+    "the trainer away": away,
+    "two trainer pods": two_pods,
+    "an engine killed": engine_killed,
     # After the killing, because some panels count losses.
     "the dashboards' queries": dashboards,
     "Grafana": grafana,

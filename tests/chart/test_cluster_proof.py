@@ -149,9 +149,9 @@ def test_no_two_releases_that_are_installed_have_an_object_in_common() -> None:
         for item in objects:
             identity = (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
             assert owners.setdefault(identity, (namespace, name)) == (namespace, name), identity
-    assert set(owners.values()) == {("somewhere", name) for name in ("proof", "beside", "queued", "refused")} | {
-        ("somewhere-2", "proof")
-    }
+    assert set(owners.values()) == {
+        ("somewhere", name) for name in ("proof", "beside", "queued", "refused", "pair")
+    } | {("somewhere-2", "proof")}
 
 
 def test_the_run_outlasts_the_proof_and_its_pods_fit_a_small_machine() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from testkit.cluster import tools
+from testkit.cluster import moves, tools
 from testkit.cluster.stand_in import Clock, Object, StandIn, fails, job, pod, proof_of, seen, thing
 from testkit.cluster.tools import Refuted
 
@@ -388,3 +388,123 @@ def test_an_uninstall_must_leave_what_the_documents_say(
     cluster.answers |= {"^uninstall": removed, "^delete (job|pvc) ": deleted}
     row = seen("uninstall", cluster)
     assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
+
+
+def _moving(cluster: StandIn, clock: Clock, slow_from: int) -> None:
+    """Each trainer that is deleted comes back: at the first look, and from the move `slow_from` on at the second."""
+    moves = iter(range(100))
+
+    def gone(text: str) -> str:
+        number = next(moves)
+        others = [item for item in cluster.there["pods"] if not item["metadata"]["name"].startswith("trainer")]
+        cluster.there["pods"] = others
+
+        def back() -> None:
+            cluster.there["pods"] = [*others, pod("trainer", f"moved-{number}")]
+
+        clock.happens = [back] if number < slow_from else [lambda: None, back]
+        return ""
+
+    cluster.there["pods"].append(pod("autoscaler"))
+    cluster.answers |= {
+        "^exec autoscaler-0 .*readyz": "holding 1: autoscaler.most is 1",
+        "^get events": json.dumps({"items": [{"reason": "TrainerReplaced"}]}),
+        "^delete (pod|job)": gone,
+    }
+
+
+@pytest.mark.parametrize(
+    ("slow_from", "change", "verdict", "sentence"),
+    [
+        (100, {}, "seen", "8 moves, each with another pod within 70 s"),
+        (3, {}, "FAILED", "another trainer: not within 70 s"),
+        (6, {}, "FAILED", "another trainer: not within 70 s"),
+        (100, {"^get events": "{}"}, "FAILED", "no event TrainerReplaced"),
+        (100, {"readyz": "holding 1: too little was measured"}, "FAILED", "the bound's name: not within"),
+    ],
+)
+def test_a_wait_that_grows_with_each_move_fails(
+    slow_from: int, change: dict[str, str], verdict: str, sentence: str, clock: Clock
+) -> None:
+    cluster = StandIn()
+    _moving(cluster, clock, slow_from)
+    cluster.answers |= change
+    row = seen("the trainer moved", cluster)
+    assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
+
+
+@pytest.mark.parametrize(("lines", "verdict"), [(8, "seen"), (80, "FAILED"), (0, "FAILED")])
+def test_generators_that_flood_their_log_without_a_trainer_fail(lines: int, verdict: str) -> None:
+    cluster = StandIn()
+    trainer = cluster.there["pods"][0]
+
+    def suspended(text: str) -> str:
+        rest = cluster.there["pods"][1:] if "suspend=true" in text else [trainer, *cluster.there["pods"]]
+        cluster.there["pods"] = rest
+        return ""
+
+    cluster.answers |= {"^upgrade": suspended, "^logs": "weight sync is not connected; trying again\n" * lines}
+    assert seen("the trainer away", cluster)["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict", "sentence"),
+    [
+        ("error: another trainer rank ended or does not answer (x)", "this rank follows rank 0", "seen", "named"),
+        ("RuntimeError: Connection closed by peer", "this rank follows rank 0", "FAILED", "in the first pod's log"),
+        ("another trainer rank ended or does not answer", "", "FAILED", "does not say that it follows"),
+        ("Traceback another trainer rank ended or does not answer", "this rank follows rank 0", "FAILED", "traceback"),
+        (
+            "another trainer rank ended or does not answer",
+            "this rank follows rank 0 timed out after",
+            "FAILED",
+            "torch",
+        ),
+    ],
+)
+def test_what_ranks_say_of_one_another_is_read_in_both_pods(
+    first: str, second: str, verdict: str, sentence: str
+) -> None:
+    cluster = StandIn()
+    cluster.there["pods"] = [pod("trainer", "0"), pod("trainer", "1")]
+    for index, item in enumerate(cluster.there["pods"]):
+        item["metadata"]["name"] = f"trainer-{index}"
+        item["metadata"]["labels"] |= {"app.kubernetes.io/instance": "pair", moves.INDEX: str(index)}
+
+    def killed(text: str) -> str:
+        cluster.answers["^logs trainer-1"] = second + "\nrank 1 killed by SIGKILL"
+        return ""
+
+    cluster.answers |= {"^logs trainer-0": first, "^logs trainer-1": second}
+    cluster.answers["(?s)^exec trainer-1 .*os.kill"] = killed
+    row = seen("two trainer pods", cluster)
+    assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict"),
+    [
+        ("generator ends reason=the engine's process was killed by SIGKILL", "seen"),
+        ("EngineDeadError: See stack trace (above)", "FAILED"),
+    ],
+)
+def test_the_end_of_an_engine_must_be_named(said: str, verdict: str) -> None:
+    cluster = StandIn()
+    cluster.answers["^logs generator-0 .*--previous"] = said
+    assert seen("an engine killed", cluster)["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("refusal", "verdict"),
+    [
+        ("config.run = demo: release proof has a run of this name in namespace somewhere", "seen"),
+        ("invalid ownership metadata", "FAILED"),
+    ],
+)
+def test_a_second_run_of_a_name_is_refused_in_words(refusal: str, verdict: str) -> None:
+    cluster, there = StandIn(), StandIn("somewhere-2")
+    labelled = [{**item, "metadata": {**item["metadata"], "labels": {**item["metadata"]["labels"],
+                 "app.kubernetes.io/instance": "beside"}}} for item in cluster.there["pods"]]  # fmt: skip
+    cluster.there["pods"] += labelled
+    cluster.answers["^upgrade beside .*config.run=demo"] = lambda text: fails(refusal)
+    assert seen("a second release", cluster, there)["verdict"] == verdict
