@@ -94,6 +94,35 @@ def test_what_cannot_be_a_name_on_the_hub_is_a_folder(tmp_path: Path, path: str)
         preflight.check(settings(tmp_path, model={"path": path}))
 
 
+@pytest.mark.parametrize("path", ["models/tinny-qwen", "modles/tiny-qwen", "models/tiny_qwen3", "Models/TinyQwen"])
+def test_a_misspelt_folder_is_not_looked_for_on_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    settings(tmp_path)
+    name = "tiny-qwen3" if "3" in path else "tiny-qwen"
+    (tmp_path / "model").rename(tmp_path / "models" / name)
+    with pytest.raises(UserError) as refused:
+        preflight.check_files(settings(tmp_path, model={"path": path}))
+    assert str(refused.value) == (
+        f"model.path = {path}: there is no such folder; did you mean models/{name}? If the hub's model is meant, "
+        f"download it first: hf download {path}"
+    )
+
+
+@pytest.mark.parametrize("path", ["Qwen/Qwen3-4B", "models/Qwen3-8B", "models/Qwen2.5-0.5B", "other/Qwen3-8B"])
+def test_another_model_next_to_a_folder_is_still_the_hubs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for owner in ("Qwen", "models"):
+        settings(tmp_path)
+        (tmp_path / owner).mkdir()
+        (tmp_path / "model").rename(tmp_path / owner / ("Qwen3-8B" if owner == "Qwen" else "Qwen3-4B"))
+    preflight.check_files(settings(tmp_path, model={"path": path}))
+
+
 @pytest.mark.parametrize("path", ["gpt2", "Qwen/Qwen3-0.6B", "org_1/model.v2"])
 def test_a_name_on_the_hub_is_left_to_the_trainer(tmp_path: Path, path: str) -> None:
     preflight.check(settings(tmp_path, model={"path": path}))
