@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import re
 import shutil
@@ -25,6 +26,8 @@ from rollcast.local.embedded_redis import find_server, wait_for_embedded, wait_u
 from rollcast.local.ports import free_port
 from rollcast.local.process import Command, Service, ServiceSpec
 from rollcast.runfolder import folder as run_folder
+from rollcast.tasks.prompts import load
+from rollcast.tasks.same_prompts import prompts_digest
 
 
 def settings(tmp_path: Path, **changes: Any) -> RunConfig:
@@ -65,6 +68,21 @@ def test_a_verifier_that_is_not_installed_is_named_before_anything_starts(tmp_pa
     }
     with pytest.raises(UserError, match=r"tasks\.dataset\.verifier = 'mathh': neither built in nor installed here"):
         preflight.check(settings(tmp_path, tasks=tasks))
+
+
+def test_data_that_is_not_the_checkpoints_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(f'{{"prompt": "{number}", "answer": "{number}"}}\n' for number in range(1_000)))
+    dataset = {"kind": "jsonl", "name": "d", "path": str(rows), "verifier": "exact"}
+    config = settings(tmp_path, tasks={"dataset": dataset, "evaluation": {"num_prompts": 20}})
+    checkpoint = tmp_path / "runs" / "r" / "checkpoints" / "1.4"
+    checkpoint.mkdir(parents=True)
+    controller = {"uses": {}, "split_rules": 2, "prompts": prompts_digest(load(config.tasks))}
+    (checkpoint / "controller.json").write_text(json.dumps({"controller": controller}))
+    preflight.check_files(config)
+    rows.write_text(rows.read_text() + '{"prompt": "more", "answer": "more"}\n')
+    with pytest.raises(UserError, match=r"^tasks\.dataset: its training and held-out prompts are not those that"):
+        preflight.check_files(config)
 
 
 @pytest.mark.parametrize("spoil", ["config.json", "model.safetensors"])

@@ -89,7 +89,7 @@ def settings_of(folder: Path) -> RunConfig:
 
 
 def forecast_now(run_folder: Path, budget: Budget) -> ForecastReading | None:
-    """Of the evaluations in the folder, as `fit` makes it; None where there is none after the first step."""
+    """The forecast of the folder's evaluations, as `fit` makes it; None before the first step is evaluated."""
     from rollcast.curves.run_forecast import RunBudget, forecast_history
     from rollcast.curves.sources.run_folder import history_of_folder
     from rollcast.local.forecast_reading import forecast_here

@@ -34,7 +34,7 @@ def files_of(path: str) -> Path | None:
 
 
 def check_hub_name(path: str) -> None:
-    """Raises UserError for a name that the hub does not know, having no owner, or beside which a folder is meant."""
+    """Raises UserError for a name without an owner, which the hub does not know, or one that is nearly a folder's."""
     demos = (PLACEHOLDER, BaseModel().key)  # trained before it is asked for
     if path in (*WITHOUT_OWNER, *demos) or files_of(path) is not None:
         return

@@ -38,10 +38,11 @@ from rollcast.memory.device import smallest_gpu
 from rollcast.memory.host import HostLimits
 from rollcast.memory.text_model import check_causal, check_max_length
 from rollcast.runfolder.files import CONTROLLER, Place, checkpoint_place, earlier_run_place
-from rollcast.runfolder.rules import split_rules_at
+from rollcast.runfolder.rules import begun_with
 from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.near_duplicates import near_duplicates
 from rollcast.tasks.prompts import PromptSplit, check_prompts, load
+from rollcast.tasks.same_prompts import check_same_prompts
 from rollcast.tasks.tokenizer_file import TokenizerFile
 from rollcast.tasks.trial import try_verifiers
 from rollcast.tasks.verifiers import Verifiers, is_built_in
@@ -172,8 +173,10 @@ def _check_tasks(tasks: Tasks, recipe: Recipe, model: Model, checkpoints: Place)
     loaded: list[PromptSplit] = []
 
     def read_prompts() -> list[str]:
-        loaded.append(load(tasks, split_rules_at(checkpoints)))
+        begun = begun_with(checkpoints)
+        loaded.append(load(tasks, begun.split))
         check_prompts(loaded[0], recipe.prompts_per_step)
+        check_same_prompts(loaded[0], begun.prompts)
         return [*cautions.of_data(loaded[0]), *near_duplicates(tasks, loaded[0]).in_words()]
 
     of_environments = [lambda: check_classes(tasks), lambda: check_environment_files(tasks)]

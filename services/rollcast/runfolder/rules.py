@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rollcast.config.rules_versions import FIRST_RULES, SPLIT_RULES
+from rollcast.config.rules_versions import FIRST_RULES, GRADING_RULES, SPLIT_RULES
 from rollcast.runfolder.files import CONTROLLER, Place
 
 MAX_CONTROLLER_BYTES = 256 << 20
@@ -18,6 +18,8 @@ class CheckpointRules:
     grading: int
     uses: dict[str, int] = field(default_factory=dict)
     """How often each prompt was trained on, by its id."""
+    prompts: str = ""
+    """Digest of the run's prompts; empty if none is kept."""
 
 
 def checkpoint_rules(place: Place) -> CheckpointRules | None:
@@ -29,17 +31,19 @@ def checkpoint_rules(place: Place) -> CheckpointRules | None:
             with file.open("rb") as stream:
                 controller = json.loads(stream.read(MAX_CONTROLLER_BYTES + 1))["controller"]
             return CheckpointRules(
-                _version(controller, "split_rules"), _version(controller, "grading_rules"), dict(controller["uses"])
+                _version(controller, "split_rules"),
+                _version(controller, "grading_rules"),
+                dict(controller["uses"]),
+                str(controller.get("prompts", "")),
             )
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             continue
     return None
 
 
-def split_rules_at(place: Place) -> int:
-    """The rules by which prompts are divided if a run is started with these checkpoints."""
-    found = checkpoint_rules(place)
-    return SPLIT_RULES if found is None else found.split
+def begun_with(place: Place) -> CheckpointRules:
+    """The rules by which prompts are divided if a run is started with these checkpoints, and those that it keeps."""
+    return checkpoint_rules(place) or CheckpointRules(SPLIT_RULES, GRADING_RULES)
 
 
 def _controllers(place: Path) -> list[tuple[list[int], Path]]:

@@ -25,6 +25,7 @@ from rollcast.runfolder.records import BeforeRecord, as_json
 from rollcast.runfolder.writing import make_folder, replace_json
 from rollcast.tasks.near_duplicates import near_duplicates
 from rollcast.tasks.prompts import Prompt, check_prompts, load
+from rollcast.tasks.same_prompts import check_same_prompts, prompts_digest
 from rollcast.tasks.thinking import check_thinking
 from rollcast.tasks.tokens import Tokenizer, end_token_ids, load_tokenizer, render
 from rollcast.telemetry import names
@@ -92,7 +93,7 @@ def _lead(config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *
     log.info("the model is read", attention_kernel=kernel, compiled=config.trainer.compile)
     for line in changed_rules(progress.split_rules, progress.grading_rules):
         log.warning(line)
-    books = _read_books(config.tasks, config.recipe, tokenizer, exporter, progress.split_rules)
+    books = _read_books(config.tasks, config.recipe, tokenizer, exporter, progress)
     state = LoopState(patience_seconds=HUNG_TIMEOUTS * config.trainer.collective_timeout_seconds)
     listener = listen(config.http.bind, config.trainer.http_port, setting="trainer.http_port")
     readers = PageReaders()
@@ -208,8 +209,11 @@ def _when_redis_is_there(make: Callable[[], Controller], stop: Callable[[], bool
     return None
 
 
-def _read_books(tasks: Tasks, recipe: Recipe, tokenizer: Tokenizer, exporter: Exporter, split_rules: int) -> Books:
-    split = load(tasks, split_rules)
+def _read_books(tasks: Tasks, recipe: Recipe, tokenizer: Tokenizer, exporter: Exporter, progress: Progress) -> Books:
+    """Raises UserError for other prompts than the run began with, which `progress` notes."""
+    split = load(tasks, progress.split_rules)
+    check_same_prompts(split, progress.prompts)
+    progress.prompts = prompts_digest(split)
     for reason, count in split.skipped.items():
         exporter.set(names.PROMPTS_SKIPPED, count, reason=reason)
     for line in (*contaminated_in_words(len(split.contaminated)), *near_duplicates(tasks, split).in_words()):

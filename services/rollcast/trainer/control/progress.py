@@ -61,6 +61,8 @@ class Progress:
     """Rules by which the run's prompts were divided when it began; it keeps them."""
     grading_rules: Version = GRADING_RULES
     """Rules by which answers were graded when the checkpoint was written."""
+    prompts: str = ""
+    """Digest of the run's training and held-out prompts; empty in a checkpoint of an earlier release."""
 
     @property
     def is_restored(self) -> bool:
@@ -86,7 +88,7 @@ class Progress:
     def from_json(cls, data: dict[str, Any]) -> "Progress":
         """Raises UserError for fields of another release that are unknown here, MalformedProgress for a value of a type
         that no release writes."""
-        data = {"split_rules": FIRST_RULES, "grading_rules": FIRST_RULES} | data
+        data = {"split_rules": FIRST_RULES, "grading_rules": FIRST_RULES, "prompts": ""} | data
         names = {item.name for item in fields(cls)}
         if unknown := data.keys() - names:
             raise UserError(
