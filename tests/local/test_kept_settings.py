@@ -105,6 +105,14 @@ def test_a_first_start_that_is_refused_leaves_settings_that_are_changed_and_star
         assert settings_in(folder, "up.json") == steps
 
 
+def test_a_run_that_stop_when_ends_says_so(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = json.dumps({"what": "stopped_early", "step": 1, "reason": "the rest gains too little"})
+    program = ACCEPT + f"folder.joinpath('tasks.jsonl').write_text({mark!r} + chr(10))"
+    ending, lines = run(settings(tmp_path, budget={"steps": 20}), program, monkeypatch)
+    assert ending is Doing.FINISHED
+    assert lines[-1] == "`stop_when` ended the run: the rest gains too little"
+
+
 def test_a_misspelt_run_is_not_begun(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"--resume: run = rr: no run of this name was started in .*; did you mean r\?"):
         run(settings(tmp_path, run="rr", budget={"steps": 1}), ACCEPT, monkeypatch)

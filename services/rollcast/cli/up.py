@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,7 +46,9 @@ def up(
 
 def run_and_conclude(config: RunConfig, *, resume: bool, news: Sequence[str] = (), monitor: bool = False) -> int:
     """Run to the end and print how the forecast did; returns the exit code."""
+    from rollcast.cli.screen.figures import advice_words
     from rollcast.cli.views import make_view
+    from rollcast.local.forecast_reading import forecast_of_folder
     from rollcast.local.frozen_forecast import conclude
     from rollcast.local.status import StatusReader
     from rollcast.local.supervisor import Doing, ServiceLostError
@@ -60,9 +63,12 @@ def run_and_conclude(config: RunConfig, *, resume: bool, news: Sequence[str] = (
     if ending is Doing.STOPPED:
         typer.echo(f"stopped; continue with: {continuing(config.run_folder)}")
         return EXIT_INTERRUPTED
-    result = conclude(config.run_folder, StatusReader(config).read())
+    status = StatusReader(config).read()
+    result = conclude(config.run_folder, status)
     if result is not None:
         say(result.sentence())
+    if advice := advice_words(replace(status, forecast=forecast_of_folder(config.run_folder, config.budget))):
+        say(f"advice: {advice}")
     typer.echo(f"run folder: {config.run_folder}")
     return 0
 

@@ -37,6 +37,11 @@ class RunBudget:
         end = min(ends, default=None)
         return end if end is not None and end > 0 else None
 
+    def rest_after(self, evaluations: Sequence[CurvePoint]) -> "RunBudget":
+        """The same, or no bound if the run has reached it: what a rest could be is then unknown."""
+        end = self.end(evaluations)
+        return RunBudget() if end is not None and end <= evaluations[-1].compute else self
+
     def evaluations_left(self, evaluations: Sequence[CurvePoint]) -> int | None:
         """Evaluations until the last step, at their recent spacing in steps; None if no step ends the run."""
         steps = column(evaluations, "step")
@@ -185,12 +190,7 @@ def forecast_history(history: RunHistory, options: FitOptions | None = None) -> 
     if options.exclude_before != "auto":
         fitted = float(axis.to_fitted(np.array([options.exclude_before]))[0])
         options = replace(options, exclude_before=fitted)
-    budget = RunBudget(history.budget_steps, history.budget_device_hours)
-    end = budget.end(history.evaluations)
-    if end is not None and end <= history.evaluations[-1].compute:
-        # The run is there, so its rest is not known.
-        budget = RunBudget()
-        end = None
+    budget = RunBudget(history.budget_steps, history.budget_device_hours).rest_after(history.evaluations)
     return RunForecast(
         name=history.name,
         sequence=0,
@@ -200,7 +200,7 @@ def forecast_history(history: RunHistory, options: FitOptions | None = None) -> 
         num_incomplete=history.num_incomplete,
         forecast=fit(curve, options),
         axis=axis,
-        end=end,
+        end=budget.end(history.evaluations),
         evaluations_left=budget.evaluations_left(history.evaluations),
         last_advice=history.last_advice,
         ended=history.ended,
@@ -221,10 +221,11 @@ def forecast_run(
     worth: float | None = None,
     price: float | None = None,
     last_advice: EarlierAdvice | None = None,
+    ended: str | None = None,
 ) -> RunForecast | None:
     """Fit one run; None while there is no evaluation after step 0.
 
-    `worth`, `price`: given by its owner. `last_advice`: as in `RunForecast`.
+    `worth`, `price`: given by its owner. `last_advice`, `ended`: as in `RunForecast`.
     """
     if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
         return None
@@ -238,6 +239,7 @@ def forecast_run(
         worth=worth,
         price=price,
         last_advice=last_advice,
+        ended=ended,
     )
 
 

@@ -50,13 +50,18 @@ class ForecastEngine:
         metrics: ForecastMetrics,
         budgets: Mapping[str, RunBudget] | None = None,
         terms: Mapping[str, CurveTerms] | None = None,
+        ended: Mapping[str, str] | None = None,
     ) -> None:
-        """`budgets`: of runs whose trainer reports none itself. `terms`: of other frameworks' runs in the source."""
+        """`budgets`: of runs whose trainer reports none itself. `terms`: of other frameworks' runs in the source.
+
+        `ended`: why runs that are over ended before their budget.
+        """
         self._board = board
         self._history = history
         self._metrics = metrics
         self._configured = budgets or {}
         self._terms = terms or {}
+        self._ended = ended or {}
         self._logs: dict[str, EvaluationLog] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._budgets: dict[str, RunBudget] = {}
@@ -268,6 +273,7 @@ class ForecastEngine:
             worth=terms.worth,
             price=terms.price,
             last_advice=self._last_advice(name, len(surviving)),
+            ended=self._ended.get(run),
         )
         if forecast is None:
             return

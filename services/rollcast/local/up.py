@@ -14,6 +14,7 @@ from rollcast.config.own_digests import with_digests
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Grader, Redis, Rpc
+from rollcast.curves.sources.run_terms import early_end
 from rollcast.local import preflight, shared_gpu
 from rollcast.local.devices import usable_gpus, with_gpus
 from rollcast.local.embedded_redis import listening, wait_for_embedded
@@ -143,6 +144,8 @@ def _supervise(
             wait_for_embedded(redis, service, asked_to_stop=supervisor.asked_to_stop)
 
     ending = supervisor.run(ready)
+    if ending is Doing.FINISHED and (reason := early_end(folder)) is not None:
+        report(f"`stop_when` ended the run: {reason}")
     tick(supervisor.doing)
     return ending
 

@@ -16,8 +16,8 @@ from rollcast.scaling.decisions.advice_answer import AdviceKind, EarlierAdvice
 
 MAX_RUN_FILE_BYTES = 16 << 20
 """A longer run file is not read: it states no budget."""
-TAIL_BYTES = 1 << 18
-"""Bytes at the end of the marks in which an end is looked for: little is marked after it."""
+TAIL_BYTES = 1 << 22
+"""Bytes at the end of the marks in which an end is looked for: only last evaluations are marked after it."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class RunTerms:
 
 def terms_of_folder(folder: Path, num_evaluations: int) -> RunTerms:
     """`num_evaluations`: of the run's curve. Absent and unreadable files are not known."""
-    return RunTerms(_budget(folder / RUN_FILE), _early_end(folder / TASKS), _last_advice(folder, num_evaluations))
+    return RunTerms(_budget(folder / RUN_FILE), early_end(folder), _last_advice(folder, num_evaluations))
 
 
 def _budget(path: Path) -> Budget:
@@ -46,10 +46,10 @@ def _budget(path: Path) -> Budget:
         return Budget()
 
 
-def _early_end(path: Path) -> str | None:
-    """The reason of the newest mark, unless the run went on after it."""
+def early_end(folder: Path) -> str | None:
+    """Why `stop_when` ended the run, by the newest mark in its folder; None if it did not, or the run went on."""
     try:
-        with path.open("rb") as file:
+        with (folder / TASKS).open("rb") as file:
             file.seek(max(file.seek(0, 2) - TAIL_BYTES, 0))
             lines = file.read(TAIL_BYTES).splitlines()
     except OSError:

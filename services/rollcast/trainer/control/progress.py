@@ -18,6 +18,18 @@ Count = Annotated[int, Field(ge=0)]
 Version = Annotated[int, Field(ge=1)]
 
 
+def _whole_row(found: Any) -> Any:
+    """An earlier release wrote the first four numbers alone."""
+    return [*found, *[None] * 4] if isinstance(found, list) and len(found) == 4 else found
+
+
+CurveRow = Annotated[
+    tuple[float, float, float, float, float | None, float | None, float | None, float | None],
+    BeforeValidator(_whole_row),
+]
+"""Step, pass rate, standard error, device-hours, those of start-ups, devices, trained tokens, truncation ratio."""
+
+
 class MalformedProgress(ValueError):  # noqa: N818  (a finding: an older checkpoint may be whole)
     """The controller's state in a checkpoint is not what any release writes."""
 
@@ -48,8 +60,8 @@ class Progress:
     """Step of the newest closed evaluation of the held-out prompts; -1 = none."""
     downstream_steps: dict[str, int] = field(default_factory=dict)
     """Step of the newest closed evaluation of each downstream set, by its label."""
-    curve: list[Annotated[list[float], Field(min_length=4, max_length=4)]] = field(default_factory=list)
-    """Step, pass rate, standard error and device-hours of each evaluation, where `stop_when` is set."""
+    curve: list[CurveRow] = field(default_factory=list)
+    """Each evaluation, if `stop_when` is set."""
     compute_state: Annotated[dict[str, float], _with_all(ROLES)] | None = None
     start_up: float = 0.0
     """Device-hours of `compute_state` spent on start-up."""
