@@ -18,6 +18,7 @@ from rollcast.local import up
 from rollcast.local.process import Command, ServiceSpec
 from rollcast.local.supervisor import Doing
 from rollcast.local.up import run_locally
+from rollcast.runfolder.kept_checkpoints import kept_versions
 
 ACCEPT = "folder.joinpath('ports').mkdir(); folder.joinpath('ports/rpc').write_text('1');"
 REFUSE = "print('error: the training prompts differ', flush=True); sys.exit(2);"
@@ -48,7 +49,7 @@ class Lines:
 
 
 def run(
-    config: RunConfig, program: str, monkeypatch: pytest.MonkeyPatch, *, resume: bool = True
+    config: RunConfig, program: str, monkeypatch: pytest.MonkeyPatch, *, resume: bool = True, step: int | None = None
 ) -> tuple[Doing, list[str]]:
     """Run with one service, the trainer, of which `program` is the Python code."""
     head = f"import sys, time; from pathlib import Path; folder = Path({str(config.run_folder)!r});"
@@ -56,7 +57,7 @@ def run(
     trainer = ServiceSpec("trainer", (command,), stop_order=0, stop_seconds=5.0)
     monkeypatch.setattr(up, "service_specs", lambda *_, **__: [trainer])
     view = Lines()
-    return run_locally(config, resume=resume, view=view), view.lines
+    return run_locally(config, resume=resume, step=step, view=view), view.lines
 
 
 def settings_in(folder: Path, name: str) -> Any:
@@ -85,6 +86,24 @@ def test_settings_that_the_trainer_refuses_do_not_become_those_that_continue_the
         started.st_mode,
         started.st_mtime,
     )
+
+
+def test_checkpoints_that_a_refused_start_set_aside_are_back(
+    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = begun / "checkpoints"
+    for name in ("1.1", "1.2"):
+        (place / name).mkdir(parents=True)
+        (place / name / "controller.json").write_text("{}")
+    config = settings(tmp_path, budget={"steps": 10})
+    with pytest.raises(UserError, match="the training prompts differ"):
+        run(config, REFUSE, monkeypatch, step=1)
+    assert list(kept_versions(place)) == [(1, 1), (1, 2)]
+    _, lines = run(config, ACCEPT, monkeypatch, step=1)
+    assert list(kept_versions(place)) == [(1, 1)]
+    assert any(line.startswith("the run goes on from its checkpoint of step 1; later") for line in lines)
+    with pytest.raises(UserError, match=r"--step 7: .* holds no checkpoint of that step; kept are those of steps 1"):
+        run(config, ACCEPT, monkeypatch, step=7)
 
 
 def test_settings_that_it_accepts_do_even_if_it_ends_badly_later(

@@ -71,7 +71,7 @@ def look_at(run: Path) -> Screen:
     status = reader.read()
     if not is_running:
         status = replace(status, pace=None, generators_ready=0, tokens_per_second=None)
-    if status.forecast is None:
+    if status.forecast is None or status.forecast.verdict == "broken":  # the page's metrics know no checkpoint
         status = replace(status, forecast=forecast_of_folder(config.run_folder, config.budget))
     page = reader.url("forecaster") if is_running else None
     state = _state(config.run_folder, status, is_running=is_running)

@@ -6,6 +6,7 @@ stop:  waiting requests woken, server stopped, history closed
 """
 
 import time
+from functools import partial
 
 from rollcast.config.run import RunConfig
 from rollcast.config.services import DirectScrape, FileSource, PrometheusSource
@@ -27,6 +28,7 @@ from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.push_api import PUSH_PATH, push_router
 from rollcast.forecaster.schema import SourceAnswer
 from rollcast.runfolder.files import FORECASTS
+from rollcast.runfolder.kept_checkpoints import KeptCheckpoints
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
 from rollcast.telemetry.stop_signal import StopSignal
@@ -78,7 +80,8 @@ def serve(config: RunConfig, *, over: bool = False) -> int:
             ended = {} if whole.ended is None else {whole.name: whole.ended}
         of_others = () if isinstance(settings.source, DirectScrape) else settings.source.curves
         terms = {curve.run: curve for curve in of_others}
-        engine = ForecastEngine(board, history, metrics, {config.run: budget}, terms, ended)
+        kept = {config.run: partial(KeptCheckpoints.at, folder, config.trainer.checkpoints)}
+        engine = ForecastEngine(board, history, metrics, {config.run: budget}, terms, ended, kept)
         tail = FolderTail(config.run, folder)
         application = build_application(board, history, metrics, engine, tail, heartbeat)
         token = settings.push_token or config.http.token

@@ -37,11 +37,16 @@ class AdviceReading:
     """The run is over: its rest would be as much compute again."""
     ended: str | None = None
     """Why `stop_when` ended the run; None = it did not."""
+    way_back: str | None = None
+    """The checkpoint to go back to, and how; None if the run is not broken, or if that is not known."""
 
     def sentence(self) -> str:
         """One line, in the words of `fit` and the page."""
         if self.ended is not None:
-            return f"{self.kind}: `stop_when` ended the run: {self.ended}"
+            back = "" if self.way_back is None else f". {self.way_back}"
+            return f"{self.kind}: `stop_when` ended the run: {self.ended}{back}"
+        if self.way_back is not None:
+            return f"{self.kind}: the run is broken. {self.way_back}"
         if self.kind == "wait":
             what = f"wait for {self.evaluations} more evaluation{'' if self.evaluations == 1 else 's'}"
         else:
@@ -115,7 +120,13 @@ def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
         num_points=len(run.evaluations),
         band=tuple(sorted((at, low, middle, high) for at, low, middle, high in band)),
         advice=AdviceReading(
-            str(advice.kind), advice.evaluations, advice.chance, advice.rest.gain, advice.is_assumed, run.ended
+            str(advice.kind),
+            advice.evaluations,
+            advice.chance,
+            advice.rest.gain,
+            advice.is_assumed,
+            run.ended,
+            advice.change if run.is_way_back_known else None,
         ),
     )
 

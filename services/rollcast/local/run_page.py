@@ -16,7 +16,10 @@ from rollcast.connections.port_files import port_file, read_port
 from rollcast.local.process import Command, Service, ServiceSpec
 from rollcast.runfolder import files
 
-READ = (files.EVALUATIONS, files.INCARNATIONS, files.STEPS, files.SAMPLES, files.TASKS, files.FORMAT, files.BEFORE)
+READ = (
+    *(files.EVALUATIONS, files.INCARNATIONS, files.STEPS, files.SAMPLES, files.TASKS, files.FORMAT, files.BEFORE),
+    *(files.UP_FILE, files.CHECKPOINTS),
+)
 CHANGED = (files.FORECASTS, f"{files.FORECASTS}-wal", files.FORECASTS_SAID)
 """Files that a forecaster writes."""
 START_SECONDS = 120.0

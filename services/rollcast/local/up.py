@@ -17,8 +17,9 @@ from rollcast.config.services import Grader, Redis, Rpc
 from rollcast.curves.sources.run_terms import early_end
 from rollcast.local import preflight, shared_gpu
 from rollcast.local.devices import usable_gpus, with_gpus
+from rollcast.local.earlier_checkpoint import go_back
 from rollcast.local.embedded_redis import listening, wait_for_embedded
-from rollcast.local.kept_settings import kept_if_refused
+from rollcast.local.kept_settings import undone_if_refused
 from rollcast.local.monitor import Targets, how_to_watch, prometheus_spec, write_monitor
 from rollcast.local.own_copies import with_copies
 from rollcast.local.process import Service, ServiceSpec
@@ -28,7 +29,7 @@ from rollcast.local.supervisor import Doing, EventReport, Supervisor
 from rollcast.memory.check import plan_run
 from rollcast.memory.device import smallest_gpu
 from rollcast.runfolder import folder as run_folder
-from rollcast.runfolder.files import REDIS, RUN_FILE, UP_FILE
+from rollcast.runfolder.files import REDIS, RUN_FILE, UP_FILE, checkpoint_place
 
 INTERRUPT_SECONDS = 10.0
 """Time after the drain: an interrupted run has ended by then, unless the trainer still saves its work."""
@@ -58,6 +59,7 @@ def run_locally(
     config: RunConfig,
     *,
     resume: bool,
+    step: int | None = None,
     view: View,
     news: Sequence[str] = (),
     monitor: bool = False,
@@ -65,8 +67,9 @@ def run_locally(
 ) -> Doing:
     """Check, start, supervise, stop; returns FINISHED, or STOPPED after an interrupt.
 
-    `news`: first lines of the view. `monitor`: start a Prometheus as well. Raises UserError for every mistake that the
-    user can fix, and RunDeadlineError after `most_seconds`; no process is left running then.
+    `step`: of the kept checkpoint to go on from; None = the newest. `news`: first lines of the view. `monitor`: start a
+    Prometheus as well. Raises UserError for every mistake that the user can fix, and RunDeadlineError after
+    `most_seconds`; no process is left running then.
     """
     started = time.monotonic()
     config = config.model_copy(update={"folder": config.folder.absolute(), "recipe": with_digests(config.recipe)})
@@ -81,8 +84,10 @@ def run_locally(
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
     if resume:
         check_begun(config.run_folder, config.trainer.checkpoints)
-    with run_folder.locked(config.run_folder), kept_if_refused(config.run_folder):
+    with run_folder.locked(config.run_folder), undone_if_refused(config.run_folder) as undo:
         changes = changes_since_start(config.run_folder, given) if resume else []
+        if step is not None:
+            changes += go_back(checkpoint_place(config.run_folder, config.trainer.checkpoints), step, undo)
         run_folder.prepare(config.run_folder, resume=resume)
         # Without this machine's GPUs: the run may go on on another.
         own = {"recipe": with_copies(config.recipe, config.run_folder)}

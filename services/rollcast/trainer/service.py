@@ -21,6 +21,7 @@ from rollcast.recipe.own_parts import load_own_parts
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
 from rollcast.runfolder.files import BEFORE, Place, checkpoint_place, earlier_run_place
+from rollcast.runfolder.kept_checkpoints import check_earlier_run
 from rollcast.runfolder.records import BeforeRecord, as_json
 from rollcast.runfolder.writing import make_folder, replace_json
 from rollcast.tasks.near_duplicates import near_duplicates
@@ -154,17 +155,18 @@ def begin(run_folder: Path, model: Model, learners: LearnerGroup) -> Progress:
     """
     before = BeforeRecord(model.path, None, model.spent_device_hours)
     if model.from_run is not None:
-        before = _earlier_run(model.from_run, learners)
+        before = _earlier_run(model.from_run, model.from_step, learners)
     if before.version is not None or before.device_hours is not None:
         replace_json(run_folder / BEFORE, as_json(before))
         log.info("device-hours spent before the run are not part of the curve", **as_json(before))
     return Progress(spent_before=before.device_hours)
 
 
-def _earlier_run(name: str, learners: LearnerGroup) -> BeforeRecord:
+def _earlier_run(name: str, step: int | None, learners: LearnerGroup) -> BeforeRecord:
     found = checkpoints(earlier_run_place(name))
-    if not found:
-        raise UserError(f"model.from_run = {name}: holds no checkpoint; give the folder of a run that has one")
+    check_earlier_run(name, step, [checkpoint_version(place).step for place in found])
+    if step is not None:
+        found = [place for place in found if checkpoint_version(place).step == step]
     path, earlier = _newest_whole(found, learners.take_weights)
     spent = None if earlier.compute_state is None else sum(earlier.compute_state.values()) + (earlier.spent_before or 0)
     return BeforeRecord(name, str(checkpoint_version(path)), spent)

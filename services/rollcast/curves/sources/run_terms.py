@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from rollcast.config.services import Budget
 from rollcast.runfolder.files import FORECASTS_SAID, RUN_FILE, TASKS
+from rollcast.runfolder.kept_checkpoints import KeptCheckpoints
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import ForecastRecord, TaskMark, parse
 from rollcast.scaling.decisions.advice_answer import AdviceKind, EarlierAdvice
@@ -25,25 +26,36 @@ class RunTerms:
     """Attributes:
     ended: why `stop_when` ended the run; None = it did not.
     last_advice: of the forecaster, after at most as many evaluations as there are now.
+    kept: checkpoints that are there; None = not known.
     """
 
     budget: Budget
     ended: str | None
     last_advice: EarlierAdvice | None
+    kept: KeptCheckpoints | None
 
 
 def terms_of_folder(folder: Path, num_evaluations: int) -> RunTerms:
     """`num_evaluations`: of the run's curve. Absent and unreadable files are not known."""
-    return RunTerms(_budget(folder / RUN_FILE), early_end(folder), _last_advice(folder, num_evaluations))
+    content = _run_file(folder / RUN_FILE)
+    try:
+        budget = Budget.model_validate(content["budget"])
+    except (ValidationError, KeyError, TypeError):
+        budget = Budget()
+    trainer = content.get("trainer")
+    checkpoints = trainer.get("checkpoints") if isinstance(trainer, dict) else None
+    kept = KeptCheckpoints.at(folder, checkpoints if isinstance(checkpoints, str) else None)
+    return RunTerms(budget, early_end(folder), _last_advice(folder, num_evaluations), kept)
 
 
-def _budget(path: Path) -> Budget:
+def _run_file(path: Path) -> dict[str, Any]:
+    """Empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             content: Any = json.loads(file.read(MAX_RUN_FILE_BYTES))
-        return Budget.model_validate(content["budget"])
-    except (OSError, ValueError, ValidationError, KeyError, TypeError):
-        return Budget()
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def early_end(folder: Path) -> str | None:
