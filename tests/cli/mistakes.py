@@ -202,6 +202,9 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "The folder has no config.json": model(config_json=None),
         "Its config.json is no JSON": model(config_json="{"),
         "A folder's name is misspelt": Mistake({"model": {"path": "modle"}}),
+        "A folder in a folder is misspelt": Mistake(
+            {"model": {"path": "models/arithmtic"}}, {"models/arithmetic/config.json": json.dumps(CAUSAL)}
+        ),
         "A name on the hub without its owner": Mistake({"model": {"path": "Qwen3-0.6B"}}),
         "Its tokenizer.json is not a tokenizer": model(tokenizer_json="{}"),
         "A length that the model does not know": Mistake({"model": {"max_length": 4_096}}),
@@ -325,7 +328,7 @@ CAUTIONS: dict[str, Mistake] = {
     "Layout think, and no token for it": Mistake(THINK),
     "Layout think, and no letters for it": Mistake(THINK, spelling()),
     "A model that is not where others are": Mistake(
-        {"model": {"path": "models/arithmtic"}}, {"models/arithmetic/config.json": json.dumps(CAUSAL)}
+        {"model": {"path": "models/arithmetic-2"}}, {"models/arithmetic/config.json": json.dumps(CAUSAL)}
     ),
 }
 """What `config check` warns of and `up` says as well: the run may be started."""

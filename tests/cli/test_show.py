@@ -13,12 +13,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.connections.port_files import publish_port
 from rollcast.local.event_log import note
+from rollcast.local.run_page import served_page
 from testkit.terminal import Terminal
 from tests.cli.command import refusal, rollcast
 
@@ -130,9 +132,60 @@ def test_a_finished_run_says_how_its_forecast_did_wherever_its_folder_lies_now(t
     moved = tmp_path / "elsewhere"
     os.rename(config.run_folder, moved)
     said = words(moved)
-    assert "rollcast elsewhere · finished" in said
+    assert "rollcast elsewhere · finished, its budget is spent" in said
     assert "the end: pass rate 0.700" in said
-    assert "advice" not in said
+    assert re.search(r"advice (stop|continue|wait for \d+ more evaluations?): as much compute again gains", said), said
+    assert "waits for" not in said
+    assert "no step for" not in said
+    fitted = json.loads(rollcast("fit", moved, "--json").stdout)
+    assert f"advice {fitted['advice']['kind']}" in said
+    assert f"forecast {fitted['verdict'].replace('_', ' ')} ·" in said
+
+
+def ended_early(config: RunConfig) -> None:
+    mark = {"what": "stopped_early", "step": 150, "reason": "saturated on 3 refits in a row", "at": 0.0}
+    write(config.run_folder, "tasks.jsonl", [mark])
+    result = {"initial": 0.1, "measured": 0.7, "frozen": None, "error": None, "last_value_error": None, "inside": None}
+    result |= {"gain_share_at_freeze": None, "num_evaluations": 31}
+    (config.run_folder / "result.json").write_text(json.dumps(result))
+
+
+def test_a_run_that_stop_when_ended_says_so(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    trained(config, 150)
+    ended_early(config)
+    said = words(config.run_folder)
+    assert "rollcast mine · finished, ended by `stop_when`" in said
+    assert "advice stop: `stop_when` ended the run: saturated on 3 refits in a row" in said
+
+
+def test_the_page_of_a_run_that_is_over_is_served_again_and_changes_nothing_in_its_folder(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    trained(config, 150)
+    ended_early(config)
+    before = {path.name: path.stat().st_mtime_ns for path in config.run_folder.iterdir()}
+    config.run_folder.chmod(0o500)
+    with served_page(config) as (address, service):
+        assert "<html" in httpx.get(address, timeout=30).text
+        deadline = time.monotonic() + 60
+        while not (runs := httpx.get(f"{address}/api/runs", timeout=30).json())["runs"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert (runs["source"]["up"], runs["source"]["message"]) == (True, "the run is over")
+        (shown,) = runs["runs"]
+        assert service.running
+    config.run_folder.chmod(0o700)
+    assert not service.running
+    assert {path.name: path.stat().st_mtime_ns for path in config.run_folder.iterdir()} == before
+    fitted = json.loads(rollcast("fit", config.run_folder, "--json").stdout)
+    assert shown["verdict"] == fitted["verdict"]
+    for name in ("kind", "reason", "level", "is_assumed"):
+        assert shown["advice"][name] == fitted["advice"][name], name
+
+
+def test_the_page_of_a_run_without_a_curve_is_one_sentence(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    assert "holds no evaluations.jsonl" in refusal("show", str(config.run_folder), "--page")
 
 
 def test_what_is_no_run_of_this_machine_is_one_sentence(tmp_path: Path) -> None:

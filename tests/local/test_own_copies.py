@@ -15,7 +15,7 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import differences
 from rollcast.config.run import load_run_config, parse_run_config
 from rollcast.local.own_copies import is_move, with_copies
-from rollcast.local.resumed import changed_settings
+from rollcast.local.resumed import changes_since_start
 from rollcast.local.supervisor import Doing
 from rollcast.local.up import run_locally
 from rollcast.recipe.own_parts import load_own_parts
@@ -95,6 +95,6 @@ def test_an_edit_during_a_run_neither_ends_it_nor_keeps_it_from_being_continued(
         assert config.recipe.filter.digest == digest
         load_own_parts(config.recipe)
     assert config.recipe.own_parts.keys() == {"recipe.filter"}
-    assert changed_settings(tmp_path / "runs/r/up.json", config) == []
+    assert changes_since_start(tmp_path / "runs/r", config) == []
     elsewhere = with_digests(recipe_with(mine))
     assert [one.field for one in differences(config.recipe, elsewhere) if not is_move(one)] == ["filter.digest"]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import re
 import shutil
@@ -25,6 +26,8 @@ from rollcast.local.embedded_redis import find_server, wait_for_embedded, wait_u
 from rollcast.local.ports import free_port
 from rollcast.local.process import Command, Service, ServiceSpec
 from rollcast.runfolder import folder as run_folder
+from rollcast.tasks.prompts import load
+from rollcast.tasks.same_prompts import prompts_digest
 
 
 def settings(tmp_path: Path, **changes: Any) -> RunConfig:
@@ -67,6 +70,21 @@ def test_a_verifier_that_is_not_installed_is_named_before_anything_starts(tmp_pa
         preflight.check(settings(tmp_path, tasks=tasks))
 
 
+def test_data_that_is_not_the_checkpoints_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(f'{{"prompt": "{number}", "answer": "{number}"}}\n' for number in range(1_000)))
+    dataset = {"kind": "jsonl", "name": "d", "path": str(rows), "verifier": "exact"}
+    config = settings(tmp_path, tasks={"dataset": dataset, "evaluation": {"num_prompts": 20}})
+    checkpoint = tmp_path / "runs" / "r" / "checkpoints" / "1.4"
+    checkpoint.mkdir(parents=True)
+    controller = {"uses": {}, "split_rules": 2, "prompts": prompts_digest(load(config.tasks))}
+    (checkpoint / "controller.json").write_text(json.dumps({"controller": controller}))
+    preflight.check_files(config)
+    rows.write_text(rows.read_text() + '{"prompt": "more", "answer": "more"}\n')
+    with pytest.raises(UserError, match=r"^tasks\.dataset: its training and held-out prompts are not those that"):
+        preflight.check_files(config)
+
+
 @pytest.mark.parametrize("spoil", ["config.json", "model.safetensors"])
 def test_a_model_without_its_files_is_named(tmp_path: Path, spoil: str) -> None:
     config = settings(tmp_path)
@@ -92,6 +110,35 @@ def test_what_cannot_be_a_name_on_the_hub_is_a_folder(tmp_path: Path, path: str)
     written = re.escape(os.path.expanduser(path))
     with pytest.raises(UserError, match=rf"model\.path = {written}: config\.json cannot be read"):
         preflight.check(settings(tmp_path, model={"path": path}))
+
+
+@pytest.mark.parametrize("path", ["models/tinny-qwen", "modles/tiny-qwen", "models/tiny_qwen3", "Models/TinyQwen"])
+def test_a_misspelt_folder_is_not_looked_for_on_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    settings(tmp_path)
+    name = "tiny-qwen3" if "3" in path else "tiny-qwen"
+    (tmp_path / "model").rename(tmp_path / "models" / name)
+    with pytest.raises(UserError) as refused:
+        preflight.check_files(settings(tmp_path, model={"path": path}))
+    assert str(refused.value) == (
+        f"model.path = {path}: there is no such folder; did you mean models/{name}? If the hub's model is meant, "
+        f"download it first: hf download {path}"
+    )
+
+
+@pytest.mark.parametrize("path", ["Qwen/Qwen3-4B", "models/Qwen3-8B", "models/Qwen2.5-0.5B", "other/Qwen3-8B"])
+def test_another_model_next_to_a_folder_is_still_the_hubs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for owner in ("Qwen", "models"):
+        settings(tmp_path)
+        (tmp_path / owner).mkdir()
+        (tmp_path / "model").rename(tmp_path / owner / ("Qwen3-8B" if owner == "Qwen" else "Qwen3-4B"))
+    preflight.check_files(settings(tmp_path, model={"path": path}))
 
 
 @pytest.mark.parametrize("path", ["gpt2", "Qwen/Qwen3-0.6B", "org_1/model.v2"])

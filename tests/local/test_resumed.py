@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,22 @@ import pytest
 
 from rollcast.config.errors import UserError
 from rollcast.config.resolved import differences, write_resolved
+from rollcast.config.rules_versions import GRADING_RULES, SPLIT_RULES
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.spelling import settings_of
-from rollcast.local.resumed import FIXED, MEANING, changed_settings
+from rollcast.local.resume_conditions import FIXED, FIXED_BY_A_CHECKPOINT
+from rollcast.local.resumed import MEANING, changes_since_start, check_begun
 
 
 def parsed(**sections: Any) -> RunConfig:
     return parse_run_config({"run": "r", "model": {"path": "m"}, **sections}, source="test")
+
+
+def write_checkpoint(place: Path, version: str) -> None:
+    """As far as a command looks at it."""
+    (place / version).mkdir(parents=True)
+    state = {"uses": {}, "split_rules": SPLIT_RULES, "grading_rules": GRADING_RULES}
+    (place / version / "controller.json").write_text(json.dumps({"controller": state}))
 
 
 @pytest.fixture
@@ -27,8 +37,8 @@ def up_file(tmp_path: Path) -> Path:
 
 
 def test_the_same_settings_say_nothing(up_file: Path) -> None:
-    assert changed_settings(up_file, parsed(redis={"password": "hunter2", "port": 7777})) == []
-    assert changed_settings(up_file.with_name("none.json"), parsed()) == []
+    assert changes_since_start(up_file.parent, parsed(redis={"password": "hunter2", "port": 7777})) == []
+    assert changes_since_start(up_file.parent / "none", parsed()) == []
 
 
 def test_each_change_is_one_line_with_both_values_and_what_it_means(up_file: Path) -> None:
@@ -37,7 +47,7 @@ def test_each_change_is_one_line_with_both_values_and_what_it_means(up_file: Pat
         budget={"steps": 7},
         redis={"password": "hunter3"},
     )
-    assert changed_settings(up_file, changed) == [
+    assert changes_since_start(up_file.parent, changed) == [
         "resumed with another setting: recipe.loss.kind 'cispo' -> 'dapo'",
         "resumed with another setting: recipe.optimizer.learning_rate 5e-07 -> 1e-06: the schedule goes on at its step "
         "with the new one",
@@ -57,21 +67,21 @@ def test_each_change_is_one_line_with_both_values_and_what_it_means(up_file: Pat
 )
 def test_what_would_make_another_curve_is_refused(tasks: dict[str, Any], up_file: Path) -> None:
     with pytest.raises(UserError, match="the curve is measured on other prompts then") as refused:
-        changed_settings(up_file, parsed(tasks=tasks, redis={"password": "hunter2"}))
+        changes_since_start(up_file.parent, parsed(tasks=tasks, redis={"password": "hunter2"}))
     assert "\n" not in str(refused.value)
 
 
 def test_a_file_of_another_release_is_not_compared_and_that_is_said(up_file: Path) -> None:
     settings = json.loads(up_file.read_text())
     up_file.write_text(json.dumps(settings | {"gone": 1}))
-    (line,) = changed_settings(up_file, parsed())
+    (line,) = changes_since_start(up_file.parent, parsed())
     assert line.startswith("settings of the last start are not compared: ")
     assert "gone is not a setting" in line
 
 
 def test_the_names_are_settings() -> None:
     known = settings_of(RunConfig)
-    for name in (*FIXED, *MEANING):
+    for name in (*FIXED, *FIXED_BY_A_CHECKPOINT, *MEANING):
         assert any(f"{path}.".startswith(f"{name}.") for path in known), name
 
 
@@ -81,3 +91,108 @@ def test_groups_of_one_kind_differ_by_setting_and_those_of_two_as_a_whole() -> N
     other = parsed(recipe={"loss": {"kind": "grpo"}})
     assert [d.field for d in differences(one, other)] == ["recipe.loss.kind"]
     assert differences(one, one) == []
+
+
+ROWS = {"kind": "jsonl", "name": "d", "path": "d.jsonl", "verifier": "math"}
+JUDGE = {"kind": "llm-judge", "name": "j", "url": "http://judge/v1", "model": "small"}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "sentence"),
+    [
+        ({}, {"verifier": "exact"}, "verifier of data set d 'math' -> 'exact'"),
+        ({"verifier": None}, {}, "verifier of data set d 'exact' -> 'math'"),
+        ({}, {"answer_field": "solution"}, "answer_field of data set d 'answer' -> 'solution'"),
+        (
+            {"verifier": "./a/reward.py:grade"},
+            {"verifier": "./a/reward.py:strict"},
+            "verifier of data set d 'reward.py:grade' -> 'reward.py:strict'",
+        ),
+    ],
+)
+def test_another_grading_of_the_curve_is_refused(
+    before: dict[str, Any], now: dict[str, Any], sentence: str, up_file: Path
+) -> None:
+    write_resolved(parsed(tasks={"dataset": ROWS | before}), up_file)
+    with pytest.raises(UserError) as refused:
+        changes_since_start(up_file.parent, parsed(tasks={"dataset": ROWS | now}))
+    assert str(refused.value) == (
+        f"--resume: {sentence}: the curve means something else then; set what the run was started with, or choose "
+        "another name for `run`"
+    )
+
+
+def test_a_judge_keeps_what_it_asks_and_not_where(up_file: Path) -> None:
+    dataset = ROWS | {"verifier": "j"}
+    write_resolved(parsed(tasks={"dataset": dataset, "verifiers": [JUDGE]}), up_file)
+    moved = parsed(tasks={"dataset": dataset, "verifiers": [JUDGE | {"url": "http://other/v1", "requests": 3}]})
+    (line,) = changes_since_start(up_file.parent, moved)
+    assert "tasks.verifiers" in line
+    larger = JUDGE | {"model": "large"}
+    with pytest.raises(UserError, match=r"j\.model of data set d 'small' -> 'large': the curve means something else"):
+        changes_since_start(up_file.parent, parsed(tasks={"dataset": dataset, "verifiers": [larger]}))
+
+
+def test_parts_of_a_mixture_keep_their_weights_and_their_grading(up_file: Path) -> None:
+    def mixture(weight: float, verifier: str) -> RunConfig:
+        parts = [{"dataset": ROWS, "weight": weight}, {"dataset": ROWS | {"name": "e", "verifier": verifier}}]
+        return parsed(tasks={"dataset": {"kind": "mixture", "parts": parts}})
+
+    write_resolved(mixture(1.0, "math"), up_file)
+    with pytest.raises(UserError, match=r"weight of data set d 1\.0 -> 2\.0; verifier of data set e 'math' -> 'exact'"):
+        changes_since_start(up_file.parent, mixture(2.0, "exact"))
+
+
+def test_a_function_may_have_moved(up_file: Path) -> None:
+    write_resolved(parsed(tasks={"dataset": ROWS | {"verifier": "./a/reward.py:grade"}}), up_file)
+    (line,) = changes_since_start(up_file.parent, parsed(tasks={"dataset": ROWS | {"verifier": "/b/reward.py:grade"}}))
+    assert "'./a/reward.py:grade' -> '/b/reward.py:grade'" in line
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"seed": 3}, "seed 0 -> 3"),
+        ({"recipe": {"unique_prompts": 100}}, "recipe.unique_prompts null -> 100"),
+        ({"model": {"path": "m", "lora": {"rank": 8}}}, r"model.lora null -> \{rank 8, alpha .*\}"),
+    ],
+)
+def test_what_a_checkpoint_was_made_with_is_kept_once_there_is_one(
+    change: dict[str, Any], sentence: str, up_file: Path
+) -> None:
+    write_checkpoint(up_file.parent / "checkpoints", "1.4")
+    now = parsed(redis={"password": "hunter2"}, **change)
+    with pytest.raises(UserError, match=f"^--resume: {sentence}: the newest checkpoint is of a run without that"):
+        changes_since_start(up_file.parent, now)
+    shutil.rmtree(up_file.parent / "checkpoints")
+    assert len(changes_since_start(up_file.parent, now)) == 1
+
+
+def test_a_model_of_another_shape_is_refused_before_a_trainer_reads_it(tmp_path: Path, up_file: Path) -> None:
+    write_checkpoint(up_file.parent / "checkpoints", "1.4")
+    for name, layers, length in (("old", 2, 512), ("longer", 2, 1024), ("deeper", 3, 512)):
+        (tmp_path / name).mkdir()
+        sizes = {"hidden_size": 64, "num_hidden_layers": layers, "max_position_embeddings": length}
+        (tmp_path / name / "config.json").write_text(json.dumps({"text_config": sizes} if name == "deeper" else sizes))
+    write_resolved(parsed(model={"path": str(tmp_path / "old")}), up_file)
+    with pytest.raises(UserError, match=r"model\.path .*old' -> .*deeper': num_hidden_layers 2 -> 3: the newest check"):
+        changes_since_start(up_file.parent, parsed(model={"path": str(tmp_path / "deeper")}))
+    for name in ("longer", "gone"):
+        (line,) = changes_since_start(up_file.parent, parsed(model={"path": str(tmp_path / name)}))
+        assert line.endswith("the weights go on from the checkpoint")
+
+
+def test_a_run_that_was_never_started_is_not_resumed(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--resume: run = sums: no run of this name was started in .*; this folder"):
+        check_begun(tmp_path / "sums", None)
+    for name in ("sums-1", "sums-2", "proofs"):
+        (tmp_path / name).mkdir()
+        write_resolved(parsed(), tmp_path / name / "up.json")
+        check_begun(tmp_path / name, None)
+    with pytest.raises(UserError, match=r"run = sum-1: .*; did you mean sums-1 or sums-2\? Leave out --resume to"):
+        check_begun(tmp_path / "sum-1", None)
+    with pytest.raises(UserError, match="its runs are proofs, sums-1, sums-2"):
+        check_begun(tmp_path / "quite-another", None)
+    check_begun(tmp_path / "elsewhere", "s3://bucket/runs")
+    write_checkpoint(tmp_path / "kept" / "moved", "1.4")
+    check_begun(tmp_path / "moved", str(tmp_path / "kept"))

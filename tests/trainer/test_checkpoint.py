@@ -228,6 +228,28 @@ def test_a_checkpoint_of_a_larger_model_is_not_loaded_in_part(
         load_weights(path, group.learner)
 
 
+def test_a_new_run_begins_with_the_checkpoint_of_a_step_of_another(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
+    earlier = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
+    saved(earlier, "1.1", Progress(step=1, incarnation=1).as_json())
+    first = [weight.full_tensor().clone() for weight in earlier.learner.weights]
+    earlier.update(make_sequences(0))
+    saved(earlier, "1.2", Progress(step=2, incarnation=1).as_json())
+
+    model = {"path": str(untied_model), "from_run": str(tmp_path / "test")}
+    config = make_config(untied_model, tmp_path / "later", model=model | {"from_step": 1})
+    later = LearnerGroup.build(config, ranks)
+    make_folder(config.run_folder)
+    begin(config.run_folder, config.model, later)
+    assert all(torch.equal(found.full_tensor(), one) for found, one in zip(later.learner.weights, first, strict=True))
+    before = spent_before(config.run_folder)
+    assert before is not None
+    assert before.version == "1.1"
+    with pytest.raises(UserError, match=r"^model\.from_step = 3: .* of that step; kept are those of steps 1, 2$"):
+        begin(config.run_folder, config.model.model_copy(update={"from_step": 3}), later)
+
+
 def test_a_damaged_earlier_run_gives_the_checkpoint_before_and_none_at_all_is_one_sentence(
     ranks: Ranks, untied_model: Path, tmp_path: Path
 ) -> None:

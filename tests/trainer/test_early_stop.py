@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rollcast.config.services import Budget, StopWhen
-from rollcast.runfolder.records import EvaluationRecord
+from rollcast.curves.run_forecast import forecast_history
+from rollcast.curves.sources.run_folder import history_of_folder
+from rollcast.runfolder.records import EvaluationRecord, as_json
 from rollcast.trainer.control.early_stop import EarlyStop
+from rollcast.trainer.control.progress import CurveRow, Progress
 
 
 def evaluation(step: int, pass_rate: float, device_hours: float) -> EvaluationRecord:
@@ -84,13 +89,13 @@ def test_a_restart_decides_as_if_there_had_been_none() -> None:
     def point(step: int) -> EvaluationRecord:
         return evaluation(step, 0.2 + 0.6 / (1 + (40 / max(step, 1e-9)) ** 2), 0.01 * step)
 
-    points: list[list[float]] = []
+    points: list[CurveRow] = []
     undisturbed = EarlyStop(settings, budget, points)
     step = 0
     while undisturbed.reason is None:
         undisturbed.observe(point(step))
         step += 10
-    resumed = EarlyStop(settings, budget, [list(values) for values in points[:-1]])
+    resumed = EarlyStop(settings, budget, points[:-1])
     assert resumed.reason is None
     resumed.observe(point(step - 10))
     assert resumed.reason == undisturbed.reason
@@ -99,7 +104,7 @@ def test_a_restart_decides_as_if_there_had_been_none() -> None:
 
 def test_an_evaluation_with_too_few_prompts_graded_is_left_out() -> None:
     """Between the points of a run that still climbs, points at its ceiling of which half the prompts are lost."""
-    points: list[list[float]] = []
+    points: list[CurveRow] = []
     stop = EarlyStop(StopWhen(least_gain=0.05), Budget(steps=4000), points)
     for step in range(0, 400, 20):
         stop.observe(evaluation(step, 0.2 + 0.6 / (1 + (400 / max(step, 1e-9)) ** 2), 0.01 * step))
@@ -108,11 +113,39 @@ def test_an_evaluation_with_too_few_prompts_graded_is_left_out() -> None:
     assert stop.reason is None
     assert [point[0] for point in points] == list(range(0, 400, 20))
     stop.observe(replace(evaluation(400, 0.5, 4.0), num_prompts=36, asked_prompts=40, missing_prompts=4))
-    assert points[-1][:2] == [400, 0.5], "nine tenths are enough"
+    assert points[-1][:2] == (400, 0.5), "nine tenths are enough"
 
 
-def test_start_up_costs_do_not_shorten_the_rest_of_the_budget() -> None:
-    """2 device-hours of start-up, then 0.01 a step: a budget of 10 is 800 steps, not 333."""
-    stop = EarlyStop(StopWhen(), Budget(device_hours=10.0), [])
-    step = np.linspace(0.0, 100.0, 11)
-    assert stop._last_step(step, np.where(step > 0, 2.0 + 0.01 * step, 0.0)) == pytest.approx(800.0)
+def test_the_rule_judges_by_the_axis_of_the_forecast(tmp_path: Path) -> None:
+    """2 device-hours of start-up, then 0.01 a step; from step 200 on twice the devices, so that a step costs twice."""
+    points: list[CurveRow] = []
+    stop = EarlyStop(StopWhen(), Budget(device_hours=20.0), points)
+    lines = []
+    for step in range(0, 401, 20):
+        rate = 0.2 + 0.6 / (1 + (100 / max(step, 1e-9)) ** 2)
+        hours = 0.01 * (step + max(step - 200, 0))
+        one = replace(
+            evaluation(step, rate, 2.0 + hours if step else 0.0),
+            start_up_device_hours=2.0 if step else 0.0,
+            devices=2 if step <= 200 else 4,
+            trained_tokens=1_000 * step,
+        )
+        lines.append(json.dumps(as_json(one)))
+        stop.observe(one)
+    (tmp_path / "format.json").write_text('{"format": 1}')
+    (tmp_path / "evaluations.jsonl").write_text("\n".join(lines) + "\n")
+    history, _, _ = history_of_folder(tmp_path, None)
+    run = forecast_history(replace(history, budget_device_hours=20.0))
+    assert run.fitted_on == "trained_tokens"
+    refit = stop._refits[-1]
+    assert refit.verdict is run.forecast.verdict.kind
+    assert refit.compute == pytest.approx(float(run.forecast.curve.compute[-1]))
+    assert refit.gain_upper == pytest.approx(run.expected_gain(20.0)[2])
+
+
+def test_points_that_an_earlier_release_kept_go_on() -> None:
+    kept = Progress.from_json(Progress().as_json() | {"curve": [[20, 0.3, 0.01, 0.2]]}).curve
+    assert kept == [(20, 0.3, 0.01, 0.2, None, None, None, None)]
+    stop = EarlyStop(StopWhen(), Budget(steps=400), kept)
+    stop.observe(evaluation(40, 0.4, 0.4))
+    assert len(stop._refits) == 2

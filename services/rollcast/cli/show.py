@@ -6,6 +6,7 @@ import shutil
 import sys
 import textwrap
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,8 +18,6 @@ from rollcast.config.errors import UserError
 if TYPE_CHECKING:
     from rollcast.cli.screen.panel import Screen
     from rollcast.config.run import RunConfig
-    from rollcast.config.services import Budget
-    from rollcast.local.forecast_reading import ForecastReading
     from rollcast.local.status import RunStatus
 
 PIPE_SIZE = (100, 40)
@@ -28,17 +27,24 @@ CONTINUE = "continue with: "
 
 def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run, such as runs/demo")],
+    page: Annotated[
+        bool, typer.Option("--page", help="serve the live page of a run that is over, until Ctrl-C")
+    ] = False,
 ) -> None:
     """How far a run is, its curve with the forecast, the advice, and what happened last.
 
     \b
     rollcast show runs/demo
+    rollcast show runs/demo --page
     """
     from rich.console import Console
 
     from rollcast.cli.screen.panel import panel
 
     screen = look_at(run)
+    if page:
+        serve_page(screen)
+        return
     size = shutil.get_terminal_size(PIPE_SIZE)
     width, height = (size.columns, size.lines) if sys.stdout.isatty() else PIPE_SIZE
     closing = [] if screen.is_running else _closing(screen.config.run_folder)
@@ -55,6 +61,7 @@ def look_at(run: Path) -> Screen:
     from rollcast.cli.screen.panel import Screen
     from rollcast.local.disk_watch import DiskWatch
     from rollcast.local.event_log import RunEvent, events_of
+    from rollcast.local.forecast_reading import forecast_of_folder
     from rollcast.local.status import StatusReader
     from rollcast.runfolder.folder import is_held
 
@@ -64,14 +71,29 @@ def look_at(run: Path) -> Screen:
     status = reader.read()
     if not is_running:
         status = replace(status, pace=None, generators_ready=0, tokens_per_second=None)
-    if status.forecast is None:
-        status = replace(status, forecast=forecast_now(config.run_folder, config.budget))
+    if status.forecast is None or status.forecast.verdict == "broken":  # the page's metrics know no checkpoint
+        status = replace(status, forecast=forecast_of_folder(config.run_folder, config.budget))
     page = reader.url("forecaster") if is_running else None
     state = _state(config.run_folder, status, is_running=is_running)
     events = events_of(config.run_folder)
     if is_running:  # a full disk takes no line in the log
         events += [RunEvent(time.strftime("%H:%M:%S"), line, True) for line in DiskWatch(config.run_folder).lines()]
     return Screen(config, status, events, state, page, time.time(), is_running=is_running)
+
+
+def serve_page(screen: Screen) -> None:
+    """Until Ctrl-C; a run that goes on serves its page itself. Raises UserError."""
+    from rollcast.local.run_page import POLL_SECONDS, served_page
+
+    if screen.is_running:
+        typer.echo(f"the run goes on and serves its page itself: {screen.page or 'not yet'}")
+        return
+    with served_page(screen.config) as (address, service):
+        typer.echo(f"page of the run, which is over: {address}/ (Ctrl-C ends it)")
+        with suppress(KeyboardInterrupt):
+            while service.poll() is None:
+                time.sleep(POLL_SECONDS)
+            raise UserError(f"the page is not served any more: {service.last_words()}")
 
 
 def settings_of(folder: Path) -> RunConfig:
@@ -88,22 +110,9 @@ def settings_of(folder: Path) -> RunConfig:
     return load_run_config(file).model_copy(update={"folder": whole.parent, "run": whole.name})
 
 
-def forecast_now(run_folder: Path, budget: Budget) -> ForecastReading | None:
-    """Of the evaluations in the folder, as `fit` makes it; None where there is none after the first step."""
-    from rollcast.curves.run_forecast import RunBudget, forecast_history
-    from rollcast.curves.sources.run_folder import history_of_folder
-    from rollcast.local.forecast_reading import forecast_here
-
-    try:
-        history, _, _ = history_of_folder(run_folder, None)
-    except UserError:
-        return None
-    end = RunBudget(budget.steps, budget.device_hours).end(history.evaluations)
-    return forecast_here(forecast_history(history), end)
-
-
 def _state(run_folder: Path, status: RunStatus, *, is_running: bool) -> str:
     from rollcast.cli.screen.figures import duration
+    from rollcast.curves.sources.run_terms import early_end
     from rollcast.local.progress import StartUp
     from rollcast.runfolder.files import RESULT
 
@@ -111,7 +120,11 @@ def _state(run_folder: Path, status: RunStatus, *, is_running: bool) -> str:
         began = StartUp(run_folder).began_at
         lasts = "" if began is None else f" for {duration(time.time() - began)}"
         return ("running" if status.is_started else "starting") + lasts
-    return "finished" if (run_folder / RESULT).exists() else "stopped"
+    if not (run_folder / RESULT).exists():
+        return "stopped"
+    if early_end(run_folder) is not None:
+        return "finished, ended by `stop_when`"
+    return "finished, its budget is spent" if (status.budget_share or 0.0) >= 1 else "finished"
 
 
 def _broken(line: str, width: int) -> list[str]:

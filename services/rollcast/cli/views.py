@@ -225,6 +225,8 @@ class LivePicture:
         if self._doing is not Doing.RUNNING:  # nothing more is due
             status = replace(status, pace=None)
         is_over = self._doing in (Doing.FINISHED, Doing.STOPPED)
+        if is_over and status.forecast is not None:  # its advice was on a rest that is over
+            status = replace(status, forecast=replace(status.forecast, advice=None))
         size = self._live.console.size
         screen = Screen(
             self._config, status, self._events, self._state(now), self._follower.page, now, is_running=not is_over

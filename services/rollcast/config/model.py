@@ -55,6 +55,9 @@ class Model(Settings):
     """Folder of another run of Rollcast, or the folder or URL of its checkpoints: this run begins with the weights of the newest
     whole one. Everything else is new, compute counts from 0, and what that run spent is stated apart. `path` is a model of the
     same shape, whose tokenizer and config are used. None = begin with the weights of `path`."""
+    from_step: Annotated[int, Field(ge=0)] | None = None
+    """Step of the kept checkpoint of `from_run` to begin with, such as the last one before the peak of a run that broke. None =
+    the newest whole one."""
     spent_device_hours: Annotated[float, Field(ge=0)] | None = None
     """Device-hours that went into `path` before this run, supervised fine-tuning say. Reported with the curve, never
     part of it. None = not known."""

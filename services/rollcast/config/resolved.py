@@ -52,8 +52,15 @@ class Difference:
     @property
     def sentence(self) -> str:
         """Without the values of a secret."""
-        before, after = (shown(self.field, value).removeprefix(" = ").strip() for value in (self.before, self.after))
+        before, after = (_in_words(self.field, value) for value in (self.before, self.after))
         return f"{self.field} {before} -> {after}" if before != "(not shown)" else f"{self.field} (not shown)"
+
+
+def _in_words(field: str, value: Any) -> str:
+    if isinstance(value, dict):
+        items = [f"{name} {_in_words(f'{field}.{name}', item)}" for name, item in value.items()]
+        return f"{{{', '.join(items)}}}"
+    return shown(field, value).removeprefix(" = ").strip()
 
 
 def differences(before: Settings, after: Settings) -> list[Difference]:

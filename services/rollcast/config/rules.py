@@ -83,6 +83,8 @@ def _model_fits(model: Model, recipe: Recipe, engine: EngineArguments) -> Iterat
             "recipe.max_prompt_tokens",
             "recipe.max_completion_tokens",
         )
+    if model.from_step is not None and model.from_run is None:
+        yield "model.from_step", "it names a checkpoint of model.from_run, which is not set; set it", "model.from_run"
     if model.from_run is not None and model.spent_device_hours is not None:
         yield (
             "model.spent_device_hours",

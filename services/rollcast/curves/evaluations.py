@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, overload
 from numpy.typing import NDArray
 
 from rollcast.config.bounds import MOST_COMPUTE, MOST_STEPS
+from rollcast.runfolder.kept_checkpoints import KeptCheckpoints
 from rollcast.runfolder.survival import is_complete, surviving
 from rollcast.scaling.decisions.advice_answer import EarlierAdvice
 from rollcast.scaling.law.curve import DEVICE_HOURS
@@ -185,6 +186,7 @@ class RunHistory:
         budget_device_hours: the same in device-hours.
         ended: why the run ended before its budget; None = it did not.
         last_advice: on the run, before its newest evaluation or after it.
+        kept: its checkpoints, if the source knows them.
     """
 
     name: str
@@ -196,6 +198,7 @@ class RunHistory:
     budget_device_hours: float | None = None
     ended: str | None = None
     last_advice: EarlierAdvice | None = None
+    kept: KeptCheckpoints | None = None
 
 
 class SortedOut(NamedTuple):

@@ -9,9 +9,14 @@ from numpy.typing import ArrayLike
 
 from rollcast.curves.axis import MIN_INTERVALS, ComputeAxis, column, compute_per_step, curve_of
 from rollcast.curves.evaluations import OWN, CurvePoint, Origin, RunHistory
+from rollcast.curves.way_back import way_back
+from rollcast.runfolder.kept_checkpoints import KeptCheckpoints
 from rollcast.scaling.decisions.advice import Advice, EarlierAdvice, advise
+from rollcast.scaling.decisions.digits import place
+from rollcast.scaling.decisions.falls import GO_BACK
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.scaling.law.curve import DEVICE_HOURS, Array
 from rollcast.scaling.posterior.options import FitOptions
 
@@ -36,6 +41,11 @@ class RunBudget:
             ends.append(evaluations[-1].compute + (self.steps - evaluations[-1].step) * rate)
         end = min(ends, default=None)
         return end if end is not None and end > 0 else None
+
+    def rest_after(self, evaluations: Sequence[CurvePoint]) -> "RunBudget":
+        """The same, or no bound if the run has reached it: what a rest could be is then unknown."""
+        end = self.end(evaluations)
+        return RunBudget() if end is not None and end <= evaluations[-1].compute else self
 
     def evaluations_left(self, evaluations: Sequence[CurvePoint]) -> int | None:
         """Evaluations until the last step, at their recent spacing in steps; None if no step ends the run."""
@@ -63,6 +73,7 @@ class RunForecast:
         evaluations_left: until the budget ends, if its last step is known.
         last_advice: on the run's own terms, before the newest evaluation.
         ended: why the run ended before its budget; None = it did not.
+        kept: its checkpoints; None = not known.
     """
 
     name: str
@@ -80,6 +91,7 @@ class RunForecast:
     evaluations_left: int | None = None
     last_advice: EarlierAdvice | None = None
     ended: str | None = None
+    kept: KeptCheckpoints | None = None
 
     @property
     def unit(self) -> str:
@@ -143,28 +155,45 @@ class RunForecast:
         """
         if budget is None and worth is None and price is None:
             return self._advice
-        return advise(
-            self.forecast,
-            self.end if budget is None else budget,
-            worth=self.worth if worth is None else worth,
-            price=self.price if price is None else price,
-            axis=self.axis,
-            evaluations_left=self.evaluations_left if budget is None else None,
+        return self._with_way_back(
+            advise(
+                self.forecast,
+                self.end if budget is None else budget,
+                worth=self.worth if worth is None else worth,
+                price=self.price if price is None else price,
+                axis=self.axis,
+                evaluations_left=self.evaluations_left if budget is None else None,
+            )
         )
 
     @cached_property
     def _advice(self) -> Advice:
         """On the run's own terms, made once: page and metrics ask for it again and again."""
-        return advise(
-            self.forecast,
-            self.end,
-            worth=self.worth,
-            price=self.price,
-            axis=self.axis,
-            evaluations_left=self.evaluations_left,
-            last=self.last_advice,
-            ended=self.ended,
+        return self._with_way_back(
+            advise(
+                self.forecast,
+                self.end,
+                worth=self.worth,
+                price=self.price,
+                axis=self.axis,
+                evaluations_left=self.evaluations_left,
+                last=self.last_advice,
+                ended=self.ended,
+            )
         )
+
+    @property
+    def is_way_back_known(self) -> bool:
+        """Whether the run is broken, and the checkpoint to go back to is known."""
+        return self.forecast.verdict.kind is VerdictKind.BROKEN and self.kept is not None
+
+    def _with_way_back(self, advice: Advice) -> Advice:
+        """The advice on a broken run names the checkpoint to go back to, and the command."""
+        peak = self.forecast.verdict.at
+        if not self.is_way_back_known or peak is None or self.kept is None:
+            return advice
+        at = float(self.axis.to_device_hours(np.array([peak]))[0])
+        return replace(advice, change=way_back(self.evaluations, at, self.kept))
 
     def with_budget(self, budget: float | None) -> "RunForecast":
         """The same run, of which the user says at which compute it ends; None: as it is."""
@@ -185,12 +214,7 @@ def forecast_history(history: RunHistory, options: FitOptions | None = None) -> 
     if options.exclude_before != "auto":
         fitted = float(axis.to_fitted(np.array([options.exclude_before]))[0])
         options = replace(options, exclude_before=fitted)
-    budget = RunBudget(history.budget_steps, history.budget_device_hours)
-    end = budget.end(history.evaluations)
-    if end is not None and end <= history.evaluations[-1].compute:
-        # The run is there, so its rest is not known.
-        budget = RunBudget()
-        end = None
+    budget = RunBudget(history.budget_steps, history.budget_device_hours).rest_after(history.evaluations)
     return RunForecast(
         name=history.name,
         sequence=0,
@@ -198,14 +222,31 @@ def forecast_history(history: RunHistory, options: FitOptions | None = None) -> 
         evaluations=history.evaluations,
         num_lost=0,
         num_incomplete=history.num_incomplete,
-        forecast=fit(curve, options),
+        forecast=_placed(fit(curve, options), axis, history.kept),
         axis=axis,
-        end=end,
+        end=budget.end(history.evaluations),
         evaluations_left=budget.evaluations_left(history.evaluations),
         last_advice=history.last_advice,
         ended=history.ended,
+        kept=history.kept,
         origin=history.origin,
     )
+
+
+def _placed(forecast: Forecast, axis: ComputeAxis, kept: KeptCheckpoints | None) -> Forecast:
+    """The forecast whose verdict names places in the unit of the curve, whatever axis the law is fitted on.
+
+    `kept`: if they are known the advice names the checkpoint to go back to, and not the verdict.
+    """
+    verdict = forecast.verdict
+    if verdict.at is None:
+        return forecast
+    unit = forecast.curve.unit
+    at = float(axis.to_device_hours(np.array([verdict.at]))[0])
+    reason = verdict.reason.replace(place(verdict.at, unit), place(at, unit))
+    if kept is not None:
+        reason = reason.removesuffix(f" {GO_BACK}")
+    return replace(forecast, verdict=replace(verdict, reason=reason))
 
 
 def forecast_run(
@@ -221,15 +262,17 @@ def forecast_run(
     worth: float | None = None,
     price: float | None = None,
     last_advice: EarlierAdvice | None = None,
+    ended: str | None = None,
+    kept: KeptCheckpoints | None = None,
 ) -> RunForecast | None:
     """Fit one run; None while there is no evaluation after step 0.
 
-    `worth`, `price`: given by its owner. `last_advice`: as in `RunForecast`.
+    `worth`, `price`: given by its owner. `last_advice`, `ended`, `kept`: as in `RunForecast`.
     """
     if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
         return None
     return replace(
-        forecast_history(RunHistory(name, evaluations, origin=origin, num_incomplete=num_incomplete)),
+        forecast_history(RunHistory(name, evaluations, origin=origin, num_incomplete=num_incomplete, kept=kept)),
         sequence=sequence,
         updated_at=updated_at,
         num_lost=num_lost,
@@ -238,6 +281,7 @@ def forecast_run(
         worth=worth,
         price=price,
         last_advice=last_advice,
+        ended=ended,
     )
 
 

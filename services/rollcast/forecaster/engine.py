@@ -6,7 +6,7 @@ reading --> logs --> runs with something new --> refit --> history, metrics, boa
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +21,7 @@ from rollcast.forecaster.board import Board
 from rollcast.forecaster.history import History, KeptAdvice, KeptForecast, PushedRun
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.surprise import Surprise, hold_to_account
+from rollcast.runfolder.kept_checkpoints import KeptCheckpoints
 from rollcast.runfolder.survival import is_complete
 from rollcast.scaling.decisions.advice_answer import EarlierAdvice
 from rollcast.scaling.law.curve import DEVICE_HOURS, Array
@@ -50,13 +51,20 @@ class ForecastEngine:
         metrics: ForecastMetrics,
         budgets: Mapping[str, RunBudget] | None = None,
         terms: Mapping[str, CurveTerms] | None = None,
+        ended: Mapping[str, str] | None = None,
+        kept: Mapping[str, Callable[[], KeptCheckpoints | None]] | None = None,
     ) -> None:
-        """`budgets`: of runs whose trainer reports none itself. `terms`: of other frameworks' runs in the source."""
+        """`budgets`: of runs whose trainer reports none itself. `terms`: of other frameworks' runs in the source.
+
+        `ended`: why runs that are over ended before their budget. `kept`: which checkpoints runs have now.
+        """
         self._board = board
         self._history = history
         self._metrics = metrics
         self._configured = budgets or {}
         self._terms = terms or {}
+        self._ended = ended or {}
+        self._kept = kept or {}
         self._logs: dict[str, EvaluationLog] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._budgets: dict[str, RunBudget] = {}
@@ -268,6 +276,8 @@ class ForecastEngine:
             worth=terms.worth,
             price=terms.price,
             last_advice=self._last_advice(name, len(surviving)),
+            ended=self._ended.get(run),
+            kept=self._kept[run]() if run in self._kept else None,
         )
         if forecast is None:
             return

@@ -6,16 +6,18 @@ stop:  waiting requests woken, server stopped, history closed
 """
 
 import time
+from functools import partial
 
 from rollcast.config.run import RunConfig
 from rollcast.config.services import DirectScrape, FileSource, PrometheusSource
 from rollcast.connections.http import Heartbeat, HttpServer, listen, local_url
 from rollcast.connections.port_files import port_file, publish_port
+from rollcast.curves.evaluations import Reading
 from rollcast.curves.run_forecast import RunBudget
 from rollcast.curves.sources.file import CurveFiles
 from rollcast.curves.sources.metrics_page import MetricsPages
 from rollcast.curves.sources.prometheus import PrometheusQueries
-from rollcast.curves.sources.run_folder import RunFolder
+from rollcast.curves.sources.run_folder import RunFolder, history_of_folder
 from rollcast.forecaster.api import build_application
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
@@ -26,6 +28,7 @@ from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.push_api import PUSH_PATH, push_router
 from rollcast.forecaster.schema import SourceAnswer
 from rollcast.runfolder.files import FORECASTS
+from rollcast.runfolder.kept_checkpoints import KeptCheckpoints
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
 from rollcast.telemetry.stop_signal import StopSignal
@@ -35,13 +38,29 @@ MIN_REST_SHARE = 0.2
 MAX_TURN_SECONDS = 600.0
 """A loop that takes longer hangs: the first look may read 30 days of several runs and fit them all."""
 OK = "ok"
-EvaluationSource = PrometheusQueries | CurveFiles | MetricsPages
+OVER = "the run is over"
+
+
+class NoSource:
+    """The source of a run that is over: its folder has everything."""
+
+    def read(self) -> Reading:
+        return Reading(away=[OVER])
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+EvaluationSource = PrometheusQueries | CurveFiles | MetricsPages | NoSource
 """Read every few seconds; never keeps state that a later `read` could not rebuild."""
 log = get_logger()
 
 
-def serve(config: RunConfig) -> int:
-    """Run until a signal; returns the exit code. Raises UserError where port, certificate or history cannot be had."""
+def serve(config: RunConfig, *, over: bool = False) -> int:
+    """Run until a signal; returns the exit code. `over`: the run has ended, and its folder alone is read.
+
+    Raises UserError if port, certificate or history cannot be had.
+    """
     stop = StopSignal()
     settings = config.forecaster
     folder = config.run_folder
@@ -53,9 +72,16 @@ def serve(config: RunConfig) -> int:
     heartbeat = Heartbeat(interval + MAX_TURN_SECONDS)
     try:
         history = History(settings.history or folder / FORECASTS)
-        budgets = {config.run: RunBudget(config.budget.steps, config.budget.device_hours)}
+        budget = RunBudget(config.budget.steps, config.budget.device_hours)
+        ended = {}
+        if over:
+            whole, _, _ = history_of_folder(folder, None)
+            budget = budget.rest_after(whole.evaluations)
+            ended = {} if whole.ended is None else {whole.name: whole.ended}
         of_others = () if isinstance(settings.source, DirectScrape) else settings.source.curves
-        engine = ForecastEngine(board, history, metrics, budgets, {curve.run: curve for curve in of_others})
+        terms = {curve.run: curve for curve in of_others}
+        kept = {config.run: partial(KeptCheckpoints.at, folder, config.trainer.checkpoints)}
+        engine = ForecastEngine(board, history, metrics, {config.run: budget}, terms, ended, kept)
         tail = FolderTail(config.run, folder)
         application = build_application(board, history, metrics, engine, tail, heartbeat)
         token = settings.push_token or config.http.token
@@ -67,7 +93,7 @@ def serve(config: RunConfig) -> int:
     http.start()
     publish_port(folder, "forecaster", http.port)
     log.info("forecaster serves", page=f"{local_url(served, http.port)}/")
-    source = _source_of(config)
+    source = NoSource() if over else _source_of(config)
     files = RunFolder(folder, config.run)
     said = ForecastLog(folder, metrics)
     try:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rollcast.config.errors import UserError
 from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
 
 if TYPE_CHECKING:
+    from rollcast.config.services import Budget
     from rollcast.curves.run_forecast import RunForecast
 
 Page = dict[str, list[tuple[dict[str, str], float]]]
@@ -30,9 +33,20 @@ class AdviceReading:
     """Probability that the rest of the run gains the required amount; None if unknown."""
     gain: Quantiles | None
     """Gain in pass rate of the whole rest."""
+    is_assumed: bool = False
+    """The run is over: its rest would be as much compute again."""
+    ended: str | None = None
+    """Why `stop_when` ended the run; None = it did not."""
+    way_back: str | None = None
+    """The checkpoint to go back to, and how; None if the run is not broken, or if that is not known."""
 
     def sentence(self) -> str:
         """One line, in the words of `fit` and the page."""
+        if self.ended is not None:
+            back = "" if self.way_back is None else f". {self.way_back}"
+            return f"{self.kind}: `stop_when` ended the run: {self.ended}{back}"
+        if self.way_back is not None:
+            return f"{self.kind}: the run is broken. {self.way_back}"
         if self.kind == "wait":
             what = f"wait for {self.evaluations} more evaluation{'' if self.evaluations == 1 else 's'}"
         else:
@@ -40,7 +54,8 @@ class AdviceReading:
         gain = ""
         if self.gain is not None:
             low, median, high = self.gain
-            gain = f"the rest gains {median:z.3f} [{low:z.3f}, {high:z.3f}]"
+            rest = "as much compute again" if self.is_assumed else "the rest"
+            gain = f"{rest} gains {median:z.3f} [{low:z.3f}, {high:z.3f}]"
         chance = "" if self.chance is None else f"worth it with {100 * self.chance:.0f} %"
         why = ", ".join(filter(None, (gain, chance)))
         return f"{what}: {why}" if why else what
@@ -90,7 +105,7 @@ def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
     from rollcast.curves.run_forecast import metric_grid
 
     law = law_of_run(run, _WANTED)
-    advice = run.advice() if end == run.end else run.advice(end)
+    advice = run.advice() if end in (None, run.end) else run.advice(end)
     grid = metric_grid(run)
     computes = [*grid, end] if end is not None and end > run.newest.compute else list(grid)
     band = []
@@ -104,8 +119,29 @@ def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
         end_device_hours=end,
         num_points=len(run.evaluations),
         band=tuple(sorted((at, low, middle, high) for at, low, middle, high in band)),
-        advice=AdviceReading(str(advice.kind), advice.evaluations, advice.chance, advice.rest.gain),
+        advice=AdviceReading(
+            str(advice.kind),
+            advice.evaluations,
+            advice.chance,
+            advice.rest.gain,
+            advice.is_assumed,
+            run.ended,
+            advice.change if run.is_way_back_known else None,
+        ),
     )
+
+
+def forecast_of_folder(run_folder: Path, budget: Budget) -> ForecastReading | None:
+    """The forecast of the folder's evaluations, as `fit` makes it; None before the first step is evaluated."""
+    from rollcast.curves.run_forecast import RunBudget, forecast_history
+    from rollcast.curves.sources.run_folder import history_of_folder
+
+    try:
+        history, _, _ = history_of_folder(run_folder, None)
+    except UserError:
+        return None
+    rest = RunBudget(budget.steps, budget.device_hours).rest_after(history.evaluations)
+    return forecast_here(forecast_history(history), rest.end(history.evaluations))
 
 
 def first(page: Page, metric: Metric, **labels: str) -> float | None:

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
@@ -16,6 +17,7 @@ MIN_NAME_SIMILARITY = 0.6
 """Share of equal letters from which on a folder is offered in place of a name."""
 MAX_FOLDERS = 1_000
 """Neighbours of the missing folder that are looked at."""
+_DIGITS = re.compile(r"\d+")
 
 
 def is_on_the_hub(path: str) -> bool:
@@ -32,11 +34,18 @@ def files_of(path: str) -> Path | None:
 
 
 def check_hub_name(path: str) -> None:
-    """Raises UserError for a name without an owner that the hub does not know: a folder was meant."""
+    """Raises UserError for a name without an owner, which the hub does not know, or one that is nearly a folder's."""
     demos = (PLACEHOLDER, BaseModel().key)  # trained before it is asked for
-    if "/" in path or path in (*WITHOUT_OWNER, *demos) or files_of(path) is not None:
+    if path in (*WITHOUT_OWNER, *demos) or files_of(path) is not None:
         return
     near = similar_folder(path)
+    if "/" in path:
+        if near is not None and _DIGITS.findall(near) == _DIGITS.findall(path):  # not another size of the model
+            raise UserError(
+                f"model.path = {path}: there is no such folder; did you mean {near}? If the hub's model is meant, "
+                f"download it first: hf download {path}"
+            )
+        return
     meant = f"did you mean {near}?" if near else "give the folder of a Hugging Face model, or its name on the hub"
     raise UserError(
         f"model.path = {path}: there is no such folder, and names on the hub have an owner, as Qwen/Qwen3-0.6B; {meant}"
@@ -44,12 +53,21 @@ def check_hub_name(path: str) -> None:
 
 
 def similar_folder(path: str) -> str | None:
-    """The folder of a model next to the missing one whose name is nearly the same."""
+    """The folder of a model whose name is nearly that of the missing one, next to it or in a folder like its own."""
     wanted = Path(path)
+    parent: Path | None = wanted.parent
     try:
-        neighbours = [file.parent for file in islice(wanted.parent.glob(f"*/{CONFIG}"), MAX_FOLDERS)]
+        if not wanted.parent.is_dir():
+            parent = _nearest(wanted.parent, wanted.parent.parent.iterdir())
+        if parent is None:
+            return None
+        near = _nearest(parent / wanted.name, (file.parent for file in parent.glob(f"*/{CONFIG}")))
     except OSError:
         return None
-    by_name = {folder.name.lower(): folder for folder in neighbours}
+    return None if near is None else str(near)
+
+
+def _nearest(wanted: Path, folders: Iterable[Path]) -> Path | None:
+    by_name = {folder.name.lower(): folder for folder in islice(folders, MAX_FOLDERS)}
     near = difflib.get_close_matches(wanted.name.lower(), by_name, 1, MIN_NAME_SIMILARITY)
-    return str(by_name[near[0]]) if near else None
+    return by_name[near[0]] if near else None

@@ -37,11 +37,13 @@ from rollcast.memory.check import check_memory
 from rollcast.memory.device import smallest_gpu
 from rollcast.memory.host import HostLimits
 from rollcast.memory.text_model import check_causal, check_max_length
-from rollcast.runfolder.files import CONTROLLER, Place, checkpoint_place, earlier_run_place
-from rollcast.runfolder.rules import split_rules_at
+from rollcast.runfolder.files import Place, checkpoint_place, earlier_run_place
+from rollcast.runfolder.kept_checkpoints import check_earlier_run, kept_versions
+from rollcast.runfolder.rules import begun_with
 from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.near_duplicates import near_duplicates
 from rollcast.tasks.prompts import PromptSplit, check_prompts, load
+from rollcast.tasks.same_prompts import check_same_prompts
 from rollcast.tasks.tokenizer_file import TokenizerFile
 from rollcast.tasks.trial import try_verifiers
 from rollcast.tasks.verifiers import Verifiers, is_built_in
@@ -147,7 +149,7 @@ def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
         (("model.path",), lambda: check_causal(config.model)),
         (("model.path", "model.max_length"), lambda: check_max_length(config.model)),
         (("model.path",), lambda: cautions.of_model_name(config.model.path)),
-        (("model.from_run",), lambda: _check_earlier_run(config.model.from_run)),
+        (("model.from_run", "model.from_step"), lambda: _check_earlier_run(config.model)),
         (
             ("generator.cpu", "trainer.cpu", "local"),
             lambda: _check_cores(config.generator, config.trainer, config.local),
@@ -172,8 +174,10 @@ def _check_tasks(tasks: Tasks, recipe: Recipe, model: Model, checkpoints: Place)
     loaded: list[PromptSplit] = []
 
     def read_prompts() -> list[str]:
-        loaded.append(load(tasks, split_rules_at(checkpoints)))
+        begun = begun_with(checkpoints)
+        loaded.append(load(tasks, begun.split))
         check_prompts(loaded[0], recipe.prompts_per_step)
+        check_same_prompts(loaded[0], begun.prompts)
         return [*cautions.of_data(loaded[0]), *near_duplicates(tasks, loaded[0]).in_words()]
 
     of_environments = [lambda: check_classes(tasks), lambda: check_environment_files(tasks)]
@@ -313,11 +317,11 @@ def _check_disk(run_folder: Path, trainer: Trainer, model: Model) -> None:
         _check_room(place, checkpoints, "trainer.checkpoints", str(trainer.checkpoints), for_what)
 
 
-def _check_earlier_run(name: str | None) -> None:
-    """Only the trainer looks behind a URL. `name`: model.from_run."""
-    place = None if name is None else earlier_run_place(name)
-    if isinstance(place, Path) and not any(place.glob(f"*/{CONTROLLER}")):
-        raise UserError(f"model.from_run = {name}: holds no checkpoint; give the folder of a run that has one")
+def _check_earlier_run(model: Model) -> None:
+    """Only the trainer looks behind a URL."""
+    place = None if model.from_run is None else earlier_run_place(model.from_run)
+    if model.from_run is not None and isinstance(place, Path):
+        check_earlier_run(model.from_run, model.from_step, [step for _, step in kept_versions(place)])
 
 
 def _check_room(wanted: Path, needed: int, setting: str, value: str, for_what: str) -> None:

@@ -14,19 +14,22 @@ from rollcast.config.own_digests import with_digests
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Grader, Redis, Rpc
+from rollcast.curves.sources.run_terms import early_end
 from rollcast.local import preflight, shared_gpu
 from rollcast.local.devices import usable_gpus, with_gpus
+from rollcast.local.earlier_checkpoint import go_back
 from rollcast.local.embedded_redis import listening, wait_for_embedded
+from rollcast.local.kept_settings import undone_if_refused
 from rollcast.local.monitor import Targets, how_to_watch, prometheus_spec, write_monitor
 from rollcast.local.own_copies import with_copies
 from rollcast.local.process import Service, ServiceSpec
-from rollcast.local.resumed import changes_since_start
+from rollcast.local.resumed import changes_since_start, check_begun
 from rollcast.local.services import service_specs
 from rollcast.local.supervisor import Doing, EventReport, Supervisor
 from rollcast.memory.check import plan_run
 from rollcast.memory.device import smallest_gpu
 from rollcast.runfolder import folder as run_folder
-from rollcast.runfolder.files import REDIS, RUN_FILE, UP_FILE
+from rollcast.runfolder.files import REDIS, RUN_FILE, UP_FILE, checkpoint_place
 
 INTERRUPT_SECONDS = 10.0
 """Time after the drain: an interrupted run has ended by then, unless the trainer still saves its work."""
@@ -56,6 +59,7 @@ def run_locally(
     config: RunConfig,
     *,
     resume: bool,
+    step: int | None = None,
     view: View,
     news: Sequence[str] = (),
     monitor: bool = False,
@@ -63,8 +67,9 @@ def run_locally(
 ) -> Doing:
     """Check, start, supervise, stop; returns FINISHED, or STOPPED after an interrupt.
 
-    `news`: first lines of the view. `monitor`: start a Prometheus as well. Raises UserError for every mistake that the
-    user can fix, and RunDeadlineError after `most_seconds`; no process is left running then.
+    `step`: of the kept checkpoint to go on from; None = the newest. `news`: first lines of the view. `monitor`: start a
+    Prometheus as well. Raises UserError for every mistake that the user can fix, and RunDeadlineError after
+    `most_seconds`; no process is left running then.
     """
     started = time.monotonic()
     config = config.model_copy(update={"folder": config.folder.absolute(), "recipe": with_digests(config.recipe)})
@@ -77,13 +82,16 @@ def run_locally(
         news = (*news, shared_gpu.in_words(config.weights, config.generator))
     embed_redis = config.redis.is_embedded
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
-    with run_folder.locked(config.run_folder):
-        up_file = config.run_folder / UP_FILE
-        changes = changes_since_start(up_file, given, given.trainer.checkpoints) if resume else []
+    if resume:
+        check_begun(config.run_folder, config.trainer.checkpoints)
+    with run_folder.locked(config.run_folder), undone_if_refused(config.run_folder) as undo:
+        changes = changes_since_start(config.run_folder, given) if resume else []
+        if step is not None:
+            changes += go_back(checkpoint_place(config.run_folder, config.trainer.checkpoints), step, undo)
         run_folder.prepare(config.run_folder, resume=resume)
         # Without this machine's GPUs: the run may go on on another.
         own = {"recipe": with_copies(config.recipe, config.run_folder)}
-        write_resolved(given.model_copy(update=own), up_file)
+        write_resolved(given.model_copy(update=own), config.run_folder / UP_FILE)
         config = config.model_copy(update=own)
         config = preflight.resolve_ports(config, monitor=monitor)
         config = with_secrets(config, embed_redis=embed_redis, embed_grader=embed_grader)
@@ -108,7 +116,9 @@ def run_locally(
                 targets.refresh()
             view.tick(doing)
 
-        return _supervise(config, specs, view.report, tick)
+        seconds = config.generator.drain_seconds + INTERRUPT_SECONDS
+        supervisor = partial(Supervisor, specs, restart_limit=config.local.restart_limit, interrupt_seconds=seconds)
+        return _supervise(config.run_folder, config.redis, supervisor, view.report, tick)
 
 
 def _add_prometheus(run_folder: Path, port: int, specs: list[ServiceSpec], view: View) -> None:
@@ -121,23 +131,26 @@ def _add_prometheus(run_folder: Path, port: int, specs: list[ServiceSpec], view:
 
 
 def _supervise(
-    config: RunConfig, specs: Sequence[ServiceSpec], report: EventReport, tick: Callable[[Doing], None]
+    folder: Path,
+    redis: Redis,
+    make_supervisor: Callable[..., Supervisor],
+    report: EventReport,
+    tick: Callable[[Doing], None],
 ) -> Doing:
-    made_before = run_folder.made(config.run_folder)
-    supervisor = Supervisor(
-        specs,
-        restart_limit=config.local.restart_limit,
-        interrupt_seconds=config.generator.drain_seconds + INTERRUPT_SECONDS,
+    made_before = run_folder.made(folder)
+    supervisor = make_supervisor(
         report=report,
         tick=lambda: tick(supervisor.doing),
-        worth_saving=lambda: run_folder.made(config.run_folder) != made_before,
+        worth_saving=lambda: run_folder.made(folder) != made_before,
     )
 
     def ready(service: Service) -> None:
         if service.spec.name == "redis":
-            wait_for_embedded(config.redis, service, asked_to_stop=supervisor.asked_to_stop)
+            wait_for_embedded(redis, service, asked_to_stop=supervisor.asked_to_stop)
 
     ending = supervisor.run(ready)
+    if ending is Doing.FINISHED and (reason := early_end(folder)) is not None:
+        report(f"`stop_when` ended the run: {reason}")
     tick(supervisor.doing)
     return ending
 

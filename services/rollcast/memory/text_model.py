@@ -15,6 +15,12 @@ MIN_LENGTH_TOKENS = 8
 _ROPE = ("rope_parameters", "rope_scaling")
 _CAUSAL = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 """Endings of the names of Transformers' classes that generate text. The last kind may also take images."""
+SIZES = (
+    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+    "vocab_size", "moe_intermediate_size", "num_experts", "num_local_experts", "n_routed_experts",
+    "n_embd", "n_layer", "n_head",
+)  # fmt: skip
+"""Settings of a config.json that decide the shapes of the weights."""
 _LONGER_ALLOWED = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 
@@ -25,6 +31,11 @@ def known_length(found: Mapping[str, Any]) -> int | None:
             if isinstance(length := settings.get(name), int) and length >= MIN_LENGTH_TOKENS:
                 return length
     return None
+
+
+def weight_sizes(found: Mapping[str, Any]) -> dict[str, int]:
+    """The SIZES that a config.json has, of the text model if it takes more than text."""
+    return {name: size for settings in _groups(found) for name in SIZES if type(size := settings.get(name)) is int}
 
 
 def config_of(model: Model) -> Mapping[str, Any]:

@@ -58,7 +58,7 @@ GRADER_RUN_FILE = "grader.json"
 MONITOR = "monitor"
 """A folder with the configuration of this machine's Prometheus and Grafana."""
 TARGETS = "targets.json"
-"""In that folder: the pages that Prometheus scrapes."""
+"""The file of that folder that names the pages which Prometheus scrapes."""
 TENSORBOARD = "tensorboard"
 """A folder of event files, unless the run file names another one."""
 Place = Path | str

@@ -2,11 +2,11 @@
 
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from rollcast.config.rules_versions import FIRST_RULES, SPLIT_RULES
+from rollcast.config.rules_versions import FIRST_RULES, GRADING_RULES, SPLIT_RULES
 from rollcast.runfolder.files import CONTROLLER, Place
+from rollcast.runfolder.kept_checkpoints import kept_versions
 
 MAX_CONTROLLER_BYTES = 256 << 20
 """The state of rank 0 holds every prompt that was trained on."""
@@ -18,43 +18,30 @@ class CheckpointRules:
     grading: int
     uses: dict[str, int] = field(default_factory=dict)
     """How often each prompt was trained on, by its id."""
+    prompts: str = ""
+    """Digest of the run's prompts; empty if none is kept."""
 
 
 def checkpoint_rules(place: Place) -> CheckpointRules | None:
     """The rules in the newest checkpoint; None without a readable one here. The trainer checks its content."""
-    if not isinstance(place, Path):
-        return None
-    for _, file in sorted(_controllers(place), reverse=True):
+    for folder in reversed(kept_versions(place).values()):
         try:
-            with file.open("rb") as stream:
+            with (folder / CONTROLLER).open("rb") as stream:
                 controller = json.loads(stream.read(MAX_CONTROLLER_BYTES + 1))["controller"]
             return CheckpointRules(
-                _version(controller, "split_rules"), _version(controller, "grading_rules"), dict(controller["uses"])
+                _version(controller, "split_rules"),
+                _version(controller, "grading_rules"),
+                dict(controller["uses"]),
+                str(controller.get("prompts", "")),
             )
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             continue
     return None
 
 
-def split_rules_at(place: Place) -> int:
-    """The rules by which prompts are divided if a run is started with these checkpoints."""
-    found = checkpoint_rules(place)
-    return SPLIT_RULES if found is None else found.split
-
-
-def _controllers(place: Path) -> list[tuple[list[int], Path]]:
-    """Incarnation and step of each checkpoint, by the name of its folder, "2.118", and its file."""
-    try:
-        files = list(place.glob(f"*/{CONTROLLER}"))
-    except OSError:  # whoever checks the run's folder says so
-        return []
-    found = []
-    for file in files:
-        try:
-            found.append(([int(number) for number in file.parent.name.split(".")], file))
-        except ValueError:  # a folder of something else
-            continue
-    return found
+def begun_with(place: Place) -> CheckpointRules:
+    """The rules by which prompts are divided if a run is started with these checkpoints, and those that it keeps."""
+    return checkpoint_rules(place) or CheckpointRules(SPLIT_RULES, GRADING_RULES)
 
 
 def _version(controller: dict[str, Any], name: str) -> int:

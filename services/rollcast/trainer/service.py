@@ -21,10 +21,12 @@ from rollcast.recipe.own_parts import load_own_parts
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
 from rollcast.runfolder.files import BEFORE, Place, checkpoint_place, earlier_run_place
+from rollcast.runfolder.kept_checkpoints import check_earlier_run
 from rollcast.runfolder.records import BeforeRecord, as_json
 from rollcast.runfolder.writing import make_folder, replace_json
 from rollcast.tasks.near_duplicates import near_duplicates
 from rollcast.tasks.prompts import Prompt, check_prompts, load
+from rollcast.tasks.same_prompts import check_same_prompts, prompts_digest
 from rollcast.tasks.thinking import check_thinking
 from rollcast.tasks.tokens import Tokenizer, end_token_ids, load_tokenizer, render
 from rollcast.telemetry import names
@@ -104,7 +106,7 @@ def _lead(config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *
     log.info("the model is read", attention_kernel=kernel, compiled=config.trainer.compile)
     for line in changed_rules(progress.split_rules, progress.grading_rules):
         log.warning(line)
-    books = _read_books(config.tasks, config.recipe, tokenizer, exporter, progress.split_rules)
+    books = _read_books(config.tasks, config.recipe, tokenizer, exporter, progress)
     state = LoopState(patience_seconds=HUNG_TIMEOUTS * config.trainer.collective_timeout_seconds)
     listener = listen(config.http.bind, config.trainer.http_port, setting="trainer.http_port")
     readers = PageReaders()
@@ -165,17 +167,18 @@ def begin(run_folder: Path, model: Model, learners: LearnerGroup) -> Progress:
     """
     before = BeforeRecord(model.path, None, model.spent_device_hours)
     if model.from_run is not None:
-        before = _earlier_run(model.from_run, learners)
+        before = _earlier_run(model.from_run, model.from_step, learners)
     if before.version is not None or before.device_hours is not None:
         replace_json(run_folder / BEFORE, as_json(before))
         log.info("device-hours spent before the run are not part of the curve", **as_json(before))
     return Progress(spent_before=before.device_hours)
 
 
-def _earlier_run(name: str, learners: LearnerGroup) -> BeforeRecord:
+def _earlier_run(name: str, step: int | None, learners: LearnerGroup) -> BeforeRecord:
     found = checkpoints(earlier_run_place(name))
-    if not found:
-        raise UserError(f"model.from_run = {name}: holds no checkpoint; give the folder of a run that has one")
+    check_earlier_run(name, step, [checkpoint_version(place).step for place in found])
+    if step is not None:
+        found = [place for place in found if checkpoint_version(place).step == step]
     path, earlier = _newest_whole(found, learners.take_weights)
     spent = None if earlier.compute_state is None else sum(earlier.compute_state.values()) + (earlier.spent_before or 0)
     return BeforeRecord(name, str(checkpoint_version(path)), spent)
@@ -220,8 +223,11 @@ def _when_redis_is_there(make: Callable[[], Controller], stop: Callable[[], bool
     return None
 
 
-def _read_books(tasks: Tasks, recipe: Recipe, tokenizer: Tokenizer, exporter: Exporter, split_rules: int) -> Books:
-    split = load(tasks, split_rules)
+def _read_books(tasks: Tasks, recipe: Recipe, tokenizer: Tokenizer, exporter: Exporter, progress: Progress) -> Books:
+    """Raises UserError for other prompts than the run began with, which `progress` notes."""
+    split = load(tasks, progress.split_rules)
+    check_same_prompts(split, progress.prompts)
+    progress.prompts = prompts_digest(split)
     for reason, count in split.skipped.items():
         exporter.set(names.PROMPTS_SKIPPED, count, reason=reason)
     for line in (*contaminated_in_words(len(split.contaminated)), *near_duplicates(tasks, split).in_words()):

@@ -75,14 +75,15 @@ def _body(screen: Screen, width: int) -> list[Text]:
         lines = [*_phases(screen, width), *map(Text, flow(figures.came_back(status), width))]
     else:
         lines = [Text(line) for line in _progress(config.budget.steps, status, width)]
-        lines += map(Text, flow(figures.coming(status, screen.now), width))
+        if screen.is_running:
+            lines += map(Text, flow(figures.coming(status, screen.now), width))
     max_staleness = config.recipe.schedule.max_staleness
     work = figures.work(status, config.local.generators, max_staleness, is_running=screen.is_running)
     lines += map(Text, flow(work, width))
     lines += [Text(line, "green") for line in flow(figures.measured(status), width)]
     lines += map(Text, flow(status.episodes, width))
     lines += [Text(line, "yellow") for line in flow(figures.forecast_words(status), width, "forecast  ")]
-    if screen.is_running and (advice := figures.advice_words(status)):
+    if advice := figures.advice_words(status):
         lines += [Text(line, "bold") for line in _wrapped(f"advice    {advice}", width, 10)]
     return lines
 

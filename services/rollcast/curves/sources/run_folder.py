@@ -100,6 +100,7 @@ def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, i
         budget_device_hours=terms.budget.device_hours,
         ended=terms.ended,
         last_advice=terms.last_advice,
+        kept=terms.kept,
     )
     return history, reading.skipped.total(), found.num_lost
 

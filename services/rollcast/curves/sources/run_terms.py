@@ -10,14 +10,15 @@ from pydantic import ValidationError
 
 from rollcast.config.services import Budget
 from rollcast.runfolder.files import FORECASTS_SAID, RUN_FILE, TASKS
+from rollcast.runfolder.kept_checkpoints import KeptCheckpoints
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import ForecastRecord, TaskMark, parse
 from rollcast.scaling.decisions.advice_answer import AdviceKind, EarlierAdvice
 
 MAX_RUN_FILE_BYTES = 16 << 20
 """A longer run file is not read: it states no budget."""
-TAIL_BYTES = 1 << 18
-"""Bytes at the end of the marks in which an end is looked for: little is marked after it."""
+TAIL_BYTES = 1 << 22
+"""Bytes at the end of the marks in which an end is looked for: only last evaluations are marked after it."""
 
 
 @dataclass(frozen=True)
@@ -25,31 +26,42 @@ class RunTerms:
     """Attributes:
     ended: why `stop_when` ended the run; None = it did not.
     last_advice: of the forecaster, after at most as many evaluations as there are now.
+    kept: checkpoints that are there; None = not known.
     """
 
     budget: Budget
     ended: str | None
     last_advice: EarlierAdvice | None
+    kept: KeptCheckpoints | None
 
 
 def terms_of_folder(folder: Path, num_evaluations: int) -> RunTerms:
     """`num_evaluations`: of the run's curve. Absent and unreadable files are not known."""
-    return RunTerms(_budget(folder / RUN_FILE), _early_end(folder / TASKS), _last_advice(folder, num_evaluations))
+    content = _run_file(folder / RUN_FILE)
+    try:
+        budget = Budget.model_validate(content["budget"])
+    except (ValidationError, KeyError, TypeError):
+        budget = Budget()
+    trainer = content.get("trainer")
+    checkpoints = trainer.get("checkpoints") if isinstance(trainer, dict) else None
+    kept = KeptCheckpoints.at(folder, checkpoints if isinstance(checkpoints, str) else None)
+    return RunTerms(budget, early_end(folder), _last_advice(folder, num_evaluations), kept)
 
 
-def _budget(path: Path) -> Budget:
+def _run_file(path: Path) -> dict[str, Any]:
+    """Empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             content: Any = json.loads(file.read(MAX_RUN_FILE_BYTES))
-        return Budget.model_validate(content["budget"])
-    except (OSError, ValueError, ValidationError, KeyError, TypeError):
-        return Budget()
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
-def _early_end(path: Path) -> str | None:
-    """The reason of the newest mark, unless the run went on after it."""
+def early_end(folder: Path) -> str | None:
+    """Why `stop_when` ended the run, by the newest mark in its folder; None if it did not, or the run went on."""
     try:
-        with path.open("rb") as file:
+        with (folder / TASKS).open("rb") as file:
             file.seek(max(file.seek(0, 2) - TAIL_BYTES, 0))
             lines = file.read(TAIL_BYTES).splitlines()
     except OSError:

@@ -2,36 +2,41 @@
 
 evaluation closed --> refit --> rule holds on three refits in a row? --> checkpoint, last evaluation, export
 
-The law is fitted against optimizer steps, not device-hours: what one step costs changes with the fleet, and that is no
-learning. No service is asked: a forecaster that is away must not keep a run going, nor end it.
+The law is fitted on the axis of the forecaster and of `fit` (`rollcast.curves.axis`), so their verdict is the rule's.
+No service is asked: a forecaster that is away must not keep a run going, nor end it.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from rollcast.config.services import Budget, StopWhen
+from rollcast.curves.axis import curve_of
+from rollcast.curves.evaluations import CurvePoint, RunHistory
+from rollcast.curves.run_forecast import RunBudget
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.runfolder.survival import is_complete
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.settings import NUM_AGREEING_REFITS
 from rollcast.scaling.decisions.stopping import Refit, StopRule, stop_reason
-from rollcast.scaling.law.curve import Array, Curve
 from rollcast.telemetry.logging import get_logger
+from rollcast.trainer.control.progress import CurveRow
 
-ENDLESS_STEPS_RATIO = 1e6
-"""Last step of a run without a budget, over its steps so far."""
+ENDLESS_RATIO = 1e6
+"""Compute at the end of a run without a budget, over its compute so far."""
 log = get_logger()
 
 
 class EarlyStop:
     """Sees every evaluation; `reason` is why the run should end, or None."""
 
-    def __init__(self, settings: StopWhen, budget: Budget, points: list[list[float]]) -> None:
-        """`points`: [step, pass rate, standard error, device-hours] of each evaluation of the surviving history.
+    def __init__(self, settings: StopWhen, budget: Budget, points: list[CurveRow]) -> None:
+        """`points`: each evaluation of the surviving history.
 
         The list is appended to. The last refits are repeated, so that a restart decides as if there had been none.
         """
         self._rule = StopRule(settings.least_gain, settings.on_saturated)
-        self._budget = budget
+        self._budget = RunBudget(budget.steps, budget.device_hours)
         self._points = points
         self._refits: list[Refit] = []
         self.reason: str | None = None
@@ -43,31 +48,48 @@ class EarlyStop:
         if not is_complete(evaluation.graded_share):
             return
         self._points.append(
-            [evaluation.step, evaluation.pass_rate, evaluation.standard_error or 0.0, evaluation.compute_device_hours]
+            (
+                evaluation.step,
+                evaluation.pass_rate,
+                evaluation.standard_error or 0.0,
+                evaluation.compute_device_hours,
+                evaluation.start_up_device_hours,
+                evaluation.devices,
+                evaluation.trained_tokens,
+                evaluation.truncation_ratio,
+            )
         )
         self._judge(self._points)
 
-    def _judge(self, points: list[list[float]]) -> None:
-        step, pass_rate, error, device_hours = np.array(sorted(points)).T
-        if step[-1] == 0:
+    def _judge(self, rows: Sequence[CurveRow]) -> None:
+        points = [_point(row) for row in sorted(rows, key=lambda row: row[0])]
+        if points[-1].step == 0:
             return
         try:
-            forecast = fit(Curve.from_points(step, pass_rate, error))
+            axis, curve = curve_of(RunHistory("run", points))
+            forecast = fit(curve)
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as problem:
             log.warning("the curve cannot be fitted; stop_when waits for the next evaluation", error=str(problem))
             return
-        self._refits.append(Refit.of(forecast, self._last_step(step, device_hours)))
+        end = self._budget.end(points) or ENDLESS_RATIO * points[-1].compute
+        self._refits.append(Refit.of(forecast, float(axis.to_fitted(np.array([end]))[0])))
         self.reason = self.reason or stop_reason(self._rule, self._refits)
 
-    def _last_step(self, step: Array, device_hours: Array) -> float:
-        """The step at which the budget ends, device-hours converted by what the last third of the steps cost."""
-        ends = [ENDLESS_STEPS_RATIO * float(step[-1])]
-        if self._budget.steps is not None:
-            ends.append(float(self._budget.steps))
-        if self._budget.device_hours is not None:
-            since = min(step.size - 2, 2 * step.size // 3) if step.size > 1 else 0
-            spent = float(device_hours[-1] - device_hours[since])
-            if spent > 0:
-                left = self._budget.device_hours - float(device_hours[-1])
-                ends.append(float(step[-1]) + left * float(step[-1] - step[since]) / spent)
-        return min(ends)
+
+def _point(row: CurveRow) -> CurvePoint:
+    step, pass_rate, error, compute, start_up, devices, trained_tokens, truncation = row
+    return CurvePoint(
+        run="run",
+        dataset="",
+        incarnation=1,
+        step=int(step),
+        pass_rate=pass_rate,
+        compute=compute,
+        standard_error=error,
+        trained_tokens=trained_tokens,
+        samples=None,
+        at=0.0,
+        truncation_ratio=truncation,
+        start_up=start_up,
+        devices=devices,
+    )

@@ -18,6 +18,18 @@ Count = Annotated[int, Field(ge=0)]
 Version = Annotated[int, Field(ge=1)]
 
 
+def _whole_row(found: Any) -> Any:
+    """An earlier release wrote the first four numbers alone."""
+    return [*found, *[None] * 4] if isinstance(found, list) and len(found) == 4 else found
+
+
+CurveRow = Annotated[
+    tuple[float, float, float, float, float | None, float | None, float | None, float | None],
+    BeforeValidator(_whole_row),
+]
+"""Step, pass rate, standard error, device-hours, those of start-ups, devices, trained tokens, truncation ratio."""
+
+
 class MalformedProgress(ValueError):  # noqa: N818  (a finding: an older checkpoint may be whole)
     """The controller's state in a checkpoint is not what any release writes."""
 
@@ -48,8 +60,8 @@ class Progress:
     """Step of the newest closed evaluation of the held-out prompts; -1 = none."""
     downstream_steps: dict[str, int] = field(default_factory=dict)
     """Step of the newest closed evaluation of each downstream set, by its label."""
-    curve: list[Annotated[list[float], Field(min_length=4, max_length=4)]] = field(default_factory=list)
-    """Step, pass rate, standard error and device-hours of each evaluation, where `stop_when` is set."""
+    curve: list[CurveRow] = field(default_factory=list)
+    """Each evaluation, if `stop_when` is set."""
     compute_state: Annotated[dict[str, float], _with_all(ROLES)] | None = None
     start_up: float = 0.0
     """Device-hours of `compute_state` spent on start-up."""
@@ -61,6 +73,8 @@ class Progress:
     """Rules by which the run's prompts were divided when it began; it keeps them."""
     grading_rules: Version = GRADING_RULES
     """Rules by which answers were graded when the checkpoint was written."""
+    prompts: str = ""
+    """Digest of the run's training and held-out prompts; empty in a checkpoint of an earlier release."""
 
     @property
     def is_restored(self) -> bool:
@@ -86,7 +100,7 @@ class Progress:
     def from_json(cls, data: dict[str, Any]) -> "Progress":
         """Raises UserError for fields of another release that are unknown here, MalformedProgress for a value of a type
         that no release writes."""
-        data = {"split_rules": FIRST_RULES, "grading_rules": FIRST_RULES} | data
+        data = {"split_rules": FIRST_RULES, "grading_rules": FIRST_RULES, "prompts": ""} | data
         names = {item.name for item in fields(cls)}
         if unknown := data.keys() - names:
             raise UserError(

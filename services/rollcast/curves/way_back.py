@@ -1,0 +1,28 @@
+"""The way back of a run that broke: the last kept checkpoint before its peak, and what continues the run from there."""
+
+from collections.abc import Sequence
+
+from rollcast.curves.evaluations import CurvePoint
+from rollcast.runfolder.kept_checkpoints import KeptCheckpoints, kept_in_words
+
+ROUNDING = 1e-9
+"""Relative error of a compute that was mapped to the fitted axis and back."""
+
+
+def way_back(evaluations: Sequence[CurvePoint], peak_compute: float, kept: KeptCheckpoints) -> str:
+    """One sentence. `peak_compute`: of the peak, in the unit of the evaluations."""
+    peak = max((item.step for item in evaluations if item.compute <= peak_compute * (1 + ROUNDING)), default=0)
+    before = [step for step in kept.steps if step <= peak]
+    if not before:
+        return (
+            f"No checkpoint from before that peak, near step {peak}, is there ({kept_in_words(kept.steps)}): only "
+            "another run can go back, with a larger trainer.keep_checkpoints."
+        )
+    step = before[-1]
+    command = f"{kept.command} {step}"
+    if kept.command is None:
+        command = f"set model.from_step to {step} in another run, whose model.from_run is this one"
+    return (
+        f"Once the cause is found, go back to the checkpoint of step {step}, the last one before that peak, near step "
+        f"{peak} ({kept_in_words(kept.steps)}): {command}"
+    )

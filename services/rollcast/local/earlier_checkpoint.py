@@ -1,0 +1,45 @@
+"""`rollcast up --resume --step N`: the run goes on from a kept checkpoint, and later ones are set aside."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from rollcast.config.errors import UserError
+from rollcast.runfolder.files import Place
+from rollcast.runfolder.kept_checkpoints import SET_ASIDE, kept_in_words, kept_versions
+
+Undo = list[Callable[[], object]]
+
+
+def check_step(place: Place, step: int) -> None:
+    """Raises UserError if no checkpoint of that step can be continued from here."""
+    if not isinstance(place, Path):
+        raise UserError(
+            f"--step {step}: the checkpoints are at {place}, and only those in a folder can be set aside; remove the "
+            "later ones there, then resume without --step"
+        )
+    steps = {kept for _, kept in kept_versions(place)}
+    if step not in steps:
+        raise UserError(f"--step {step}: {place} holds no checkpoint of that step; {kept_in_words(steps)}")
+
+
+def go_back(place: Place, step: int, undo: Undo) -> list[str]:
+    """Set the checkpoints later than the newest of `step` aside; returns a line on it.
+
+    `undo` gets what puts them back. Raises UserError as `check_step`, or if the disk refuses.
+    """
+    check_step(place, step)
+    kept = kept_versions(place)
+    chosen = max(version for version in kept if version[1] == step)
+    later = [folder for version, folder in kept.items() if version > chosen]
+    for folder in later:
+        aside = folder.parent / SET_ASIDE / folder.name
+        try:
+            aside.parent.mkdir(exist_ok=True)
+            folder.rename(aside)
+        except OSError as error:
+            reason = f"{folder} cannot be moved to {aside} ({error.strerror})"
+            raise UserError(f"--step {step}: {reason}; fix the permissions") from error
+        undo.append(partial(aside.rename, folder))
+    moved = f"; later checkpoints are in {place / SET_ASIDE}, remove it to free the disk" if later else ""
+    return [f"the run goes on from its checkpoint of step {step}{moved}"]

@@ -1,0 +1,85 @@
+"""The conditions that a resumed run keeps: prompts and grading of its curve, and what its checkpoint is a state of."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rollcast.config.datasets import RowsDataset
+from rollcast.config.errors import UserError
+from rollcast.config.model import Model
+from rollcast.config.own_functions import is_function
+from rollcast.config.resolved import Difference
+from rollcast.config.tasks import Tasks
+from rollcast.memory.text_model import config_of, weight_sizes
+from rollcast.tasks.mappings import mapping_of
+
+FIXED = ("tasks.dataset.kind", "tasks.dataset.name", "tasks.evaluation.num_prompts", "tasks.evaluation.seed")
+"""They decide which prompts the curve is measured on: with others it would go on as another one, unnoticed."""
+FIXED_BY_A_CHECKPOINT = ("seed", "recipe.unique_prompts", "model.lora")
+"""A checkpoint holds a position in the order of the prompts, and the weights that are trained."""
+GRADE_SETTINGS = ("kind", "code", "model", "prompt", "best_score", "reward", "factory", "taskset")
+"""Settings of verifiers and environments that decide the grade of an answer. Addresses and limits do not."""
+REMEDY = "set what the run was started with, or choose another name for `run`"
+
+
+def check_curve(changes: Sequence[Difference], before: Tasks, now: Tasks) -> None:
+    """`changes`: of all settings. Raises UserError if the curve would go on as another one."""
+    if fixed := _among(changes, FIXED):
+        raise UserError(f"--resume: {fixed}: the curve is measured on other prompts then; {REMEDY}")
+    if regraded := "; ".join(one.sentence for one in _other_grades(before, now)):
+        raise UserError(f"--resume: {regraded}: the curve means something else then; {REMEDY}")
+
+
+def check_checkpoint(changes: Sequence[Difference], before: Model, now: Model) -> None:
+    """`changes`: of all settings. Raises UserError if a checkpoint of the run cannot be continued with them."""
+    if fixed := _among(changes, FIXED_BY_A_CHECKPOINT):
+        raise UserError(f"--resume: {fixed}: the newest checkpoint is of a run without that change; {REMEDY}")
+    earlier = weight_sizes(config_of(before))
+    later = weight_sizes(config_of(now))
+    others = [name for name in earlier.keys() & later.keys() if earlier[name] != later[name]]
+    if others:  # this machine has the config.json of both
+        sizes = ", ".join(f"{name} {earlier[name]} -> {later[name]}" for name in sorted(others))
+        raise UserError(
+            f"--resume: model.path {before.path!r} -> {now.path!r}: {sizes}: the newest checkpoint is of a model of "
+            f"another shape; {REMEDY}"
+        )
+
+
+def _among(changes: Sequence[Difference], settings: Sequence[str]) -> str:
+    """The changes of these settings and groups in words; empty without any."""
+    return "; ".join(
+        one.sentence for one in changes if any(f"{one.field}.".startswith(f"{name}.") for name in settings)
+    )
+
+
+def _other_grades(before: Tasks, now: Tasks) -> list[Difference]:
+    earlier = _grading(before)
+    later = _grading(now)
+    return [
+        Difference(f"{setting} of data set {dataset}", earlier.get((dataset, setting)), later.get((dataset, setting)))
+        for dataset, setting in dict.fromkeys((*earlier, *later))
+        if earlier.get((dataset, setting)) != later.get((dataset, setting))
+    ]
+
+
+def _grading(tasks: Tasks) -> dict[tuple[str, str], Any]:
+    """What the curve's pass rate means, by data set and setting. Functions count by the names of their files."""
+    found: dict[tuple[str, str], Any] = {}
+    for part in tasks.parts:
+        dataset = part.dataset
+        found[dataset.name, "weight"] = part.weight
+        if not isinstance(dataset, RowsDataset):
+            continue
+        verifier = mapping_of(dataset).verifier
+        found[dataset.name, "verifier"] = _without_folder(verifier)
+        found[dataset.name, "answer_field"] = dataset.answer_field
+        found[dataset.name, "environment"] = dataset.environment
+        named = [one for one in tasks.verifiers if one.name == verifier]
+        for settings in (*named, *(one for one in tasks.environments if one.name == dataset.environment)):
+            for setting in set(GRADE_SETTINGS) & type(settings).model_fields.keys():
+                found[dataset.name, f"{settings.name}.{setting}"] = _without_folder(getattr(settings, setting))
+    return found
+
+
+def _without_folder(value: Any) -> Any:
+    return Path(value).name if isinstance(value, str) and is_function(value) and "\n" not in value else value

@@ -1,0 +1,80 @@
+"""Which checkpoints of a run are kept on this machine, by the names of their folders. The trainer checks their content.
+
+checkpoints/2.118/controller.json    step 118 of incarnation 2
+checkpoints/set-aside/2.130/         after the step from which the run was continued
+"""
+
+import shlex
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from rollcast.config.errors import UserError
+from rollcast.runfolder.files import CONTROLLER, UP_FILE, Place, checkpoint_place
+
+SET_ASIDE = "set-aside"
+"""Folder, in that of the checkpoints, of those that are later than the one from which the run was continued."""
+MAX_SHOWN_STEPS = 12
+"""A sentence names that many kept steps, the newest ones."""
+
+
+def kept_versions(place: Place) -> dict[tuple[int, int], Path]:
+    """Folders by incarnation and step, the oldest first; nothing of a place behind a URL."""
+    if not isinstance(place, Path):
+        return {}
+    try:
+        folders = [file.parent for file in place.glob(f"*/{CONTROLLER}")]
+    except OSError:  # the check of the run's folder reports it
+        return {}
+    found = {}
+    for folder in folders:
+        try:
+            incarnation, step = map(int, folder.name.split("."))
+        except ValueError:  # a folder of something else
+            continue
+        found[incarnation, step] = folder
+    return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True)
+class KeptCheckpoints:
+    """Attributes:
+    steps: ascending.
+    command: continues the run from a kept step, which is its next word; None if `rollcast up` did not start the run.
+    """
+
+    steps: tuple[int, ...]
+    command: str | None
+
+    @classmethod
+    def at(cls, folder: Path, checkpoints: str | None) -> "KeptCheckpoints | None":
+        """Those of the run in `folder`; None if they are behind a URL. `checkpoints`: trainer.checkpoints."""
+        place = checkpoint_place(folder.absolute(), checkpoints)
+        if not isinstance(place, Path):
+            return None
+        command = None
+        file = folder / UP_FILE
+        if file.exists():
+            file = file.resolve() if file.is_symlink() else file  # a page is served from links
+            command = shlex.join(["rollcast", "up", "--config", str(file), "--resume", "--step"])
+        return cls(tuple(sorted({step for _, step in kept_versions(place)})), command)
+
+
+def kept_in_words(steps: Collection[int]) -> str:
+    """What is kept, as the end of a sentence."""
+    ordered = sorted(set(steps))
+    if not ordered:
+        return "none is kept"
+    earlier = "..., " if len(ordered) > MAX_SHOWN_STEPS else ""
+    return f"kept are those of steps {earlier}{', '.join(map(str, ordered[-MAX_SHOWN_STEPS:]))}"
+
+
+def check_earlier_run(name: str, step: int | None, steps: Collection[int]) -> None:
+    """Raises UserError if a run cannot begin with a checkpoint of another run.
+
+    `name`, `step`: model.from_run and from_step. `steps`: of its checkpoints.
+    """
+    if not steps:
+        raise UserError(f"model.from_run = {name}: holds no checkpoint; give the folder of a run that has one")
+    if step is not None and step not in steps:
+        raise UserError(f"model.from_step = {step}: {name} holds no checkpoint of that step; {kept_in_words(steps)}")
