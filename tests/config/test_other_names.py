@@ -45,19 +45,54 @@ def test_its_example_is_right_and_gives_that_setting(one: Counterpart) -> None:
 @pytest.mark.parametrize("one", counterparts(), ids=lambda one: one.names[0])
 def test_a_run_file_with_it_is_answered_so(one: Counterpart) -> None:
     for dotted in one.names:
-        settings: Any = 1
+        settings: Any = [None]
         for name in reversed(dotted.split(".")):
             settings = {name: settings}
         if dotted.split(".")[0] in RunConfig.model_fields:
             settings = changed(BARE, settings)
         said = refused(BARE | settings)
-        assert said == f"test: {dotted} {one.sentence}", dotted
+        assert said == f"test: {dotted} {one.sentence()}", dotted
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "example"),
+    [
+        ("optim.lr", 1e-6, "recipe: {optimizer: {learning_rate: 1.0e-06}}"),
+        ("optim.lr", "1e-6", "recipe: {optimizer: {learning_rate: 1.0e-06}}"),
+        ("rollout.n", 5, "recipe: {rollouts_per_prompt: 5}"),
+        ("clip_ratio_high", 0.3, "recipe: {loss: {kind: dapo, clip_high: 0.3}}"),
+        ("kl_coef", 0.02, "recipe: {kl: {coefficient: 0.02}}"),
+        ("model_name_or_path", "org/Small-1B", "model: {path: org/Small-1B}"),
+        (
+            "prompt_key",
+            "question",
+            "tasks: {dataset: {kind: jsonl, name: rows, path: rows.jsonl, prompt_field: question}}",
+        ),
+        ("target_modules", ["q_proj"], "model: {lora: {targets: [q_proj]}}"),
+        ("save_steps", 25, "trainer: {checkpoint_every_steps: 25}"),
+        ("save_steps", -1, "trainer: {checkpoint_every_steps: 50}"),
+        ("clip_grad", True, "recipe: {optimizer: {max_grad_norm: 1.0}}"),
+        ("warmup_ratio", 0.03, "recipe: {optimizer: {warmup_steps: 100}}"),
+        ("train_batch_size", 1024, "recipe: {prompts_per_step: 48}"),
+        ("model_name", "x" * 200, "model: {path: Qwen/Qwen3-0.6B}"),
+    ],
+)
+def test_the_remedy_has_the_users_value_if_it_means_the_same(name: str, value: object, example: str) -> None:
+    settings: Any = value
+    for part in reversed(name.split(".")):
+        settings = {part: settings}
+    assert refused(BARE | settings).endswith(f": `{example}`")
+
+
+@pytest.mark.parametrize("one", SUPPORTED, ids=lambda one: one.setting)
+def test_names_of_the_same_value_are_names_of_the_entry(one: Counterpart) -> None:
+    assert one.same_value == ("all",) or set(one.same_value) <= set(one.names)
 
 
 @pytest.mark.parametrize("one", [one for one in counterparts() if not one.setting], ids=lambda one: one.names[0])
 def test_what_is_not_supported_names_a_page_that_is_there(one: Counterpart) -> None:
     assert (ROOT / one.page).is_file()
-    assert one.page in one.sentence
+    assert one.page in one.sentence()
 
 
 def test_a_setting_of_ours_is_never_answered_as_theirs() -> None:
@@ -101,13 +136,13 @@ def test_a_pasted_group_is_answered_setting_by_setting_however_deep() -> None:
     ],
 )
 def test_a_name_is_answered_by_the_group_that_it_is_in(name: str, setting: str) -> None:
-    settings: Any = 1
+    settings: Any = [None]
     for part in reversed(name.split(".")):
         settings = {part: settings}
     found = counterpart(name)
     assert found is not None
     assert found.setting == setting
-    assert f"test: {name} {found.sentence}" in refused(changed(BARE, settings)).splitlines()
+    assert f"test: {name} {found.sentence()}" in refused(changed(BARE, settings)).splitlines()
 
 
 def test_a_secret_is_shown_in_no_example() -> None:

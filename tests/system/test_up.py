@@ -78,6 +78,8 @@ def check_that_strangers_stay_out(folder: Path) -> None:
     """Of Redis without the password, and of the trainer without the token, which says where the token is."""
     config = load_run_config(folder / "run.json")
     assert (folder / "run.json").stat().st_mode & 0o077 == 0
+    logs = [folder / "logs", *(folder / "logs").iterdir()]
+    assert not any(path.stat().st_mode & 0o007 for path in (folder, folder / "tasks.jsonl", *logs))
     given = load_run_config(folder / "up.json")
     assert (given.redis.password, given.rpc.token) == (None, None)
     with closing(connect(config.redis)) as client:

@@ -14,6 +14,8 @@ import yaml
 from pydantic import TypeAdapter
 
 TABLE = Path(__file__).with_suffix(".yaml")
+ALL = "all"
+"""In the table: every name of an entry."""
 MAX_FOUND = 20
 """Names that are answered of one unknown group."""
 MAX_DEPTH = 8
@@ -38,17 +40,22 @@ class Counterpart:
     """The dotted name here; empty = not supported."""
     example: str = ""
     """One line of a run file."""
+    same_value: tuple[str, ...] = ()
+    """Those of `names` whose value means the same here. `all` stands for every one."""
     reason: str = ""
     """Why it is not supported, and the replacement."""
     page: str = "docs/other-systems.md"
     """The page that describes why."""
 
-    @property
-    def sentence(self) -> str:
-        """What follows the name."""
+    def sentence(self, line: str = "") -> str:
+        """What follows the name. `line`: of a run file, with the user's own value; empty = the example."""
         if self.setting:
-            return f"is not a setting; here it is {self.setting}: `{self.example}`"
+            return f"is not a setting; here it is {self.setting}: `{line or self.example}`"
         return f"is not supported: {self.reason} ({self.page})"
+
+    def takes_value_of(self, field: str) -> bool:
+        """Whether the value of a setting that goes by one of these names can be taken over."""
+        return self.same_value == (ALL,) or any(name in self.same_value for name in _ends(field))
 
 
 @functools.cache
@@ -64,13 +71,22 @@ def _by_name() -> dict[str, Counterpart]:
 
 def counterpart(field: str) -> Counterpart | None:
     """What the setting is here, by the longest end of its dotted name that is known; None if none is."""
+    return next((_by_name()[end] for end in _ends(field) if end in _by_name()), None)
+
+
+def example_of_setting(setting: str) -> str:
+    """One line of a run file with a setting or group that other systems have too; empty if none is known."""
+    return next((one.example for one in counterparts() if one.setting == setting), "")
+
+
+def _ends(field: str) -> list[str]:
+    """The ends of a dotted name, the longest first."""
     parts = [part.replace("-", "_").lower() for part in field.split(".") if not part.isdigit()]
-    ends = (".".join(parts[start:]) for start in range(len(parts)))
-    return next((_by_name()[end] for end in ends if end in _by_name()), None)
+    return [".".join(parts[start:]) for start in range(len(parts))]
 
 
-def names_within(field: str, value: Any, depth: int = MAX_DEPTH) -> Iterator[tuple[str, Counterpart]]:
-    """The settings of an unknown group that are known names, each with its counterpart here."""
+def names_within(field: str, value: Any, depth: int = MAX_DEPTH) -> Iterator[tuple[str, Any, Counterpart]]:
+    """The settings of an unknown group that are known names, each with its value and its counterpart here."""
     if not isinstance(value, Mapping) or depth == 0:
         return
     for name, inner in value.items():
@@ -79,7 +95,7 @@ def names_within(field: str, value: Any, depth: int = MAX_DEPTH) -> Iterator[tup
         if below:
             yield from below
         elif (found := counterpart(inside)) is not None:
-            yield inside, found
+            yield inside, inner, found
 
 
 def without_ignored(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from rollcast.config.access_modes import FOLDER_MODE
 from rollcast.config.base import Settings
 from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import shown
@@ -25,7 +26,7 @@ def write_resolved(config: RunConfig, path: Path) -> None:
     for group, name in USUAL_PORTS:
         if name not in getattr(config, group).model_fields_set:
             del settings[group][name]
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     temporary.touch(mode=0o600)
     temporary.write_text(json.dumps(settings, indent=1) + "\n")

@@ -10,12 +10,12 @@ from datetime import date
 from itertools import islice
 from typing import Any
 
-import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from rollcast.config.base import IN_WORDS
 from rollcast.config.engine_arguments import refused_argument
+from rollcast.config.examples import SECRETS, example, with_value
 from rollcast.config.other_names import MAX_FOUND, REMOVED, Counterpart, counterpart, names_within
 from rollcast.config.spelling import did_you_mean, groups_at, is_elsewhere_or_near, kind_of_group
 
@@ -27,6 +27,7 @@ _KIND = "kind"
 PLACEHOLDER = "placeholder"
 """Takes the place of a missing setting, so that the rest can be checked."""
 _WANTS_A_MAPPING = ("model_type", "model_attributes_type")
+_WANTS_A_LIST = ("tuple_type", "list_type")
 _WANTED = {
     "int_type": "needs a whole number",
     "int_parsing": "needs a whole number",
@@ -158,7 +159,7 @@ def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseMode
     such_as = _such_as(field, {name: item["input"][name] for name in item["input"] if name not in unknown}, groups)
     yield Wrong(f"{field}.{_KIND}", f"is missing; choose one of {kinds}{such_as}", others=(field,))
     for name in unknown:
-        yield _no_setting(f"{field}.{name}", groups, schema)
+        yield _no_setting(f"{field}.{name}", item["input"].get(name), groups, schema)
 
 
 def num_described(item: ErrorDetails, schema: type[BaseModel]) -> int:
@@ -172,8 +173,8 @@ def _unknown_names(item: ErrorDetails, groups: Sequence[type[BaseModel]]) -> lis
     return [name for name in map(str, item["input"]) if name not in known]
 
 
-def _such_as(field: str, value: object, groups: Sequence[type[BaseModel]]) -> str:
-    shown_example = example(field, value, groups)
+def _such_as(field: str, value: object, groups: Sequence[type[BaseModel]], *, in_list: bool = False) -> str:
+    shown_example = example(field, value, groups, in_list=in_list)
     return f", such as {shown_example}" if shown_example else ""
 
 
@@ -185,20 +186,25 @@ def _unknown(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel
         return [Wrong(field, refused[0], others=refused[1])]
     if not is_elsewhere_or_near(field, groups, schema):
         within = islice(names_within(field, item["input"]), MAX_FOUND)
-        if found := [_elsewhere(name, one) for name, one in within]:
+        if found := [_elsewhere(name, value, one, schema) for name, value, one in within]:
             return found
-    return [_no_setting(field, groups, schema)]
+    return [_no_setting(field, item["input"], groups, schema)]
 
 
-def _elsewhere(field: str, found: Counterpart) -> Wrong:
-    return Wrong(field, found.sentence, others=(found.setting,) if found.setting else ())
+def _elsewhere(field: str, value: object, found: Counterpart, schema: type[BaseModel]) -> Wrong:
+    """The setting here with the user's value, if it means the same and is right."""
+    line = ""
+    if found.takes_value_of(field):
+        groups = groups_at(found.setting.split(".")[:-1], schema)
+        line = with_value(found.example, found.setting, value, groups)
+    return Wrong(field, found.sentence(line), others=(found.setting,) if found.setting else ())
 
 
-def _no_setting(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> Wrong:
+def _no_setting(field: str, value: object, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> Wrong:
     if (removed := REMOVED.get(field)) is not None:
         return Wrong(field, removed)
     if not is_elsewhere_or_near(field, groups, schema) and (found := counterpart(field)) is not None:
-        return _elsewhere(field, found)
+        return _elsewhere(field, value, found, schema)
     remedy, meant = did_you_mean(field, groups, schema)
     return Wrong(field, f"is not a setting; {remedy}", others=meant)
 
@@ -221,7 +227,9 @@ def _described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseMod
         return wrong_value(field, item["input"], "must not be empty")
     if kind in _WANTED:
         plain = {name: _plain(value) for name, value in context.items()}
-        return wrong_value(field, item["input"], _WANTED[kind].format(**plain))
+        groups = groups_at(item["loc"], schema) if kind in _WANTS_A_LIST else []
+        such_as = _such_as(field, item["input"], groups, in_list=True) if groups else ""
+        return wrong_value(field, item["input"], _WANTED[kind].format(**plain) + such_as)
     return wrong_value(field, item["input"], "cannot be used; `rollcast config schema` says what can")
 
 
@@ -288,49 +296,3 @@ def _inside(place: Any, part: str) -> Any:
 def overlap(one: str, other: str) -> bool:
     """Whether two names are of one setting, or one is of a group that holds the other."""
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
-
-
-SECRETS = ("password", "token")
-"""Parts of the names of settings whose value no sentence shows."""
-MAX_EXAMPLE_CHARACTERS = 160
-"""A longer line shows less than it hides."""
-_MEANT = {"model": "path", "budget": "steps", "recipe.kl": "coefficient"}
-"""The setting that a bare value in place of its group stands for."""
-
-
-def example(field: str, value: object, groups: Sequence[type[BaseModel]]) -> str:
-    """An example of `field` in backticks: a group that contains the meaning of `value`; empty if that is unclear."""
-    inner = _of_a_mapping(value, groups) if isinstance(value, Mapping) else _of_a_value(field, value, groups)
-    if inner is None or any(part.isdigit() for part in field.split(".")):
-        return ""
-    settings: Any = inner
-    for name in reversed(field.split(".")):
-        settings = {name: settings}
-    line = yaml.safe_dump(settings, default_flow_style=True, sort_keys=False, width=1_000_000).strip()[1:-1]
-    return f"`{line}`" if len(line) <= MAX_EXAMPLE_CHARACTERS else ""
-
-
-def _of_a_mapping(value: Mapping[Any, Any], groups: Sequence[type[BaseModel]]) -> dict[str, Any] | None:
-    """The example made with the first kind that accepts all of it."""
-    if any(part in SECRETS for name in value for part in str(name).split("_")):
-        return None
-    wholes = ((group, {"kind": kind_of_group(group), **value}) for group in groups)
-    return next((whole for group, whole in wholes if _is_right(group, whole)), None)
-
-
-def _of_a_value(field: str, value: object, groups: Sequence[type[BaseModel]]) -> dict[str, Any] | None:
-    kinds = {kind_of_group(group) for group in groups}
-    if isinstance(value, str) and value.lower() in kinds:
-        return {"kind": value.lower()}
-    name = _MEANT.get(field)
-    if name is not None and not isinstance(value, bool | None) and _is_right(groups[0], {name: value}):
-        return {name: value}
-    return None
-
-
-def _is_right(group: type[BaseModel], settings: Mapping[str, Any]) -> bool:
-    try:
-        group.model_validate(settings)
-    except ValidationError:
-        return False
-    return True

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from rollcast.config.access_modes import FOLDER_MODE
 from rollcast.config.errors import UserError
 from rollcast.curves.evaluations import CurvePoint, Origin
 from rollcast.telemetry.logging import get_logger
@@ -216,7 +217,7 @@ def _from_row(row: sqlite3.Row) -> KeptForecast:
 
 def _open(path: Path) -> sqlite3.Connection:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         try:
             return _connect(path)
         except sqlite3.DatabaseError as error:

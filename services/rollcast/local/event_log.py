@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rollcast.config.access_modes import FOLDER_MODE, open_for_group
 from rollcast.runfolder.files import RUN_LOG
 
 TAIL_BYTES = 64 << 10
@@ -30,8 +31,8 @@ def note(folder: Path, line: str, *, trouble: bool = False) -> RunEvent:
     now = time.localtime()
     text = one_line(line)
     with suppress(OSError):
-        (folder / RUN_LOG).parent.mkdir(parents=True, exist_ok=True)
-        with (folder / RUN_LOG).open("a") as log:
+        (folder / RUN_LOG).parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        with open(folder / RUN_LOG, "a", opener=open_for_group) as log:
             log.write(f"{time.strftime(_TIME, now)} {_TROUBLE if trouble else _NEWS} {text}\n")
     return RunEvent(time.strftime("%H:%M:%S", now), text, trouble)
 

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import psutil
 
+from rollcast.config.access_modes import FOLDER_MODE, open_for_group
 from rollcast.config.errors import EXIT_USER_ERROR
 from rollcast.telemetry.failure_reason import failure_reason
 
@@ -173,11 +174,11 @@ class Service:
 
 def _start(command: Command, extra: tuple[str, ...]) -> tuple[subprocess.Popen[bytes], int]:
     """The process, and how many bytes its log had before."""
-    command.log.parent.mkdir(parents=True, exist_ok=True)
+    command.log.parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     if command.log.exists() and command.log.stat().st_size > MAX_LOG_BYTES:
         command.log.replace(command.log.with_suffix(".old"))
     guard = [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid())]
-    with command.log.open("ab") as log:
+    with open(command.log, "ab", opener=open_for_group) as log:
         start_bytes = log.tell()
         process = subprocess.Popen(  # noqa: S603  # our own services
             [*guard, *command.arguments, *extra],

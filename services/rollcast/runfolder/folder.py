@@ -14,6 +14,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from rollcast.config.access_modes import FOLDER_MODE
 from rollcast.config.errors import UserError
 from rollcast.connections.port_files import ports_of
 from rollcast.runfolder import files
@@ -50,7 +51,7 @@ class FormatRecord:
 def locked(folder: Path) -> Iterator[None]:
     """Hold the run's folder for this process. Raises UserError if another process has it or it cannot be made."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         lock = (folder / files.LOCK).open("a+")
     except OSError as error:
         raise UserError(

@@ -6,13 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from rollcast.config.access_modes import FOLDER_MODE, open_for_group
 from rollcast.config.errors import UserError, refused_by_the_world
 
 
 def make_folder(path: Path) -> None:
     """Make the folder and its parents if they are missing. Raises UserError if the disk refuses."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     except OSError as error:
         raise _cannot_write(path, error) from error
 
@@ -24,7 +25,7 @@ def append_line(path: Path, record: dict[str, Any]) -> None:
     """
     line = json.dumps(record).encode() + b"\n"
     try:
-        with path.open("a+b", buffering=0) as file:
+        with open(path, "a+b", buffering=0, opener=open_for_group) as file:
             _append(file, line)
     except OSError as error:
         raise _cannot_write(path, error) from error
@@ -52,7 +53,8 @@ def replace_json(path: Path, record: dict[str, Any] | list[Any], *, go_on: str =
     """
     temporary = path.with_suffix(".tmp")
     try:
-        temporary.write_text(json.dumps(record, indent=1) + "\n")
+        with open(temporary, "w", opener=open_for_group) as file:
+            file.write(json.dumps(record, indent=1) + "\n")
         temporary.replace(path)
     except OSError as error:
         raise _cannot_write(path, error, go_on) from error

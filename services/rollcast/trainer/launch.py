@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rollcast.config.access_modes import FOLDER_MODE
 from rollcast.config.errors import EXIT_FAILED, EXIT_SUPERSEDED, EXIT_USER_ERROR, UserError, refused_by_the_world
 from rollcast.config.run import load_run_config
 from rollcast.runfolder.files import TRAINER_LOCK
@@ -247,7 +248,7 @@ class RankLauncher:
         """Hold the run's folder: after an upgrade the former trainer may still be writing its last checkpoint."""
         path = folder / TRAINER_LOCK
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
             lock = path.open("a")
         except OSError as error:
             raise refused_by_the_world(
