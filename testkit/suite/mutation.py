@@ -34,8 +34,8 @@ class Mutant:
         path.write_text("".join(lines))
 
     def index_in(self, lines: Sequence[str]) -> int:
-        """Where the line stands in another version of its file: of equal lines the one nearest to where it was drawn.
-        Raises ValueError if there is none.
+        """Index of the line in another version of its file: of equal lines the one nearest to the drawn number.
+        Raises ValueError without such a line.
         """
         same = [index for index, line in enumerate(lines) if line.rstrip("\n") == self.before]
         if not same:

@@ -218,7 +218,7 @@ NETWORK = [
     "import socket\ns = socket.socket(type=socket.SOCK_DGRAM); s.sendto(b'x', ('127.0.0.1', <<udp>>))",
     "import socket\ns = socket.socket(type=socket.SOCK_DGRAM); s.connect(('127.0.0.1', <<udp>>)); s.send(b'x')",
     "import socket\ns = socket.socket(socket.AF_UNIX); s.connect('<<unix>>')",
-    "import socket\ns = socket.socket(socket.AF_UNIX); s.connect('\\0<<abstract>>')",
+    "import socket\ns = socket.socket(socket.AF_UNIX); s.connect('\\x00<<abstract>>')",
     "import socket\ns = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.sendto(b'x', '<<unix>>')",
     "import urllib.request\nurllib.request.urlopen('http://127.0.0.1:<<port>>', timeout=1)",
     "import http.client\nhttp.client.HTTPConnection('127.0.0.1', <<port>>, timeout=1).request('GET', '/')",
