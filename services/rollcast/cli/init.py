@@ -110,7 +110,7 @@ def _asked(
         except NoPromptFieldError:
             raise  # what an option must say
         except UserError as error:
-            typer.echo(f"error: {error}", err=True)
+            typer.echo(str(error), err=True)
         else:
             return said
 

@@ -27,6 +27,8 @@ from rollcast.runfolder.records import EvaluationRecord
 REFRESH_SECONDS = 1.0
 PROGRESS_SECONDS = 30.0
 """Shortest interval between two progress lines, if there is no terminal."""
+WARNING = "warning: "
+"""Before what went wrong while the run goes on; "error:" is for what ends it."""
 KEPT_EVENTS = 50
 """More than any screen shows."""
 
@@ -158,7 +160,7 @@ class PlainView:
             if self._config is None
             else note(self._config.run_folder, line, trouble=trouble).at
         )
-        print(f"{at} {'error: ' if trouble else ''}{one_line(line)}", flush=True)
+        print(f"{at} {WARNING if trouble else ''}{one_line(line)}", flush=True)
 
     def tick(self, doing: Doing = Doing.RUNNING) -> None:
         self._follower.tell(self.report)
@@ -295,7 +297,7 @@ class RunLines:
         self._follower.begin(config)
 
     def report(self, line: str, *, trouble: bool = False) -> None:
-        self._say(f"{time.strftime('%H:%M:%S')} {self._label}: {'error: ' if trouble else ''}{line}")
+        self._say(f"{time.strftime('%H:%M:%S')} {self._label}: {WARNING if trouble else ''}{line}")
 
     def tick(self, doing: Doing = Doing.RUNNING) -> None:
         self._follower.tell(self.report)
