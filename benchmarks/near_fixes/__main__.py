@@ -28,7 +28,7 @@ RESULT = RESULTS / "near.json"
 FIX_SECONDS = 300.0
 NEAR_SECONDS = 600.0
 MAX_FILES = 12
-"""Of services/ in one fix: larger commits do several things."""
+"""Code files of services/ in one fix: larger commits do several things."""
 
 
 def main() -> int:

@@ -38,7 +38,7 @@ def no_image(proof: Proof) -> None:
 
 
 def quota(proof: Proof) -> None:
-    """In the other namespace a quota demands limits of CPUs: the API server's sentence is Helm's."""
+    """A quota of the other namespace demands limits of CPUs: Helm prints the API server's sentence."""
     release = proof.elsewhere
     release.cluster.kubectl("create", "-f", "-", given=json.dumps(QUOTA))
     with _ended(release):

@@ -17,7 +17,7 @@ from rollcast.autoscaler.moved_trainer import WAIT_SECONDS, MovedTrainer
 from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
 from tests.autoscaler.api_server import NAME, NAMESPACE, ApiServer, job
-from tests.autoscaler.test_end import watching
+from tests.autoscaler.watching import watching
 
 LABELS = "app.kubernetes.io/instance=demo,app.kubernetes.io/component=trainer"
 OWN = {"controller-uid": "u", "batch.kubernetes.io/controller-uid": "u", "batch.kubernetes.io/job-name": "t"}

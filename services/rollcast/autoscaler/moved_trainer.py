@@ -62,7 +62,7 @@ class MovedTrainer:
         return self._create([])
 
     def _waits(self, job: Mapping[str, Any], now: float) -> bool:
-        """Whether the Job's controller has waited long enough for nothing but a pod that left on request."""
+        """Whether the Job's controller has waited long enough, only for a pod that left on request."""
         status = job.get("status", {})
         failures = status.get("failed", 0)
         if job["metadata"]["uid"] != self._uid:
