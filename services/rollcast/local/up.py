@@ -145,7 +145,7 @@ def _supervise(
     tick: Callable[[Doing], None],
 ) -> Doing:
     made_before = run_folder.made(folder)
-    supervisor = make_supervisor(
+    supervisor: Supervisor = make_supervisor(
         report=report,
         tick=lambda: tick(supervisor.doing),
         worth_saving=lambda: run_folder.made(folder) != made_before,
