@@ -165,7 +165,7 @@ def test_the_page_of_a_run_that_is_over_is_served_again_and_changes_nothing_in_i
     ended_early(config)
     before = {path.name: path.stat().st_mtime_ns for path in config.run_folder.iterdir()}
     config.run_folder.chmod(0o500)
-    with served_page(config) as (address, service):
+    with served_page(config.run_folder) as (address, service):
         assert "<html" in httpx.get(address, timeout=30).text
         deadline = time.monotonic() + 60
         while not (runs := httpx.get(f"{address}/api/runs", timeout=30).json())["runs"]:

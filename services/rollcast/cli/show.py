@@ -88,7 +88,7 @@ def serve_page(screen: Screen) -> None:
     if screen.is_running:
         typer.echo(f"the run goes on and serves its page itself: {screen.page or 'not yet'}")
         return
-    with served_page(screen.config) as (address, service):
+    with served_page(screen.config.run_folder) as (address, service):
         typer.echo(f"page of the run, which is over: {address}/ (Ctrl-C ends it)")
         with suppress(KeyboardInterrupt):
             while service.poll() is None:

@@ -29,6 +29,7 @@ def go_back(place: Place, step: int, undo: Undo) -> list[str]:
     `undo` gets what puts them back. Raises UserError as `check_step`, or if the disk refuses.
     """
     check_step(place, step)
+    assert isinstance(place, Path)
     kept = kept_versions(place)
     chosen = max(version for version in kept if version[1] == step)
     later = [folder for version, folder in kept.items() if version > chosen]

@@ -14,9 +14,9 @@ from rollcast.runfolder.folder import has_history
 
 @contextmanager
 def undone_if_refused(folder: Path) -> Iterator[Undo]:
-    """Put run.json and up.json of a run that has made something back on an error before its trainer goes on with it.
+    """Put run.json and up.json back on an error that comes before the trainer goes on with what the run has made.
 
-    What is added to the list is called then as well.
+    Further calls that undo something are added to the list.
     """
     accepted = port_file(folder, "rpc")
     files = [file for file in (folder / RUN_FILE, folder / UP_FILE) if file.exists() and has_history(folder)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rollcast.config.errors import PassingError, UserError
 from rollcast.config.resolved import write_resolved
-from rollcast.config.run import RunConfig
+from rollcast.config.run import load_run_config
 from rollcast.connections.http import local_url
 from rollcast.connections.port_files import port_file, read_port
 from rollcast.local.process import Command, Service, ServiceSpec
@@ -28,19 +28,21 @@ POLL_SECONDS = 0.1
 
 
 @contextmanager
-def served_page(config: RunConfig) -> Iterator[tuple[str, Service]]:
+def served_page(run_folder: Path) -> Iterator[tuple[str, Service]]:
     """Address of the page and the process that serves it, which ends with this context.
 
     Raises UserError for a run without a curve, PassingError if the page is not served in time.
     """
+    config = load_run_config(run_folder / files.RUN_FILE)
     with tempfile.TemporaryDirectory(prefix="rollcast-page-") as folder:
         copy = config.model_copy(
             update={
                 "folder": Path(folder),
+                "run": run_folder.name,
                 "forecaster": config.forecaster.model_copy(update={"http_port": 0, "history": None}),
             }
         )
-        _copy_records(config.run_folder, copy.run_folder)
+        _copy_records(run_folder, copy.run_folder)
         write_resolved(copy, copy.run_folder / files.RUN_FILE)
         program = (sys.executable, "-m", "rollcast.forecaster", "--config", str(copy.run_folder / files.RUN_FILE))
         command = Command((*program, "--over"), copy.run_folder / "forecaster.log")

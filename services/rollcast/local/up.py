@@ -109,16 +109,23 @@ def run_locally(
             _add_prometheus(config.run_folder, config.local.prometheus_port, specs, view)
             targets = Targets(config.run_folder, config.http, config.forecaster.bind)
 
-        def tick(doing: Doing) -> None:
-            if most_seconds is not None and time.monotonic() > started + most_seconds:
-                raise RunDeadlineError(f"took longer than {most_seconds:.0f} s and was stopped")
-            if targets is not None:
-                targets.refresh()
-            view.tick(doing)
-
+        tick = _ticker(view, targets, started, most_seconds)
         seconds = config.generator.drain_seconds + INTERRUPT_SECONDS
         supervisor = partial(Supervisor, specs, restart_limit=config.local.restart_limit, interrupt_seconds=seconds)
         return _supervise(config.run_folder, config.redis, supervisor, view.report, tick)
+
+
+def _ticker(view: View, targets: Targets | None, started: float, most_seconds: float | None) -> Callable[[Doing], None]:
+    """The call of some times a second; it raises RunDeadlineError `most_seconds` after `started`."""
+
+    def tick(doing: Doing) -> None:
+        if most_seconds is not None and time.monotonic() > started + most_seconds:
+            raise RunDeadlineError(f"took longer than {most_seconds:.0f} s and was stopped")
+        if targets is not None:
+            targets.refresh()
+        view.tick(doing)
+
+    return tick
 
 
 def _add_prometheus(run_folder: Path, port: int, specs: list[ServiceSpec], view: View) -> None:
@@ -138,7 +145,7 @@ def _supervise(
     tick: Callable[[Doing], None],
 ) -> Doing:
     made_before = run_folder.made(folder)
-    supervisor = make_supervisor(
+    supervisor: Supervisor = make_supervisor(
         report=report,
         tick=lambda: tick(supervisor.doing),
         worth_saving=lambda: run_folder.made(folder) != made_before,

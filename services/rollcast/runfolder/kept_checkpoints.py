@@ -61,7 +61,7 @@ class KeptCheckpoints:
 
 
 def kept_in_words(steps: Collection[int]) -> str:
-    """The steps that are kept, as the end of a sentence."""
+    """The kept steps, as the end of a sentence."""
     ordered = sorted(set(steps))
     if not ordered:
         return "none is kept"
