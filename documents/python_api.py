@@ -13,7 +13,7 @@ from rollcast import push
 INTRODUCTION = """# Python
 
 `import rollcast` loads nothing heavy. `rollcast.push` needs the standard library alone. The files it reads are those of
-`rollcast fit`: [what can be read](../forecasting.md#what-can-be-read).
+`rollcast fit`: [what can be read](../formats.md).
 
 """
 LONGEST_LINE = 80

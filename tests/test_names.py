@@ -102,8 +102,8 @@ def test_a_verb_of_the_queue_is_nobody_elses(verb: str) -> None:
     assert sorted(path for path in found if not path.startswith(VERBS[verb])) == []
 
 
-def test_the_tree_in_the_readme_is_that_of_the_folders() -> None:
-    tree = (ROOT / "README.md").read_text().split("## Where things are")[1].split("##")[0]
+def test_the_tree_in_the_architecture_is_that_of_the_folders() -> None:
+    tree = (ROOT / "docs" / "architecture.md").read_text().split("## Where things are")[1].split("##")[0]
     named: list[Path] = []
     for line in tree.splitlines():
         if match := re.match(r"^( {4}| {6})(\S+/,? ?(?:\S+/)?)\s{2,}", line):

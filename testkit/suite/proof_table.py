@@ -96,7 +96,7 @@ PROOFS: tuple[Proof, ...] = (
             "CONTRIBUTING.md",
             "documents",
             "docs/data.md",
-            "docs/forecasting.md",
+            "docs/formats.md",
             "tests/contributing_examples.py",
             *_rooms("config", "recipe", "tasks", "curves", "loggers", "telemetry"),
         ),

@@ -214,6 +214,10 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "A T5": model(
             config_json=json.dumps({"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True})
         ),
+        "Heads that vLLM has no kernel for": Mistake(
+            files={"model/config.json": json.dumps(CAUSAL | {"head_dim": 16})},
+            environment={"CUDA_VISIBLE_DEVICES": ""},
+        ),
     },
     "Names and forms from elsewhere": {
         "A learning rate of the recipe": Mistake({"recipe": {"lr": 1e-6}}),

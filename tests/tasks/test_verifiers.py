@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,9 +15,15 @@ from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading
 from rollcast.tasks.arithmetic import worked_answer
 from rollcast.tasks.sandbox.client import Sandbox
-from rollcast.tasks.verifiers import Grade, grade, grading_seconds
+from rollcast.tasks.verifiers import BUILT_IN, Grade, grade, grading_seconds
 
+TABLE = Path(__file__).parents[2] / "docs" / "data.md"
 RIGHT, WRONG = Grade(1.0, "ok"), Grade(0.0, "wrong")
+
+
+def test_every_verifier_has_its_row_in_the_documents() -> None:
+    section = TABLE.read_text().partition("\n## Verifiers\n")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r"^\| `([\w-]+)` \|", section, re.MULTILINE)) == sorted(BUILT_IN)
 
 
 @pytest.fixture(scope="module")

@@ -35,6 +35,7 @@ from rollcast.local.ports import check_free_ports, check_named_ports, free_port,
 from rollcast.local.prompt_lengths import check_lengths
 from rollcast.memory.check import check_memory
 from rollcast.memory.device import smallest_gpu
+from rollcast.memory.head_size import check_head_size
 from rollcast.memory.host import HostLimits
 from rollcast.memory.text_model import check_causal, check_max_length
 from rollcast.runfolder.files import Place, checkpoint_place, earlier_run_place
@@ -148,6 +149,7 @@ def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
         ),
         (("model.path",), lambda: check_causal(config.model)),
         (("model.path", "model.max_length"), lambda: check_max_length(config.model)),
+        (("model.path",), lambda: check_head_size(config.model, on_gpus=bool(usable_gpus()))),
         (("model.path",), lambda: cautions.of_model_name(config.model.path)),
         (("model.from_run", "model.from_step"), lambda: _check_earlier_run(config.model)),
         (

@@ -109,7 +109,7 @@ def _ran_elsewhere(completion: str, reference: Any) -> float:
     raise AssertionError("rollcast.tasks.sandbox.code_judge runs programs, rollcast.tasks.remote asks services")
 
 
-_BUILT_IN = {
+BUILT_IN = {
     "exact": Verifier(lambda: exact, "here", "exact"),
     "arithmetic": Verifier(lambda: arithmetic, "here", "arithmetic"),
     "math": Verifier(lambda: math_verifier.math, "sandbox", "math", r"\boxed{271}"),
@@ -121,12 +121,12 @@ _BUILT_IN = {
 
 def is_built_in(name: str) -> bool:
     """Whether the verifier is one of ours: the others get whole rows."""
-    return name in _BUILT_IN
+    return name in BUILT_IN
 
 
 def answers_at_once(name: str) -> bool:
     """Whether the verifier is graded in the process that asks. No other is, whether it is installed here or not."""
-    return name in _BUILT_IN and _BUILT_IN[name].place == "here"
+    return name in BUILT_IN and BUILT_IN[name].place == "here"
 
 
 def find_verifier(name: str) -> Verifier:
@@ -134,8 +134,8 @@ def find_verifier(name: str) -> Verifier:
 
     Raises UserError listing the known ones.
     """
-    if name in _BUILT_IN:
-        return _BUILT_IN[name]
+    if name in BUILT_IN:
+        return BUILT_IN[name]
     if own_functions.is_function(name):
         source = own_functions.absolute(name)
         return Verifier(lambda: adapted(own_functions.load_function(source)), "sandbox", source)
@@ -180,7 +180,7 @@ def _installed(name: str) -> Verifier:
     installed = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     if name in installed.names:
         return Verifier(lambda: adapted(installed[name].load()), "sandbox", name)
-    known = ", ".join(sorted({*_BUILT_IN, *installed.names}))
+    known = ", ".join(sorted({*BUILT_IN, *installed.names}))
     raise UserError(
         f"tasks.dataset.verifier = {name!r}: neither built in nor installed here; choose one of {known}, install its "
         "package, or name a function as ./reward.py:grade"
