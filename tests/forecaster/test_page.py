@@ -42,3 +42,4 @@ def test_the_page_shows_the_forecast_and_follows_it_without_a_complaint(
         for reading in points[12:]:
             trainer.show(reading)
         wait_marks(page, "#curve", "point", 14)
+        expect(page.locator("#points tbody tr:last-child th")).to_have_text(f"{points[-1].step}", timeout=WAIT)

@@ -11,7 +11,7 @@ import torch
 from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
@@ -238,10 +238,14 @@ def test_an_exported_adapter_has_the_policys_logits(ranks: Ranks, model: Path, t
     for step in range(2):
         group.update(make_sequences(step))
     group.export(tmp_path / "export")
+    tokenizer = {path.name for path in model.iterdir()} - {"config.json", "generation_config.json", "model.safetensors"}
     assert {path.name for path in (tmp_path / "export").iterdir()} == {
         "adapter_model.safetensors",
         "adapter_config.json",
+        *tokenizer,
     }
+    exported, own = (AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "export", model))
+    assert exported.get_vocab() == own.get_vocab()
     base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     ids = torch.arange(VOCAB)[None]
     with torch.no_grad():

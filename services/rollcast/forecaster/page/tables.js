@@ -11,7 +11,7 @@ export function showTables({ forecast: f, curve, points, history }) {
     ? [["A (pass rate)", f.asymptote, rate], ["B (no unit)", f.exponent, rate], [`C_mid (${f.unit})`, f.midpoint, hours], ["Headroom (pass rate)", f.headroom, rate]] : [];
   fill("parameters", rows.map(([name, q, show]) => [name, show(q.q05), show(q.q50), show(q.q95)]), "No law describes this curve.");
   fill("points", points.map((p, place) => [
-    atStep(p.step) ? `${p.incarnation}.${p.step}` : `${place + 1}`, hours(p.compute), rate(p.pass_rate), rate(p.standard_error), share(p.truncation_ratio),
+    (atStep(p.step) ? p.step : place + 1).toLocaleString("en"), hours(p.compute), rate(p.pass_rate), rate(p.standard_error), share(p.truncation_ratio),
   ]));
   fill("ahead", future(f, curve), "Nothing is forecast beyond the newest evaluation.");
   fill("said-table", history.map((past) => [

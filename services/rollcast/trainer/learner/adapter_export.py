@@ -2,6 +2,7 @@
 
     adapter_model.safetensors     the adapter's weights, in the model's dtype
     adapter_config.json           rank, alpha, layers, the base model (a folder's whole path) and its revision
+    tokenizer.json, ..            the base's tokenizer and chat template, as they are
 
 `rollcast model merge` makes a whole model of it.
 """
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from rollcast.trainer.learner.adapters import adapted_layers, adapter_config, published_adapters
 from rollcast.trainer.learner.architecture import stored_config
-from rollcast.trainer.learner.export import Export
+from rollcast.trainer.learner.export import TOKENIZER, Export
 
 WEIGHTS_FILE = "adapter_model.safetensors"
 
@@ -41,3 +42,4 @@ class AdapterExport(Export):
         config = adapter_config(lora, layers, base_model_name_or_path=base, revision=revision)
         config.inference_mode = True
         config.save_pretrained(self._partial)
+        self._copy_from_source(TOKENIZER)

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -40,6 +40,11 @@ WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf", "*.h5", "*.msgpa
 """Files of the source that are not copied: other weights than those exported."""
 FOLDERS = ("additional_chat_templates",)
 """Folders of the source that belong to the model; others are checkpoints of other programs."""
+TOKENIZER = (
+    *("tokenizer*", "tokenization_*.py", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt"),
+    *("*.tiktoken", "spiece.model", "sentencepiece*.model", "chat_template.*", *(f"{name}/*" for name in FOLDERS)),
+)
+"""Files of the source with which texts and chats become tokens."""
 OWN_PARTS = "rollcast_own_parts.json"
 """Function and digest of each part of the recipe that was the user's own, by its setting."""
 OS_ERROR = re.compile(r"os error (\d+)")
@@ -151,20 +156,25 @@ class Export:
     def _write_others(self) -> None:
         """End tokens and sampling defaults are in the generation config alone, so the source's own is copied."""
         settings = self._settings
-        source = Path(settings.path)
-        if not source.is_dir():  # fetched when the run began, so it is cached even without a network
-            source = Path(snapshot_download(settings.path, ignore_patterns=[*WEIGHTS, "*/*"]))
-        for path in [*source.iterdir(), *(path for name in FOLDERS for path in (source / name).glob("*"))]:
-            if path.is_file() and not any(path.match(pattern) for pattern in WEIGHTS):
-                target = self._partial / path.relative_to(source)
-                target.parent.mkdir(exist_ok=True)
-                shutil.copyfile(path, target)
+        self._copy_from_source()
         config = AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
         for part in (config, config.get_text_config()):
             part.dtype = settings.dtype
             if hasattr(part, "quantization_config"):  # the exported weights are not
                 del part.quantization_config
         config.save_pretrained(self._partial)
+
+    def _copy_from_source(self, patterns: Sequence[str] = ("*",)) -> None:
+        """Copy the source's files of these patterns that hold no weights."""
+        source = Path(self._settings.path)
+        if not source.is_dir():  # fetched when the run began, so it is cached even without a network
+            source = Path(snapshot_download(self._settings.path, ignore_patterns=[*WEIGHTS, "*/*"]))
+        for path in [*source.iterdir(), *(path for name in FOLDERS for path in (source / name).glob("*"))]:
+            is_wanted = any(path.match(pattern) for pattern in patterns)
+            if path.is_file() and is_wanted and not any(path.match(pattern) for pattern in WEIGHTS):
+                target = self._partial / path.relative_to(source)
+                target.parent.mkdir(exist_ok=True)
+                shutil.copyfile(path, target)
 
     def _write_own_parts(self) -> None:
         if self._own_parts:
