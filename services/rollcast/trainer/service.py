@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -52,17 +53,20 @@ POLL_SECONDS = 0.05
 log = get_logger()
 
 
-def serve(config: RunConfig, *, resume: bool) -> int:
-    """Run one rank to its end; returns the exit code. Raises PassingError if it has lost another rank."""
+@contextmanager
+def _lost_ranks_named() -> Iterator[None]:
+    """Raises PassingError instead of torch's error if another rank is lost."""
     try:
-        return _serve(config, resume=resume)
+        yield
     except RuntimeError as error:
         if (lost := lost_rank(error)) is None:
             raise
         raise lost from error
 
 
-def _serve(config: RunConfig, *, resume: bool) -> int:
+@_lost_ranks_named()
+def serve(config: RunConfig, *, resume: bool) -> int:
+    """Run one rank to its end; returns the exit code. Raises PassingError if it has lost another rank."""
     stop = StopSignal()
     load_own_parts(config.recipe)
     # A cluster's run file has no digests: no command that started it saw the code.
