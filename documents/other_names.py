@@ -8,8 +8,8 @@ from rollcast.config.other_names import Counterpart, counterparts
 INTRODUCTION = """# Names from other systems
 
 The settings of TRL, verl, OpenRLHF, NeMo-RL and prime-rl, and their names here. A run file with one of these names is
-refused, and `rollcast config check` prints the same words. A value may mean something else here: a batch is counted in
-prompts, steps are optimizer steps, and micro-batches are counted in tokens.
+refused, and `rollcast config check` prints the same words, with your value if it means the same here. Other values do
+not: a batch is counted in prompts, steps are optimizer steps, and micro-batches are counted in tokens.
 
 """
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 TABLE = Path(__file__).with_suffix(".yaml")
 ALL = "all"
-"""Stands in the table for every name of an entry."""
+"""The word of the table for every name of an entry."""
 MAX_FOUND = 20
 """Names that are answered of one unknown group."""
 MAX_DEPTH = 8

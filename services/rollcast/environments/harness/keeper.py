@@ -1,11 +1,15 @@
-"""`python -m rollcast.environments.harness.keeper PARENT COMMAND...`: a harness and all that it starts end together.
+"""A harness and all that it starts end together.
 
-Ends with the exit code of the command. SIGTERM, or the end of the process PARENT: kills all of them, in any session.
+    python -m rollcast.environments.harness.keeper PARENT FOLDER COMMAND...
+
+Ends with the exit code of the command, and removes FOLDER, because PARENT may have been killed. SIGTERM, or the end of
+the process PARENT: kills all of them, in any session.
 """
 
 import os
 import sys
 
+from rollcast.environments.hosted import removal
 from rollcast.environments.hosted.guard import guard
 
 CANNOT_START = 127
@@ -13,7 +17,7 @@ CANNOT_START = 127
 
 
 def main(arguments: list[str]) -> int:
-    parent, *command = arguments
+    parent, folder, *command = arguments
 
     def run() -> None:
         try:
@@ -23,6 +27,7 @@ def main(arguments: list[str]) -> int:
             os._exit(CANNOT_START)
 
     code = guard(run, None, None, int(parent))
+    removal.remove_tree(folder)
     return code if code >= 0 else 128 - code
 
 

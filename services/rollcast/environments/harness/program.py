@@ -46,7 +46,7 @@ class HarnessProgram:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-P", "-m", "rollcast.environments.harness.keeper", str(os.getpid())),
+                *("-P", "-m", "rollcast.environments.harness.keeper", str(os.getpid()), str(folder)),
                 *absolute(command),
                 stdin=stdin,
                 stdout=asyncio.subprocess.PIPE,
