@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ import yaml
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
+from rollcast.config.services import Redis
 from rollcast.local import devices, preflight, up
 from rollcast.local.devices import VISIBLE
 from rollcast.local.process import ServiceSpec
-from rollcast.local.supervisor import Doing
+from rollcast.local.supervisor import Doing, Supervisor
 from rollcast.local.up import run_locally
 from rollcast.memory.check import plan_run
 from rollcast.memory.device import Device
@@ -77,8 +78,8 @@ def started(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> tuple[Lines, 
     """What `up` says, and service -> what its first process gets that names GPUs. No process is started."""
     specs: list[ServiceSpec] = []
 
-    def supervise(config: RunConfig, services: Sequence[ServiceSpec], *_: object) -> Doing:
-        specs.extend(services)
+    def supervise(folder: Path, redis: Redis, supervisor: partial[Supervisor], *_: object) -> Doing:
+        specs.extend(supervisor.args[0])
         return Doing.FINISHED
 
     monkeypatch.setattr(up, "_supervise", supervise)

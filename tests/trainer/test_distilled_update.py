@@ -135,7 +135,7 @@ def test_a_teacher_that_does_not_fit_is_named(ranks: Ranks, untied_model: Path, 
         changes = {"distillation": {"teacher": {"kind": "folder", "path": str(path)}}}
         LearnerGroup.build(make_config(untied_model, tmp_path, recipe=changes), ranks)
 
-    with pytest.raises(UserError, match=r"recipe\.distillation\.teacher\.path = .*absent.* cannot be read"):
+    with pytest.raises(UserError, match=r"recipe\.distillation\.teacher\.path = .*absent.*: there is no such folder"):
         build(tmp_path / "absent")
     with pytest.raises(UserError, match=r"teacher\.path = .* has a vocabulary of 53, model\.path one of 61"):
         build(write_model(tmp_path / "smaller", vocab=53))

@@ -121,7 +121,7 @@ def test_a_model_that_cannot_be_trained_is_one_sentence(
         config.write_text(json.dumps({**json.loads(config.read_text()), "num_hidden_layers": 3}))
     else:
         config.write_text(json.dumps({**json.loads(config.read_text()), "final_logit_softcapping": 30.0}))
-    with pytest.raises(UserError, match=r"^model\.path = .*; (give|choose) ") as error:
+    with pytest.raises(UserError, match=r"^model\.path = .*; (give|choose|put) ") as error:
         LearnerGroup.build(make_config(folder, tmp_path), ranks)
     assert "\n" not in str(error.value)
 

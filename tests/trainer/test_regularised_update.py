@@ -106,7 +106,7 @@ def test_a_reference_that_does_not_fit_is_named(ranks: Ranks, untied_model: Path
         changes = {"kl": {"reference": str(reference)}}
         LearnerGroup.build(make_config(untied_model, tmp_path, recipe=changes), ranks)
 
-    with pytest.raises(UserError, match=r"recipe\.kl\.reference = .*absent.* cannot be read"):
+    with pytest.raises(UserError, match=r"recipe\.kl\.reference = .*absent.*: there is no such folder"):
         build(tmp_path / "absent")
     with pytest.raises(UserError, match=r"recipe\.kl\.reference = .* has a vocabulary of 67, model\.path one of 61"):
         build(write_model(tmp_path / "larger", vocab=67))

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,8 +150,7 @@ class RankLauncher:
                     "the ranks of this machine start again", exit_code=code, pause_seconds=RESTART_PAUSE_SECONDS
                 )
                 Path(mark).touch()
-                resumes_at = time.monotonic() + RESTART_PAUSE_SECONDS
-                self._wait(lambda at=resumes_at: time.monotonic() >= at, 2 * RESTART_PAUSE_SECONDS)
+                self._wait(partial(_is_past, time.monotonic() + RESTART_PAUSE_SECONDS), 2 * RESTART_PAUSE_SECONDS)
 
     def _start_ranks(self) -> None:
         if self._placement.nodes > 1:
@@ -270,6 +270,10 @@ def _locked(descriptor: int) -> bool:
     except OSError as error:
         log.warning("the run's folder supports no locks; nothing keeps a second trainer out", error=str(error))
     return True
+
+
+def _is_past(monotonic_seconds: float) -> bool:
+    return time.monotonic() >= monotonic_seconds
 
 
 def _has_address(host: str) -> bool:
