@@ -239,6 +239,11 @@ def test_stop_when_ends_a_saturated_run_with_checkpoint_export_and_the_reason(tm
     queue, learners = AnsweringQueue(broker, answers), QuickLearners()
     queue.held_out_solved = True
     controller = make_controller(config, queue, answers, learners)
+    # Its steps take no time: a minute passes at each look instead, since the curve is over device-hours.
+    minutes = itertools.count(1)
+    compute = controller.state.compute
+    compute.clock = lambda: 60.0 * next(minutes)
+    compute.start(trainer_devices=1, state=None, start_up=0.0)
     assert run(controller, answers) is TrainerEnding.FINISHED
     (stopped,) = [line for line in lines(config, "tasks.jsonl") if line["what"] == "stopped_early"]
     assert "saturated" in stopped["reason"]
