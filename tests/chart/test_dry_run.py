@@ -54,7 +54,11 @@ def test_a_pod_of_every_role_is_asked_about_as_it_will_be(tmp_path: Path) -> Non
         del spec["serviceAccountName"]  # which is not there yet, nor is the chart's own class
         if role in ("trainer", "generator"):
             del spec["priorityClassName"]
-        assert body["spec"] == spec
+        mounted = {mount["name"] for container in body["spec"]["containers"] for mount in container["volumeMounts"]}
+        volumes = {volume["name"]: volume for volume in body["spec"].get("volumes", [])}
+        assert mounted <= set(volumes), "the API server refuses a mount without its volume"
+        claimed = [{"name": "data", "emptyDir": {}}] if role == "redis" else []
+        assert body["spec"] == spec | {"volumes": [*spec.get("volumes", []), *claimed]}
         assert body["metadata"]["labels"] == rendered[role].metadata["labels"]
     assert tried["redis"]["spec"]["priorityClassName"] == "high"
     assert set(tried) == {"trainer", "generator", "redis", "forecaster", "autoscaler", "grader", "env-a", "env-b"}

@@ -45,6 +45,19 @@ SLOW: dict[str, tuple[Any, dict[str, Any]]] = {
         {"patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False},
         {"a" * 60 + "!": 1},
     ),
+    "a pattern of another dialect": (
+        {"properties": {"to": {"$schema": "http://json-schema.org/draft-07/schema#", "pattern": "^(a+)+$"}}},
+        {"to": "a" * 60 + "!"},
+    ),
+    "a pattern of another dialect, by a reference": (
+        {
+            "$defs": {
+                "p": {"$id": "urn:p", "$schema": "http://json-schema.org/draft-04/schema#", "pattern": "^(a|aa)+$"}
+            },
+            "properties": {"to": {"$ref": "#/$defs/p"}},
+        },
+        {"to": "a" * 60 + "!"},
+    ),
     "names by a pattern": ({"propertyNames": {"pattern": "^(a+)+$"}}, {"a" * 60 + "!": 1}),
     "a format": (texts(format="regex"), {"to": "(a+)+" * 1_000}),
     "a format of addresses": (texts(format="email"), {"to": "a" * 100_000 + "!"}),
@@ -81,6 +94,8 @@ FITS: list[tuple[Any, dict[str, Any], bool]] = [
     (texts(pattern=r"^\d{4}-\d{2}$"), {"to": "2001-02"}, True),
     (texts(pattern=r"^\d{4}-\d{2}$"), {"to": "2001-2"}, False),
     (texts(pattern="^é+$"), {"to": "éé"}, True),
+    (texts(pattern=r"^\w+$"), {"to": "é"}, True),
+    (texts(pattern=r"^\w+$"), {"to": "!"}, False),
     (texts(pattern="^.$"), {"to": "😀"}, True),
     (texts(pattern="(?=x)y"), {"to": "no"}, True),
     (texts(pattern="("), {"to": "no"}, True),

@@ -5,6 +5,7 @@ broken, or refers to one elsewhere: nothing is fetched.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
@@ -21,6 +22,8 @@ MAX_PATTERN_CHARACTERS = 1_000
 MAX_PATTERN_BYTES = 1 << 20
 """Memory of one compiled pattern."""
 MAX_CACHED_PATTERNS = 512
+_CLASSES = re.compile(r"\\[wWdDsSbB]")
+"""Of ASCII alone for RE2, of every alphabet for Python."""
 _steps: ContextVar[list[int]] = ContextVar("steps")
 """What the check under way has taken so far."""
 
@@ -60,6 +63,7 @@ def _validator(schema: Mapping[str, Any]) -> Any:
 @cache
 def _bounded(kind: Any) -> Any:
     """A class of validators whose keywords are counted and take linear time."""
+    import attrs
     import jsonschema
 
     linear: dict[str, Keyword] = {
@@ -72,7 +76,10 @@ def _bounded(kind: Any) -> Any:
     keywords = {name: linear.get(name, check) for name, check in kind.VALIDATORS.items()}
     if "additionalProperties" in keywords:
         keywords["additionalProperties"] = _additional_properties(keywords["additionalProperties"])
-    return jsonschema.validators.extend(kind, {name: _counted(check) for name, check in keywords.items()})
+    bounded = jsonschema.validators.extend(kind, {name: _counted(check) for name, check in keywords.items()})
+    # jsonschema's own takes another class, without bounds, for a part of the schema that names a `$schema`.
+    bounded.evolve = attrs.evolve  # type: ignore[method-assign]
+    return bounded
 
 
 def _counted(check: Keyword) -> Keyword:
@@ -134,7 +141,9 @@ def _additional_properties(check: Keyword) -> Keyword:
 
 
 def _matches(pattern: Any, text: str) -> bool | None:
-    """None = RE2 does not take the pattern."""
+    """None = RE2 does not take the pattern, or understands it otherwise than Python."""
+    if not (isinstance(pattern, str) and (pattern.isascii() and text.isascii())) and _CLASSES.search(str(pattern)):
+        return None
     compiled = _compiled(pattern) if isinstance(pattern, str) and len(pattern) <= MAX_PATTERN_CHARACTERS else None
     if compiled is None:
         return None

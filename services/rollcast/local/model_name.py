@@ -15,6 +15,8 @@ WITHOUT_OWNER = frozenset({"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "dist
 """Causal language models that the hub knows without an owner, from before it had them."""
 MIN_NAME_SIMILARITY = 0.6
 """Share of equal letters from which on a folder is offered in place of a name."""
+MIN_SPELLING_SIMILARITY = 0.8
+"""The same from which on a name that may be one on the hub is refused."""
 MAX_FOLDERS = 1_000
 """Neighbours of the missing folder that are looked at."""
 _DIGITS = re.compile(r"\d+")
@@ -40,7 +42,7 @@ def check_hub_name(path: str) -> None:
         return
     near = similar_folder(path)
     if "/" in path:
-        if near is not None and _DIGITS.findall(near) == _DIGITS.findall(path):  # not another size of the model
+        if near is not None and _is_misspelt(path, near):
             raise UserError(
                 f"model.path = {path}: there is no such folder; did you mean {near}? If the hub's model is meant, "
                 f"download it first: hf download {path}"
@@ -50,6 +52,15 @@ def check_hub_name(path: str) -> None:
     raise UserError(
         f"model.path = {path}: there is no such folder, and names on the hub have an owner, as Qwen/Qwen3-0.6B; {meant}"
     )
+
+
+def _is_misspelt(path: str, folder: str) -> bool:
+    """Whether a name differs by few letters only: neither another size of the model, nor its Base or Instruct."""
+    names = [Path(path).name.lower(), Path(folder).name.lower()]
+    if names[0] != names[1] and (names[0].startswith(names[1]) or names[1].startswith(names[0])):
+        return False
+    is_near = difflib.SequenceMatcher(None, *names).ratio() >= MIN_SPELLING_SIMILARITY
+    return is_near and _DIGITS.findall(folder) == _DIGITS.findall(path)
 
 
 def similar_folder(path: str) -> str | None:

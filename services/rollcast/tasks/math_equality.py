@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import math_verify
 from sympy import And, FiniteSet, Float, Interval, MatrixBase, Mul, Or, Pow, Rational, Tuple, UnevaluatedExpr, Union
-from sympy.core.relational import Relational
+from sympy.core.relational import Equality, Relational
 
 MIN_SIGNIFICANT_DIGITS = 6
 """A decimal that stands for an exact form has at least these digits: 0.333333 does."""
@@ -24,6 +24,9 @@ MAX_DECIMAL_EXPONENT = 10_000
 """A decimal beyond it, or with a larger power, is not written out as a fraction."""
 _DECIMAL_TEXT = re.compile(r"[-+]?\d*\.(\d+)\s*(?:\\?%)?")
 _PERCENT_PLACES = 2
+
+_NAMED = re.compile(r"=|\\in(?![A-Za-z])")
+"""Ends a name before a set: `S = `, `x \\in`."""
 
 Kind = Literal["list", "set", "tuple"]
 
@@ -50,17 +53,23 @@ def _text(parsed: Sequence[Any]) -> str:
 
 def _comparable(gold: Any, answer: Any, gold_text: str, answer_text: str) -> tuple[Any, Any] | None:
     """Both without decimals, and a list as a tuple if the other is one. None = they are of different kinds."""
-    kinds = [_kind(gold, gold_text), _kind(answer, answer_text)]
-    if _clash(gold, kinds[0], answer, kinds[1]):
+    values = [_value(gold), _value(answer)]
+    kinds = [_kind(values[0], gold_text), _kind(values[1], answer_text)]
+    if _clash(values[0], kinds[0], values[1], kinds[1]):
         return None
     if sorted(map(str, kinds)) == ["list", "tuple"]:
-        gold = _as_tuple(gold)
-        answer = _as_tuple(answer)
+        gold = _as_tuple(values[0])
+        answer = _as_tuple(values[1])
     decimals = [_decimals(gold, gold_text), _decimals(answer, answer_text)]
     if not any(decimals) and not _has_floats(gold) and not _has_floats(answer):
         return gold, answer
     forms = [_exact_forms(gold), _exact_forms(answer)]
     return _without_decimals(gold, decimals[0], forms[1]), _without_decimals(answer, decimals[1], forms[0])
+
+
+def _value(expression: Any) -> Any:
+    """The right side of `S = ..`, which math-verify compares too."""
+    return expression.rhs if isinstance(expression, Equality) else expression
 
 
 def _kind(expression: Any, text: str = r"\{\}") -> Kind | None:
@@ -74,7 +83,7 @@ def _kind(expression: Any, text: str = r"\{\}") -> Kind | None:
 
 def _is_in_braces(text: str) -> bool:
     """Whether the first brace closes at the end: `\\{1\\},\\{2\\}` is a list of two sets."""
-    text = text.strip()
+    text = _NAMED.split(text)[-1].strip()
     if not text.startswith(r"\{"):
         return False
     depth = 0

@@ -20,6 +20,10 @@ _IN_MATH_MODE = re.compile(r"(?<!\\)\$\$?([^$]{1,400})\$\$?|\\\((.{1,400}?)\\\)|
 _BASE = re.compile(r"[-\dA-F]+_\{?(?P<base>\d{1,2})\}?")
 _RELATION_FIRST = re.compile(r"(?:\\(?:neq?|leq?|geq?|leqslant|geqslant|lt|gt)(?![A-Za-z])|!=|[<>]=?)")
 _NOT_EQUAL_TO = re.compile(r"(?:\\neq?(?![A-Za-z])|!=)[\s${(]{0,8}$")
+_OTHER_RELATION = re.compile(
+    r"\\(?:neq?|not(?:in)?|n(?:less|gtr|leq|geq|sim)|gg|ll|succ|prec)(?![A-Za-z])|!=|<>|\u2260"
+)
+"""Relations that math-verify drops: it reads the number beside them."""
 _MAX_BEFORE_CHARACTERS = 40
 """Characters before a formula in which a sign belongs to it."""
 _RESTATED = re.compile(r"final answer[^\n]{0,100}?\bis\b", re.IGNORECASE)
@@ -33,6 +37,8 @@ class _Formula:
     set: RealSet | None = None
     base: str | None = None
     """Base of a number such as 101_2, whose base math-verify does not read."""
+    is_other_relation: bool = False
+    """Whether it is `\\neq 7`, which is not 7."""
 
 
 def math(completion: str, reference: Any) -> float:
@@ -81,11 +87,13 @@ def _is(gold: _Formula, text: str) -> bool:
 def _read(text: str) -> _Formula:
     """Bare LaTeX; a price keeps its `\\$`, which delimits nothing."""
     latex = formula(_UNESCAPED_DOLLAR.sub("", text))
+    is_other = _OTHER_RELATION.search(text) is not None
     if _RELATION_FIRST.match(latex):  # math-verify reads \\neq 7 as 7
         described = real_set(f"x {latex}")
-        return _Formula(_parse(f"$x {latex}$"), RealSet(described.latex, None) if described else None)
+        found = RealSet(described.latex, None) if described else None
+        return _Formula(_parse(f"$x {latex}$"), found, is_other_relation=is_other)
     based = _BASE.fullmatch(latex.replace(" ", ""))
-    return _Formula(_parse(f"${latex}$"), real_set(latex), based["base"] if based else None)
+    return _Formula(_parse(f"${latex}$"), real_set(latex), based["base"] if based else None, is_other)
 
 
 def _read_in(text: str) -> _Formula:
@@ -94,7 +102,7 @@ def _read_in(text: str) -> _Formula:
     chosen = values[-1] if values and isinstance(values[-1], str) else ""
     before = text[: text.rfind(chosen)] if chosen in text else ""
     is_denied = _RELATION_FIRST.match(chosen) or _NOT_EQUAL_TO.search(before[-_MAX_BEFORE_CHARACTERS:])
-    return _Formula([] if is_denied else values)
+    return _Formula([] if is_denied else values, is_other_relation=_OTHER_RELATION.search(chosen) is not None)
 
 
 def _parse(text: str) -> list[Any]:
@@ -109,7 +117,7 @@ def _equal(gold: _Formula, answer: _Formula) -> bool:
 
     if gold.base and answer.base and gold.base != answer.base:
         return False
-    if are_equal(gold.values, answer.values):
+    if gold.is_other_relation == answer.is_other_relation and are_equal(gold.values, answer.values):
         return True
     if gold.set is None or answer.set is None or not gold.set.may_equal(answer.set):
         return False

@@ -48,6 +48,8 @@ probe reads the file's age, since ranks that start do not answer it.
 """
 MIN_WORK_SECONDS = 600.0
 """Work after which a failure is no crash loop: ranks start again here. Sooner it is for the Job to count."""
+MAX_FAILURES = 5
+"""Failures after which ranks do not start again here: the Job counts what fails for ever, and ends it."""
 RESTART_PAUSE_SECONDS = 5.0
 """Pause before ranks start again, in which the other machines' ranks end too and release the rendezvous port."""
 log = get_logger()
@@ -133,6 +135,7 @@ class RankLauncher:
         """Whether another trainer was named, and this one leaves for it."""
         self._ranks: list[subprocess.Popen[bytes]] = []
         self._stop = False
+        self._num_failures = 0
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
 
@@ -170,7 +173,10 @@ class RankLauncher:
         """Whether these ranks should go on here: another machine's were moved, or these failed after long work."""
         if self._stop or code in (0, EXIT_USER_ERROR, EXIT_SUPERSEDED):
             return False
-        return code == EXIT_INTERRUPTED or worked_seconds >= MIN_WORK_SECONDS
+        if code == EXIT_INTERRUPTED:
+            return True
+        self._num_failures += 1
+        return worked_seconds >= MIN_WORK_SECONDS and self._num_failures <= MAX_FAILURES
 
     def _wait_for_ranks(self) -> int:
         failed: list[int] = []
