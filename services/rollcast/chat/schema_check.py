@@ -23,7 +23,7 @@ MAX_PATTERN_BYTES = 1 << 20
 """Memory of one compiled pattern."""
 MAX_CACHED_PATTERNS = 512
 _CLASSES = re.compile(r"\\[wWdDsSbB]")
-"""Of ASCII alone for RE2, of every alphabet for Python."""
+"""Classes of characters that hold ASCII alone for RE2, every alphabet for Python."""
 _steps: ContextVar[list[int]] = ContextVar("steps")
 """What the check under way has taken so far."""
 
@@ -78,7 +78,7 @@ def _bounded(kind: Any) -> Any:
         keywords["additionalProperties"] = _additional_properties(keywords["additionalProperties"])
     bounded = jsonschema.validators.extend(kind, {name: _counted(check) for name, check in keywords.items()})
     # jsonschema's own takes another class, without bounds, for a part of the schema that names a `$schema`.
-    bounded.evolve = attrs.evolve  # type: ignore[method-assign]
+    bounded.evolve = attrs.evolve
     return bounded
 
 

@@ -16,7 +16,7 @@ WITHOUT_OWNER = frozenset({"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "dist
 MIN_NAME_SIMILARITY = 0.6
 """Share of equal letters from which on a folder is offered in place of a name."""
 MIN_SPELLING_SIMILARITY = 0.8
-"""The same from which on a name that may be one on the hub is refused."""
+"""Share of equal letters that makes a name a misspelt folder, although the hub may know it."""
 MAX_FOLDERS = 1_000
 """Neighbours of the missing folder that are looked at."""
 _DIGITS = re.compile(r"\d+")
@@ -56,10 +56,11 @@ def check_hub_name(path: str) -> None:
 
 def _is_misspelt(path: str, folder: str) -> bool:
     """Whether a name differs by few letters only: neither another size of the model, nor its Base or Instruct."""
-    names = [Path(path).name.lower(), Path(folder).name.lower()]
-    if names[0] != names[1] and (names[0].startswith(names[1]) or names[1].startswith(names[0])):
+    name = Path(path).name.lower()
+    other = Path(folder).name.lower()
+    if name != other and (name.startswith(other) or other.startswith(name)):
         return False
-    is_near = difflib.SequenceMatcher(None, *names).ratio() >= MIN_SPELLING_SIMILARITY
+    is_near = difflib.SequenceMatcher(None, name, other).ratio() >= MIN_SPELLING_SIMILARITY
     return is_near and _DIGITS.findall(folder) == _DIGITS.findall(path)
 
 

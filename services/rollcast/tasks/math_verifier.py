@@ -23,7 +23,7 @@ _NOT_EQUAL_TO = re.compile(r"(?:\\neq?(?![A-Za-z])|!=)[\s${(]{0,8}$")
 _OTHER_RELATION = re.compile(
     r"\\(?:neq?|not(?:in)?|n(?:less|gtr|leq|geq|sim)|gg|ll|succ|prec)(?![A-Za-z])|!=|<>|\u2260"
 )
-"""Relations that math-verify drops: it reads the number beside them."""
+"""Relations that math-verify drops: it reads the number next to them."""
 _MAX_BEFORE_CHARACTERS = 40
 """Characters before a formula in which a sign belongs to it."""
 _RESTATED = re.compile(r"final answer[^\n]{0,100}?\bis\b", re.IGNORECASE)

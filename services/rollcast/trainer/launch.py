@@ -49,7 +49,7 @@ probe reads the file's age, since ranks that start do not answer it.
 MIN_WORK_SECONDS = 600.0
 """Work after which a failure is no crash loop: ranks start again here. Sooner it is for the Job to count."""
 MAX_FAILURES = 5
-"""Failures after which ranks do not start again here: the Job counts what fails for ever, and ends it."""
+"""Failures after which ranks do not start again here: the Job counts more than these, and ends."""
 RESTART_PAUSE_SECONDS = 5.0
 """Pause before ranks start again, in which the other machines' ranks end too and release the rendezvous port."""
 log = get_logger()
