@@ -47,6 +47,7 @@ class ApiServer:
         self.refused_pods: dict[str, tuple[int, str]] = {}
         """Role -> status and message with which a dry run of its pod is answered."""
         self.dry_runs: list[dict[str, Any]] = []
+        self.job_dry_run: tuple[int, Any] = (201, {})
         self.events: list[dict[str, Any]] = []
         self.refuse: dict[str, int] = {}
         """Path -> status that it answers with."""
@@ -180,6 +181,8 @@ class ApiServer:
             return self._delete(path, query)
         if method == "DELETE" and (found := re.fullmatch(rf"({JOBS}|{JOBSETS})/([-a-z0-9]+)", path)):
             return self._delete_one(found[1], found[2], query, (body or {}).get("preconditions", {}))
+        if method == "POST" and path == JOBS and query.get("dryRun") == "All":
+            return self.job_dry_run
         if method == "POST" and path == JOBS:
             return self._create_job(body, {"manager": query["fieldManager"], "operation": "Update"})
         if method == "PATCH" and path.startswith(f"{JOBS}/") and query.get("force", "").lower() == "true":

@@ -155,6 +155,15 @@ def test_a_job_that_changed_meanwhile_is_not_deleted(
     assert len(server.jobs) == 1
 
 
+def test_a_job_that_could_not_be_created_is_not_deleted(server: ApiServer, moved: MovedTrainer) -> None:
+    server.jobs = [trainer(active=1)]
+    assert moved.look(0.0) is None
+    server.job_dry_run = (403, {"kind": "Status", "message": "exceeded quota"})
+    with pytest.raises(ClusterAway, match="cannot create the trainer's Job t again"):
+        moved.look(WAIT_SECONDS)
+    assert [found["metadata"]["name"] for found in server.jobs] == ["t"]
+
+
 def test_a_job_that_could_not_be_created_is_created_later(
     server: ApiServer, moved: MovedTrainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

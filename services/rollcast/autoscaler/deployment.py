@@ -22,6 +22,9 @@ APPLY = "application/apply-patch+yaml"
 JOBS = ("batch", "v1", "jobs")
 T = TypeVar("T")
 
+MAX_NAME_BEFORE_SUFFIX = 57
+"""Letters of a Job's name before `-again`: it has 63 at most."""
+
 
 class Deployment:
     """Every method has a deadline and raises ClusterAway."""
@@ -93,6 +96,19 @@ class Deployment:
     def jobs(self, selector: str) -> list[dict[str, Any]]:
         """The Jobs with these labels."""
         return self._list_custom("list Jobs", *JOBS, label_selector=selector)
+
+    def check_job(self, job: Mapping[str, Any]) -> None:
+        """Ask by a dry run, under another name, whether such a Job may be created. Raises ClusterAway if not."""
+        metadata = {name: value for name, value in job["metadata"].items() if name != "managedFields"}
+        metadata["name"] = f"{metadata['name'][:MAX_NAME_BEFORE_SUFFIX]}-again"
+        group, version, plural = JOBS
+        self._call(
+            f"create the trainer's Job {job['metadata']['name']} again",
+            self._custom.create_namespaced_custom_object,
+            *(group, version, self._namespace, plural, {**job, "metadata": metadata}),
+            dry_run="All",
+            field_manager=SOURCE,
+        )
 
     def delete_job(self, job: Mapping[str, Any]) -> None:
         """Delete this very Job, unless it has changed since it was read."""

@@ -57,8 +57,10 @@ class MovedTrainer:
         # Two are there during an upgrade: one of them leaves.
         if len(jobs) != 1 or not self._waits(jobs[0], now):
             return None
+        again = as_new(jobs[0])
+        self._deployment.check_job(again)  # a quota or a webhook may refuse it now
         self._deployment.delete_job(jobs[0])
-        self._deleted = as_new(jobs[0])
+        self._deleted = again
         return self._create([])
 
     def _waits(self, job: Mapping[str, Any], now: float) -> bool:
