@@ -11,7 +11,7 @@ from pathlib import Path
 from requirements import progress
 
 FETCHING = b"""Collecting torch==2.13.0 (from -r requirements/cpu.txt (line 7))
-  Downloading https://download.pytorch.org/torch-2.13.0.whl (190.5 MB)
+  Downloading torch-2.13.0.whl (190.5 MB)
 Collecting numpy==2.3.5 (from -r requirements/cpu.txt (line 8))
   Using cached numpy-2.3.5.whl (16.1 MB)
 Requirement already satisfied: pip in ./lib (from -r requirements/cpu.txt (line 9))

@@ -15,6 +15,7 @@ import pytest
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local import up
+from rollcast.local.kept_settings import undone_if_refused
 from rollcast.local.process import Command, ServiceSpec
 from rollcast.local.supervisor import Doing
 from rollcast.local.up import run_locally
@@ -136,3 +137,12 @@ def test_a_misspelt_run_is_not_begun(begun: Path, tmp_path: Path, monkeypatch: p
     with pytest.raises(UserError, match=r"--resume: run = rr: no run of this name was started in .*; did you mean r\?"):
         run(settings(tmp_path, run="rr", budget={"steps": 1}), ACCEPT, monkeypatch)
     assert not (tmp_path / "runs" / "rr").exists()
+
+
+def test_a_port_file_that_a_killed_run_left_is_no_acceptance(begun: Path) -> None:
+    (begun / "ports").mkdir(exist_ok=True)
+    (begun / "ports" / "rpc").write_text("1")
+    with pytest.raises(UserError, match="refused"), undone_if_refused(begun):
+        (begun / "up.json").write_text("{}")
+        raise UserError("refused")
+    assert settings_in(begun, "up.json") == 10

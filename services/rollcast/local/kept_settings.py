@@ -19,14 +19,21 @@ def undone_if_refused(folder: Path) -> Iterator[Undo]:
     Further calls that undo something are added to the list.
     """
     accepted = port_file(folder, "rpc")
+    port_before = _written_at(accepted)  # a killed run leaves its own
     files = [file for file in (folder / RUN_FILE, folder / UP_FILE) if file.exists() and has_history(folder)]
     undo: Undo = [partial(_put_back, file, file.read_bytes(), file.stat()) for file in files]
     try:
         yield undo
     except Exception:
-        for call in [] if accepted.exists() else reversed(undo):
+        is_accepted = _written_at(accepted) not in (None, port_before)
+        for call in [] if is_accepted else reversed(undo):
             call()
         raise
+
+
+def _written_at(file: Path) -> int | None:
+    """Nanoseconds of the last change; None without the file."""
+    return file.stat().st_mtime_ns if file.exists() else None
 
 
 def _put_back(file: Path, content: bytes, status: os.stat_result) -> None:
