@@ -142,7 +142,12 @@ def test_a_misspelt_run_is_not_begun(begun: Path, tmp_path: Path, monkeypatch: p
 def test_a_port_file_that_a_killed_run_left_is_no_acceptance(begun: Path) -> None:
     (begun / "ports").mkdir(exist_ok=True)
     (begun / "ports" / "rpc").write_text("1")
-    with pytest.raises(UserError, match="refused"), undone_if_refused(begun):
-        (begun / "up.json").write_text("{}")
-        raise UserError("refused")
+
+    def start() -> None:
+        with undone_if_refused(begun):
+            (begun / "up.json").write_text("{}")
+            raise UserError("refused")
+
+    with pytest.raises(UserError, match="refused"):
+        start()
     assert settings_in(begun, "up.json") == 10
