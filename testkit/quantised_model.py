@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, GptOssConfig
-from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 from testkit.tiny_model import VOCABULARY, write_tokenizer
 
@@ -57,7 +56,7 @@ def _stacked(tensors: tuple[Tensor, ...]) -> Tensor:
 
 def write_mxfp4(quantised: Path, plain: Path) -> None:
     """A random gpt-oss."""
-    config = GptOssConfig(
+    config = transformers.GptOssConfig(
         vocab_size=VOCABULARY,
         hidden_size=32,
         intermediate_size=32,
@@ -71,7 +70,7 @@ def write_mxfp4(quantised: Path, plain: Path) -> None:
         pad_token_id=0,
     )
     torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(plain)
+    transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(plain)
     write_tokenizer(plain)
     stored = load_file(plain / WEIGHTS)
     numbers = dict(stored)
@@ -82,7 +81,9 @@ def write_mxfp4(quantised: Path, plain: Path) -> None:
             blocks = torch.randint(0, 256, (num_experts, rows, columns // 32, 16), dtype=torch.uint8)
             exponents = torch.randint(120, 128, blocks.shape[:3], dtype=torch.uint8)
             stored |= {f"{name}_blocks": blocks, f"{name}_scales": exponents}
-            numbers[name] = convert_moe_packed_tensors(blocks, exponents, dtype=torch.float32)
+            numbers[name] = transformers.integrations.mxfp4.convert_moe_packed_tensors(
+                blocks, exponents, dtype=torch.float32
+            )
     store(plain, quantised, stored, {"quant_method": "mxfp4"})
     save_file(numbers, plain / WEIGHTS, {"format": "pt"})
 

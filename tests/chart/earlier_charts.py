@@ -7,10 +7,14 @@ from pathlib import Path
 
 import yaml
 
-from helm.added_values import earlier
+from helm.added_values import EARLIER, read
 from tests.chart.rendering import CHART, Object, merged
 
-EARLIER: dict[str, Object] = {f"{number}": values for number, values in enumerate(earlier(), 1)}
+NUMBERS = sorted((path.stem for path in EARLIER.glob("*.yaml")), key=int)
+
+
+def earlier_defaults(number: str) -> Object:
+    return read(EARLIER / f"{number}.yaml")
 
 
 def upgraded(before: Object, user: Object, folder: Path) -> Path:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from helm.added_values import added, read, text
-from tests.chart.earlier_charts import EARLIER, upgraded, without_secrets
+from tests.chart.earlier_charts import earlier_defaults, upgraded, without_secrets
 from tests.chart.rendering import CHART, CPU, ROOT, merged, notes, pods, render, run_file
 
 NOW = read(CHART / "values.yaml")
@@ -21,7 +21,7 @@ FIRST = "e7548c0~1"
 
 def test_an_upgrade_renders_what_an_install_would(tmp_path: Path) -> None:
     """From the first chart, with all that came since; test_every_earlier_chart.py has the others and more values."""
-    reused = render({}, path=upgraded(EARLIER["1"], CPU, tmp_path))
+    reused = render({}, path=upgraded(earlier_defaults("1"), CPU, tmp_path))
     assert without_secrets(reused) == without_secrets(render(CPU))
 
 
@@ -32,7 +32,7 @@ def test_of_this_charts_own_values_nothing_is_added() -> None:
 
 
 def test_the_notes_name_values_that_were_removed(tmp_path: Path) -> None:
-    said = notes({}, path=upgraded(EARLIER["1"], CPU, tmp_path))
+    said = notes({}, path=upgraded(earlier_defaults("1"), CPU, tmp_path))
     assert "autoscaler.fallbackReplicas is not a value of this chart any more" in said
     said = notes(merged(CPU, {"autoscaler": {"mode": "keda", "fallbackReplicas": 4}}))
     assert "autoscaler.fallbackReplicas is not a value of this chart any more" in said
@@ -96,4 +96,4 @@ def git(*arguments: str) -> str | None:
 
 
 def test_run_files_of_earlier_charts_are_read() -> None:
-    assert run_file(render(merged(EARLIER["1"], CPU)))["run"] == CPU["config"]["run"]
+    assert run_file(render(merged(earlier_defaults("1"), CPU)))["run"] == CPU["config"]["run"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from transformers import AutoTokenizer
+import transformers
 
 from rollcast.chat.base import ChatRefusedError
 from rollcast.chat.bridge import TemplateBridge
@@ -61,7 +61,7 @@ def refusal(kind: Kind, template: str, **settings: Any) -> str:
 @pytest.mark.parametrize(("kind", "name"), [("qwen3", "qwen3"), ("llama_3", "llama-3")])
 def test_a_folder_is_recognised_by_its_chat_template(kind: Kind, name: str, tmp_path: Path) -> None:
     num_tokens = write_chat_tokenizer(tmp_path, kind)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert len(tokenizer) == num_tokens
     renderer = make_renderer(Model(path=str(tmp_path)), tokenizer)
     named = make_renderer(Model.model_validate({"path": str(tmp_path), "renderer": name}), tokenizer)
@@ -295,4 +295,4 @@ def test_a_tiny_model_has_the_tokens_of_its_tokenizer(tmp_path: Path) -> None:
 
     make_tiny_chat_model(tmp_path, "llama_3")
     model = AutoModelForCausalLM.from_pretrained(tmp_path)
-    assert model.config.vocab_size == len(AutoTokenizer.from_pretrained(tmp_path))
+    assert model.config.vocab_size == len(transformers.AutoTokenizer.from_pretrained(tmp_path))

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import transformers
 import yaml
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
-from transformers import AutoModelForCausalLM
 
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.generator.sampling import RolloutSampler
@@ -180,7 +180,7 @@ async def check_in_flight(pair: LivePair, config: RunConfig, folder: Path) -> No
     rollouts = [sampler.rollout() for sampler in samplers]
     assert max(len(rollout.version_spans) for rollout in rollouts) >= 2
     lora = LoraConfig(r=config.model.lora.rank, lora_alpha=config.model.lora.alpha, target_modules="all-linear")
-    model = get_peft_model(AutoModelForCausalLM.from_pretrained(config.model.path), lora).eval()
+    model = get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(config.model.path), lora).eval()
     prompt = task.prompt_token_ids.tolist()
     for rollout in rollouts:
         replayed = replay_logprobs(rollout, prompt, weights, model)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from transformers import AutoTokenizer
+import transformers
 
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.generator.vllm.engine import BadRequestError, EngineRequest
@@ -38,7 +38,7 @@ def run_config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
 
 
 def _add_tokens(model: Path, count: int) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
     tokenizer.add_special_tokens({"additional_special_tokens": [f"<tool{number}>" for number in range(count)]})
     tokenizer.save_pretrained(model)
 

@@ -4,21 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformers import (
-    CohereConfig,
-    Gemma2Config,
-    GraniteConfig,
-    Llama4TextConfig,
-    LlamaConfig,
-    MistralConfig,
-    MixtralConfig,
-    Qwen2Config,
-    Qwen3_5MoeTextConfig,
-    Qwen3_5TextConfig,
-    Qwen3Config,
-    Qwen3MoeConfig,
-    Qwen3NextConfig,
-)
+import transformers
 
 SMALL: dict[str, Any] = {
     "vocab_size": 211,
@@ -38,28 +24,48 @@ RECURRENT = {
     "linear_num_value_heads": 4,
 }
 SHARED = {"num_experts": 7, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 32}
-CONFIGS: dict[str, Any] = {
-    "llama": LlamaConfig(**SMALL, attention_bias=True, mlp_bias=True),
-    "llama, tied": LlamaConfig(**SMALL, **HEAD, tie_word_embeddings=True),
-    "mistral": MistralConfig(**SMALL, **HEAD, sliding_window=None),
-    "granite": GraniteConfig(**SMALL),
-    "qwen2": Qwen2Config(**SMALL),
-    "qwen3": Qwen3Config(**SMALL, **HEAD, tie_word_embeddings=True),
-    "qwen3, untied": Qwen3Config(**SMALL, **HEAD, attention_bias=True),
-    "qwen3_moe": Qwen3MoeConfig(
-        **SMALL, **HEAD, **EXPERTS, num_experts=7, moe_intermediate_size=24, mlp_only_layers=[1], decoder_sparse_step=1
+SETTINGS: dict[str, dict[str, Any]] = {
+    "llama": dict(model_type="llama", **SMALL, attention_bias=True, mlp_bias=True),
+    "llama, tied": dict(model_type="llama", **SMALL, **HEAD, tie_word_embeddings=True),
+    "mistral": dict(model_type="mistral", **SMALL, **HEAD, sliding_window=None),
+    "granite": dict(model_type="granite", **SMALL),
+    "qwen2": dict(model_type="qwen2", **SMALL),
+    "qwen3": dict(model_type="qwen3", **SMALL, **HEAD, tie_word_embeddings=True),
+    "qwen3, untied": dict(model_type="qwen3", **SMALL, **HEAD, attention_bias=True),
+    "qwen3_moe": dict(
+        model_type="qwen3_moe",
+        **SMALL,
+        **HEAD,
+        **EXPERTS,
+        num_experts=7,
+        moe_intermediate_size=24,
+        mlp_only_layers=[1],
+        decoder_sparse_step=1,
     ),
-    "qwen3_moe, every second": Qwen3MoeConfig(
-        **SMALL, **HEAD, **EXPERTS, num_experts=7, moe_intermediate_size=24, decoder_sparse_step=2
+    "qwen3_moe, every second": dict(
+        model_type="qwen3_moe",
+        **SMALL,
+        **HEAD,
+        **EXPERTS,
+        num_experts=7,
+        moe_intermediate_size=24,
+        decoder_sparse_step=2,
     ),
-    "mixtral": MixtralConfig(**SMALL, **EXPERTS, num_local_experts=5),
-    "gemma2": Gemma2Config(**SMALL, **HEAD, sliding_window=32),
-    "cohere": CohereConfig(**SMALL),
-    "cohere, norms on heads": CohereConfig(**SMALL, use_qk_norm=True, tie_word_embeddings=False),
-    "llama4_text": Llama4TextConfig(
-        **SMALL, **HEAD, num_experts_per_tok=1, num_local_experts=5, intermediate_size_mlp=96, pad_token_id=0
+    "mixtral": dict(model_type="mixtral", **SMALL, **EXPERTS, num_local_experts=5),
+    "gemma2": dict(model_type="gemma2", **SMALL, **HEAD, sliding_window=32),
+    "cohere": dict(model_type="cohere", **SMALL),
+    "cohere, norms on heads": dict(model_type="cohere", **SMALL, use_qk_norm=True, tie_word_embeddings=False),
+    "llama4_text": dict(
+        model_type="llama4_text",
+        **SMALL,
+        **HEAD,
+        num_experts_per_tok=1,
+        num_local_experts=5,
+        intermediate_size_mlp=96,
+        pad_token_id=0,
     ),
-    "llama4_text, every second": Llama4TextConfig(
+    "llama4_text, every second": dict(
+        model_type="llama4_text",
         **SMALL,
         **HEAD,
         num_experts_per_tok=1,
@@ -68,7 +74,11 @@ CONFIGS: dict[str, Any] = {
         interleave_moe_layer_step=2,
         pad_token_id=0,
     ),
-    "qwen3_next": Qwen3NextConfig(**SMALL, **HEAD, **EXPERTS, **RECURRENT, **SHARED),
-    "qwen3_5_text": Qwen3_5TextConfig(**SMALL, **HEAD, **RECURRENT),
-    "qwen3_5_moe_text": Qwen3_5MoeTextConfig(**SMALL, **HEAD, **EXPERTS, **RECURRENT, **SHARED),
+    "qwen3_next": dict(model_type="qwen3_next", **SMALL, **HEAD, **EXPERTS, **RECURRENT, **SHARED),
+    "qwen3_5_text": dict(model_type="qwen3_5_text", **SMALL, **HEAD, **RECURRENT),
+    "qwen3_5_moe_text": dict(model_type="qwen3_5_moe_text", **SMALL, **HEAD, **EXPERTS, **RECURRENT, **SHARED),
 }
+
+
+def make_config(name: str) -> Any:
+    return transformers.AutoConfig.for_model(**SETTINGS[name])

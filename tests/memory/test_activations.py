@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
-from transformers import AutoModelForCausalLM
 
 from rollcast.memory.activations import Load, kept_around_layers, kept_by_layer
 from rollcast.trainer.learner.recurrence import shorten_chunks
 from testkit.model_shapes import shape_of
-from tests.memory.architectures import CONFIGS
+from tests.memory.architectures import SETTINGS, make_config
 
 SEQUENCES = 2
 LENGTH = 100
@@ -43,7 +43,9 @@ def kept(config: Any, dtype: torch.dtype) -> int:
     """By the body of a model, from its embeddings to its last norm."""
     torch.manual_seed(0)
     attention = "eager" if getattr(config, "attn_logit_softcapping", None) else None
-    model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention).model.train()
+    model = transformers.AutoModelForCausalLM.from_config(
+        config, dtype=dtype, attn_implementation=attention
+    ).model.train()
     shorten_chunks(model)
     ids = torch.randint(0, config.vocab_size, (SEQUENCES, LENGTH))
     counter = Kept(model)
@@ -54,9 +56,9 @@ def kept(config: Any, dtype: torch.dtype) -> int:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_every_family_keeps_what_is_counted(name: str, dtype: str) -> None:
-    config = CONFIGS[name]
+    config = make_config(name)
     shape = shape_of(json.loads(config.to_json_string()))
     load = Load(SEQUENCES * LENGTH, LENGTH, DTYPES[dtype].itemsize)
     counted = sum(kept_by_layer(shape, layer, load) for layer in shape.layers) + kept_around_layers(shape, load)

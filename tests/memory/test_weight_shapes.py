@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoModelForCausalLM
+import transformers
 
 from rollcast.memory import hub, weight_shapes
 from rollcast.memory.architecture import UncountedModelError
@@ -21,7 +21,7 @@ from rollcast.memory.safetensors_headers import INDEX, WHOLE
 from rollcast.memory.weight_shapes import WEIGHTS, find_model_shape, same_layers_together
 from testkit.model_shapes import header_of, shape_of
 from testkit.published_models import BILLIONS, LLAMA4_SCOUT, MIXTRAL_8X7B, QWEN3_8B, QWEN3_30B_A3B
-from tests.memory.architectures import CONFIGS
+from tests.memory.architectures import SETTINGS, make_config
 
 BYTES_AFTER_HEADER = 64 << 20
 
@@ -34,9 +34,9 @@ def no_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_transformers")
 @pytest.mark.parametrize("split", ["5GB", "40KB"])
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_headers_of_what_transformers_saves_give_what_it_makes(config: Any, split: str, tmp_path: Path) -> None:
-    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path, max_shard_size=split)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_headers_of_what_transformers_saves_give_what_it_makes(name: str, split: str, tmp_path: Path) -> None:
+    transformers.AutoModelForCausalLM.from_config(make_config(name)).save_pretrained(tmp_path, max_shard_size=split)
     assert (tmp_path / INDEX).exists() is (split == "40KB")
     written = json.loads((tmp_path / "config.json").read_text())
     assert find_model_shape(written, folder=tmp_path) == shape_of(written)

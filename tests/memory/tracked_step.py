@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+import transformers
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 from torch.distributed._tools.mem_tracker import MemTracker
 from torch.distributed.device_mesh import init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.hooks import RemovableHandle
-from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3MoeConfig
 
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.trainer.learner.batch import TrainingSequence, denominator, plan_micro_batches
@@ -42,9 +42,9 @@ SIZES: dict[str, Any] = {
     "max_position_embeddings": 512,
 }
 MODELS = {
-    "tied": Qwen3Config(**SIZES, num_hidden_layers=4, tie_word_embeddings=True),
-    "untied": Qwen3Config(**SIZES, num_hidden_layers=4, tie_word_embeddings=False),
-    "experts": Qwen3MoeConfig(
+    "tied": transformers.Qwen3Config(**SIZES, num_hidden_layers=4, tie_word_embeddings=True),
+    "untied": transformers.Qwen3Config(**SIZES, num_hidden_layers=4, tie_word_embeddings=False),
+    "experts": transformers.Qwen3MoeConfig(
         **SIZES, num_hidden_layers=3, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=96
     ),
 }
@@ -120,7 +120,7 @@ def tolerant(tensor: torch.Tensor, register: Callable[..., Any], hook: Any) -> A
 def main(folder: Path) -> None:
     let_frozen_weights_be_tracked()
     for name, config in MODELS.items():
-        AutoModelForCausalLM.from_config(config).save_pretrained(folder / name)
+        transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder / name)
     found = []
     for case in CASES:
         world, model = case[:2]

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+import transformers
 from tokenizers import Tokenizer, decoders, models
 from tokenizers.processors import TemplateProcessing
-from transformers import PreTrainedTokenizerFast
 
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, NoLengthControl, Recipe
@@ -34,11 +34,11 @@ NO_SYSTEM = (
 )
 
 
-def tokenizer(template: str | None = None) -> PreTrainedTokenizerFast:
+def tokenizer(template: str | None = None) -> transformers.PreTrainedTokenizerFast:
     characters = [*string.printable]
     fast = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(["<eos>", *characters])}, merges=[]))
     fast.decoder = decoders.Fuse()
-    made = PreTrainedTokenizerFast(tokenizer_object=fast, eos_token="<eos>")
+    made = transformers.PreTrainedTokenizerFast(tokenizer_object=fast, eos_token="<eos>")
     made.chat_template = template
     return made
 

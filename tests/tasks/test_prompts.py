@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from tokenizers import Tokenizer, decoders, models
-from transformers import PreTrainedTokenizerFast
 
 from rollcast.config.datasets import ArithmeticDataset
 from rollcast.config.errors import UserError
@@ -202,11 +202,11 @@ def test_a_chat_of_several_messages_goes_whole_through_the_chat_template(tmp_pat
     )
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
+def tokenizer() -> transformers.PreTrainedTokenizerFast:
     vocabulary = {"<pad>": 0, "<eos>": 1} | {c: i for i, c in enumerate("0123456789+= []U", start=2)}
     characters = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     characters.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(tokenizer_object=characters, eos_token="<eos>", pad_token="<pad>")
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=characters, eos_token="<eos>", pad_token="<pad>")
 
 
 def test_prompts_that_are_too_long_are_skipped_and_counted_and_the_chat_template_is_used() -> None:

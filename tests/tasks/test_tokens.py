@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from transformers import AutoTokenizer
+import transformers
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
@@ -77,7 +77,7 @@ def with_added_tokens(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
     """The tokenizer has 57 tokens and 20 added ones, the model 64 rows: <tool7> is the first without one."""
     folder = tmp_path_factory.mktemp("added") / "model"
     shutil.copytree(tiny_model, folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     assert len(tokenizer) + 7 == VOCABULARY
     tokenizer.add_special_tokens({"additional_special_tokens": [f"<tool{number}>" for number in range(NUM_ADDED)]})
     tokenizer.save_pretrained(folder)

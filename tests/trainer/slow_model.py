@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+import transformers
 
 from testkit.tiny_model import VOCABULARY
 
@@ -27,6 +27,6 @@ SMALL: dict[str, Any] = {
 
 def slow_model(folder: Path) -> Any:
     """Attention and experts as plain products and loops."""
-    return AutoModelForCausalLM.from_pretrained(
+    return transformers.AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager"
     ).eval()

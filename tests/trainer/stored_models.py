@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+import transformers
 
 
 def change_config(folder: Path, **changes: object) -> None:
@@ -18,4 +18,4 @@ def change_config(folder: Path, **changes: object) -> None:
 
 def store(source: Path, target: Path, *, dtype: torch.dtype = torch.float32, **how: Any) -> None:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors"))
-    AutoModelForCausalLM.from_pretrained(source, dtype=dtype).save_pretrained(target, **how)
+    transformers.AutoModelForCausalLM.from_pretrained(source, dtype=dtype).save_pretrained(target, **how)

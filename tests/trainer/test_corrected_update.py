@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch import Tensor
-from transformers import AutoModelForCausalLM
 
 from rollcast.trainer.learner.batch import TrainingSequence
 from rollcast.trainer.learner.group import LearnerGroup
@@ -27,7 +27,7 @@ ROUNDING = 1e-4
 def sequences(untied_model: Path) -> list[TrainingSequence]:
     """Tokens of a generator that is some tenths of a nat away from the trainer."""
     rng = np.random.default_rng(8)
-    model = AutoModelForCausalLM.from_pretrained(untied_model, dtype=torch.float64)
+    model = transformers.AutoModelForCausalLM.from_pretrained(untied_model, dtype=torch.float64)
     moved = []
     for sequence in make_sequences(5):
         own = logprobs(model, sequence).detach().numpy()
@@ -71,7 +71,7 @@ def test_a_corrected_update_equals_a_slow_loop(
         "optimizer": {"max_grad_norm": 1e9},
     }
     group = LearnerGroup.build(make_config(untied_model, tmp_path, recipe=recipe), ranks)
-    plain = AutoModelForCausalLM.from_pretrained(untied_model, dtype=torch.float64)
+    plain = transformers.AutoModelForCausalLM.from_pretrained(untied_model, dtype=torch.float64)
     loss = slow_reinforce(plain, sequences)
     loss.backward()
     stats = group.update(sequences)
@@ -107,7 +107,7 @@ def test_a_step_reports_its_ratios(
 ) -> None:
     recipe = {"loss": loss, "corrections": corrections}
     group = LearnerGroup.build(make_config(untied_model, tmp_path, recipe=recipe), ranks)
-    plain = AutoModelForCausalLM.from_pretrained(untied_model, dtype=torch.float64)
+    plain = transformers.AutoModelForCausalLM.from_pretrained(untied_model, dtype=torch.float64)
     ratios, advantages = [], []
     for s in sequences:
         gaps = logprobs(plain, s).detach().numpy() - s.generator_logprobs

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM
 
 from rollcast.config.errors import UserError
 from rollcast.recipe.losses.make import make_loss
@@ -35,7 +35,7 @@ def teacher_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def shard(path: Path, ranks: Ranks) -> Any:
     return shard_policy(
-        AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64),
+        transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64),
         mesh=ranks.mesh,
         dtype=torch.float64,
         lm_head="fp32",
@@ -99,8 +99,10 @@ def test_an_update_equals_a_slow_float64_loop(
         ranks=ranks,
         teacher=HeldTeacher(Reference(shard(teacher_model, ranks), 0.0).logprobs, COEFFICIENT) if is_taught else None,
     )
-    plain = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
-    teacher = AutoModelForCausalLM.from_pretrained(teacher_model, dtype=torch.float64) if is_taught else None
+    plain = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
+    teacher = (
+        transformers.AutoModelForCausalLM.from_pretrained(teacher_model, dtype=torch.float64) if is_taught else None
+    )
     sequences = make_sequences(5)
     if of_tokens:
         sequences = with_token_advantages(sequences)

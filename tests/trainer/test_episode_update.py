@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM
 
 from rollcast.config.episodes import Episodes, TurnCredit
 from rollcast.config.recipe import Recipe
@@ -93,7 +93,7 @@ def slow_loss(model: nn.Module, groups: list[RolloutGroup], *, by_turns: bool) -
 def test_an_update_equals_a_slow_float64_loop(ranks: Ranks, model: Path, tmp_path: Path, by_turns: bool) -> None:
     config = make_config(model, tmp_path)
     policy = shard_policy(
-        AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64),
+        transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64),
         mesh=ranks.mesh,
         dtype=torch.float64,
         lm_head="fp32",
@@ -107,7 +107,7 @@ def test_an_update_equals_a_slow_float64_loop(ranks: Ranks, model: Path, tmp_pat
     recipe = Recipe(advantage_normalisation="none", episodes=Episodes(credit=credit))
     groups = make_groups()
     sequences = assemble(groups, recipe).sequences
-    plain = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
+    plain = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
     loss = slow_loss(plain, groups, by_turns=by_turns)
     loss.backward()
     stats = learner.update([tuple(sequences[:4]), tuple(sequences[4:])], denominator(sequences))

@@ -11,8 +11,8 @@ from typing import NoReturn
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from rollcast.config.errors import PassingError, UserError
 from rollcast.config.model import Model
@@ -37,39 +37,39 @@ def test_an_export_loads_and_has_the_policys_logits(ranks: Ranks, model: Path, t
     for step in range(2):
         group.update(make_sequences(step))
         group.export(tmp_path / "export")  # the second replaces the first
-    exported = AutoModelForCausalLM.from_pretrained(tmp_path / "export").eval()
+    exported = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "export").eval()
     assert exported.dtype == getattr(torch, dtype)
-    plain = AutoModelForCausalLM.from_pretrained(model, dtype=exported.dtype).eval()
+    plain = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=exported.dtype).eval()
     trained = {name: weight.full_tensor().to(exported.dtype) for name, weight in group.learner.policy.named_weights()}
     assert not plain.load_state_dict(trained, strict=False).unexpected_keys
     ids = torch.arange(VOCAB)[None]
     with torch.no_grad():
         assert torch.equal(exported(input_ids=ids).logits, plain(input_ids=ids).logits)
-    assert AutoTokenizer.from_pretrained(tmp_path / "export")("AB").input_ids
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "export")("AB").input_ids
     assert not list(tmp_path.glob(".partial-*"))
 
 
 def test_an_export_holds_all_that_serving_needs(ranks: Ranks, tmp_path: Path) -> None:
     source = write_model(tmp_path / "source")
-    GenerationConfig(
+    transformers.GenerationConfig(
         eos_token_id=[1, 7], pad_token_id=0, do_sample=True, temperature=0.6, top_k=20, top_p=0.95
     ).save_pretrained(source)
-    tokenizer = AutoTokenizer.from_pretrained(source)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source)
     tokenizer.chat_template = {"default": CHAT_TEMPLATE, "tool_use": CHAT_TEMPLATE + "tools"}
     tokenizer.save_pretrained(source)
     LearnerGroup.build(make_config(source, tmp_path), ranks).export(tmp_path / "export")
 
-    generation = GenerationConfig.from_pretrained(tmp_path / "export")
+    generation = transformers.GenerationConfig.from_pretrained(tmp_path / "export")
     assert generation.eos_token_id == [1, 7]
     assert (generation.do_sample, generation.temperature, generation.top_k, generation.top_p) == (True, 0.6, 20, 0.95)
-    assert AutoTokenizer.from_pretrained(tmp_path / "export").chat_template == tokenizer.chat_template
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "export").chat_template == tokenizer.chat_template
     assert files(source).keys() <= files(tmp_path / "export").keys()
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077], ids=oct)
 def test_an_export_is_readable_as_the_umask_says(ranks: Ranks, tmp_path: Path, umask: int) -> None:
     source = write_model(tmp_path / "source")
-    tokenizer = AutoTokenizer.from_pretrained(source)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source)
     tokenizer.chat_template = {"default": CHAT_TEMPLATE, "tool_use": CHAT_TEMPLATE + "tools"}
     tokenizer.save_pretrained(source)
     group = LearnerGroup.build(make_config(source, tmp_path), ranks)
@@ -93,7 +93,7 @@ def test_a_source_without_a_generation_config_is_exported_too(ranks: Ranks, tmp_
     source = write_model(tmp_path / "source")
     (source / "generation_config.json").unlink()
     LearnerGroup.build(make_config(source, tmp_path), ranks).export(tmp_path / "export")
-    AutoModelForCausalLM.from_pretrained(tmp_path / "export")
+    transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "export")
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "mixtral"])
@@ -107,7 +107,9 @@ def test_a_big_model_is_exported_in_several_files(ranks: Ranks, tmp_path: Path, 
     stored = {name for path in files for name in load_file(path)}
     assert stored == load_file(tmp_path / "source" / "model.safetensors").keys()
     assert all(path.stat().st_size < 110_000 for path in files)
-    exported, plain = (dict(AutoModelForCausalLM.from_pretrained(tmp_path / n).named_parameters()) for n in FOLDERS)
+    exported, plain = (
+        dict(transformers.AutoModelForCausalLM.from_pretrained(tmp_path / n).named_parameters()) for n in FOLDERS
+    )
     assert exported.keys() == plain.keys()
     assert all(torch.equal(exported[name], plain[name]) for name in plain)
 
@@ -143,7 +145,7 @@ def test_staged_weights_are_the_models(ranks: Ranks, model: Path, tmp_path: Path
     config = make_config(model, tmp_path, model={"dtype": "bfloat16"}, weights={"bucket_bytes": 1 << 16})
     group = LearnerGroup.build(config, ranks)
     group.stage(0, PolicyVersion(1, 0))
-    expected = dict(AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).named_parameters())
+    expected = dict(transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).named_parameters())
     found = dict(group.slots[0].views())
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name].bfloat16()) for name in found)

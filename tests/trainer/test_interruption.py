@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch import Tensor
-from transformers import AutoModelForCausalLM
 
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, Recipe
@@ -194,7 +194,7 @@ def test_the_phrase_carries_no_loss(
     sequences = assemble(groups, config.recipe).sequences
     assert sum(int((~s.loss_mask).sum()) for s in sequences) >= len(PHRASE)
     learner_group.update(sequences)
-    plain = AutoModelForCausalLM.from_pretrained(untied_model, dtype=torch.float64)
+    plain = transformers.AutoModelForCausalLM.from_pretrained(untied_model, dtype=torch.float64)
     right = slow_gradient(plain, groups, phrase_carries_loss=False)
     wrong = slow_gradient(plain, groups, phrase_carries_loss=True)
     moments = {

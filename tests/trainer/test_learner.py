@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch import Tensor
-from transformers import AutoModelForCausalLM
 
 from rollcast.config.losses.found import loss_classes
 from rollcast.config.losses.python import OwnLoss
@@ -79,7 +79,7 @@ class SlowAdamW:
 def test_update_equals_a_slow_float64_loop(ranks: Ranks, model: Path, tmp_path: Path) -> None:
     config = make_config(model, tmp_path)
     policy = shard_policy(
-        AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64),
+        transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64),
         mesh=ranks.mesh,
         dtype=torch.float64,
         lm_head="fp32",
@@ -89,7 +89,7 @@ def test_update_equals_a_slow_float64_loop(ranks: Ranks, model: Path, tmp_path: 
     )
     settings = config.recipe.optimizer
     learner = Learner(policy, settings=settings, loss=make_loss(config.recipe.loss), ranks=ranks)
-    reference = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
+    reference = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
     slow = SlowAdamW(list(reference.parameters()))
     for number in (1, 2, 3):
         loss = cispo_with_prompt_aggregation(reference, make_groups(number))
@@ -231,7 +231,7 @@ def test_stats_count_tokens(ranks: Ranks, untied_model: Path, tmp_path: Path) ->
     assert stats.tokens == sum(len(s.prompt_token_ids) + len(s.token_ids) for s in sequences)
     assert stats.loss_tokens == sum(int(s.loss_mask.sum()) for s in sequences)
     # Random tokens under a random policy: the gap is what numpy says it is.
-    plain = AutoModelForCausalLM.from_pretrained(untied_model, dtype=torch.float32)
+    plain = transformers.AutoModelForCausalLM.from_pretrained(untied_model, dtype=torch.float32)
     gaps, entropies = [], []
     for s in sequences:
         ids = torch.from_numpy(np.concatenate([s.prompt_token_ids, s.token_ids])).long()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
+import transformers
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
@@ -30,12 +29,17 @@ from tests.trainer.slow_update import slow_loss
 from tests.trainer.tiny_models import VOCAB, make_config, make_sequences, write_model
 from tests.trainer.two_ranks import distance, whole_weights
 
+if TYPE_CHECKING:  # a test that needs it imports it: that takes seconds
+    from peft import PeftModel
+
 KL, ENTROPY = 0.3, 0.1
 
 
 def pefts(model: Path, group: LearnerGroup, lora: Mapping[str, Any] = LORA) -> PeftModel:
     """PEFT's own model with the adapters that the learner has now."""
-    plain = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    from peft import LoraConfig, get_peft_model
+
+    plain = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     config = LoraConfig(r=lora["rank"], lora_alpha=lora["alpha"], target_modules="all-linear")
     made = get_peft_model(plain, config)
     own: dict[str, Any] = dict(made.named_parameters())
@@ -65,7 +69,7 @@ def test_an_update_is_that_of_pefts_own_model(ranks: Ranks, model: Path, tmp_pat
     assert learner.reference.policy is learner.policy, "a second copy"
     shake(group)
     plain = pefts(model, group)
-    base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    base = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     frozen = [weight.full_tensor().clone() for _, weight in learner.policy.named_weights() if not weight.requires_grad]
     sequences = make_sequences(5)
     loss, distance = slow_loss(plain, base, sequences, kl=KL, entropy=ENTROPY)
@@ -88,7 +92,7 @@ def test_the_base_is_in_the_models_dtype_and_only_adapters_are_masters(
     ranks: Ranks, model: Path, tmp_path: Path, dtype: str
 ) -> None:
     group = build(ranks, model, tmp_path, dtype=dtype)
-    stored = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype)).state_dict()
+    stored = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype)).state_dict()
     trained = dict(group.learner.policy.trained_weights())
     assert all(weight.dtype == torch.float32 for weight in trained.values())
     for name, weight in group.learner.policy.named_weights():
@@ -234,6 +238,8 @@ def test_a_new_run_begins_with_another_runs_adapters(
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_an_exported_adapter_has_the_policys_logits(ranks: Ranks, model: Path, tmp_path: Path, dtype: str) -> None:
     """tests/trainer/test_merged_adapters.py merges it."""
+    from peft import PeftConfig, PeftModel
+
     group = build(ranks, model, tmp_path, dtype=dtype)
     for step in range(2):
         group.update(make_sequences(step))
@@ -244,9 +250,9 @@ def test_an_exported_adapter_has_the_policys_logits(ranks: Ranks, model: Path, t
         "adapter_config.json",
         *tokenizer,
     }
-    exported, own = (AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "export", model))
+    exported, own = (transformers.AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "export", model))
     assert exported.get_vocab() == own.get_vocab()
-    base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    base = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     ids = torch.arange(VOCAB)[None]
     with torch.no_grad():
         before = base(input_ids=ids).logits
@@ -271,6 +277,8 @@ def test_an_adapter_is_no_model_to_train(ranks: Ranks, tmp_path: Path) -> None:
 def test_an_export_names_the_users_own_parts_and_the_whole_path_of_its_base(
     ranks: Ranks, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from peft import PeftConfig
+
     monkeypatch.chdir(model.parent)
     policy = build(ranks, model, tmp_path).learner.policy
     settings = Model.model_validate({"path": model.name, "lora": LORA})

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from peft import PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from rollcast.cli.model import app
@@ -27,18 +27,18 @@ def test_the_merged_model_has_the_adapters_logits(ranks: Ranks, model: Path, tmp
     for step in range(2):
         group.update(make_sequences(step))
     group.export(tmp_path / "export")
-    base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    base = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     ids = torch.arange(VOCAB)[None]
     with torch.no_grad():
         before = base(input_ids=ids).logits
         logits = PeftModel.from_pretrained(base, tmp_path / "export").double()(input_ids=ids).logits
         assert merged(tmp_path / "export", None, tmp_path / "merged").num_weights == 14
-        whole = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32).double()
+        whole = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32).double()
         # Only the merged weights are rounded, once, to float32.
         gap = (whole(input_ids=ids).logits - logits).abs().max() / logits.abs().max()
         assert gap < 1e-5
     assert (logits - before).abs().max() > 0.05
-    AutoTokenizer.from_pretrained(tmp_path / "merged")
+    transformers.AutoTokenizer.from_pretrained(tmp_path / "merged")
 
 
 def test_the_command_merges_into_a_folder_that_is_not_there_yet(ranks: Ranks, model: Path, tmp_path: Path) -> None:
@@ -48,7 +48,9 @@ def test_the_command_merges_into_a_folder_that_is_not_there_yet(ranks: Ranks, mo
         answer = CliRunner().invoke(app, arguments)
         assert answer.exit_code == 0
         assert answer.output.startswith(expected)
-    plain, whole = (AutoModelForCausalLM.from_pretrained(path).state_dict() for path in (model, tmp_path / "merged"))
+    plain, whole = (
+        transformers.AutoModelForCausalLM.from_pretrained(path).state_dict() for path in (model, tmp_path / "merged")
+    )
     assert all(torch.equal(plain[name], value) for name, value in whole.items()), "B is 0"
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AutoModelForCausalLM
 
 from rollcast.config.errors import UserError
 from rollcast.trainer.learner.device_batch import pad_micro_batch
@@ -26,7 +26,7 @@ def test_logprobs_equal_plain_transformers(ranks: Ranks, model: Path, tmp_path: 
     batch = pad_micro_batch(tuple(sequences), ranks.device)
     logprobs, _ = policy(batch.input_ids, batch.positions, batch.targets)
 
-    plain = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
+    plain = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
     expected = []
     for sequence in sequences:
         ids = torch.tensor([[*sequence.prompt_token_ids, *sequence.token_ids]]).long()
@@ -155,7 +155,7 @@ def test_the_heads_precision_is_what_the_recipe_says(ranks: Ranks, model: Path, 
     """A bfloat16 model's own hidden states and weights, multiplied by hand."""
     sequence = make_sequences(2)[0]
     ids = torch.tensor([[*sequence.prompt_token_ids, *sequence.token_ids]]).long()
-    plain = AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16).eval()
+    plain = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16).eval()
     with torch.no_grad():
         hidden = plain.model(input_ids=ids).last_hidden_state[0]
     weight = plain.get_output_embeddings().weight.detach()

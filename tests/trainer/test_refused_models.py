@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, BertConfig, BertLMHeadModel, MllamaConfig, PhimoeConfig
-from transformers.models.mllama.configuration_mllama import MllamaTextConfig
 
 from rollcast.config.errors import UserError
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.quantised_model import write_fp8
 from testkit.tiny_model import make_architecture, make_whole_llama4
+from tests.trainer.slow_model import SMALL
 from tests.trainer.stored_models import change_config, store
 from tests.trainer.tiny_models import make_config
 
@@ -44,12 +45,14 @@ def test_a_folder_that_is_not_there_is_named(ranks: Ranks, tmp_path: Path) -> No
 
 
 def test_an_encoder_is_said_to_be_one(ranks: Ranks, tmp_path: Path) -> None:
-    BertLMHeadModel(BertConfig(**TINY)).save_pretrained(tmp_path)
+    transformers.BertLMHeadModel(transformers.BertConfig(**TINY)).save_pretrained(tmp_path)
     assert "is no causal language model: each token of a bert sees those after it" in refused(ranks, tmp_path, tmp_path)
 
 
 def test_what_takes_more_than_text_is_refused_with_the_way_out(ranks: Ranks, tmp_path: Path) -> None:
-    MllamaConfig(text_config=MllamaTextConfig(**TINY).to_dict()).save_pretrained(tmp_path)
+    transformers.MllamaConfig(
+        text_config=transformers.models.mllama.configuration_mllama.MllamaTextConfig(**TINY).to_dict()
+    ).save_pretrained(tmp_path)
     assert "is a mllama that takes more than text" in refused(ranks, tmp_path, tmp_path)
 
 
@@ -61,7 +64,7 @@ def test_quantised_weights_of_a_text_model_are_refused(ranks: Ranks, tmp_path: P
 
 
 def test_routers_that_draw_lots_are_refused(ranks: Ranks, tmp_path: Path) -> None:
-    PhimoeConfig(**TINY).save_pretrained(tmp_path)
+    transformers.PhimoeConfig(**TINY).save_pretrained(tmp_path)
     assert "whose routers draw experts at random" in refused(ranks, tmp_path, tmp_path)
 
 
@@ -73,7 +76,7 @@ def test_quantised_weights_are_refused(ranks: Ranks, untied_model: Path, tmp_pat
 
 def test_pickled_weights_alone_are_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(untied_model, tmp_path / "model")
-    whole = AutoModelForCausalLM.from_pretrained(folder)
+    whole = transformers.AutoModelForCausalLM.from_pretrained(folder)
     torch.save(whole.state_dict(), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     assert "give a folder with config.json and safetensors" in refused(ranks, folder, tmp_path)
@@ -108,3 +111,19 @@ def test_factors_of_other_blocks_are_refused(ranks: Ranks, experts: Path, tmp_pa
     settings = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [16, 24]}
     change_config(folder, quantization_config=settings)
     assert "where weight_block_size = [16, 24] asks for" in refused(ranks, folder, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "settings", "reason"),
+    [
+        ("jamba", {"num_experts": 2}, "weights in a form that the generators do not take"),
+        ("llama", {"logits_scaling": 2.0}, "logits that are not"),
+    ],
+    ids=["experts under names of their own", "a scale that the model leaves out"],
+)
+def test_what_the_generators_would_not_understand_is_refused(
+    ranks: Ranks, tmp_path: Path, model_type: str, settings: dict[str, Any], reason: str
+) -> None:
+    transformers.AutoConfig.for_model(model_type, **SMALL, **settings).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=rf"^model\.path = .*{reason}.*; choose another model$"):
+        LearnerGroup.build(make_config(tmp_path, tmp_path), ranks)

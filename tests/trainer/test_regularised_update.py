@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AutoModelForCausalLM
 
 from rollcast.config.errors import UserError
 from rollcast.recipe.losses.make import make_loss
@@ -40,7 +40,7 @@ def test_update_equals_a_slow_float64_loop(
 
     def shard(path: Path) -> Any:
         return shard_policy(
-            AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64),
+            transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64),
             mesh=ranks.mesh,
             dtype=torch.float64,
             lm_head="fp32",
@@ -57,8 +57,8 @@ def test_update_equals_a_slow_float64_loop(
         reference=Reference(shard(other_model), kl, "k1") if kl else None,
         entropy_bonus=entropy,
     )
-    plain = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
-    reference = AutoModelForCausalLM.from_pretrained(other_model, dtype=torch.float64)
+    plain = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
+    reference = transformers.AutoModelForCausalLM.from_pretrained(other_model, dtype=torch.float64)
     sequences = [
         replace(one, kl_factor=0.4 + 0.3 * place, entropy_factor=1.6 - 0.3 * place)
         for place, one in enumerate(make_sequences(5))

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch import Tensor
-from transformers import AutoModelForCausalLM, DeepseekV2Config
 
 from rollcast.config.errors import UserError
 from rollcast.trainer.learner.batch import TrainingSequence
@@ -164,7 +164,7 @@ def test_routers_that_weigh_by_masked_scores_are_refused(ranks: Ranks, tmp_path:
     groups = {"n_group": 2, "topk_group": 1, "topk_method": "group_limited_greedy", "n_routed_experts": 4}
     experts = {"num_experts_per_tok": 2, "first_k_dense_replace": 0, "moe_intermediate_size": 16}
     heads = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
-    config = DeepseekV2Config(**SMALL | {"num_key_value_heads": 4}, **groups, **experts, **heads)
-    AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(tmp_path)
+    config = transformers.DeepseekV2Config(**SMALL | {"num_key_value_heads": 4}, **groups, **experts, **heads)
+    transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(tmp_path)
     with pytest.raises(UserError, match=r"scores of its own groups alone; set recipe\.router_replay to false"):
         LearnerGroup.build(make_config(tmp_path, tmp_path, recipe=REPLAYED), ranks)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+import transformers
 
 from rollcast.recipe.losses.make import make_loss
 from rollcast.trainer.learner.batch import denominator
@@ -35,7 +35,7 @@ def test_three_updates_are_the_learners(example: Any, ranks: Ranks, tmp_path: Pa
     recipe = make_config(path, tmp_path / "runs").recipe
     loss = make_loss(recipe.loss)
     policy = shard_policy(
-        AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64),
+        transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64),
         mesh=ranks.mesh,
         dtype=torch.float64,
         lm_head="fp32",
@@ -44,7 +44,7 @@ def test_three_updates_are_the_learners(example: Any, ranks: Ranks, tmp_path: Pa
         activation_checkpointing=False,
     )
     learner = Learner(policy, settings=recipe.optimizer, loss=loss, ranks=ranks)
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64)
+    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64)
     optimizer = example.make_optimizer(model, recipe.optimizer)
     for updates in range(3):
         sequences = make_sequences(updates + 1)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
 
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
@@ -69,7 +69,7 @@ def test_what_the_ranks_read_is_the_model_bit_for_bit(
     ranks: Ranks, models: dict[str, Path], of_ranks: list[dict[str, Any]], tmp_path: Path, kind: str
 ) -> None:
     reference = models[kind].with_name(DEQUANTISED.get(kind, kind))
-    whole = AutoModelForCausalLM.from_pretrained(reference, dtype=torch.float32)
+    whole = transformers.AutoModelForCausalLM.from_pretrained(reference, dtype=torch.float32)
     alone = held(LearnerGroup.build(make_config(models[kind], tmp_path), ranks))
     for found in (alone, *(rank[str(models[kind])] for rank in of_ranks)):
         for part, expected in (("weights", whole.named_parameters()), ("buffers", whole.named_buffers())):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM
 
 from rollcast.trainer.learner.checkpoint import load_weights
 from rollcast.trainer.learner.group import LearnerGroup
@@ -35,7 +35,8 @@ def test_an_untrained_export_has_the_logits_of_its_source(ranks: Ranks, tmp_path
     make_architecture(tmp_path / "source", architecture)
     LearnerGroup.build(make_config(tmp_path / "source", tmp_path), ranks).export(tmp_path / "export")
     source, exported = (
-        AutoModelForCausalLM.from_pretrained(tmp_path / name, dtype=torch.float32) for name in ("source", "export")
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name, dtype=torch.float32)
+        for name in ("source", "export")
     )
     ids = torch.arange(VOCABULARY)[None]
     with torch.no_grad():

@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+import transformers
 
 from rollcast.config.distillation import Distillation, EndpointTeacher
 from rollcast.config.errors import UserError
@@ -92,7 +92,7 @@ def test_a_real_server_gives_the_log_probs_that_plain_code_computes(url: str, te
     finally:
         client.close()
     assert found is not None
-    model = AutoModelForCausalLM.from_pretrained(teacher_folder, dtype=torch.float64)
+    model = transformers.AutoModelForCausalLM.from_pretrained(teacher_folder, dtype=torch.float64)
     num_prompt = len(group.prompt_token_ids)
     for rollout, answer in zip(group.rollouts, found, strict=True):
         ids = torch.tensor([[*group.prompt_token_ids.tolist(), *rollout.token_ids.tolist()]])

@@ -1,4 +1,4 @@
-"""The checks of tests/trainer/test_architectures.py on the two most used: a dense Qwen3, and one with experts."""
+"""What differs between architectures, in the two most used: a dense Qwen3, and one with experts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from testkit.tiny_model import make_architecture
-from tests.trainer import test_architectures
-
-globals().update({name: test for name, test in vars(test_architectures).items() if name.startswith("test_")})
+from tests.trainer.architecture_checks import (  # noqa: F401  (tests of this module too)
+    test_an_export_is_stored_as_models_of_its_kind_are,
+    test_every_decoder_layer_is_an_fsdp_unit_of_its_own,
+    test_gradients_equal_the_models_own_with_and_without_activation_checkpointing,
+    test_logprobs_equal_the_models_own,
+)
 
 
 @pytest.fixture(scope="module", params=["qwen3", "qwen3_moe"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+import transformers
 
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
@@ -45,7 +45,7 @@ def two_ranks(by_tying: dict[str, tuple[Path, dict[str, Any]]], tying: str) -> d
 
 
 def test_gathered_weights_are_the_models_bit_for_bit(model: Path, two_ranks: dict[str, Any]) -> None:
-    expected = dict(AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).named_parameters())
+    expected = dict(transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).named_parameters())
     assert two_ranks["initial"].keys() == expected.keys()
     assert all(torch.equal(two_ranks["initial"][name], expected[name]) for name in expected)
 
@@ -109,6 +109,6 @@ def test_padded_weights_stay_in_the_memory_that_a_checkpoint_was_copied_from(mod
 
 
 def test_two_ranks_export_what_they_hold(two_ranks: dict[str, Any]) -> None:
-    exported = AutoModelForCausalLM.from_pretrained(Path(two_ranks["checkpoint"]).parents[2] / "export")
+    exported = transformers.AutoModelForCausalLM.from_pretrained(Path(two_ranks["checkpoint"]).parents[2] / "export")
     found = {name: parameter.detach() for name, parameter in exported.named_parameters()}
     assert distance(found, two_ranks["resumed"]) == 0.0

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, Gemma3Config, Mistral3Config
 
 from rollcast.trainer.learner.export import Export
 from rollcast.trainer.learner.group import LearnerGroup
@@ -32,7 +32,7 @@ def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     else:
         write_tokenizer(folder)
         torch.manual_seed(0)
-        whole = AutoModelForImageTextToText.from_config(small_whole(request.param), dtype=torch.float32)
+        whole = transformers.AutoModelForImageTextToText.from_config(small_whole(request.param), dtype=torch.float32)
         whole.save_pretrained(folder)
     return folder
 
@@ -41,9 +41,9 @@ def small_whole(kind: str) -> Any:
     text = SMALL | {"head_dim": 8, "sliding_window": 32}
     vision: dict[str, Any] = IMAGES | {"image_size": 28, "patch_size": 14}
     if kind == "gemma3":
-        return Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)
+        return transformers.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)
     vision |= {"model_type": "pixtral", "head_dim": 8}
-    return Mistral3Config(text_config=text | {"model_type": "mistral"}, vision_config=vision)
+    return transformers.Mistral3Config(text_config=text | {"model_type": "mistral"}, vision_config=vision)
 
 
 def test_an_export_has_every_tensor_of_the_source_and_only_the_text_models_are_trained(
@@ -70,11 +70,11 @@ def test_an_export_loads_as_the_whole_model_with_the_learners_logits(
     group = LearnerGroup.build(make_config(source, tmp_path), ranks)
     group.update(make_sequences(0))
     group.export(tmp_path / "export")
-    whole, report = AutoModelForImageTextToText.from_pretrained(
+    whole, report = transformers.AutoModelForImageTextToText.from_pretrained(
         tmp_path / "export", dtype=torch.float32, output_loading_info=True
     )
     assert not report["missing_keys"]
-    text = AutoModelForCausalLM.from_config(group.learner.policy.causal_lm.config, dtype=torch.float32)
+    text = transformers.AutoModelForCausalLM.from_config(group.learner.policy.causal_lm.config, dtype=torch.float32)
     weights = {name: weight.full_tensor() for name, weight in group.learner.policy.named_weights()}
     assert not text.load_state_dict(weights, strict=False).unexpected_keys
     ids = torch.arange(3, 43)[None]

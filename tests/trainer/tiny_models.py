@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import transformers
 from tokenizers import Tokenizer, models
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.recipe.effective_batch import effective_batch
@@ -30,7 +30,7 @@ def write_model(
 ) -> Path:
     """Write a Qwen3 with random weights and a character tokenizer."""
     torch.manual_seed(seed)
-    config = Qwen3Config(
+    config = transformers.Qwen3Config(
         vocab_size=vocab,
         hidden_size=hidden,
         intermediate_size=48,
@@ -41,14 +41,16 @@ def write_model(
         max_position_embeddings=128,
         tie_word_embeddings=tied,
     )
-    model = Qwen3ForCausalLM(config)
+    model = transformers.Qwen3ForCausalLM(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3.0)  # sharper distributions than the initialisation's: errors show
     model.save_pretrained(folder)
     vocabulary = {"<pad>": 0, "<eos>": 1} | {chr(60 + i): i + 2 for i in range(VOCAB - 2)}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>").save_pretrained(folder)
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>"
+    ).save_pretrained(folder)
     return folder
 
 

@@ -1,7 +1,7 @@
 """A model as its config describes it, without weights; and whether it can be trained here.
 
 Only the config is read: the model is built on the meta device, and the computation from its body to its logits is tried
-with a head of a few rows.
+with a head of a few rows. Transformers' loading code takes seconds to import, so the functions that need it import it.
 """
 
 from collections.abc import Iterator
@@ -9,18 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import transformers
 from torch import nn
-from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForCausalLM
-from transformers.conversion_mapping import get_model_conversion_mapping
-from transformers.core_model_loading import (
-    Chunk,
-    PrefixChange,
-    SplitModulelist,
-    WeightConverter,
-    WeightRenaming,
-    rename_source_key,
-)
-from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from rollcast.config.model import TEXT_MODELS, Model, text_part
 from rollcast.trainer.learner.head import LogitShape
@@ -54,7 +44,7 @@ def read_config(settings: Model) -> Any:
 
 def stored_config(settings: Model) -> Any:
     """The stored config; for a kind of TEXT_MODELS that of the text model, as if it were stored alone."""
-    config = AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
+    config = transformers.AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
     if config.model_type not in TEXT_MODELS:
         return config
     text = text_part(config)
@@ -66,7 +56,7 @@ def stored_config(settings: Model) -> Any:
 
 def has_other_parts(settings: Model) -> bool:
     """Whether the files hold more than the text model that is trained."""
-    config = AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
+    config = transformers.AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
     return config.model_type in TEXT_MODELS
 
 
@@ -75,7 +65,7 @@ def skeleton(settings: Model) -> Any:
     config = read_config(settings)
     _check_kind(config)
     with torch.device("meta"):
-        causal_lm = AutoModelForCausalLM.from_config(
+        causal_lm = transformers.AutoModelForCausalLM.from_config(
             config,
             dtype=torch.float32,
             trust_remote_code=settings.trust_remote_code,
@@ -108,7 +98,7 @@ def _attention(config: Any) -> str | None:
 
 
 def _check_kind(config: Any) -> None:
-    if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not config.is_decoder:
+    if type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING and not config.is_decoder:
         raise Unsupported(f"is no causal language model: each token of a {config.model_type} sees those after it")
     if config.get_text_config() is not config and _has_text_model(config):
         raise Unsupported(
@@ -129,7 +119,7 @@ def _check_kind(config: Any) -> None:
 
 def _has_text_model(config: Any) -> bool:
     """Whether Transformers takes the text model alone, under names that the whole model's files do not have."""
-    mapping = AutoModelForCausalLM._model_mapping
+    mapping = transformers.AutoModelForCausalLM._model_mapping
     return type(config) in mapping and getattr(mapping[type(config)], "config_class", None) is type(
         config.get_text_config()
     )
@@ -157,6 +147,8 @@ def _check_head(causal_lm: Any) -> None:
 @contextmanager
 def _bare(causal_lm: Any, hidden: torch.Tensor, weight: torch.Tensor) -> Iterator[None]:
     """The model with `hidden` in place of its body's output and `weight` in place of its head's."""
+    from transformers.modeling_outputs import MoeModelOutputWithPast
+
     head = causal_lm.get_output_embeddings()
     inner = body(causal_lm)
     rows, width = weight.shape
@@ -180,6 +172,9 @@ def published_names(causal_lm: Any) -> dict[str, str | None]:
     The experts of a layer are one 3-D weight here and one for each expert in the files; vLLM takes the stack too, under
     a name of its own. None: it is stored in a form that neither is renamed only nor a stack that vLLM knows.
     """
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import PrefixChange, WeightConverter, WeightRenaming
+
     conversions = get_model_conversion_mapping(causal_lm, add_legacy=False)
     # Whether a file has such a prefix is not known without the file; vLLM takes the model's own names.
     undo = [one.reverse_transform() for one in reversed(conversions) if not isinstance(one, PrefixChange)]
@@ -192,6 +187,8 @@ def published_names(causal_lm: Any) -> dict[str, str | None]:
 
 
 def _published_name(name: str, renamings: list[Any], converters: list[Any]) -> str | None:
+    from transformers.core_model_loading import Chunk, SplitModulelist, rename_source_key
+
     stored, pattern = rename_source_key(name, renamings, converters, reverse=True)
     if pattern is None:
         return str(stored)

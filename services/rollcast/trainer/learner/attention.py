@@ -14,8 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.varlen import varlen_attn
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from rollcast.config.errors import UserError
 from rollcast.config.services import AttentionKernel
@@ -175,6 +173,8 @@ def bounded_flash(
     window: int | None,
 ) -> Tensor:
     """All packed sequences in one call of flash attention, which a GPU has; otherwise as `packed_attention`."""
+    from torch.nn.attention.varlen import varlen_attn  # imports torch's compiler, seconds that only a GPU needs
+
     attended = varlen_attn(
         query[0].transpose(0, 1),
         key[0].transpose(0, 1),
@@ -207,6 +207,3 @@ def _one_sequence(query: Tensor, key: Tensor, value: Tensor, *, scaling: float |
         scale=scaling,
         enable_gqa=query.shape[1] != key.shape[1],
     )
-
-
-ALL_ATTENTION_FUNCTIONS.register(PACKED, packed_attention)

@@ -17,14 +17,12 @@ from types import MappingProxyType
 from typing import cast
 
 import torch
+import transformers
 from huggingface_hub import snapshot_download, split_torch_state_dict_into_shards
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor
-from transformers import AutoConfig
-from transformers.core_model_loading import revert_weight_conversion
-from transformers.modeling_utils import str_to_torch_dtype
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 
 from rollcast.config.errors import UserError, refused_by_the_world
@@ -110,6 +108,8 @@ class Export:
 
     def _stored(self, name: str, whole: Tensor, source: StoredModel) -> dict[str, Tensor]:
         """The form in which the source's files have a weight, such as experts in a stack or one by one."""
+        from transformers.core_model_loading import revert_weight_conversion
+
         if name in source.text:
             stored = {name: whole}
         else:
@@ -149,6 +149,8 @@ class Export:
         return dequantised(source.rest, getattr(self._policy.causal_lm.config, "quantization_config", None))
 
     def _rest_dtype(self, tensor: Slices) -> torch.dtype:
+        from transformers.modeling_utils import str_to_torch_dtype
+
         if not isinstance(tensor, StoredTensor):
             return cast(torch.dtype, self._dtype)
         return cast(torch.dtype, str_to_torch_dtype[tensor.dtype])
@@ -157,7 +159,7 @@ class Export:
         """End tokens and sampling defaults are in the generation config alone, so the source's own is copied."""
         settings = self._settings
         self._copy_from_source()
-        config = AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
+        config = transformers.AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
         for part in (config, config.get_text_config()):
             part.dtype = settings.dtype
             if hasattr(part, "quantization_config"):  # the exported weights are not

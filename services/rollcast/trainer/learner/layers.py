@@ -7,12 +7,10 @@ dynamic, so that a micro-batch of another length needs no other one. The compile
 activations and residuals, which needs no library of fused kernels.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.attention.varlen  # defines torch_attn::_varlen_attn
 from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
@@ -25,14 +23,14 @@ MAX_COMPILATIONS = 64
 Beyond torch's own limit of 8 it would compute the others uncompiled."""
 KEPT_RESULTS = frozenset(
     {
-        torch.ops.aten.mm.default,
-        torch.ops.aten.addmm.default,
-        torch.ops.aten._grouped_mm.default,
-        torch.ops.aten._scaled_dot_product_flash_attention.default,
-        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
-        torch.ops.aten._scaled_dot_product_efficient_attention.default,
-        torch.ops.aten._scaled_dot_product_cudnn_attention.default,
-        torch.ops.torch_attn._varlen_attn.default,
+        "aten::mm",
+        "aten::addmm",
+        "aten::_grouped_mm",
+        "aten::_scaled_dot_product_flash_attention",
+        "aten::_scaled_dot_product_flash_attention_for_cpu",
+        "aten::_scaled_dot_product_efficient_attention",
+        "aten::_scaled_dot_product_cudnn_attention",
+        "torch_attn::_varlen_attn",
     }
 )
 """Operations whose results selective recomputation keeps: they take nearly all of a layer's time."""
@@ -60,5 +58,5 @@ def compile_layer(layer: nn.Module, compiler: str) -> None:
     layer.forward = torch.compile(layer.forward, backend=compiler, dynamic=True)
 
 
-def _policy(context: Any, operation: Callable[..., Any], *arguments: Any, **named: Any) -> CheckpointPolicy:
-    return CheckpointPolicy.MUST_SAVE if operation in KEPT_RESULTS else CheckpointPolicy.PREFER_RECOMPUTE
+def _policy(context: Any, operation: Any, *arguments: Any, **named: Any) -> CheckpointPolicy:
+    return CheckpointPolicy.MUST_SAVE if operation.name() in KEPT_RESULTS else CheckpointPolicy.PREFER_RECOMPUTE

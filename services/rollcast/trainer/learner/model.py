@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -23,7 +24,7 @@ from rollcast.config.lora import Lora
 from rollcast.config.services import Recomputation
 from rollcast.trainer.learner.adapters import published_adapters
 from rollcast.trainer.learner.architecture import body, logit_shape, published_names
-from rollcast.trainer.learner.attention import PACKED, Packing, why_not_packed
+from rollcast.trainer.learner.attention import PACKED, Packing, packed_attention, why_not_packed
 from rollcast.trainer.learner.head import Head, Precision
 from rollcast.trainer.learner.layers import compile_layer, decoder_layers, recompute
 from rollcast.trainer.learner.router_replay import RouterReplay
@@ -155,6 +156,7 @@ def shard_policy(
     if packing:
         if reason := why_not_packed(causal_lm, dtype=dtype, device=torch.device(mesh.device_type)):
             raise UserError(f"trainer.packing = true: {reason}; set it to false")
+        transformers.AttentionInterface.register(PACKED, packed_attention)
         causal_lm.config._attn_implementation = PACKED
     layers = _prepared_layers(causal_lm, activation_checkpointing, compiler)
     mixed = MixedPrecisionPolicy()

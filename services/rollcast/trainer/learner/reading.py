@@ -15,9 +15,6 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch.distributed.tensor import DTensor
-from transformers.conversion_mapping import get_model_conversion_mapping
-from transformers.core_model_loading import convert_and_load_state_dict_in_model
-from transformers.modeling_utils import LoadStateDictConfig
 from transformers.utils.logging import disable_progress_bar
 
 from rollcast.config.errors import UserError, refused_by_the_world
@@ -146,6 +143,10 @@ def _check_experts(policy: Policy, ranks: Ranks) -> None:
 
 def _read_weights(policy: Policy, stored: Mapping[str, Slices], device: torch.device) -> None:
     """Fill parameters and buffers. Raises Unsupported, UserError and what Transformers raises."""
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import convert_and_load_state_dict_in_model
+    from transformers.modeling_utils import LoadStateDictConfig
+
     causal_lm = policy.causal_lm
     dtype = next(policy.parameters()).dtype
     is_tied = policy.is_tied
