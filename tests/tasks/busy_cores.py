@@ -19,6 +19,7 @@ ANSWERS = json.dumps({"kind": "calls", "entry_point": "f", "cases": [{"arguments
 PRINTS = json.dumps({"kind": "stdin", "cases": [{"input": "", "output": "1"}] * 2})
 HASTY_WAIT_SECONDS = 3.0
 """For programs that sleep or hardly get a core: what they do until the wall time is over stays the same."""
+PATIENT_WAIT_SECONDS = 120.0
 COMPUTE = "import time\ndef compute(seconds):\n    while time.process_time() < seconds: pass\n"
 BURN = "while True: pass"
 
@@ -52,6 +53,11 @@ def hogs(core: int, number: int) -> Iterator[None]:
 def hasty(deadline_seconds: float) -> Limits:
     """Limits of processor time whose wall time is short as well."""
     return Limits(deadline_seconds, 1.5, Grading().memory_mib << 20, HASTY_WAIT_SECONDS)
+
+
+def patient(deadline_seconds: float, seconds_per_test: float = 1.5) -> Limits:
+    """Limits of processor time that a program gets however busy the machine is."""
+    return Limits(deadline_seconds, seconds_per_test, Grading().memory_mib << 20, PATIENT_WAIT_SECONDS)
 
 
 def put_on(core: int, sandbox: Sandbox, verifier: str = "code") -> None:

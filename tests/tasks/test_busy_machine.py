@@ -18,7 +18,7 @@ import pytest
 from rollcast.config.tasks import Grading
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.verifiers import Grade, Verifiers
-from tests.tasks.busy_cores import ANSWERS, COMPUTE, PRINTS, call, hasty, hogs, put_on, script
+from tests.tasks.busy_cores import ANSWERS, COMPUTE, PRINTS, call, hasty, hogs, patient, put_on, script
 
 pytestmark = [
     pytest.mark.protections,
@@ -48,7 +48,7 @@ def test_a_right_program_on_a_busy_core_is_right(sandbox: Sandbox, core: int, pr
     answer = call("compute(1.0)") if program is call else script("compute(1.0)")
     with hogs(core, 2):
         began = time.monotonic()
-        grade = sandbox.grade("code", answer, reference)
+        grade = sandbox.grade("code", answer, reference, limits=patient(4.0))
         lasted = time.monotonic() - began
     assert (grade, grade.reason) == (RIGHT, "")
     assert lasted > 1.5, "the core was not busy: this shows nothing"
@@ -60,7 +60,7 @@ def test_a_program_beyond_its_processor_time_is_wrong_on_a_busy_core_as_well(
 ) -> None:
     put_on(core, sandbox)
     with hogs(core, 1):
-        grade = sandbox.grade("code", answer, reference)
+        grade = sandbox.grade("code", answer, reference, limits=patient(4.0))
     assert (grade, grade.reason) == (WRONG, "time")
 
 
