@@ -147,8 +147,10 @@ def slow_term(name: str, rollout: Rollout, t: int, frozen: Rollout) -> float:
     if name == "gspo":
         ratio = math.exp(total / len(live))
         return min(ratio * a, clip(ratio, 0.95, 1.06) * a)
-    ratio = math.exp(total)
-    return min(ratio * a, clip(ratio, 0.8, 1.3) * a)
+    if name == "gspo-printed":
+        ratio = math.exp(total)
+        return min(ratio * a, clip(ratio, 0.8, 1.3) * a)
+    raise NotImplementedError(f"the loss {name!r} has no term here: write its equation above")
 
 
 def slow_objective(name: str, aggregation: str, kept: list[Rollout], frozen: list[Rollout]) -> float:
