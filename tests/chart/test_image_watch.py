@@ -184,6 +184,8 @@ def test_a_pod_comes_first_whose_name_is_the_image_of_the_watcher() -> None:
     "image",
     [
         {"registry": "", "repository": "redis", "tag": "8"},
+        {"repository": "redis", "tag": "7..2"},
+        {"registry": "[::1]:5000", "repository": "redis", "tag": "8"},
         {"registry": "10.0.0.7:5000", "repository": "a.b/c_d/e__f", "tag": "V1_2-.x"},
         {"repository": "valkey/valkey", "digest": "sha256:" + "0123456789abcdef" * 4},
         {"repository": "/".join(["long"] * 60), "tag": "1"},
