@@ -43,7 +43,7 @@ LABEL_NAME: Node = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0
 """Name of a volume or a container."""
 QUANTITY: Node = {
     "type": "string",
-    "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$",
+    "pattern": r"^\+?([0-9]+\.?[0-9]*|\.[0-9]+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][-+]?[0-9]+)?$",
     "description": "a Kubernetes quantity, such as 500m, 4 or 16Gi",
 }
 MIB = 1 << 20
@@ -91,7 +91,7 @@ ANNOTATIONS = part("Annotations")
 RESOURCES = part("Resources")
 IMAGE = part("Image")
 NARROWED: dict[tuple[str, str], Node] = {
-    ("Toleration", "operator"): choice("Exists", "Equal", "Lt", "Gt"),
+    ("Toleration", "operator"): choice("", "Exists", "Equal", "Lt", "Gt"),
     ("Toleration", "effect"): choice("", "NoSchedule", "PreferNoSchedule", "NoExecute"),
     ("TopologySpreadConstraint", "whenUnsatisfiable"): choice("DoNotSchedule", "ScheduleAnyway"),
     ("TopologySpreadConstraint", "nodeAffinityPolicy"): choice("Honor", "Ignore"),

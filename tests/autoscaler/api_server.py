@@ -24,6 +24,7 @@ HPAS = f"/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers"
 SCALED_OBJECTS = f"/apis/keda.sh/v1alpha1/namespaces/{NAMESPACE}/scaledobjects"
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 JOBSETS = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets"
+RECORD = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}-replaced-job"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 UID = "6b1c1d0e-0000-4000-8000-000000000001"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -47,6 +48,8 @@ class ApiServer:
         self.refused_pods: dict[str, tuple[int, str]] = {}
         """Role -> status and message with which a dry run of its pod is answered."""
         self.dry_runs: list[dict[str, Any]] = []
+        self.recorded: dict[str, str] = {}
+        """Data of the ConfigMap that the chart makes for the autoscaler."""
         self.job_dry_run: tuple[int, Any] = (201, {})
         self.events: list[dict[str, Any]] = []
         self.refuse: dict[str, int] = {}
@@ -165,6 +168,10 @@ class ApiServer:
             return 200, self._page("autoscaling/v2", "HorizontalPodAutoscalerList", self.hpas, query)
         if method == "GET" and path == SCALED_OBJECTS and self.scaled_objects is not None:
             return 200, self._page("keda.sh/v1alpha1", "ScaledObjectList", self.scaled_objects, query)
+        if method in ("GET", "PATCH") and path == RECORD:
+            changed = self.recorded | (body["data"] if method == "PATCH" else {})
+            self.recorded = {key: text for key, text in changed.items() if text is not None}
+            return 200, {"kind": "ConfigMap", "apiVersion": "v1", "data": self.recorded or None}
         if method == "GET" and path in (PODS, JOBS):
             wanted = dict(pair.split("=") for pair in query["labelSelector"].split(","))
             version, kind, items = ("v1", "PodList", [*self.pods.values()]) if path == PODS else (

@@ -13,10 +13,10 @@ pytest.importorskip("kubernetes")
 
 from rollcast.autoscaler.api_server import ClusterAway, connect
 from rollcast.autoscaler.deployment import Deployment
-from rollcast.autoscaler.moved_trainer import WAIT_SECONDS, MovedTrainer
+from rollcast.autoscaler.moved_trainer import WAIT_SECONDS, MovedTrainer, as_new
 from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
-from tests.autoscaler.api_server import NAME, NAMESPACE, ApiServer, job
+from tests.autoscaler.api_server import NAME, NAMESPACE, RECORD, ApiServer, job
 from tests.autoscaler.watching import watching
 
 LABELS = "app.kubernetes.io/instance=demo,app.kubernetes.io/component=trainer"
@@ -30,9 +30,14 @@ def server() -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def moved(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MovedTrainer:
+def deployment(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path)))
-    return MovedTrainer(Deployment(connect("autoscaler.deployment"), NAMESPACE, NAME), LABELS)
+    return Deployment(connect("autoscaler.deployment"), NAMESPACE, NAME)
+
+
+@pytest.fixture
+def moved(deployment: Deployment) -> MovedTrainer:
+    return MovedTrainer(deployment, LABELS)
 
 
 def trainer(*, pods: int = 2, active: int = 2, manager: str = "helm", operation: str = "Apply") -> dict[str, Any]:
@@ -155,6 +160,24 @@ def test_a_job_that_changed_meanwhile_is_not_deleted(
     assert len(server.jobs) == 1
 
 
+def test_a_job_whose_deletion_was_not_answered_is_created(
+    server: ApiServer, moved: MovedTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.jobs = [trainer(active=1)]
+    assert moved.look(0.0) is None
+    delete = server._delete_one
+
+    def deletes_without_an_answer(*call: Any) -> Any:
+        delete(*call)
+        return 504, {}
+
+    monkeypatch.setattr(server, "_delete_one", deletes_without_an_answer)
+    with pytest.raises(ClusterAway, match="answered 504"):
+        moved.look(WAIT_SECONDS)
+    assert moved.look(WAIT_SECONDS + 5) == "t"
+    assert [present["metadata"]["name"] for present in server.jobs] == ["t"]
+
+
 def test_a_job_that_could_not_be_created_is_not_deleted(server: ApiServer, moved: MovedTrainer) -> None:
     server.jobs = [trainer(active=1)]
     assert moved.look(0.0) is None
@@ -178,6 +201,56 @@ def test_a_job_that_could_not_be_created_is_created_later(
     assert [found["metadata"]["name"] for found in server.jobs] == ["t"]
     server.jobs[0]["status"] = {"active": 2}
     assert moved.look(100.0) is None
+
+
+@pytest.mark.parametrize("killed_at", ["DELETE", "POST"])
+def test_an_autoscaler_killed_between_deletion_and_creation_creates_the_job_at_its_next_start(
+    server: ApiServer, deployment: Deployment, monkeypatch: pytest.MonkeyPatch, killed_at: str
+) -> None:
+    server.jobs = [trainer(active=1, operation="Update")]
+    killed = MovedTrainer(deployment, LABELS)
+    assert killed.look(0.0) is None
+    answer = server.answer
+
+    def dies(method: str, path: str, query: dict[str, str], body: Any) -> Any:
+        in_earnest = method == killed_at and "dryRun" not in query
+        return (500, {}) if in_earnest else answer(method, path, query, body)
+
+    monkeypatch.setattr(server, "answer", dies)
+    with pytest.raises(ClusterAway):
+        killed.look(WAIT_SECONDS)
+    monkeypatch.undo()
+    was_deleted = killed_at == "POST"
+    assert bool(server.jobs) is not was_deleted
+    assert "resourceVersion" not in server.recorded["job.json"]
+    following = MovedTrainer(deployment, LABELS)
+    assert following.look(0.0) == ("t" if was_deleted else None)
+    assert [present["metadata"]["name"] for present in server.jobs] == ["t"]
+    assert server.recorded == {}
+    assert looks(following, 1.0).count("t") == (0 if was_deleted else 1), "a Job without pods waits for its controller"
+
+
+@pytest.mark.parametrize("name", ["t", "other"])
+def test_a_recorded_job_is_not_created_next_to_one_that_ended_or_replaced_it(
+    server: ApiServer, moved: MovedTrainer, deployment: Deployment, name: str
+) -> None:
+    deployment.record_job(as_new(trainer()))
+    server.jobs = [trainer()]
+    server.jobs[0]["metadata"]["name"] = name
+    if name == "t":
+        server.jobs[0]["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    assert moved.look(0.0) is None
+    assert [present["metadata"]["name"] for present in server.jobs] == [name]
+    assert server.recorded == {}
+
+
+def test_a_job_that_cannot_be_recorded_is_not_deleted(server: ApiServer, moved: MovedTrainer) -> None:
+    server.jobs = [trainer(active=1)]
+    assert moved.look(0.0) is None
+    server.refuse = {RECORD: 403}
+    with pytest.raises(ClusterAway, match="cannot record the trainer's Job in ConfigMap"):
+        moved.look(WAIT_SECONDS)
+    assert [present["metadata"]["name"] for present in server.jobs] == ["t"]
 
 
 def test_the_autoscaler_says_so_in_an_event(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,8 +70,9 @@ def test_what_the_api_server_refuses_is_named_with_its_role(tmp_path: Path) -> N
         code, log = asked(tmp_path, server)
     assert code == 2
     assert log.splitlines() == [
-        f"error: the API server refuses pods of redis: {NO_LIMIT}; change redis or everyRole",
-        f"error: the API server refuses pods of trainer: {NO_CLASS}; change trainer or everyRole",
+        f"error: the API server refuses pods of {role}: {message}; change {role} or everyRole, or leave this question "
+        "out: hooks.dryRun=false"
+        for role, message in (("redis", NO_LIMIT), ("trainer", NO_CLASS))
     ]
 
 

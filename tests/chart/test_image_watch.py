@@ -23,7 +23,14 @@ from tests.chart.rendering import CPU, NAMESPACE, Object, chart_of, merged, note
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 RUNNING = {"running": {"startedAt": "2026-11-26T08:00:00Z"}}
 PULLING = {"waiting": {"reason": "ContainerCreating"}}
-FAILED = {"waiting": {"message": 'Back-off pulling image "rollcast/control"', "reason": "ImagePullBackOff"}}
+
+
+def failed(cause: str, reason: str = "ImagePullBackOff") -> Object:
+    return {"waiting": {"message": f'Back-off pulling image "a": ErrImagePull: {cause}', "reason": reason}}
+
+
+FAILED = failed('rpc error: code = NotFound desc = failed to resolve reference "docker.io/rollcast/control": not found')
+BUSY = failed('failed to do request: Head "https://registry.example.com/v2": net/http: TLS handshake timeout')
 
 
 class Pods:
@@ -94,7 +101,7 @@ def watched(pods: Pods, folder: Path, client: str) -> subprocess.CompletedProces
     environment = {entry["name"]: entry["value"] for entry in container["env"]}
     with served(pods, folder) as given:
         return subprocess.run(
-            [*container["command"], script.replace(ACCOUNT, str(folder)).replace("sleep 2", "sleep 0.1")],
+            [*container["command"], script.replace(ACCOUNT, str(folder)).replace("sleep 2", "sleep 0.01")],
             env=environment | given | {"PATH": str(programs)},
             capture_output=True,
             text=True,
@@ -116,6 +123,26 @@ def test_an_image_that_no_node_can_pull_is_named(client: str, image: str, tmp_pa
     path, token = pods.asked[0]
     assert path.startswith(f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=")
     assert token == "Bearer secret"
+
+
+@pytest.mark.parametrize(
+    ("states", "exit_code", "looks"),
+    [
+        ([BUSY] * 20 + [RUNNING], 0, 21),
+        ([BUSY], 1, 100),
+        ([failed("dial tcp: lookup registry.example.com: no such host", "ErrImagePull")], 1, 5),
+        ([failed("pull access denied, repository does not exist or may require authorization")], 1, 5),
+        ([failed("toomanyrequests: You have reached your unauthenticated pull rate limit")] * 7 + [RUNNING], 0, 8),
+        ([{"waiting": {"reason": "ErrImageNeverPull"}}], 1, 5),
+    ],
+)
+def test_only_an_image_that_is_not_there_ends_the_install_early(
+    states: list[Object], exit_code: int, looks: int, tmp_path: Path
+) -> None:
+    """A registry that is slow or busy is asked again by the node."""
+    pods = Pods(*states)
+    assert watched(pods, tmp_path, "curl").returncode == exit_code
+    assert len(pods.asked) == looks
 
 
 @pytest.mark.parametrize("client", ["curl", "wget"])
@@ -167,7 +194,7 @@ def test_a_pod_comes_first_whose_name_is_the_image_of_the_watcher() -> None:
     assert (container["image"], container["command"]) == (watcher["image"], ["true"])
     assert container["image"].startswith(NEVER)
     assert container["resources"] == watcher["resources"], "what a quota refuses of one it refuses of all"
-    assert pull["spec"]["activeDeadlineSeconds"] == 30
+    assert pull["spec"]["activeDeadlineSeconds"] == 60
     annotations = pull["metadata"]["annotations"]
     assert "hook-failed" in annotations["helm.sh/hook-delete-policy"]
     weights = {
@@ -184,6 +211,8 @@ def test_a_pod_comes_first_whose_name_is_the_image_of_the_watcher() -> None:
     "image",
     [
         {"registry": "", "repository": "redis", "tag": "8"},
+        {"repository": "redis", "tag": "7..2"},
+        {"registry": "[::1]:5000", "repository": "redis", "tag": "8"},
         {"registry": "10.0.0.7:5000", "repository": "a.b/c_d/e__f", "tag": "V1_2-.x"},
         {"repository": "valkey/valkey", "digest": "sha256:" + "0123456789abcdef" * 4},
         {"repository": "/".join(["long"] * 60), "tag": "1"},

@@ -48,6 +48,8 @@ BY_SCHEMA: list[tuple[str, dict[str, Any]]] = [
     ("generator/resources/limits/memory", {"generator": {"resources": {"limits": {"memory": 64}}}}),  # bytes
     ("generator/resources", {"generator": {"resources": {"request": {}}}}),
     ("generator/sharedMemory", {"generator": {"sharedMemory": "lots"}}),
+    ("generator/sharedMemory", {"generator": {"sharedMemory": "1e9Gi"}}),
+    ("generator/sharedMemory", {"generator": {"sharedMemory": "."}}),
     ("generator/extraArgs", {"generator": {"extraArgs": "--index 1"}}),
     ("generator/extraEnv", {"generator": {"extraEnv": {"A": "b"}}}),
     ("trainer/podAnnotations/a", {"trainer": {"podAnnotations": {"a": 1}}}),
@@ -353,6 +355,10 @@ BY_TEMPLATE: list[tuple[str, dict[str, Any]]] = [
         {"trainer": {"resources": {"requests": {"cpu": 2}, "limits": {"cpu": "1500m"}}}},
     ),
     (
+        "trainer.resources.requests.cpu = 1e1: exceeds limits.cpu 9",
+        {"trainer": {"resources": {"requests": {"cpu": "1e1"}, "limits": {"cpu": "9"}}}},
+    ),
+    (
         "trainer.resources.requests.memory = 9Gi: exceeds limits.memory 8G",
         {"trainer": {"resources": {"requests": {"memory": "9Gi"}, "limits": {"memory": "8G"}}}},
     ),
@@ -445,6 +451,16 @@ RIGHT_PARTS: dict[str, dict[str, Any]] = {
         "global": {"imageRegistry": "10.0.0.7:5000"},
         "trainer": {"image": {"repository": "registry.example.com:5000/team/rl__trainer"}},
         "redis": {"image": {"registry": "mirror.example.com/docker.io"}},
+    },
+    "a registry by its IPv6 address": {
+        "global": {"imageRegistry": "[::1]:5000"},
+        "trainer": {"image": {"repository": "[fd00::7]:5000/team/trainer"}},
+    },
+    "a toleration with the default operator": {"trainer": {"tolerations": [{"key": "gpu", "operator": ""}]}},
+    "amounts in every notation of Kubernetes": {
+        "trainer": {"sharedMemory": "1e9", "resources": {"requests": {"cpu": ".5"}, "limits": {"memory": "8E9"}}},
+        "generator": {"resources": {"requests": {"cpu": "1e1"}, "limits": {"cpu": "1.e1"}}},
+        "forecaster": {"resources": {"requests": {"cpu": "500000u"}, "limits": {"cpu": "+1"}}},
     },
     "a toleration of everything": {"everyRole": {"tolerations": [{"operator": "Exists"}]}},
     "requests that are the limits": {

@@ -116,9 +116,15 @@ def test_only_an_autoscaler_beside_a_job_may_make_it_again(mode: str, controller
         assert wanted.items() <= job["labels"].items()
         changed = [(rule["verbs"], rule.get("resourceNames")) for rule in rights]
         assert changed == [(["list"], None), (["delete", "patch"], [job["name"]]), (["create"], None)]
+        (record,) = of_kind(objects, "ConfigMap", "-replaced-job")
+        assert record["metadata"]["name"] == f"{settings['deployment']}-replaced-job"
+        assert "data" not in record, "an upgrade must keep the autoscaler's"
+        (kept,) = [rule for rule in role["rules"] if "configmaps" in rule["resources"]]
+        assert (kept["verbs"], kept["resourceNames"]) == (["get", "patch"], [record["metadata"]["name"]])
     else:
         assert "replaced_jobs" not in settings
         assert rights == []
+        assert not of_kind(objects, "ConfigMap", "-replaced-job")
     said = notes(values)
     assert ("delete pod -l" in said) is may
     assert ("delete job -l" in said) is (controller == "job" and not may)

@@ -6,10 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
+from rollcast.generator.endpoint.programs import SessionPrograms
 from testkit.system.harness import wait_for
 
 GENERATOR = """
@@ -39,3 +43,30 @@ def test_a_signal_leaves_no_folder(tmp_path: Path, number: signal.Signals) -> No
         assert (folder / "notes").exists()
         generator.send_signal(number)
     wait_for(lambda: not folder.exists(), 60, "the folder is removed")
+
+
+def test_what_a_killed_generator_and_its_killed_keeper_left_goes_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    unlocked = tmp_path / "rollcast-harness-new"
+    unlocked.mkdir()
+    with subprocess.Popen([sys.executable, "-c", GENERATOR], stdout=subprocess.PIPE) as generator:
+        assert generator.stdout is not None
+        assert generator.stdout.readline(), "the harness runs"
+        (folder,) = (path.parent for path in tmp_path.glob("rollcast-harness-*/notes"))
+        (keeper,) = psutil.Process(generator.pid).children()
+        os.utime(folder, (0, 0))
+        SessionPrograms()
+        keeper.suspend()
+        generator.kill()
+    SessionPrograms()
+    time.sleep(0.2)
+    assert folder.exists(), "its generator or its keeper lives"
+    keeper.kill()
+    wait_for(lambda: not keeper.is_running(), 60, "the keeper has ended")
+    assert folder.exists()
+    SessionPrograms()
+    wait_for(lambda: not folder.exists(), 60, "the folder is removed")
+    assert unlocked.exists(), "its generator is about to lock it"

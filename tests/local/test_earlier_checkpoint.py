@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.errors import UserError
+from rollcast.config.run import parse_run_config
 from rollcast.local.earlier_checkpoint import Undo, go_back
+from rollcast.local.services import service_specs
 from rollcast.runfolder.kept_checkpoints import KeptCheckpoints, kept_versions
 from rollcast.trainer.learner.checkpoint import checkpoints
 from tests.cli.command import refusal
@@ -54,6 +56,17 @@ def test_the_newest_step_sets_nothing_aside(place: Path) -> None:
     assert undo == []
 
 
+def test_what_an_earlier_way_back_set_aside_stays(place: Path) -> None:
+    for name in ("3.105", "3.105-2"):
+        (place / "set-aside" / name / "of_another_run").mkdir(parents=True)
+    undo: Undo = []
+    go_back(place, 110, undo)
+    aside = sorted(folder.name for folder in (place / "set-aside").iterdir())
+    assert aside == ["3.105", "3.105-2", "3.105-3"]
+    undo[0]()
+    assert names(place) == list(KEPT)
+
+
 def test_a_step_that_is_not_kept_is_one_sentence(place: Path) -> None:
     with pytest.raises(UserError) as refused:
         go_back(place, 95, [])
@@ -74,6 +87,16 @@ def test_what_is_kept_names_the_command_where_up_started_the_run(place: Path) ->
     assert kept is not None
     assert kept.command == f"rollcast up --config {run_folder}/up.json --resume --step"
     assert KeptCheckpoints.at(run_folder, "s3://b") is None
+
+
+@pytest.mark.parametrize(("step", "arguments"), [(None, ("--resume",)), (7, ("--resume", "--step", "7"))])
+def test_the_trainer_gets_the_step(step: int | None, arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """So that it refuses an older checkpoint if that one is torn."""
+    config = parse_run_config({"run": "r", "folder": str(tmp_path), "model": {"path": "m"}}, source="test")
+    specs = service_specs(config, tmp_path / "run.json", embed_redis=False, resume=True, step=step)
+    (trainer,) = [spec for spec in specs if spec.name == "trainer"]
+    for command in trainer.commands:
+        assert command.arguments[5:] == arguments
 
 
 def test_a_step_is_of_a_run_that_goes_on() -> None:

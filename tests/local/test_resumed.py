@@ -108,6 +108,7 @@ JUDGE = {"kind": "llm-judge", "name": "j", "url": "http://judge/v1", "model": "s
             {"verifier": "./a/reward.py:strict"},
             "verifier of data set d 'reward.py:grade' -> 'reward.py:strict'",
         ),
+        ({"verifier": "exact"}, {"verifier": "a.py:f"}, "verifier of data set d 'exact' -> 'a.py:f'"),
     ],
 )
 def test_another_grading_of_the_curve_is_refused(
@@ -116,10 +117,30 @@ def test_another_grading_of_the_curve_is_refused(
     write_resolved(parsed(tasks={"dataset": ROWS | before}), up_file)
     with pytest.raises(UserError) as refused:
         changes_since_start(up_file.parent, parsed(tasks={"dataset": ROWS | now}))
-    assert str(refused.value) == (
-        f"--resume: {sentence}: the curve means something else then; set what the run was started with, or choose "
-        "another name for `run`"
-    )
+    remedy = "set what the run was started with, or choose another name for `run`"
+    if sentence.count(":") == 2:  # one function for another
+        remedy += "; if it is the same function under a new name, write that name into up.json in the run's folder"
+    assert str(refused.value) == f"--resume: {sentence}: the curve means something else then; {remedy}"
+    settings = json.loads(up_file.read_text())
+    settings["tasks"]["dataset"] |= ROWS | now
+    up_file.write_text(json.dumps(settings))
+    assert changes_since_start(up_file.parent, parsed(tasks={"dataset": ROWS | now})) == []
+
+
+@pytest.mark.parametrize(("before", "now", "same"), [(None, "environment", True), ("verifier", None, False)])
+def test_who_rewards_may_be_written_out(before: str | None, now: str | None, same: bool, up_file: Path) -> None:
+    def config(reward: str | None) -> RunConfig:
+        dataset = {"kind": "jsonl", "name": "d", "path": "d.jsonl", "environment": "e"}
+        environment = {"kind": "openenv", "name": "e", "url": "http://e", "interpreter": "/python", "reward": reward}
+        return parsed(tasks={"dataset": dataset, "environments": [environment]})
+
+    write_resolved(config(before), up_file)
+    if same:
+        (line,) = changes_since_start(up_file.parent, config(now))
+        assert "tasks.environments" in line
+        return
+    with pytest.raises(UserError, match=r"e\.reward of data set d 'verifier' -> 'environment'"):
+        changes_since_start(up_file.parent, config(now))
 
 
 def test_a_judge_keeps_what_it_asks_and_not_where(up_file: Path) -> None:

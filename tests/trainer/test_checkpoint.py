@@ -16,7 +16,7 @@ from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.learner.checkpoint import checkpoint_version, checkpoints, load_weights
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.service import begin
+from rollcast.trainer.service import begin, restore
 from rollcast.wire.version import PolicyVersion
 from testkit.forked_programs import ForkedPrograms
 from tests.trainer.learner_state import state
@@ -165,6 +165,23 @@ def test_a_resumed_run_goes_on_from_the_newest_whole_checkpoint(
     spoil(paths[0], fault)
     with pytest.raises(UserError, match="remove it"):
         newest_whole(config, group)
+
+
+def test_a_chosen_step_is_continued_or_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+    group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
+    paths = [saved(group, f"1.{step}", Progress(step=step).as_json()) for step in (1, 2)]
+    place = paths[0].parent
+    assert restore("r", place, group, resume=True, step=2) == Progress(step=2)
+    spoil(paths[1], "cut tensors")
+    assert restore("r", place, group, resume=True) == Progress(step=1)
+    with pytest.raises(UserError) as refused:
+        restore("r", place, group, resume=True, step=2)
+    assert str(refused.value).startswith(f"--step 2: checkpoint {paths[1]} cannot be read (")
+    assert str(refused.value).endswith(
+        "; remove it to resume from an older one, or name another step: kept are those of steps 1"
+    )
+    saved(group, "2.3", Progress(step=3).as_json())
+    assert restore("r", place, group, resume=True, step=2) == Progress(step=3), "a restarted trainer continues its own"
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -169,6 +169,12 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end -}}
 {{- end -}}
 
+{{/* The same in a manifest, where a text that begins with an IPv6 address in brackets would be a list. */}}
+{{- define "rollcast.imageText" -}}
+{{- $name := include "rollcast.image" . -}}
+{{- hasPrefix "[" $name | ternary (quote $name) $name -}}
+{{- end -}}
+
 {{- define "rollcast.secretName" -}}
 {{- .Values.auth.existingSecret | default (printf "%s-auth" (include "rollcast.fullname" .)) -}}
 {{- end -}}
@@ -395,7 +401,7 @@ before the model is fetched; (list . roleValues). */}}
 {{- $role := index . 1 -}}
 {{- if ne $root.Values.model.source "folder" }}
 - name: model
-  image: {{ include "rollcast.image" (list $root $role.image) }}
+  image: {{ include "rollcast.imageText" (list $root $role.image) }}
   imagePullPolicy: {{ $role.image.pullPolicy }}
   command: [rollcast, model]
   args:
@@ -557,9 +563,9 @@ annotations: {{- toYaml . | nindent 2 }}
 
 {{/* A quantity as a number of its unit, fractions too. */}}
 {{- define "rollcast.amount" -}}
-{{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
+{{- $units := dict "" 1 "n" 1e-9 "u" 1e-6 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
     "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
-{{- mulf (regexFind "^[0-9.]+" . | float64) (index $units (regexFind "[A-Za-z]*$" .)) -}}
+{{- mulf (regexFind "^[+0-9.]+([eE][-+]?[0-9]+)?" . | float64) (index $units (regexFind "[A-Za-z]*$" .)) -}}
 {{- end -}}
 
 {{/* (list . roleValues). Without a resource's name devices come by resourceClaims. */}}

@@ -76,7 +76,7 @@ spec:
       {{- end }}
       containers:
         - name: {{ .role }}
-          image: {{ include "rollcast.image" (list $root .image) }}
+          image: {{ include "rollcast.imageText" (list $root .image) }}
           imagePullPolicy: {{ .image.pullPolicy }}
           command: {{- toYaml .command | nindent 12 }}
           args: {{- toYaml .args | nindent 12 }}
@@ -111,7 +111,7 @@ spec:
 {{/* Name of that Pod. All that Helm prints of a Pod that failed is its name: the image's. */}}
 {{- define "rollcast.pullName" -}}
 {{- $words := regexReplaceAll "[^a-z0-9.]+" (include "rollcast.image" (list . (include "rollcast.pulledImage" . | fromYaml)) | lower) "-" -}}
-{{- regexReplaceAll "[-.]*-[-.]*" (printf "%s-pull-%s" (include "rollcast.fullname" .) $words) "-" | trunc 253 | trimAll "-." -}}
+{{- regexReplaceAll "[-.]*-[-.]*|[.]{2,}" (printf "%s-pull-%s" (include "rollcast.fullname" .) $words) "-" | trunc 253 | trimAll "-." -}}
 {{- end -}}
 
 {{/* Names that hooks before an install or an upgrade give their objects, of several kinds. */}}

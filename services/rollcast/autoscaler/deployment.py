@@ -1,5 +1,6 @@
 """The generators' Deployment: its scale, its pods, who else scales it, and the trainer's Jobs, for which it works."""
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -20,6 +21,8 @@ MAX_COST = 2**31 - 1
 MERGE_PATCH = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 JOBS = ("batch", "v1", "jobs")
+RECORDED = "job.json"
+"""Key of the ConfigMap."""
 T = TypeVar("T")
 
 MAX_NAME_BEFORE_SUFFIX = 57
@@ -31,6 +34,7 @@ class Deployment:
 
     def __init__(self, api: Any, namespace: str, name: str) -> None:
         self.name = name
+        self._record = f"{name}-replaced-job"
         self._namespace = namespace
         self._core = client.CoreV1Api(api)
         self._apps = client.AppsV1Api(api)
@@ -109,6 +113,28 @@ class Deployment:
             dry_run="All",
             field_manager=SOURCE,
         )
+
+    def record_job(self, job: Mapping[str, Any] | None) -> None:
+        """Write a Job into the ConfigMap DEPLOYMENT-replaced-job, or empty that."""
+        self._call(
+            f"record the trainer's Job in ConfigMap {self._record}",
+            self._core.patch_namespaced_config_map,
+            *(self._record, self._namespace, {"data": {RECORDED: None if job is None else json.dumps(job)}}),
+            _content_type=MERGE_PATCH,
+        )
+
+    def recorded_job(self) -> dict[str, Any] | None:
+        """The Job in that ConfigMap; None = it is empty or does not exist."""
+        read = self._core.read_namespaced_config_map
+        try:
+            record = self._call(f"read ConfigMap {self._record}", read, self._record, self._namespace)
+        except NotFound:
+            return None
+        text = (record.data or {}).get(RECORDED)
+        try:
+            return None if text is None else dict(json.loads(text))
+        except ValueError as error:
+            raise ClusterAway(f"ConfigMap {self._record} holds no Job; remove its key {RECORDED}") from error
 
     def delete_job(self, job: Mapping[str, Any]) -> None:
         """Delete this very Job, unless it has changed since it was read."""

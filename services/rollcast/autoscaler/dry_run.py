@@ -83,7 +83,8 @@ def main() -> int:
             warn(error)
             continue
         if message is not None:
-            print(f"error: the API server refuses pods of {role}: {message}; change {role} or everyRole")
+            remedy = f"change {role} or everyRole, or leave this question out: hooks.dryRun=false"
+            print(f"error: the API server refuses pods of {role}: {message}; {remedy}")
             exit_code = EXIT_USER_ERROR
     return exit_code
 

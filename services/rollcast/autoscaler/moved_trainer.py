@@ -4,7 +4,10 @@ The Job controller waits before it replaces a pod that has ended: 10 s, then twi
 Pods that left on request (`kubectl delete pod`, a drained node) lengthen the wait like failures, and only a pod that
 succeeds ends it, which the trainer's does at the end of its run. A new Job does not wait:
 
-    a pod is missing, no failure was counted, for WAIT_SECONDS -> delete the Job -> create it again, as it was
+    a pod is missing, no failure was counted, for WAIT_SECONDS
+        -> record the Job in a ConfigMap -> delete it -> create it again, as it was -> empty the record
+
+An autoscaler that is killed in between finds the record at its next start, and creates the Job if it is missing.
 
 A failure that counts keeps its wait, which protects from a crash loop, and so does a Job without pods after it was
 replaced: a quota or an admission holds them back. A JobSet replaces its Jobs itself, Kueue keeps a Job's place in its
@@ -46,21 +49,27 @@ class MovedTrainer:
         self._had_pods = True
         """Whether the Job had all of its pods since it was replaced."""
         self._missing_since: float | None = None
-        self._deleted: dict[str, Any] | None = None
-        """A Job that is deleted and not created again so far."""
+        self._recorded: dict[str, Any] | None = None
+        """A Job that is deleted, or soon will be, and is not created again so far."""
+        self._has_read_record = False
 
     def look(self, now: float) -> str | None:
         """The name of the Job if it was replaced now. Raises ClusterAway; the next look then goes on."""
-        jobs = [job for job in self._deployment.jobs(self._selector) if not _is_over(job)]
-        if self._deleted is not None:
-            return self._create(jobs)
+        if not self._has_read_record:
+            self._recorded = self._deployment.recorded_job()
+            self._has_read_record = True
+        every_job = self._deployment.jobs(self._selector)
+        if self._recorded is not None:
+            return self._create(every_job)
+        jobs = [job for job in every_job if not _is_over(job)]
         # Two are there during an upgrade: one of them leaves.
         if len(jobs) != 1 or not self._waits(jobs[0], now):
             return None
         again = as_new(jobs[0])
         self._deployment.check_job(again)  # a quota or a webhook may refuse it now
+        self._deployment.record_job(again)
+        self._recorded = again
         self._deployment.delete_job(jobs[0])
-        self._deleted = again
         return self._create([])
 
     def _waits(self, job: Mapping[str, Any], now: float) -> bool:
@@ -84,16 +93,19 @@ class MovedTrainer:
         return False
 
     def _create(self, jobs: list[dict[str, Any]]) -> str | None:
-        """Create the deleted Job unless one is there by now: Helm's, or ours if only the answer was lost."""
-        assert self._deleted is not None
-        name = str(self._deleted["metadata"]["name"])
-        if any("deletionTimestamp" in job["metadata"] for job in jobs):
+        """Create the recorded Job unless one is present: Helm's, the new one, or the old one, which was not deleted."""
+        assert self._recorded is not None
+        name = str(self._recorded["metadata"]["name"])
+        present = [job["metadata"] for job in jobs if job["metadata"]["name"] == name or not _is_over(job)]
+        if any("deletionTimestamp" in metadata for metadata in present):
             return None
-        if not jobs:
-            self._deployment.create_job(self._deleted)
-        self._deleted = None
-        self._had_pods = False
-        return name
+        if not present:
+            self._deployment.create_job(self._recorded)
+        self._deployment.record_job(None)
+        self._recorded = None
+        # After a start of the autoscaler it is not known which Job had pods.
+        self._had_pods = any(self._uid in ("", metadata["uid"]) for metadata in present)
+        return None if self._had_pods else name
 
 
 def as_new(job: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,7 +59,8 @@ class Autoscaler(Settings):
     replaced_jobs: Annotated[str, Field(min_length=1)] | None = None
     """Label selector of the trainer's Jobs, in the same namespace. If its pod has left on request, as for a drained node,
     the Job is deleted and created again: its own next pod would wait twice as long after each such move, up to ten
-    minutes. None = it waits, because the autoscaler may not create Jobs."""
+    minutes. Meanwhile the ConfigMap DEPLOYMENT-replaced-job holds it. None = it waits, because the autoscaler may not
+    create Jobs."""
     least: Annotated[int, Field(ge=1)] = 1
     """Generators at least. Not 0: without a generator nothing can be measured and training waits."""
     most: Annotated[int, Field(ge=1)] = 64

@@ -4,6 +4,7 @@ import functools
 import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -25,8 +26,8 @@ _MEANT = {
     "recipe.optimizer": "learning_rate",
 }
 """The setting that a bare value in place of its group stands for."""
-_FUNCTION = "function"
-"""The setting of a group that is a function of the user's own."""
+_FUNCTIONS = ("function", "code")
+"""Settings of groups that are a function of the user's own."""
 _EXPONENT = re.compile(r"[+-]?[0-9]{1,20}e[+-]?[0-9]{1,3}", re.IGNORECASE)
 
 
@@ -77,15 +78,26 @@ def _meanings(field: str, value: object, groups: Sequence[type[BaseModel]]) -> I
         yield from (whole for group, whole in wholes if _is_right(group, whole))
     if isinstance(value, str) and value.lower() in {kind_of_group(group) for group in groups}:
         yield {"kind": value.lower()}
-    if isinstance(value, str) and ":" in value:
-        for group in groups:
-            settings = {"kind": kind_of_group(group), _FUNCTION: value}
-            if _FUNCTION in group.model_fields and _is_right(group, settings):
-                yield settings
+    if isinstance(value, str):
+        yield from _text_meanings(value, groups)
     name = _MEANT.get(field)
     if name is not None and not isinstance(value, bool | None):
         taken = _as_number(value)
         yield from ({name: taken} for group in groups[:1] if _is_right(group, {name: taken}))
+
+
+def _text_meanings(value: str, groups: Sequence[type[BaseModel]]) -> Iterator[dict[str, Any]]:
+    """Groups with a function of the user's own, or with a file of their kind; named after it if they need a name."""
+    for group in groups:
+        kind = kind_of_group(group)
+        settings = [setting for setting in _FUNCTIONS if ":" in value]
+        if value.endswith(f".{kind}"):
+            settings.append("path")
+        name = {"name": Path(value.rpartition(":")[2]).stem} if "name" in group.model_fields else {}
+        for setting in settings:
+            whole = {"kind": kind, **name, setting: value}
+            if setting in group.model_fields and _is_right(group, whole):
+                yield whole
 
 
 def _defaults(groups: Sequence[type[BaseModel]]) -> Iterator[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """`rollcast up --resume --step N`: the run goes on from a kept checkpoint, and later ones are set aside."""
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,7 @@ def go_back(place: Place, step: int, undo: Undo) -> list[str]:
     chosen = max(version for version in kept if version[1] == step)
     later = [folder for version, folder in kept.items() if version > chosen]
     for folder in later:
-        aside = folder.parent / SET_ASIDE / folder.name
+        aside = _free_name(folder.parent / SET_ASIDE / folder.name)
         try:
             aside.parent.mkdir(exist_ok=True)
             folder.rename(aside)
@@ -44,3 +45,9 @@ def go_back(place: Place, step: int, undo: Undo) -> list[str]:
         undo.append(partial(aside.rename, folder))
     moved = f"; later checkpoints are in {place / SET_ASIDE}, remove it to free the disk" if later else ""
     return [f"the run goes on from its checkpoint of step {step}{moved}"]
+
+
+def _free_name(path: Path) -> Path:
+    """`path`, or with a number behind it: an earlier way back may have set a checkpoint of that version aside."""
+    names = (path if number == 1 else path.with_name(f"{path.name}-{number}") for number in itertools.count(1))
+    return next(name for name in names if not name.exists())

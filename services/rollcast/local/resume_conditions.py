@@ -9,6 +9,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.own_functions import is_function
 from rollcast.config.resolved import Difference
+from rollcast.config.rewarding import environment_rewards
 from rollcast.config.tasks import Tasks
 from rollcast.memory.text_model import config_of, weight_sizes
 from rollcast.tasks.mappings import mapping_of
@@ -17,17 +18,22 @@ FIXED = ("tasks.dataset.kind", "tasks.dataset.name", "tasks.evaluation.num_promp
 """They decide which prompts the curve is measured on: with others it would go on as another one, unnoticed."""
 FIXED_BY_A_CHECKPOINT = ("seed", "recipe.unique_prompts", "model.lora")
 """A checkpoint holds a position in the order of the prompts, and the weights that are trained."""
-GRADE_SETTINGS = ("kind", "code", "model", "prompt", "best_score", "reward", "factory", "taskset")
+GRADE_SETTINGS = ("kind", "code", "model", "prompt", "best_score", "factory", "taskset")
 """Settings of verifiers and environments that decide the grade of an answer. Addresses and limits do not."""
 REMEDY = "set what the run was started with, or choose another name for `run`"
+SAME_FUNCTION = "; if it is the same function under a new name, write that name into up.json in the run's folder"
 
 
 def check_curve(changes: Sequence[Difference], before: Tasks, now: Tasks) -> None:
     """`changes`: of all settings. Raises UserError if the curve would go on as another one."""
     if fixed := _among(changes, FIXED):
         raise UserError(f"--resume: {fixed}: the curve is measured on other prompts then; {REMEDY}")
-    if regraded := "; ".join(one.sentence for one in _other_grades(before, now)):
-        raise UserError(f"--resume: {regraded}: the curve means something else then; {REMEDY}")
+    regraded = _other_grades(before, now)
+    if regraded:
+        changed = "; ".join(difference.sentence for difference in regraded)
+        functions = all(is_function(str(name)) for one in regraded for name in (one.before, one.after))
+        remedy = REMEDY + (SAME_FUNCTION if functions else "")
+        raise UserError(f"--resume: {changed}: the curve means something else then; {remedy}")
 
 
 def check_checkpoint(changes: Sequence[Difference], before: Model, now: Model) -> None:
@@ -75,7 +81,11 @@ def _grading(tasks: Tasks) -> dict[tuple[str, str], Any]:
         found[dataset.name, "answer_field"] = dataset.answer_field
         found[dataset.name, "environment"] = dataset.environment
         named = [one for one in tasks.verifiers if one.name == verifier]
-        for settings in (*named, *(one for one in tasks.environments if one.name == dataset.environment)):
+        environments = [one for one in tasks.environments if one.name == dataset.environment]
+        for environment in environments:
+            rewarding = "environment" if environment_rewards(environment, dataset) else "verifier"
+            found[dataset.name, f"{environment.name}.reward"] = rewarding
+        for settings in (*named, *environments):
             for setting in set(GRADE_SETTINGS) & type(settings).model_fields.keys():
                 found[dataset.name, f"{settings.name}.{setting}"] = _without_folder(getattr(settings, setting))
     return found

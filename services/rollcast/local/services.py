@@ -34,12 +34,13 @@ def service_specs(
     *,
     embed_redis: bool,
     resume: bool,
+    step: int | None = None,
     embed_grader: bool = False,
     gpus: Sequence[str] = (),
 ) -> list[ServiceSpec]:
     """The services in the order of starting. `config` is the resolved one that `run_file` holds.
 
-    `gpus`: enough for all; empty = CPU.
+    `step`: of the checkpoint to go on from; None = the newest. `gpus`: enough for all; empty = CPU.
     """
     folder = config.run_folder
     without_gpus = visible_gpus(gpus)
@@ -50,7 +51,8 @@ def service_specs(
     if config.log:
         specs.append(_loggers(folder, run_file, without_gpus))
     environments = rank_environments(config.local.trainer_ranks, trainer_gpus(config.local, gpus))
-    specs.append(_trainer(folder, run_file, environments, resume=resume))
+    resuming = ("--resume",) if step is None else ("--resume", "--step", str(step))
+    specs.append(_trainer(folder, run_file, environments, resuming, resume=resume))
     for index in range(config.local.generators):
         devices = generator_gpus(config.local, config.generator, gpus, index)
         specs.append(_generator(folder, run_file, index, devices, config.generator.drain_seconds))
@@ -107,9 +109,11 @@ def _loggers(folder: Path, run_file: Path, devices: Mapping[str, str]) -> Servic
     )
 
 
-def _trainer(folder: Path, run_file: Path, environments: Sequence[Environment], *, resume: bool) -> ServiceSpec:
+def _trainer(
+    folder: Path, run_file: Path, environments: Sequence[Environment], again: tuple[str, ...], *, resume: bool
+) -> ServiceSpec:
+    """`again`: arguments with which it goes on."""
     names = ["trainer", *(f"trainer-rank{rank}" for rank in range(1, len(environments)))]
-    again = ("--resume",)
     return ServiceSpec(
         "trainer",
         tuple(

@@ -101,7 +101,7 @@ def run_locally(
         for line in (*news, *cautions, *changes):
             view.report(line)
         specs = service_specs(
-            config, run_file, embed_redis=embed_redis, resume=resume, embed_grader=embed_grader, gpus=gpus
+            config, run_file, embed_redis=embed_redis, resume=resume, step=step, embed_grader=embed_grader, gpus=gpus
         )
         targets = None
         if monitor:

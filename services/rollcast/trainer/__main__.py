@@ -8,4 +8,11 @@ from rollcast.trainer.allocator import use_expandable_segments
 
 if __name__ == "__main__":
     use_expandable_segments(os.environ)
-    end(run_service("trainer", "FSDP learner of one run.", flags={"resume": "continue from the newest checkpoint"}))
+    end(
+        run_service(
+            "trainer",
+            "FSDP learner of one run.",
+            flags={"resume": "continue from the newest checkpoint"},
+            numbers={"step": "with --resume: refuse a checkpoint older than the newest of this step"},
+        )
+    )

@@ -22,7 +22,7 @@ from rollcast.recipe.own_parts import load_own_parts
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
 from rollcast.runfolder.files import BEFORE, Place, checkpoint_place, earlier_run_place
-from rollcast.runfolder.kept_checkpoints import check_earlier_run
+from rollcast.runfolder.kept_checkpoints import check_earlier_run, kept_in_words
 from rollcast.runfolder.records import BeforeRecord, as_json
 from rollcast.runfolder.writing import make_folder, replace_json
 from rollcast.tasks.near_duplicates import near_duplicates
@@ -65,8 +65,11 @@ def _lost_ranks_named() -> Iterator[None]:
 
 
 @_lost_ranks_named()
-def serve(config: RunConfig, *, resume: bool) -> int:
-    """Run one rank to its end; returns the exit code. Raises PassingError if it has lost another rank."""
+def serve(config: RunConfig, *, resume: bool, step: int | None = None) -> int:
+    """Run one rank to its end; returns the exit code. Raises PassingError if it has lost another rank.
+
+    `step`: no checkpoint older than the newest of this step is continued; None = the newest whole one is.
+    """
     stop = StopSignal()
     load_own_parts(config.recipe)
     # A cluster's run file has no digests: no command that started it saw the code.
@@ -89,7 +92,7 @@ def serve(config: RunConfig, *, resume: bool) -> int:
             return followed
         ending = TrainerEnding.FAILED
         try:
-            ending = _lead(config, learners, lambda: stop() or learners.sender.stop_asked(), resume=resume)
+            ending = _lead(config, learners, lambda: stop() or learners.sender.stop_asked(), resume=resume, step=step)
         finally:
             learners.stop(ending)
         return ending
@@ -97,11 +100,13 @@ def serve(config: RunConfig, *, resume: bool) -> int:
         ranks.leave()
 
 
-def _lead(config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *, resume: bool) -> TrainerEnding:
+def _lead(
+    config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *, resume: bool, step: int | None
+) -> TrainerEnding:
     folder = config.run_folder
     make_folder(folder)
     place = checkpoint_place(folder, config.trainer.checkpoints)
-    progress = restore(config.run, place, learners, resume=resume) or begin(folder, config.model, learners)
+    progress = restore(config.run, place, learners, resume=resume, step=step) or begin(folder, config.model, learners)
     tokenizer = load_tokenizer(config.model)
     check_teacher(config.recipe.distillation, config.model, tokenizer)
     exporter = Exporter(config.run)
@@ -151,8 +156,14 @@ def _lead(config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *
     return ending
 
 
-def restore(run: str, place: Place, learners: LearnerGroup, *, resume: bool) -> Progress | None:
-    """Continue from the newest whole checkpoint; None = no checkpoint at all. Raises UserError if all are damaged."""
+def restore(
+    run: str, place: Place, learners: LearnerGroup, *, resume: bool, step: int | None = None
+) -> Progress | None:
+    """Continue from the newest whole checkpoint; None = no checkpoint at all.
+
+    Raises UserError if all are damaged, with `step` all from the newest of that step on: a restarted trainer may
+    continue from later ones.
+    """
     found = checkpoints(place)
     if not found:
         return None
@@ -161,7 +172,14 @@ def restore(run: str, place: Place, learners: LearnerGroup, *, resume: bool) -> 
             f"run = {run!r}: {place} holds a checkpoint already; resume it with --resume, "
             "or choose another name or folder"
         )
-    return _newest_whole(found, learners.restore)[1]
+    steps = [checkpoint_version(path).step for path in found]
+    if step not in steps:
+        return _newest_whole(found, learners.restore)[1]
+    chosen = steps.index(step) + 1
+    try:
+        return _newest_whole(found[:chosen], learners.restore)[1]
+    except DamagedCheckpoint as error:
+        raise UserError(f"--step {step}: {error}, or name another step: {kept_in_words(steps[chosen:])}") from error
 
 
 def begin(run_folder: Path, model: Model, learners: LearnerGroup) -> Progress:

@@ -101,7 +101,7 @@ async def test_a_full_disk_fails_the_episode_and_not_the_generator(monkeypatch: 
     def full(*_: Any, **__: Any) -> str:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("rollcast.environments.harness.program.tempfile.mkdtemp", full)
+    monkeypatch.setattr("rollcast.environments.harness.folder.tempfile.mkdtemp", full)
     rollout, _ = await ended("pass", restarts=0)
     assert rollout.episode is not None
     assert rollout.episode.end is EpisodeEnd.FAILED

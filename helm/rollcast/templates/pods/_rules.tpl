@@ -91,7 +91,7 @@ created; (dict "place" "trainer" "own" roleValues "volumes" (list "names of the 
 {{/* (list "path" registry). A node that cannot read an image's name shows InvalidImageName, minutes later. */}}
 {{- define "rollcast.registryRules" -}}
 {{- $registry := index . 1 | default "" -}}
-{{- if not (regexMatch "^([A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)?$" $registry) -}}
+{{- if not (regexMatch "^(([A-Za-z0-9.-]+|\\[[0-9A-Fa-f:]+\\])(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)?$" $registry) -}}
 {{- fail (printf "%s = %s: is not a registry; give HOST, HOST:PORT or HOST/PATH, without https:// and without a slash at the end" (index . 0) $registry) -}}
 {{- end -}}
 {{- end -}}
@@ -101,7 +101,7 @@ created; (dict "place" "trainer" "own" roleValues "volumes" (list "names of the 
 {{- $path := index . 0 -}}
 {{- $repository := (index . 1).repository -}}
 {{- include "rollcast.registryRules" (list (printf "%s.registry" $path) (index . 1).registry) -}}
-{{- if not (regexMatch "^([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$" $repository) -}}
+{{- if not (regexMatch "^(([A-Za-z0-9.-]+|\\[[0-9A-Fa-f:]+\\])(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$" $repository) -}}
 {{- fail (printf "%s.repository = %s: is not a repository, which is in small letters; a tag goes into %s.tag, a digest into %s.digest" $path $repository $path $path) -}}
 {{- end -}}
 {{- end -}}

@@ -14,7 +14,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 containers:
   - name: test
-    image: {{ include "rollcast.image" (list $root $image) }}
+    image: {{ include "rollcast.imageText" (list $root $image) }}
     imagePullPolicy: {{ $image.pullPolicy }}
     command: [python, -c]
     args:

@@ -24,7 +24,7 @@ spec:
   {{- end }}
   containers:
     - name: trainer
-      image: {{ include "rollcast.image" (list . $role.image) }}
+      image: {{ include "rollcast.imageText" (list . $role.image) }}
       imagePullPolicy: {{ $role.image.pullPolicy }}
       terminationMessagePolicy: FallbackToLogsOnError
       # Starts python -m rollcast.trainer once for every rank; the first pod keeps the lock of the run's folder during that time.

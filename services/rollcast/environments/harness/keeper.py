@@ -8,7 +8,9 @@ the process PARENT: kills all of them, in any session.
 
 import os
 import sys
+from pathlib import Path
 
+from rollcast.environments.harness.folder import lock_folder
 from rollcast.environments.hosted import removal
 from rollcast.environments.hosted.guard import guard
 
@@ -18,6 +20,7 @@ CANNOT_START = 127
 
 def main(arguments: list[str]) -> int:
     parent, folder, *command = arguments
+    lock_folder(Path(folder))  # until this process ends
 
     def run() -> None:
         try:

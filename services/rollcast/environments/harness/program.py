@@ -8,12 +8,12 @@ import contextlib
 import os
 import shutil
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rollcast.environments.base import EnvironmentFailedError
+from rollcast.environments.harness.folder import make_folder
 
 MAX_LINES = 5
 """Last lines of its output that are kept: the message of an exception and the place that raised it."""
@@ -28,9 +28,11 @@ SECRET_PREFIXES = ("ROLLCAST_", "OPENAI_", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN",
 class HarnessProgram:
     """A started harness."""
 
-    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path, lock: int) -> None:
+        """`lock`: a descriptor to close once the folder is removed."""
         self._process = process
         self._folder = folder
+        self._lock: int | None = lock
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
         self._watching = asyncio.create_task(self._watch())
 
@@ -42,7 +44,7 @@ class HarnessProgram:
 
         stdin: a descriptor for its standard input.
         """
-        folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="rollcast-harness-"))
+        folder, lock = await asyncio.to_thread(make_folder)
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -57,10 +59,11 @@ class HarnessProgram:
             )
         except BaseException as error:
             shutil.rmtree(folder, ignore_errors=True)  # it is empty
+            os.close(lock)
             if isinstance(error, OSError):
                 raise EnvironmentFailedError(f"{command[0]} cannot be started: {error.strerror}") from error
             raise
-        return cls(process, folder)
+        return cls(process, folder, lock)
 
     @property
     def has_ended(self) -> bool:
@@ -93,6 +96,9 @@ class HarnessProgram:
                     self._process.kill()
                 self._watching.cancel()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     async def _watch(self) -> None:
         """Read its output, so that it never waits for a reader, and wait for its end."""

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironment
 from rollcast.config.environments.verifiers import VerifiersEnvironment
+from rollcast.environments.harness.folder import remove_abandoned
 from rollcast.environments.harness.helper import TracedHelper
 from rollcast.environments.harness.program import HarnessProgram
 from rollcast.environments.harness.trust import trusting
@@ -52,6 +53,7 @@ class SessionPrograms:
 
     def __init__(self, authority: Path | None = None) -> None:
         """`authority`: verifies the certificate of the generator's server. None = programs trust it already."""
+        remove_abandoned()
         self._closing = ExitStack()
         self._trust: dict[str, str] = {}
         if authority is not None:
