@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rollcast.chat import check
+from rollcast.chat.base import ChatRefusedError
 from rollcast.chat.check import check_chat_format
+from rollcast.chat.template import ChatTemplate
 from rollcast.config.errors import EXIT_USER_ERROR, UserError
 from rollcast.config.model import Model
 from rollcast.config.tasks import PromptFormat
@@ -48,6 +52,46 @@ async def test_the_start_takes_a_right_one_and_names_the_fault_of_another(tmp_pa
         await check_chat_format(
             write(tmp_path, "{% for message in messages %}{{ message.content }}{% endfor %}"), PromptFormat()
         )
+
+
+LONG_OPERATIONS = {
+    "a power": "{{ 9 ** (9 ** 6) }}",
+    "a power of a product": "{% set n = 10 ** 9999 * 10 ** 9999 %}{{ n ** n }}",
+    "a product": "{% set n = namespace(x=10 ** 9999) %}{% for i in range(6) %}{% set n.x = n.x * n.x %}{% endfor %}",
+    "a repeated text": "{{ 'a' * 10 ** 9 }}",
+    "a list repeated by a number before it": "{{ (10 ** 9 * [1]) | length }}",
+    "a long range": "{{ range(10 ** 9) | list }}",
+}
+USUAL = "{{ 2 ** 10 }} {{ 2.5 ** 3 }} {{ 'ab' * 3 }} {{ 3 * [1] }} {{ 2 * 3.5 }} {{ -2 * 3 }}"
+
+
+class OfTemplate:
+    """The rendering of transformers, without a tokenizer."""
+
+    name_or_path = "a model"
+    eos_token_id = 0
+
+    def __init__(self, template: str) -> None:
+        self.template = template
+
+    def apply_chat_template(self, messages: Any, **options: Any) -> str:
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        return str(render_jinja_template([messages], chat_template=self.template)[0][0])
+
+
+@pytest.mark.parametrize("what", LONG_OPERATIONS)
+def test_an_operation_that_holds_the_lock_is_refused(what: str) -> None:
+    tokenizer: Any = OfTemplate(LONG_OPERATIONS[what])
+    began = time.process_time()
+    with pytest.raises(ChatRefusedError, match=r"chat template|Range too big"):
+        ChatTemplate(tokenizer, {}).text([{"role": "user", "content": "x"}], [])
+    assert time.process_time() - began < 60.0, "larger ones of the kind take hours"
+
+
+def test_usual_operations_are_as_before() -> None:
+    tokenizer: Any = OfTemplate(USUAL)
+    assert ChatTemplate(tokenizer, {}).text([], []) == "1024 15.625 ababab [1, 1, 1] 7.0 -6"
 
 
 RUN = """

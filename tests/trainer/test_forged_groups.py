@@ -159,8 +159,10 @@ def test_what_may_happen_is_no_defect(what: str) -> None:
 def test_certainty_is_right_where_it_is_asked_for_or_little() -> None:
     task, group = answered()
     be_certain(group)
-    greedy = Sampling(top_k=1)
-    assert found(dataclasses.replace(task, sampling=greedy), dataclasses.replace(group, sampling=greedy)) is None
+    assert found(task, group)
+    for sampling in (Sampling(top_k=1), Sampling(top_p=1e-6), Sampling(top_p=0.9), Sampling(temperature=0.01)):
+        sharp = dataclasses.replace(task, sampling=sampling), dataclasses.replace(group, sampling=sampling)
+        assert found(*sharp) is None
     measured = dataclasses.replace(task, purpose=Purpose.EVAL), dataclasses.replace(group, purpose=Purpose.EVAL)
     assert found(*measured) is None
     few = MIN_CERTAIN_TOKENS // 2 - 1

@@ -9,13 +9,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-MAX_STEPS = 100_000
-"""Keywords that are looked at for one call, which has 10,000 values at most. A step takes some 5 us."""
-ITEMS_PER_STEP = 100
-"""Allowed values that take as long as a step to compare."""
+MAX_STEPS = 45_000
+"""Schemas and keywords that are looked at for one call, which has 10,000 values at most. A step takes some 5 us."""
+ITEMS_PER_STEP = 10
+"""Values or names that take as long as a step to compare or to go through."""
+CHARACTERS_PER_STEP = 200
+"""Characters of a message or a text that take as long as a step to write."""
+STEPS_PER_REFERENCE = 4
 MATCHES_PER_STEP = 200
 """Instructions of a pattern times characters of a text, of which RE2 does some thirty million a second at worst."""
 MAX_PATTERN_CHARACTERS = 1_000
@@ -24,8 +28,6 @@ MAX_PATTERN_BYTES = 1 << 20
 MAX_CACHED_PATTERNS = 512
 _CLASSES = re.compile(r"\\[wWdDsSbB]")
 """Classes of characters that hold ASCII alone for RE2, every alphabet for Python."""
-_steps: ContextVar[list[int]] = ContextVar("steps")
-"""What the check under way has taken so far."""
 
 Keyword = Callable[[Any, Any, Any, Any], Any]
 """jsonschema's: validator, the keyword's value, instance, schema -> errors, or None."""
@@ -35,17 +37,28 @@ class _TooManyStepsError(Exception):
     """The check would take too long."""
 
 
+@dataclass(slots=True)
+class _Work:
+    """The check under way."""
+
+    schema: Mapping[str, Any]
+    num_steps: int = 0
+
+
+_work: ContextVar[_Work] = ContextVar("work")
+
+
 def find_misfit(arguments: Mapping[str, Any], schema: Any) -> str:
     """The first misfit of arguments and schema. Empty = they fit, or the tool itself judges them."""
     if not isinstance(schema, Mapping):
         return ""
-    token = _steps.set([0])
+    token = _work.set(_Work(schema))
     try:
         error = next(iter(_validator(schema).iter_errors(dict(arguments))), None)
     except Exception:  # a broken schema raises whatever it breaks
         return ""
     finally:
-        _steps.reset(token)
+        _work.reset(token)
     if error is None:
         return ""
     place = ".".join(str(part) for part in error.absolute_path)
@@ -70,30 +83,95 @@ def _bounded(kind: Any) -> Any:
         "uniqueItems": _unique_items,
         "pattern": _pattern,
         "patternProperties": _pattern_properties,
-        # It matches patterns of other keywords by itself.
+        # They match patterns of other keywords, and follow references, by themselves.
         "unevaluatedProperties": _left_to_the_tool,
+        "unevaluatedItems": _left_to_the_tool,
     }
+    charged: dict[str, Callable[[Keyword], Keyword]] = {"$ref": _reference, "$dynamicRef": _reference}
+    charged |= {"enum": _equality, "const": _equality}
     keywords = {name: linear.get(name, check) for name, check in kind.VALIDATORS.items()}
+    keywords |= {name: charge(keywords[name]) for name, charge in charged.items() if name in keywords}
     if "additionalProperties" in keywords:
         keywords["additionalProperties"] = _additional_properties(keywords["additionalProperties"])
     bounded = jsonschema.validators.extend(kind, {name: _counted(check) for name, check in keywords.items()})
     # jsonschema's own takes another class, without bounds, for a part of the schema that names a `$schema`.
     bounded.evolve = attrs.evolve
+    descend = bounded.descend
+    iter_errors = bounded.iter_errors
+
+    def counted_descend(validator: Any, instance: Any, schema: Any, *places: Any, **named: Any) -> Any:
+        _visit(instance, schema)
+        return descend(validator, instance, schema, *places, **named)
+
+    def counted_errors(validator: Any, instance: Any) -> Any:
+        _visit(instance, validator.schema)
+        return iter_errors(validator, instance)
+
+    bounded.descend = counted_descend
+    bounded.iter_errors = counted_errors
     return bounded
+
+
+def _visit(instance: Any, schema: Any) -> None:
+    """Count a schema at an instance: its names, and for `false` the instance, which its message quotes."""
+    _spend(1 + (_weight(instance) if schema is False else _length(schema)) // ITEMS_PER_STEP)
 
 
 def _counted(check: Keyword) -> Keyword:
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        _spend(1 + (len(value) // ITEMS_PER_STEP if isinstance(value, list) else 0))
-        yield from check(validator, value, instance, schema) or ()
+        _spend(1 + (_length(value) + _length(instance)) // ITEMS_PER_STEP)
+        for error in check(validator, value, instance, schema) or ():
+            _spend(2 + len(error.message) // CHARACTERS_PER_STEP)  # with its object; it quotes instance and schema
+            yield error
 
     return counted
 
 
+def _reference(check: Keyword) -> Keyword:
+    def followed(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        segments = str(value).count("/")
+        _spend(STEPS_PER_REFERENCE + segments)
+        if not (value == "#" or str(value).startswith("#/")) or validator._resolver._base_uri:
+            _spend(_weight(_work.get().schema))  # a name is looked for in the whole schema
+        return check(validator, value, instance, schema)
+
+    return followed
+
+
+def _equality(check: Keyword) -> Keyword:
+    """Lists, objects and long texts are compared in depth, with each allowed value."""
+
+    def compared(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        _spend(_length(value) // ITEMS_PER_STEP)
+        if isinstance(instance, dict | list) or (isinstance(instance, str) and len(instance) > CHARACTERS_PER_STEP):
+            _spend((1 + _length(value)) * _weight(instance) // ITEMS_PER_STEP)
+        return check(validator, value, instance, schema)
+
+    return compared
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, dict | list) else 0
+
+
+def _weight(value: Any) -> int:
+    """Values and names inside, long texts counted as several."""
+    weight = 0
+    waiting = [value]
+    while waiting:
+        inner = waiting.pop()
+        weight += 1 + (len(inner) // CHARACTERS_PER_STEP if isinstance(inner, str) else 0)
+        if isinstance(inner, Mapping):
+            waiting += [*inner, *inner.values()]
+        elif isinstance(inner, list):
+            waiting += inner
+    return weight
+
+
 def _spend(steps: int) -> None:
-    taken = _steps.get()
-    taken[0] += steps
-    if taken[0] > MAX_STEPS:
+    work = _work.get()
+    work.num_steps += steps
+    if work.num_steps > MAX_STEPS:
         raise _TooManyStepsError
 
 
@@ -172,6 +250,18 @@ def _unique_items(_validator: Any, is_unique: Any, items: Any, _schema: Any) -> 
 
     if not is_unique or not isinstance(items, list):
         return
-    texts = [json.dumps(item, sort_keys=True) for item in items]
+    texts = [json.dumps(_canonical(item), sort_keys=True) for item in items]
+    _spend(sum(map(len, texts)) // CHARACTERS_PER_STEP)
     if len(set(texts)) < len(texts):
         yield jsonschema.ValidationError("the items are not unique")
+
+
+def _canonical(value: Any) -> Any:
+    """The value with one way to write each number: 1.0 is 1, and true is neither."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, list):
+        return [_canonical(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _canonical(item) for name, item in value.items()}
+    return value

@@ -2,6 +2,8 @@
 
 watched -> rendering -> done        one thread for all renderings of a process
               `- deadline: one sentence on standard error that names the template, exit code 2
+
+It needs Python's lock, which one long operation would hold: those are bounded (`rollcast.tasks.template_operations`).
 """
 
 import os
@@ -52,6 +54,9 @@ _watchdog = _Watchdog()
 @contextmanager
 def watched(template: str) -> Iterator[None]:
     """End this process if the block takes longer than RENDER_SECONDS. `template`: whose, for the sentence."""
+    from rollcast.tasks.template_operations import bound_operations
+
+    bound_operations()
     _watchdog.start()
     thread = threading.get_ident()
     _watchdog.rendering[thread] = (template, time.monotonic() + RENDER_SECONDS)

@@ -49,6 +49,15 @@ def with_tool(parameters: object) -> bytes:
     return json.dumps({"messages": [USER], "tools": [tool]}).encode()
 
 
+def with_setting(name: str, value: bytes) -> bytes:
+    return b'{"messages": [{"role": "user", "content": "x"}], "%s": %s}' % (name.encode(), value)
+
+
+def with_call(arguments: bytes) -> bytes:
+    call = b'{"id": "1", "function": {"name": "f", "arguments": %s}}' % arguments
+    return in_messages(b'{"role": "assistant", "tool_calls": [%s]}, {"role": "user", "content": "x"}' % call)
+
+
 BODIES: dict[str, Callable[[], bytes]] = {
     "numbers": lambda: in_content(filled(b"1")),
     "less than a megabyte of numbers": lambda: in_content(filled(b"1", 750_000)),
@@ -78,6 +87,26 @@ BODIES: dict[str, Callable[[], bytes]] = {
     "arguments of empty objects": lambda: in_arguments(f"[{filled(b'{}').decode()}]"),
     "arguments of a long text": lambda: in_arguments(json.dumps({"code": "f(1, 2)," * 1_500_000})),
     "nested arguments": lambda: in_arguments("[" * 900 + "]" * 900),
+    "arguments of long numbers": lambda: in_arguments(f"[{filled(b'1' * 4_200).decode()}]"),
+    "arguments of letters as wide as one emoji": lambda: with_call('"😀'.encode() + b"a" * (ROOM - 200) + b'"'),
+    "arguments that are an object of lists": lambda: with_call(b'{"a": [%s]}' % filled(b"[1.5]", 1_700_000)),
+    "280,000 empty lists": lambda: in_content(filled(b"[]", 840_000)),
+    "lists 60 deep": lambda: in_content(filled(b"[" * 58 + b"]" * 58, 570_000)),
+    "a message of many fields": lambda: in_messages(
+        b'{"role": "user", "content": "x", "own": [%s]}' % filled(b"[1.5]", 1_700_000)
+    ),
+    "many settings": lambda: b'{"messages": [{"role": "user"}], %s}' % b",".join(b'"%d":1' % n for n in range(290_000)),
+    "long numbers": lambda: with_setting("user", b"[%s]" % filled(b"1" * 4_200)),
+    "one long number": lambda: with_setting("user", b"1" * (ROOM - 100)),
+    "a long key": lambda: with_setting("k" * (ROOM - 100), b"1"),
+    "UTF-16, whose escapes cannot be counted": lambda: ('["\\"",' + "[]," * 2_700_000 + "1]").encode("utf-16-le"),
+    "half an emoji after a whole one": lambda: in_text("😀".encode() + b"x" * (ROOM - 200) + b"\\ud83d"),
+    "2,000 calls with their results": lambda: in_messages(
+        filled(
+            with_call(b'"{}"')[len(b'{"messages": [') : -len(b', {"role": "user", "content": "x"}]}')]
+            + b', {"role": "tool", "tool_call_id": "1", "content": "%s"}' % (b"x" * 8_000)
+        )
+    ),
     "tools of numbers": lambda: b'{"messages": [{"role": "user"}], "tools": [' + filled(b"1") + b"]}",
     "a tool with a large schema": lambda: with_tool({"enum": ["x" * 60] * 200_000}),
     "a setting that nobody knows": lambda: b'{"messages": [{"role": "user"}], "x": [' + filled(b"1" * 60) + b"]}",
@@ -90,7 +119,8 @@ READ = frozenset(
         *("many messages", "many messages of one part", "right text parts", "one text", "line breaks", "backslashes"),
         *("a setting that nobody knows", "tokens"),
         *("one letter of four bytes", "letters of two bytes"),
-        *("arguments of a long text", "nested arguments"),
+        *("arguments of a long text", "nested arguments", "arguments of long numbers"),
+        *("arguments of letters as wide as one emoji", "a long key", "2,000 calls with their results"),
     }
 )
 """Requests that are in order."""

@@ -7,7 +7,6 @@ All of it takes a fraction of a second for the largest body.
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,13 @@ from rollcast.generator.endpoint.refusals import RefusedRequestError
 SMALL_BYTES = 256 << 10
 """Whatever a smaller body holds takes some megabytes, and no noticeable time."""
 MAX_VALUES = 300_000
-"""Values of one body. A history of 10,000 messages has a third of that."""
+"""Values of one body, numbers included."""
+MAX_TEXTS = 150_000
+"""Texts, lists and objects of one body. A history of 10,000 messages, half of them tool calls, has 125,000."""
+MAX_CONTAINERS = 75_000
+"""Lists and objects of one body, the slowest values. That history has 35,000."""
+NUMBER_DIGITS = 256
+"""A number of twice that many digits is refused: reading it takes time with the square of its length."""
 MAX_TOKENS = 1_500_000
 """Values of a body that is a history in tokens, besides its lists, objects and texts."""
 MAX_DEPTH = 64
@@ -32,6 +37,8 @@ _QUOTE = 0x22
 _COMMA = 0x2C
 _BRACKET = 0x5B
 _BRACE = 0x7B
+_ZERO = 0x30
+_NINE = 0x39
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +48,28 @@ class Counts:
     containers: int
     texts: int
     commas: int
+    has_long_number: bool
 
 
 def read_json(content: bytes | bytearray, max_values: int = MAX_VALUES) -> Any:
     """Raises RefusedRequestError for invalid JSON, and for more values than a request may have."""
     if len(content) > SMALL_BYTES:
         counts = count(content)
-        if counts.containers + counts.texts > MAX_VALUES or counts.commas > max_values:
-            raise RefusedRequestError(f"the body has more than {max_values:,} values", 413, "too_large")
-        if not content.isascii():
-            # Does not make one text of the whole body first, which may take four bytes for each letter.
-            with suppress(ValueError):  # halves of surrogate pairs, which Python's own parser takes
-                return from_json(content, cache_strings=False)
+        for num_values, most, what in (
+            (counts.commas, max_values, "values"),
+            (counts.containers + counts.texts, MAX_TEXTS, "texts, lists and objects"),
+            (counts.containers, MAX_CONTAINERS, "lists and objects"),
+        ):
+            if num_values > most:
+                raise RefusedRequestError(f"the body has more than {most:,} {what}", 413, "too_large")
+        if counts.has_long_number:
+            raise RefusedRequestError(f"a number of the body has more than {NUMBER_DIGITS} digits", 413, "too_large")
+    is_wide = len(content) > SMALL_BYTES and not content.isascii()
     try:
-        return json.loads(content)
+        if is_wide:  # without making one text of it all first, which may take four bytes for each letter
+            return from_json(content, cache_strings=False)
+        # As UTF-8, in which the signs were counted: Python would guess UTF-16 and UTF-32, too.
+        return json.loads(content.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):
         raise RefusedRequestError("the body is not JSON", code="not_json") from None
 
@@ -66,6 +81,7 @@ def count(content: bytes | bytearray) -> Counts:
     containers = 0
     commas = 0
     quotes = 0
+    has_long_number = False
     for start in range(0, len(plain), CHUNK_BYTES):
         chunk = plain[start : start + CHUNK_BYTES]
         is_quote = chunk == _QUOTE
@@ -74,7 +90,16 @@ def count(content: bytes | bytearray) -> Counts:
         quotes += int(np.count_nonzero(is_quote))
         commas += int(np.count_nonzero((chunk == _COMMA) & outside))
         containers += int(np.count_nonzero(((chunk == _BRACKET) | (chunk == _BRACE)) & outside))
-    return Counts(containers, quotes // 2, commas)
+        is_digit = ((chunk >= _ZERO) & (chunk <= _NINE) & outside)[: len(chunk) // NUMBER_DIGITS * NUMBER_DIGITS]
+        has_long_number |= bool(is_digit.reshape(-1, NUMBER_DIGITS).all(axis=1).any())
+    return Counts(containers, quotes // 2, commas, has_long_number)
+
+
+def bounded_integer(digits: str) -> int:
+    """An integer of JSON. Raises ValueError for one of too many digits."""
+    if len(digits) > NUMBER_DIGITS:
+        raise ValueError(f"a number has more than {NUMBER_DIGITS} digits")
+    return int(digits)
 
 
 def is_too_deep(value: Any) -> bool:

@@ -8,15 +8,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rollcast.chat.base import ChatMessage
-from rollcast.generator.endpoint.bodies import count, is_too_deep
+from rollcast.generator.endpoint.bodies import bounded_integer, count, is_too_deep
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 
 MAX_PARTS = 1_000
 """Text parts of one message. Clients write one, or one for each file."""
 MAX_CALLS = 512
 """Tool calls of one message."""
-MAX_ARGUMENT_VALUES = 250_000
+MAX_ARGUMENT_VALUES = 150_000
 """Values in the arguments of all calls together, which come as JSON in texts."""
+
+MAX_READ_CHARACTERS = 4 << 20
+"""Arguments of more characters stay a text: one emoji makes each of them four bytes, and reading doubles that."""
 
 
 def read_messages(messages: Sequence[Any]) -> list[ChatMessage]:
@@ -94,11 +97,11 @@ def _num_values(text: str) -> int:
 
 
 def read_arguments(arguments: Any) -> Any:
-    """The arguments of a call as JSON has them; as they are if they are no JSON, or nested too deeply."""
-    if not isinstance(arguments, str):
+    """The arguments of a call as JSON has them; as they are if they are no JSON, too long or nested too deeply."""
+    if not isinstance(arguments, str) or len(arguments) > MAX_READ_CHARACTERS:
         return arguments
     try:
-        read = json.loads(arguments)
+        read = json.loads(arguments, parse_int=bounded_integer)
     except (ValueError, RecursionError):
         return arguments
     return arguments if is_too_deep(read) else read

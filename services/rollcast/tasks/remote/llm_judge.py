@@ -10,13 +10,19 @@ from rollcast.tasks.thinking import final_answer
 from rollcast.tasks.verifiers import Grade, graded
 
 _PLACE = re.compile(r"\{([^{}\n]{1,100})\}")
-_NUMBER = r"\d{1,9}(?:\.\d{1,9})?"
+_NUMBER = r"(?:\d{1,9}(?:\.\d{1,9})?|\.\d{1,9})"
 _RANGE = rf"(?:(?:from\s+)?{_NUMBER}\s*(?:[-\u2013\u2014]|to)\s*|(?:out\s+)?of\s+|/\s*|max\.?\s*)(?P<most>{_NUMBER})"
+_BEGIN = r"\W{0,20}(?:(?:the|my|your|final|overall|total)\s{1,5}){0,3}score"
 _SCORE = re.compile(
-    rf"\W{{0,20}}score\W{{0,40}}?(?:[(\[]\s*{_RANGE}\s*[)\]]\W{{0,20}}?)?(?P<score>-?{_NUMBER})"
-    rf"(?:\W{{0,5}}?(?:/|\bout\s+of\b|\bof\b)\W{{0,5}}?(?P<of>{_NUMBER})|\s*(?P<percent>%|percent\b))?(?:\s+points?)?\W{{0,20}}",
+    rf"{_BEGIN}(?:\W{{1,5}}is\b)?\W{{0,40}}?(?:[(\[]\s*{_RANGE}\s*[)\]]\W{{0,20}}?)?(?P<score>-?{_NUMBER})"
+    rf"(?:\W{{0,5}}?(?:/|\bout\s+of\b|\bof\b)\W{{0,5}}?(?P<of>{_NUMBER})|\s*(?P<percent>%|percent\b))?"
+    r"(?:\s+(?:points?|stars?|marks?))?\W{0,20}",
     re.IGNORECASE,
 )
+_VERDICT = re.compile(
+    rf"{_BEGIN}[\s*_]{{0,20}}(?:[(\[][^)\]]{{0,60}}[)\]][\s*_]{{0,20}})?(?:[:=\d]|[\u2013\u2014-]\s)", re.IGNORECASE
+)
+"""Begins a line that states a score, readable or not; `The score reflects ..` states none."""
 MAX_SCORE_LINE_CHARACTERS = 200
 """Characters. A longer line is no score: what looks for one takes time with the square of its length."""
 
@@ -65,14 +71,20 @@ def question(template: str, completion: str, row: Any) -> str:
 def score_of(written: str, best_score: float = DEFAULT_BEST_SCORE) -> float | None:
     """The number of the last line that says `Score: N`, on the scale to `best_score`.
 
-    A scale of the line's own counts: 4/5, 4 out of 5, (0-5): 4 and 80 % are 8 of 10. None without such a line.
+    A scale of the line's own counts: 4/5, 4 out of 5, (0-5): 4 and 80 % are 8 of 10. None without such a line, and if
+    the last one is unreadable: what it corrects is no verdict.
     """
-    lines = (line for line in reversed(written.splitlines()) if len(line) <= MAX_SCORE_LINE_CHARACTERS)
-    found = next((found for line in lines if (found := _SCORE.fullmatch(line))), None)
+    lines = reversed(written.replace("\N{MINUS SIGN}", "-").splitlines())
+    verdict = next((line for line in lines if _states_score(line)), "")
+    found = _SCORE.fullmatch(verdict) if len(verdict) <= MAX_SCORE_LINE_CHARACTERS else None
     if found is None:
         return None
     scale = float(found["of"] or (found["percent"] and 100) or found["most"] or best_score)
     return float(found["score"]) * best_score / scale if scale else None
+
+
+def _states_score(line: str) -> bool:
+    return bool(_VERDICT.match(line) or (len(line) <= MAX_SCORE_LINE_CHARACTERS and _SCORE.fullmatch(line)))
 
 
 def _as_text(found: Any) -> str:

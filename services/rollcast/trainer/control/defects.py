@@ -39,6 +39,8 @@ SPARE_PREEMPTIONS = 1_000
 MARKS_PER_TOKEN = 2
 """KV is rebuilt at a token once for an update of the weights or a preemption, and again after a hand-over."""
 SPARE_MARKS = 16
+SHARP_TEMPERATURE = 0.1
+"""Below it, an ordinary lead of a token makes its probability exactly 1 in float32."""
 MIN_CERTAIN_TOKENS = 256
 """A group of this many sampled tokens, each of a probability of exactly 1, was not sampled by a language model. All of
 its rollouts would be equal, and teach nothing."""
@@ -227,7 +229,9 @@ def _count_defect(rollout: Rollout) -> str | None:
 
 def _certainty_defect(group: RolloutGroup) -> str | None:
     """Each token that was sampled had a probability of exactly 1, and the sampling did not make it so."""
-    if group.sampling.top_k == 1 or group.sampling.temperature == 0:
+    sampling = group.sampling
+    # top_p keeps one token alone where that one is likely enough.
+    if sampling.top_k == 1 or sampling.top_p < 1 or sampling.temperature < SHARP_TEMPERATURE:
         return None
     num_tokens = 0
     for rollout in group.rollouts:
