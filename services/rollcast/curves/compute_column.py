@@ -22,6 +22,7 @@ from rollcast.curves.columns import (
     unit_of,
     words_in,
 )
+from rollcast.curves.epoch_steps import begins_again
 from rollcast.curves.sheet import Sheet
 from rollcast.scaling.law.curve import Array
 
@@ -29,7 +30,6 @@ MIN_COVERED_SHARE = 0.95
 """Share of the evaluations that a column of compute must have a value for. A resumed log may lack some of them."""
 MAX_FALLING_SHARE = 0.25
 """Share of the evaluations at which compute may fall: at restarts, or at the beginning of another run."""
-EPOCH_NAMES = ("epoch", "train/epoch")
 _STATISTIC_WORDS = {
     "avg", "average", "mean", "max", "min", "std", "median", "length", "len", "remaining", "left", "eta", "limit",
     "target", "budget", "planned",
@@ -79,31 +79,6 @@ def step_columns(names: list[str]) -> list[str]:
     others.sort(key=lambda name: bool(words_in(name) & _EVALUATION_WORDS))
     counters = dict.fromkeys([*usual, *others])
     return sorted(counters, key=lambda name: name.casefold() == CALL_COUNTER)
-
-
-def begins_again(sheet: Sheet, step: str) -> bool:
-    """Whether a column counts the steps of each epoch from the beginning: it falls whenever the epoch rises."""
-    epoch = find_column(list(sheet.columns), EPOCH_NAMES)
-    if epoch is None:
-        return False
-    steps = sheet.numbers(step).values
-    epochs = sheet.numbers(epoch).values
-    is_known = np.isfinite(steps) & np.isfinite(epochs)
-    if _falls_as_rises(steps[is_known], epochs[is_known]):
-        return True
-    # Often only the evaluation at the end of an epoch names it: the rows before it are of this epoch too.
-    named = np.flatnonzero(np.isfinite(epochs))
-    counted = np.flatnonzero(np.isfinite(steps))
-    following = np.searchsorted(named, counted)
-    is_followed = following < named.size
-    return _falls_as_rises(steps[counted[is_followed]], epochs[named[following[is_followed]]])
-
-
-def _falls_as_rises(steps: Array, epochs: Array) -> bool:
-    """Whether (n,) steps fall, and do so exactly where (n,) epochs rise."""
-    falls = np.diff(steps) < 0
-    rises = np.diff(epochs) > 0
-    return bool(falls.any()) and bool(np.array_equal(falls, rises))
 
 
 def _most_telling(by_unit: dict[str, str]) -> dict[str, str]:

@@ -19,14 +19,17 @@ from rollcast.curves.columns import (
     some,
     unit_of,
 )
-from rollcast.curves.compute_column import begins_again, compute_columns
+from rollcast.curves.compute_column import compute_columns, step_columns
+from rollcast.curves.epoch_steps import begins_again, counted_on
 from rollcast.curves.pass_rate_column import choose_pass_rate, plausible_columns
 from rollcast.curves.ratios import ERROR_PREFIX
 from rollcast.curves.sheet import Sheet
 
 
-def curve_columns(sheet: Sheet, asked: Columns, tell: Tell) -> CurveColumns:
-    """The columns that hold the curve. The callback receives sentences on a choice that is not obvious.
+def curve_columns(sheet: Sheet, asked: Columns, tell: Tell) -> tuple[Sheet, CurveColumns]:
+    """The columns that hold the curve, and the sheet with counters that continue through the epochs.
+
+    The callback receives sentences on a choice that is not obvious.
 
     Raises UserError: a column is missing, or several could be meant, and what helps.
     """
@@ -38,6 +41,7 @@ def curve_columns(sheet: Sheet, asked: Columns, tell: Tell) -> CurveColumns:
         pass_rate = _one_of(choice.columns, sheet, asked, "pass_rate")
         if choice.sentence:
             tell(f"{choice.sentence}; {asked.option('pass_rate')} chooses another column")
+    sheet = _counted_through_epochs(sheet, pass_rate, tell)
     compute = _named(sheet, asked, "compute" if asked.seconds is None else "seconds")
     if compute is None:
         compute = _one_of(compute_columns(sheet, pass_rate), sheet, asked, "compute")
@@ -48,7 +52,7 @@ def curve_columns(sheet: Sheet, asked: Columns, tell: Tell) -> CurveColumns:
     if step is not None and asked.step is None and begins_again(sheet, step):
         tell(f"{step} begins again in every epoch, so evaluations are counted by their rows")
         step = None
-    return CurveColumns(
+    columns = CurveColumns(
         compute=compute,
         pass_rate=pass_rate,
         standard_error=_named(sheet, asked, "standard_error", (f"{ERROR_PREFIX}{pass_rate}", *STANDARD_ERROR_NAMES)),
@@ -57,6 +61,15 @@ def curve_columns(sheet: Sheet, asked: Columns, tell: Tell) -> CurveColumns:
         time=_named(sheet, asked, "time"),
         unit=unit,
     )
+    return sheet, columns
+
+
+def _counted_through_epochs(sheet: Sheet, pass_rate: str, tell: Tell) -> Sheet:
+    for name in step_columns(list(sheet.columns)):
+        if name != pass_rate and begins_again(sheet, name) and (continued := counted_on(sheet, name, pass_rate)):
+            tell(f"{name} begins again in every epoch, so it is counted on from the end of each")
+            sheet = continued
+    return sheet
 
 
 def _named(sheet: Sheet, asked: Columns, option: str, usual: Sequence[str] = ()) -> str | None:

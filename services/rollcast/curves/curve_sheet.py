@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.config.errors import UserError
-from rollcast.curves.amounts import Tell, counted
+from rollcast.curves.amounts import Tell, amount, counted
 from rollcast.curves.columns import TIME_UNITS, Columns, CurveColumns, some
 from rollcast.curves.curve_columns import curve_columns
 from rollcast.curves.evaluations import LEAST_AND_MOST, MAX_ROUNDING_DEVICE_HOURS, Evaluations, Origin, RunHistory
 from rollcast.curves.labels import clashing_label
 from rollcast.curves.pass_rate_range import per_cent_by_name
 from rollcast.curves.ratios import with_ratios
-from rollcast.curves.restarts import incarnations, whole_numbers
+from rollcast.curves.restarts import incarnations, stray_rows, whole_numbers
 from rollcast.curves.sheet import RUN, Mask, Numbers, Sheet, not_a_number
 from rollcast.curves.times import COUNTS, in_one_unit
 from rollcast.runfolder.survival import LEAST_GRADED_SHARE, surviving
@@ -83,7 +83,7 @@ def curve_sheet(sheet: Sheet, asked: Columns, run: str | None, tell: Tell) -> Cu
         if not is_narrowed:
             raise UserError("holds no evaluation yet")
         raise UserError(f"no row is left; check {asked.option('where')}, --run and the file")
-    columns = curve_columns(sheet, asked, tell)
+    sheet, columns = curve_columns(sheet, asked, tell)
     rates = sheet.numbers(columns.pass_rate)
     if np.any(rates.per_cent):
         tell(f"per cent signs in {columns.pass_rate}, read as parts of 1")
@@ -95,7 +95,22 @@ def curve_sheet(sheet: Sheet, asked: Columns, run: str | None, tell: Tell) -> Cu
     if asked.unit is None and not is_plain:
         sheet, unit = in_one_unit(sheet, columns.compute, columns.unit, asked.devices, tell)
         columns = replace(columns, unit=unit)
-    return CurveSheet(sheet, columns, asked, wanted_run)
+    return _without_strays(CurveSheet(sheet, columns, asked, wanted_run), tell)
+
+
+def _without_strays(curve: CurveSheet, tell: Tell) -> CurveSheet:
+    """Without rows that fall back for a moment, if the rows are of one curve: a line that a model quotes, say."""
+    sheet = curve.sheet
+    counter = curve.columns.step or curve.columns.compute
+    counts = sheet.numbers(counter).values
+    is_evaluation = sheet.numbers(curve.columns.pass_rate).given
+    is_told = sheet.column(RUN) is not None or sheet.column("incarnation") is not None
+    strays = stray_rows(sheet, counts, is_evaluation) if not is_told else np.empty(0, dtype=np.int64)
+    if not strays.size or clashing_label(sheet.only(is_evaluation), curve.columns.compute) is not None:
+        return curve
+    why = f"whose {counter} falls back for a moment; the first is at {counter} {amount(float(counts[strays[0]]))}"
+    tell(f"{counted(strays.size, 'row')} left out, {why}")
+    return replace(curve, sheet=sheet.only(~np.isin(np.arange(sheet.num_rows), strays)))
 
 
 def _rows_with(sheet: Sheet, name: str, wanted: str) -> Sheet:

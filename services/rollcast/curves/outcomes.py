@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.curves.amounts import Tell, counted
-from rollcast.curves.columns import words_in
+from rollcast.curves.columns import EPOCHS, words_in
 from rollcast.curves.curve_sheet import CurveSheet
 from rollcast.curves.labels import LABELS, Label, clashing_labels
 from rollcast.curves.ratios import binomial_errors
@@ -53,10 +53,13 @@ def averaged(curve: CurveSheet, tell: Tell) -> CurveSheet:
     is_truth = column is not None and column.is_truth
     if not is_binary and MIN_OUTCOMES_PER_STEP * np.unique(at[rows]).size > rows.size:
         return curve
+    if not is_binary and curve.columns.unit == EPOCHS and np.any(at[rows] % 1):
+        return curve  # parts of an epoch are rounded places, each of several readings
     stretches = _stretches(curve, at, rows)
     if stretches.max() >= MAX_STRETCHES:
         return curve
-    groups = _numbered(stretches, at[rows])
+    steps = sheet.numbers(curve.columns.step).values
+    groups = _numbered(np.nan_to_num(steps[rows]), at[rows], stretches)
     labels = clashing_labels(sheet.only(_mask(sheet.num_rows, rows)), curve.columns.compute)
     num_groups = int(groups.max()) + 1
     if num_groups < MIN_GROUPS:
@@ -94,11 +97,11 @@ def _stretches(curve: CurveSheet, at: Array, rows: Numbers) -> Numbers:
     return np.asarray(np.cumsum(begins)[rows])
 
 
-def _numbered(stretches: Numbers, at: Array) -> Numbers:
-    """(m,) numbers, equal for evaluations of one stretch at one compute."""
-    order = np.lexsort((at, stretches))
-    is_new = (np.diff(stretches[order]) != 0) | (np.diff(at[order]) != 0)
-    groups = np.empty(at.size, dtype=np.int64)
+def _numbered(*keys: Array | Numbers) -> Numbers:
+    """(m,) numbers, equal for evaluations of equal keys; ascending by the last of them."""
+    order = np.lexsort(keys)
+    is_new = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+    groups = np.empty(order.size, dtype=np.int64)
     groups[order] = np.append(0, np.cumsum(is_new))
     return groups
 

@@ -21,6 +21,12 @@ MAX_STEP = 2**53
 """Larger whole numbers are not steps: floats cannot distinguish them from their neighbors."""
 MAX_STRETCHES = 1_000
 """Stretches of a log between restarts that are looked at one by one. No run is restarted as often."""
+MAX_STRAY_ROWS = 3
+"""Rows that fall back together, before the log goes on above, which are no restart: lines that a model quotes, say."""
+MIN_STRAY_INTERVALS = 1.5
+"""Intervals from the last of them to the next row. After a restart all rows between are there again."""
+MAX_CONTINUED_INTERVALS = 2.0
+"""Intervals from the row before them to the next row, if that one continues the run."""
 EVALUATION_KIND = 0
 Rows = NDArray[np.int64]
 
@@ -40,23 +46,59 @@ def going_back(sheet: Sheet, counter: Array, is_evaluation: Mask) -> Rows:
 
     `counter`: (n,) steps, or what else rises, nan if unknown. In a file that is not in order of time, every fall.
     """
+    begins, _ = _falls(sheet, counter, is_evaluation)
+    return begins
+
+
+def stray_rows(sheet: Sheet, counter: Array, is_evaluation: Mask) -> Rows:
+    """The rows, ascending, at which a log falls back for at most three rows and goes on above, as if without them."""
+    _, strays = _falls(sheet, counter, is_evaluation)
+    return strays
+
+
+def _falls(sheet: Sheet, counter: Array, is_evaluation: Mask) -> tuple[Rows, Rows]:
+    """The rows from which on a log counts again, and its stray rows."""
     rows = np.flatnonzero(np.isfinite(counter))
     counts = counter[rows]
-    falls = np.flatnonzero(np.diff(counts) < 0) + 1
+    changes = np.diff(counts)
+    falls = np.flatnonzero(changes < 0) + 1
     if falls.size == 0 or is_unordered(counts):
-        return np.asarray(rows[falls])
+        return rows[falls], rows[:0]
+    rises = changes[changes > 0]
+    interval = float(np.median(rises)) if rises.size else 0.0
     kinds = row_kinds(sheet, is_evaluation)[rows].tolist()
     steps = counts.tolist()
     newest: dict[int, float] = {}
     begins: list[int] = []
+    strays: list[int] = []
     done = 0
     for fall in falls.tolist():
+        if fall < done:
+            continue  # among strays
         newest.update(zip(kinds[done:fall], steps[done:fall], strict=True))
         done = fall
-        if _has_gone_back(steps, kinds, newest, fall):
+        if not _has_gone_back(steps, kinds, newest, fall):
+            continue
+        if num_strays := _num_strays(steps, fall, interval):
+            done = fall + num_strays
+            strays.extend(range(fall, done))
+        else:
             begins.append(fall)
             newest.clear()
-    return np.asarray(rows[begins])
+    return rows[begins], rows[strays]
+
+
+def _num_strays(steps: list[float], fall: int, interval: float) -> int:
+    """How many rows from a fall on are strays; 0 if they are those of a restart or of another run."""
+    reached = steps[fall - 1]
+    end = next((at for at in range(fall, min(fall + MAX_STRAY_ROWS + 1, len(steps))) if steps[at] > reached), fall)
+    low = steps[fall:end]
+    if not low or low[-1] == reached or low[0] == steps[0]:
+        return 0
+    newest_interval = max(interval, reached - steps[fall - 2]) if fall > 1 else interval
+    is_continued = steps[end] - reached <= MAX_CONTINUED_INTERVALS * newest_interval
+    skips = steps[end] - low[-1] >= MIN_STRAY_INTERVALS * interval
+    return len(low) if is_continued and skips else 0
 
 
 def is_unordered(counts: Array) -> bool:

@@ -17,6 +17,7 @@ from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell, amount, counted
 from rollcast.curves.columns import MAX_NAMES_IN_A_SENTENCE
 from rollcast.curves.curve_sheet import MADE_AGAIN, CurveSheet
+from rollcast.curves.epoch_steps import length_of_epoch
 from rollcast.curves.formats.titles import SEED
 from rollcast.curves.labels import clashing_label
 from rollcast.curves.restarts import MAX_STRETCHES, going_back, is_unordered, whole_numbers
@@ -205,11 +206,9 @@ def _is_each_epoch(runs: list[LoggedRun]) -> bool:
 def _counted_on(curve: CurveSheet, counter: str, runs: list[LoggedRun]) -> CurveSheet:
     """The sheet with a counter that continues instead of beginning again."""
     values = curve.sheet.numbers(counter).values.copy()
-    reached = 0.0
-    for run in runs:
-        values[run.begin : run.end] += reached
-        part = values[run.begin : run.end]
-        reached = float(part[np.isfinite(part)].max())
+    length = max(length_of_epoch(values[run.begin : run.end]) for run in runs)
+    for number, run in enumerate(runs):
+        values[run.begin : run.end] += number * length
     rows = np.flatnonzero(np.isfinite(values))
     return replace(curve, sheet=curve.sheet.with_column(counter, Column(rows, values[rows].tolist())))
 

@@ -471,7 +471,7 @@ TABLES = {
     "spaces": ("step  reward\n", "{s}   {r}", "step", "reward"),
     "line ends of an old Mac": ("step,reward\r", "{s},{r}\r", "step", "reward"),
     "cells without a number": ("step,reward,eval_acc\n0,0.1,None\n", "{s},{f},{r}\n{s},{f},N/A", "step", "eval_acc"),
-    "steps of each epoch": ("epoch,step,reward\n", "{s},0,{r}\n{s},1,{r}", "epoch", "reward"),
+    "steps of each epoch": ("epoch,step,reward\n", "{s},0,\n{s},1,{r}", "epoch", "reward"),
 }
 
 

@@ -144,7 +144,7 @@ def heading_of(number: int, line: str) -> ConsoleLine | None:
     words = _WORD.findall(rest)
     if not counters or len(words) > MAX_HEADING_WORDS:
         return None
-    return ConsoleLine(number, f"{' '.join(counters)} {_form(rest)}", counters, "")
+    return ConsoleLine(number, f"{' '.join(counters)} {form_of_text(rest)}", counters, "")
 
 
 def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine | None:
@@ -174,7 +174,7 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
         is_staged = prefix == "" or measure_of(name) is None or words_in(name) & (HELD_OUT_WORDS | TRAINING_WORDS)
         row.setdefault(name if is_staged else f"{prefix}/{name}", value)
     tags = [tag for tag in _TAG.findall(line) if _may_name_a_run(tag)]
-    form = f"{' '.join(counters)} {_form(before)} {next(iter(pairs))}"
+    form = f"{' '.join(counters)} {form_of_text(before)} {next(iter(pairs))}"
     return ConsoleLine(number, form, row, tags[0] if tags else "")
 
 
@@ -204,7 +204,7 @@ def _may_name_a_run(tag: str) -> bool:
     return not is_common and not _PROCESS.fullmatch(tag)
 
 
-def _form(text: str) -> str:
+def form_of_text(text: str) -> str:
     """The text without numbers, dates, bars of progress and tags, in one case."""
     text = _BAR.sub("", _TAG.sub("[]", text))
     text = _NUMERALS.sub("#", _DATES.sub("@", text))

@@ -15,7 +15,7 @@ from collections import defaultdict
 from rollcast.curves.amounts import left_out
 from rollcast.curves.formats.console_lines import ConsoleLine, console_lines
 from rollcast.curves.formats.log_file import LogFile
-from rollcast.curves.formats.loop_forms import MIN_SERIES_STEPS, chosen_lines
+from rollcast.curves.formats.loop_forms import MIN_SERIES_STEPS, chosen_lines, num_loop_steps
 from rollcast.curves.formats.step_headings import lines_below_headings
 from rollcast.curves.formats.titles import printed_titles, titles_by_row
 from rollcast.curves.measures import measure_of
@@ -31,7 +31,7 @@ MIN_LINES = 2
 def recognises(log: LogFile) -> bool:
     """Whether two lines hold the same measure of success, or lines below headings with steps do."""
     try:
-        return _repeats_a_measure(log.text) or bool(lines_below_headings(log.text))
+        return _repeats_a_measure(log.text) or bool(lines_below_headings(log.text).kept)
     except TooMuch:  # a long table, say
         return False
 
@@ -81,14 +81,15 @@ def printed_objects(text: str) -> set[int]:
 def read(log: LogFile) -> Sheet:
     """One row for each line. Tags before the lines are runs if lines of one form have several of them."""
     lines = list(console_lines(log.text))
-    if not _counts_steps(lines):
-        lines = lines_below_headings(log.text) or lines
+    below = lines_below_headings(log.text)
+    is_below = num_loop_steps(below.kept) > num_loop_steps(lines)
+    lines = below.kept if is_below else lines
     tags = _tags_of_runs(lines)
     by_run: dict[str, list[ConsoleLine]] = defaultdict(list)
     for line in lines:
         by_run[line.tag if line.tag in tags else ""].append(line)
     kept: list[ConsoleLine] = []
-    printed: list[ConsoleLine] = []
+    printed = list(below.printed) if is_below else []
     for found in by_run.values():
         choice = chosen_lines(found)
         kept.extend(choice.kept)
@@ -113,12 +114,6 @@ def _newest_of_bars(lines: list[ConsoleLine]) -> list[ConsoleLine]:
             kept.pop()
         kept.append(line)
     return kept
-
-
-def _counts_steps(lines: list[ConsoleLine]) -> bool:
-    """Whether lines with a measure of success name their steps, and not the same one all the time."""
-    steps = {line.counts for line in lines if line.counter and any(measure_of(name) is not None for name in line.row)}
-    return len(steps) >= MIN_LINES
 
 
 def _tags_of_runs(lines: list[ConsoleLine]) -> set[str]:

@@ -94,6 +94,12 @@ def chosen_lines(lines: list[ConsoleLine]) -> ChosenLines:
     return ChosenLines(kept=lines)
 
 
+def num_loop_steps(lines: list[ConsoleLine]) -> int:
+    """Different steps of the loop's lines with a measure of success; 0 if none rise."""
+    forms = [form for form in _forms(lines, _by_form) if form.stage is not None and form.is_series]
+    return max((form.num_distinct for form in forms), default=0)
+
+
 def _by_form(line: ConsoleLine) -> Hashable:
     return line.form
 

@@ -3,12 +3,24 @@
 ===== Iteration 12/100 =====
 avg reward: 0.35
 success rate: 0.41
+
+The loop prints a line once below each heading, or below every fifth. Sampled answers are below some headings only, or
+several below one.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 from itertools import pairwise
 
-from rollcast.curves.formats.console_lines import ConsoleLine, heading_of, may_hold_a_value, read_line, refuse_many
+from rollcast.curves.formats.console_lines import (
+    ConsoleLine,
+    form_of_text,
+    heading_of,
+    may_hold_a_value,
+    read_line,
+    refuse_many,
+)
+from rollcast.curves.formats.loop_forms import ChosenLines
 from rollcast.curves.measures import measure_of
 
 MIN_HEADINGS = 3
@@ -18,27 +30,83 @@ MIN_DISTINCT_SHARE = 0.2
 """Different steps for each heading. Answers that count to eight again and again have fewer."""
 
 
-def lines_below_headings(text: str) -> list[ConsoleLine]:
-    """The lines of metrics, each with the step of the heading above it; empty if no headings rise. Raises TooMuch."""
+MAX_REPEATED_SHARE = 0.1
+"""Share of the lines of a form that may be below a heading with another one of that form, as after a restart."""
+MIN_REGULAR_SHARE = 0.75
+"""Share of the lines of a form that follow the one before after the usual number of headings."""
+
+
+@dataclass(frozen=True)
+class _LineBelow:
+    """Attributes:
+    heading: number of the heading among all.
+    text_form: the whole line without its numbers.
+    """
+
+    line: ConsoleLine
+    heading: int
+    text_form: str
+
+
+def lines_below_headings(text: str) -> ChosenLines:
+    """The lines of metrics, each with the step of the heading above it; none if no headings rise. Raises TooMuch."""
     lines = text.split("\n")
     headings = [found for number, line in enumerate(lines, 1) if (found := heading_of(number, line)) is not None]
     form = _rising_form(headings)
     if form is None:
-        return []
+        return ChosenLines()
     by_number = {heading.number: heading for heading in headings if heading.form == form}
-    below: list[ConsoleLine] = []
+    below: list[_LineBelow] = []
     current: ConsoleLine | None = None
+    num_headings = 0
     num_parsed = 0
     for number, line in enumerate(lines, 1):
         if number in by_number:
             current = by_number[number]
+            num_headings += 1
         elif current is not None and may_hold_a_value(line):
             num_parsed += 1
             refuse_many(num_parsed)
             found = read_line(number, line, current.row)
             if found is not None and found.counts == current.counts:
-                below.append(found)
-    return below if any(measure_of(name) is not None for line in below for name in line.row) else []
+                below.append(_LineBelow(found, num_headings, form_of_text(line)))
+    return _of_the_loop(below)
+
+
+def _of_the_loop(below: list[_LineBelow]) -> ChosenLines:
+    """The lines of regular forms, if one has a measure of success; else all lines if one has."""
+    regular: list[_LineBelow] = []
+    by_form: dict[str, list[_LineBelow]] = defaultdict(list)
+    by_text: dict[str, list[_LineBelow]] = defaultdict(list)
+    for item in below:
+        by_form[item.line.form].append(item)
+    for items in by_form.values():
+        if _is_regular(items):
+            regular.extend(items)
+            continue
+        for item in items:
+            by_text[item.text_form].append(item)
+    for items in by_text.values():
+        regular.extend(items if _is_regular(items) else [])
+    kept = {item.line.number for item in regular} if any(map(_is_measured, regular)) else None
+    if kept is None and not any(map(_is_measured, below)):
+        return ChosenLines()
+    printed = [item.line for item in below if kept is not None and item.line.number not in kept and _is_measured(item)]
+    return ChosenLines([item.line for item in below if kept is None or item.line.number in kept], printed)
+
+
+def _is_measured(item: _LineBelow) -> bool:
+    return any(measure_of(name) is not None for name in item.line.row)
+
+
+def _is_regular(items: list[_LineBelow]) -> bool:
+    """Whether lines are each below a heading of its own, mostly after the same number of headings."""
+    if len(items) < MIN_HEADINGS:
+        return True
+    headings = sorted({item.heading for item in items})
+    gaps = Counter(after - before for before, after in pairwise(headings))
+    is_once = len(headings) >= (1 - MAX_REPEATED_SHARE) * len(items)
+    return is_once and max(gaps.values(), default=0) >= MIN_REGULAR_SHARE * (len(headings) - 1)
 
 
 def _rising_form(headings: list[ConsoleLine]) -> str | None:
