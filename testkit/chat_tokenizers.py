@@ -202,18 +202,18 @@ def make_chat_tokenizer(kind: Kind, template: str | None = None) -> Any:
     text.train_from_iterator(MERGED_TEXT, trainer)
     text.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS[kind]])
     text.add_tokens([AddedToken(token, special=False, normalized=False) for token in WHOLE_TOKENS[kind]])
-    made = PreTrainedTokenizerFast(
+    tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=text, eos_token=END_OF_TURN[kind], pad_token=PADDING[kind], clean_up_tokenization_spaces=False
     )
-    made.chat_template = template or TEMPLATES[kind]
-    return made
+    tokenizer.chat_template = template or TEMPLATES[kind]
+    return tokenizer
 
 
 def write_chat_tokenizer(folder: Path, kind: Kind, template: str | None = None) -> int:
     """Write such a tokenizer; returns how many tokens it has."""
-    made = make_chat_tokenizer(kind, template)
-    made.save_pretrained(folder)
-    return len(made)
+    tokenizer = make_chat_tokenizer(kind, template)
+    tokenizer.save_pretrained(folder)
+    return len(tokenizer)
 
 
 def make_tiny_chat_model(folder: Path, kind: Kind, *, seed: int = 0, max_length: int = 2_048) -> None:

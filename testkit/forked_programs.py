@@ -124,10 +124,10 @@ class ForkedPrograms:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         log.touch()  # the caller reads it immediately
-        told: dict[str, Any] = {"module": module, "arguments": [*arguments], "log": str(log.absolute())}
-        told |= {"environment": dict(environment or {}), "settings": dict(settings or {})}
-        told |= {"folder": str((folder or Path.cwd()).absolute())}
-        self._process.stdin.write(json.dumps(told).encode() + b"\n")
+        program_request: dict[str, Any] = {"module": module, "arguments": [*arguments], "log": str(log.absolute())}
+        program_request |= {"environment": dict(environment or {}), "settings": dict(settings or {})}
+        program_request |= {"folder": str((folder or Path.cwd()).absolute())}
+        self._process.stdin.write(json.dumps(program_request).encode() + b"\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         assert answer, f"what programs are forked of ended with {self._process.wait(START_SECONDS)}"
@@ -233,8 +233,8 @@ def run(module: str, arguments: Sequence[str], environment: Mapping[str, str]) -
     os.environ.update(environment)
     compile_as_told(environment)
     sys.argv = [module, *arguments]
-    found = import_module(module)
-    program = import_module(f"{module}.__main__") if _has_main(found) else found
+    imported_module = import_module(module)
+    program = import_module(f"{module}.__main__") if _has_main(imported_module) else imported_module
     if hasattr(program, "main"):
         code: int | None = program.main()
         return code
@@ -248,8 +248,8 @@ def _has_main(found: Any) -> bool:
 
 def _redirect(log: int) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for here, there in ((nothing, 0), (log, 1), (log, 2)):
-        os.dup2(here, there)
+    for source_fd, target_fd in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source_fd, target_fd)
 
 
 def _begin(told: dict[str, Any]) -> int | None:
@@ -293,15 +293,15 @@ def main(folder: Path, modules: Sequence[str]) -> None:
 
 def _reap(children: set[int], folder: Path) -> set[int]:
     """Those that have ended; their exit codes are written down."""
-    ended = set()
+    ended_pids = set()
     for child in children:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
-            ended.add(pid)
-            whole = folder / f"{pid}.new"
-            whole.write_text(str(os.waitstatus_to_exitcode(status)))
-            whole.replace(folder / f"{pid}.code")
-    return ended
+            ended_pids.add(pid)
+            temporary_file = folder / f"{pid}.new"
+            temporary_file.write_text(str(os.waitstatus_to_exitcode(status)))
+            temporary_file.replace(folder / f"{pid}.code")
+    return ended_pids
 
 
 if __name__ == "__main__":

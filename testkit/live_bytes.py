@@ -19,10 +19,10 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._known: set[int] = set()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = {id(storage) for storage in _storages((args, kwargs))}
+        argument_ids = {id(storage) for storage in _storages((args, kwargs))}
         result = function(*args, **(kwargs or {}))
         for storage in _storages(result):
-            if id(storage) not in given | self._known:
+            if id(storage) not in argument_ids | self._known:
                 self._add(storage)
         return result
 

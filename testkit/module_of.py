@@ -13,7 +13,7 @@ def module_of(file: Path) -> Any:
     spec = importlib.util.spec_from_file_location(f"example_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = made  # dataclasses look their module up
-    spec.loader.exec_module(made)
-    return made
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module

@@ -238,8 +238,8 @@ def stand_in(folder: Path) -> Path:
     """A Python that has STAND_IN as openenv."""
     package = folder / "openenv" / "core" / "harness"
     package.mkdir(parents=True)
-    for place in (package, package.parent, package.parent.parent):
-        (place / "__init__.py").write_text(STAND_IN if place == package else "")
+    for subpackage in (package, package.parent, package.parent.parent):
+        (subpackage / "__init__.py").write_text(STAND_IN if subpackage == package else "")
     (package / "training.py").touch()
     python = folder / "python"
     python.write_text(

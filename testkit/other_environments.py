@@ -46,16 +46,16 @@ def _problem(name: str, further: FurtherSteps | None, steps: str) -> str:
     """Makes the environment. Returns why its packages are not reached, or nothing. Raises if anything else fails."""
     requirements = ROOT / "requirements" / f"{name}.txt"
     home = HOME / name
-    of = f"{home}\n{sys.base_prefix}\n{sys.version}\n{requirements.read_text()}\n{steps}"
-    digest = hashlib.sha256(of.encode()).hexdigest()
-    made = home / "made"
-    failed = HOME / f"{name}.failed"
+    digest_input = f"{home}\n{sys.base_prefix}\n{sys.version}\n{requirements.read_text()}\n{steps}"
+    digest = hashlib.sha256(digest_input.encode()).hexdigest()
+    digest_file = home / "made"
+    failure_file = HOME / f"{name}.failed"
     HOME.mkdir(parents=True, exist_ok=True)
     with open(HOME / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if made.exists() and made.read_text() == digest:
+        if digest_file.exists() and digest_file.read_text() == digest:
             return ""
-        if failed.exists() and (reason := failed.read_text()).startswith(THIS_RUN):
+        if failure_file.exists() and (reason := failure_file.read_text()).startswith(THIS_RUN):
             return reason.removeprefix(THIS_RUN)
         shutil.rmtree(home, ignore_errors=True)
         run_step([*UV, "venv", "--quiet", "--python", sys.executable, home])
@@ -64,19 +64,19 @@ def _problem(name: str, further: FurtherSteps | None, steps: str) -> str:
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             if (reason := _why_no_index()) == "":
                 raise AssertionError(f"requirements/{name}.txt cannot be installed: {error.stderr!r}") from error
-            failed.write_text(THIS_RUN + reason)
+            failure_file.write_text(THIS_RUN + reason)
             return reason
         if further is not None:
             further(home)
-        made.write_text(digest)
+        digest_file.write_text(digest)
     return ""
 
 
 def _why_no_index() -> str:
     """Why no package index is reached, or nothing."""
-    asked = [*UV, "pip", "compile", "--quiet", "--no-cache", "-"]
+    command = [*UV, "pip", "compile", "--quiet", "--no-cache", "-"]
     try:
-        subprocess.run(asked, input="packaging", capture_output=True, text=True, check=True, timeout=60)
+        subprocess.run(command, input="packaging", capture_output=True, text=True, check=True, timeout=60)
     except subprocess.CalledProcessError as error:
         return str(error.stderr).strip()[-500:]
     except subprocess.TimeoutExpired as error:

@@ -43,10 +43,10 @@ def in_blocks(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     product = torch.empty_like(weight)
     for row in range(factors.shape[0]):
         for column in range(factors.shape[1]):
-            place = slice(row * height, (row + 1) * height), slice(column * width, (column + 1) * width)
-            factors[row, column] = weight[place].abs().max() / LARGEST_FP8
-            bits[place] = (weight[place] / factors[row, column]).to(torch.float8_e4m3fn)
-            product[place] = bits[place].float() * factors[row, column]
+            block = slice(row * height, (row + 1) * height), slice(column * width, (column + 1) * width)
+            factors[row, column] = weight[block].abs().max() / LARGEST_FP8
+            bits[block] = (weight[block] / factors[row, column]).to(torch.float8_e4m3fn)
+            product[block] = bits[block].float() * factors[row, column]
     return bits, factors, product
 
 

@@ -27,15 +27,15 @@ class Terminal:
     ) -> None:
         self._screen = pyte.HistoryScreen(columns, lines, history=5000)
         self._stream = pyte.ByteStream(self._screen)
-        self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self._ours, terminal_fd = pty.openpty()
+        fcntl.ioctl(terminal_fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.began = time.monotonic()
         self.process = subprocess.Popen(
             command,
             cwd=folder,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
+            stdin=terminal_fd,
+            stdout=terminal_fd,
+            stderr=terminal_fd,
             # Lines and columns are the terminal's to say: a runner's own are not this one's.
             env={
                 **{name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")},
@@ -44,7 +44,7 @@ class Terminal:
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None,  # so that Ctrl-C is a key
         )
-        os.close(theirs)
+        os.close(terminal_fd)
 
     def __enter__(self) -> Terminal:
         return self
@@ -72,9 +72,9 @@ class Terminal:
         """Read on until it holds or the command ends; whether it held. Raises TimeoutError."""
         deadline = time.monotonic() + seconds
         while not condition():
-            ended = self.process.poll() is not None
+            has_ended = self.process.poll() is not None
             self._read(0.1)
-            if ended:
+            if has_ended:
                 return condition()
             if time.monotonic() > deadline:
                 raise TimeoutError(self.said()[-3000:])
@@ -95,8 +95,8 @@ class Terminal:
         if not select.select([self._ours], [], [], seconds)[0]:
             return False
         try:
-            found = os.read(self._ours, CHUNK)
+            output = os.read(self._ours, CHUNK)
         except OSError:  # the other end is closed
             return False
-        self._stream.feed(found)
-        return bool(found)
+        self._stream.feed(output)
+        return bool(output)

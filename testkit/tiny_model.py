@@ -123,9 +123,9 @@ def make_whole_llama4(folder: Path, **settings: Any) -> None:
         projector_output_dim=16,
     )
     config = Llama4Config(text_config=text.config.to_dict(), vision_config=vision.to_dict())
-    whole = Llama4ForConditionalGeneration._from_config(config, dtype=torch.float32)
-    whole.language_model.load_state_dict(text.state_dict())
-    whole.save_pretrained(folder)
+    whole_model = Llama4ForConditionalGeneration._from_config(config, dtype=torch.float32)
+    whole_model.language_model.load_state_dict(text.state_dict())
+    whole_model.save_pretrained(folder)
     write_tokenizer(folder)
     shutil.rmtree(text_folder)
 
@@ -154,8 +154,8 @@ def make_whole_qwen3_5(folder: Path, architecture: str = "qwen3_5", **settings: 
     }
     vision |= {"num_position_embeddings": 16, "patch_size": 4}
     config = CONFIG_MAPPING[architecture](text_config=text.config.to_dict(), vision_config=vision)
-    whole = AutoModelForImageTextToText.from_config(config, dtype=torch.bfloat16)
-    whole.save_pretrained(folder)
+    whole_model = AutoModelForImageTextToText.from_config(config, dtype=torch.bfloat16)
+    whole_model.save_pretrained(folder)
     names = {name for name in load_file(folder / "model.safetensors") if name.startswith("model.visual.")}
     tensors = {name: tensor for name, tensor in load_file(folder / "model.safetensors").items() if name in names}
     for name, weight in text.state_dict().items():
@@ -269,15 +269,15 @@ def _biased_router_config(architecture: str, common: dict[str, Any]) -> Any:
     layers = {"num_hidden_layers": 3, "first_k_dense_replace": 1}
     experts = {"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
     groups: dict[str, Any] = {"n_group": 4, "topk_group": 2, "routed_scaling_factor": 1.5}
-    both = common | layers | experts | groups
+    shared_settings = common | layers | experts | groups
     if architecture == "glm4_moe":  # a dense layer, then experts and a shared one; half of a head rotates
-        return Glm4MoeConfig(**both, use_qk_norm=True, attention_bias=True)
+        return Glm4MoeConfig(**shared_settings, use_qk_norm=True, attention_bias=True)
     assert architecture == "deepseek_v3"  # latent attention of the only width that vLLM's CPU kernel has
     ranks = {"q_lora_rank": 24, "kv_lora_rank": 512}
     heads = {"qk_rope_head_dim": 64, "qk_nope_head_dim": 32, "v_head_dim": 32, "num_key_value_heads": 4}
     choice = {"scoring_func": "sigmoid", "topk_method": "noaux_tc"}  # vLLM reads them
-    del both["head_dim"]
-    return DeepseekV3Config(**both | ranks | heads, **choice)
+    del shared_settings["head_dim"]
+    return DeepseekV3Config(**shared_settings | ranks | heads, **choice)
 
 
 def write_tokenizer(folder: Path) -> None:

@@ -94,12 +94,14 @@ def _add_tasksets(home: Path) -> None:
 
 def _fill_in(file: Path, replaced: dict[str, str]) -> None:
     text = file.read_text()
-    for template, own in replaced.items():
+    for template, replacement in replaced.items():
         assert template in text, f"{file.name} is not as vf-init writes it"
-        text = text.replace(template, own)
-    before, load, _ = text.partition("        raise NotImplementedError(\n            \"Return this taskset's tasks")
+        text = text.replace(template, replacement)
+    preceding_text, load, _ = text.partition(
+        "        raise NotImplementedError(\n            \"Return this taskset's tasks"
+    )
     if load:
         kind = file.parent.name.capitalize()
-        text = f'{before}        row = {kind}Data(prompt="what is in the room?")\n'
+        text = f'{preceding_text}        row = {kind}Data(prompt="what is in the room?")\n'
         text += f"        return [{kind}Task(row, self.config.task) for _ in range(self.config.num_tasks)]\n"
     file.write_text(text)

@@ -151,8 +151,8 @@ class Pusher:
     def _send(self, points: list[dict[str, Any]]) -> dict[str, Any] | str:
         """The answer, or a sentence on the failure."""
         try:
-            told = self._fixed | {"budget": _number(self.budget), "points": points}
-            body = json.dumps(told, allow_nan=False).encode()
+            payload = self._fixed | {"budget": _number(self.budget), "points": points}
+            body = json.dumps(payload, allow_nan=False).encode()
             headers = {"content-type": "application/json", "authorization": f"Bearer {self._token}"}
             request = urllib.request.Request(self._url, body, headers)  # noqa: S310  # checked to be HTTP
             with self._opener.open(request, timeout=self._timeout_seconds) as reply:
@@ -214,10 +214,10 @@ def follow(trainer: Any, pusher: Pusher, *, stop_on_advice: bool = False) -> Any
             if logs is None or pusher.metric not in logs:
                 return
             if state.is_world_process_zero:
-                told = pusher.log(logs, state.global_step)
-                logs.update(told)
+                forecast_metrics = pusher.log(logs, state.global_step)
+                logs.update(forecast_metrics)
                 if state.log_history and state.log_history[-1].get("step") == state.global_step:
-                    state.log_history[-1].update(told)
+                    state.log_history[-1].update(forecast_metrics)
             if stop_on_advice and _on_every_rank(pusher.says_stop):
                 control.should_training_stop = True
 

@@ -137,22 +137,28 @@ class CurveForecast:
         """A table for a notebook, below the advice if a budget is known. Names of a file are text, never markup."""
         answer = self.to_dict()
         rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom", answer["headroom"], DIFFERENCE)]
-        told = ""
+        advice_html = ""
         advice = self.advice
         if self._run.end is not None and advice["headline"] is not None:
-            told = f"<p><strong>{advice['headline']}.</strong> {html.escape(advice['reason'])}</p>"
-            rows += [(self._spent(name, advice[part]), advice[part]["gain"], DIFFERENCE) for name, part in _PARTS]
-        rows += [(f"reading at {amount(of['compute'])} {self.unit}", of, ".3f") for of in answer["predictions"]]
+            advice_html = f"<p><strong>{advice['headline']}.</strong> {html.escape(advice['reason'])}</p>"
+            rows += [
+                (self._spent(name, advice[stretch_name]), advice[stretch_name]["gain"], DIFFERENCE)
+                for name, stretch_name in _PARTS
+            ]
+        rows += [
+            (f"reading at {amount(prediction['compute'])} {self.unit}", prediction, ".3f")
+            for prediction in answer["predictions"]
+        ]
         cells = [
             f"<tr><th>{html.escape(name)}</th>"
-            + "".join(f"<td>{amount(of[level], form)}</td>" for level in ("q05", "q50", "q95"))
+            + "".join(f"<td>{amount(quantiles[level], form)}</td>" for level in ("q05", "q50", "q95"))
             + "</tr>"
-            for name, of, form in rows
-            if of is not None and of["q50"] is not None
+            for name, quantiles, form in rows
+            if quantiles is not None and quantiles["q50"] is not None
         ]
-        said = html.escape(f"{answer['curve']}: {self.verdict.replace('_', ' ')}. {self.reason}")
+        summary = html.escape(f"{answer['curve']}: {self.verdict.replace('_', ' ')}. {self.reason}")
         head = "<tr><th></th><th>5 %</th><th>median</th><th>95 %</th></tr>"
-        return f"<div>{told}<p>{said}</p><table>{head}{''.join(cells)}</table></div>"
+        return f"<div>{advice_html}<p>{summary}</p><table>{head}{''.join(cells)}</table></div>"
 
     def _spent(self, name: str, stretch: dict[str, Any]) -> str:
         price = "" if stretch["money"] is None else f" for {amount(stretch['money'])}"
@@ -160,8 +166,8 @@ class CurveForecast:
 
     def __repr__(self) -> str:
         curve = self._run.forecast.curve
-        made = counted_evaluations(len(self._run.evaluations), self._run.num_at_start)
-        return f"<forecast of {curve.name!r}: {self.verdict.replace('_', ' ')}, {made}, {self.unit}>"
+        evaluations_text = counted_evaluations(len(self._run.evaluations), self._run.num_at_start)
+        return f"<forecast of {curve.name!r}: {self.verdict.replace('_', ' ')}, {evaluations_text}, {self.unit}>"
 
 
 def forecast(
@@ -219,8 +225,8 @@ def forecast(
             path = os.fspath(source)
             return forecast_source(path, columns, run, initial, exclude_before, law_alone, prior_file)
         sheet = _sheet(source)
-        asked = _with_unit(columns, unit, is_named=sheet.format != ARRAYS)
-        [history] = histories_of_sheet(sheet, sheet.format, asked, sheet.format, run, is_one=True)
+        unit_columns = _with_unit(columns, unit, is_named=sheet.format != ARRAYS)
+        [history] = histories_of_sheet(sheet, sheet.format, unit_columns, sheet.format, run, is_one=True)
         return forecast_history(history, fit_options(initial, exclude_before, law_alone, prior_file))
 
     return CurveForecast(_asked(lambda: terms.applied(fitted())))
@@ -292,7 +298,7 @@ def _sheet(data: Any) -> Sheet:
     except (TypeError, ValueError):
         kinds = f"a {type(data).__name__} is"
         if isinstance(data, tuple):
-            kinds = f"{', '.join(type(part).__name__ for part in data[:LONGEST_LIST])} are"
+            kinds = f"{', '.join(type(element).__name__ for element in data[:LONGEST_LIST])} are"
         raise ValueError(
             f"data: {kinds} not a curve; give a path, a DataFrame, a mapping of columns, or two arrays of numbers"
         ) from None

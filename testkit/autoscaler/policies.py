@@ -55,12 +55,12 @@ class Rollcast:
         pipeline, last = self.fleet.pipeline, self._history[-1] if self._history else None
         report = pipeline.read()
         members = pipeline.fleet.members()
-        now = pipeline.now
-        passed = now - last.at if last else 0.0
+        now_seconds = pipeline.now
+        passed = now_seconds - last.at if last else 0.0
         rose = last is None or len(members) > last.joined
         running = sum(generator.running for generator in members) * passed
         return Totals(
-            at=now,
+            at=now_seconds,
             batch_wait=report.wait_seconds["batch"],
             straggler_wait=report.wait_seconds["straggler"],
             redis_wait=0.0,
@@ -71,8 +71,8 @@ class Rollcast:
             running_seconds=(last.running_seconds if last else 0.0) + running,
             joined_seconds=(last.joined_seconds if last else 0.0) + len(members) * passed,
             joined=len(members),
-            undisturbed_since=now if rose or last is None or pipeline.step <= LAG else last.undisturbed_since,
-            filled_since=now if last is None or pipeline.step <= LAG else last.filled_since,
+            undisturbed_since=now_seconds if rose or last is None or pipeline.step <= LAG else last.undisturbed_since,
+            filled_since=now_seconds if last is None or pipeline.step <= LAG else last.filled_since,
             outstanding=len(pipeline.outstanding),
             mean_tokens=report.mean_tokens,
         )
@@ -101,20 +101,20 @@ class Hpa:
         self._falls: deque[float] = deque()
 
     def __call__(self) -> None:
-        now, present = self.fleet.pipeline.now, self.fleet.pods
+        now_seconds, present = self.fleet.pipeline.now, self.fleet.pods
         ratio = self.metric() / (self.target * present)
         desired = present if abs(ratio - 1.0) <= self.tolerance else math.ceil(ratio * present - 1e-9)
         desired = min(max(desired, self.least), self.most)
-        self._desired.append((now, desired))
-        while self._desired[0][0] < now - self.stabilization_seconds:
+        self._desired.append((now_seconds, desired))
+        while self._desired[0][0] < now_seconds - self.stabilization_seconds:
             self._desired.popleft()
-        while self._falls and self._falls[0] <= now - self.period_seconds:
+        while self._falls and self._falls[0] <= now_seconds - self.period_seconds:
             self._falls.popleft()
         if desired < present:
             highest = max(number for _, number in self._desired)
             allowed = present - (self.pods_per_period - len(self._falls))
             desired = min(present, max(highest, allowed, desired))
-            self._falls.extend([now] * (present - desired))
+            self._falls.extend([now_seconds] * (present - desired))
         self.fleet.resize(desired)
 
 

@@ -70,11 +70,11 @@ def with_rollcast_through_hpa(
 ) -> dict[str, Any]:
     """The autoscaler in mode keda or hpa: an HPA follows its number."""
     run = start(scenario, generators, seed=seed)
-    asked = [float(generators)]
-    rollcast = Rollcast(run.fleet, settings, ENGINE, apply=lambda target: asked.__setitem__(0, float(target)))
+    latest_target = [float(generators)]
+    rollcast = Rollcast(run.fleet, settings, ENGINE, apply=lambda target: latest_target.__setitem__(0, float(target)))
     hpa = Hpa(
         run.fleet,
-        lambda: asked[0],
+        lambda: latest_target[0],
         1.0,
         settings.least,
         settings.most,

@@ -97,9 +97,9 @@ class ScaledFleet:
         self.pipeline.at(self.pipeline.now + self._times.start_up, started)
 
     def _count(self) -> None:
-        now = self.pipeline.now
-        self._device_seconds += self.pods * (now - self._counted_until)
-        self._counted_until = now
+        now_seconds = self.pipeline.now
+        self._device_seconds += self.pods * (now_seconds - self._counted_until)
+        self._counted_until = now_seconds
 
     def _record(self) -> None:
         self.sizes.append((self.pipeline.now, self.pods))

@@ -83,7 +83,7 @@ def upgrade(change: Change, proof: Proof) -> None:
         if proof.second_tag is None:
             raise NotSeen("SECOND_TAG names no second tag of the images that nodes have")
         values = tuple(value.replace("SECOND_TAG", proof.second_tag) for value in values)
-    before = release.uids()
+    uids_before = release.uids()
     if NO_AUTOSCALER in values:
         end_autoscaling(proof, *values)
     else:
@@ -91,9 +91,13 @@ def upgrade(change: Change, proof: Proof) -> None:
     release.has_one_trainer()
     release.wait_ready(*(role for role in SETTLED if role != "trainer"), *change.brings)
     release.goes_on()
-    after = release.uids()
-    seen = {role for role in SETTLED if before[role] - after[role] and after[role] - before[role]}
-    proof.cluster.require(lambda: seen == change.replaces, f"replaced {sorted(seen)}, not {sorted(change.replaces)}")
+    uids_after = release.uids()
+    replaced_roles = {
+        role for role in SETTLED if uids_before[role] - uids_after[role] and uids_after[role] - uids_before[role]
+    }
+    proof.cluster.require(
+        lambda: replaced_roles == change.replaces, f"replaced {sorted(replaced_roles)}, not {sorted(change.replaces)}"
+    )
     proof.note(f"replaced: {', '.join(sorted(change.replaces)) or 'nothing'}; never two trainers")
 
 
@@ -110,10 +114,10 @@ def failed_upgrade(proof: Proof) -> None:
     """Those that are refused change nothing; whichever object an API server refuses, the trainer before goes on."""
     release, cluster = proof.release, proof.cluster
     for change, value in REFUSED.items():
-        before = release.uids()
-        said = release.refused_upgrade(*value.split(","))
-        cluster.require(partial(_still, proof, before), f"{change}: refused, but pods were replaced")
-        proof.note(f"{change}: {' '.join(said.split())[-120:]}")
+        uids_before = release.uids()
+        refusal = release.refused_upgrade(*value.split(","))
+        cluster.require(partial(_still, proof, uids_before), f"{change}: refused, but pods were replaced")
+        proof.note(f"{change}: {' '.join(refusal.split())[-120:]}")
     _refused_at_the_trainer(proof)
     first = set(release.trainer_jobs())
     trainer = release.uids()["trainer"]
@@ -186,9 +190,9 @@ def jobset(proof: Proof) -> None:
     release.upgrade("trainer.controller=jobset")
     release.has_one_trainer()
     release.goes_on()
-    before = release.uids()["trainer"]
+    uids_before = release.uids()["trainer"]
     cluster.kubectl("delete", "pod", "-l", release.labels("trainer"), seconds=READY_SECONDS)
-    cluster.until("another trainer", READY_SECONDS, partial(release.has_another, "trainer", before))
+    cluster.until("another trainer", READY_SECONDS, partial(release.has_another, "trainer", uids_before))
     release.goes_on()
     counted = [item["status"].get("restartsCountTowardsMax", 0) for item in cluster.objects(kind, release.labels())]
     cluster.require(lambda: counted == [0], f"restarts that count, by JobSet: {counted}, not [0]")

@@ -39,18 +39,18 @@ def helm_test(proof: Proof) -> None:
         proof.cluster.helm("test", proof.release.name, "--timeout", "10m", seconds=READY_SECONDS)
         proof.note("every test ended well; --logs was not asked of this old Helm, which removes the pods before")
         return
-    said = proof.cluster.helm("test", proof.release.name, "--logs", "--timeout", "10m", seconds=READY_SECONDS)
-    proof.cluster.require(lambda: "two ranks added up" in said, "helm test --logs shows no log of the two ranks")
+    helm_output = proof.cluster.helm("test", proof.release.name, "--logs", "--timeout", "10m", seconds=READY_SECONDS)
+    proof.cluster.require(lambda: "two ranks added up" in helm_output, "helm test --logs shows no log of the two ranks")
     proof.note("every test ended well, and its log was found")
 
 
 def kill_each_pod(proof: Proof) -> None:
     for role in SETTLED:
-        before = proof.release.uids()[role]
+        uids_before = proof.release.uids()[role]
         proof.cluster.kubectl("delete", "pod", "-l", proof.release.labels(role), "--grace-period=0", "--force")
-        another = partial(proof.release.has_another, role, before)
+        another = partial(proof.release.has_another, role, uids_before)
         proof.cluster.until(f"another {role}", READY_SECONDS, another)
-        proof.release.wait_ready(*(other for other in SETTLED if other != "trainer"))
+        proof.release.wait_ready(*(other_role for other_role in SETTLED if other_role != "trainer"))
         proof.release.goes_on()
     proof.note("each was replaced, and steps went on")
 
@@ -64,16 +64,16 @@ def drain(proof: Proof) -> None:
     release.wait_ready("generator")
     for role in ("generator", "trainer"):
         with _cordoned(proof, role) as pods:
-            before = release.uids()[role]
+            uids_before = release.uids()[role]
             refusals = [refusal for pod in pods if (refusal := _evict(proof, pod)) is not None]
             if role == "generator":
                 cluster.require(lambda: not refusals, f"a generator was not evicted: {refusals}")  # noqa: B023
                 gone = partial(_is_gone, proof, role, {pod["metadata"]["uid"] for pod in pods})
                 cluster.until("the generators of the node have left", READY_SECONDS, gone)
                 continue
-            kept = before == release.uids()[role]
+            is_unchanged = uids_before == release.uids()[role]
             budget = all("disruption budget" in refusal for refusal in refusals)
-            if cluster.recorded is None and not (kept and budget and len(refusals) == len(pods)):
+            if cluster.recorded is None and not (is_unchanged and budget and len(refusals) == len(pods)):
                 raise Refuted("the trainer was evicted in spite of its disruption budget")
     release.wait_ready("generator")
     release.goes_on()
@@ -114,15 +114,15 @@ def _is_gone(proof: Proof, role: str, pods: set[str]) -> bool:
 
 def second_release(proof: Proof) -> None:
     """A release in the same namespace and one in another: no object in common, and both make steps."""
-    for other in (proof.beside, proof.elsewhere):
-        other.install()
-        other.wait_ready("redis", "forecaster")
-        other.goes_on()
+    for other_release in (proof.beside, proof.elsewhere):
+        other_release.install()
+        other_release.wait_ready("redis", "forecaster")
+        other_release.goes_on()
         proof.release.goes_on()
-        if other is proof.beside:
-            said = other.refused_upgrade("config.run=demo")
-            proof.cluster.require(lambda: SAME_RUN in said, f"another release took the run's name: {said}")  # noqa: B023
-        other.uninstall()
+        if other_release is proof.beside:
+            refusal = other_release.refused_upgrade("config.run=demo")
+            proof.cluster.require(lambda: SAME_RUN in refusal, f"another release took the run's name: {refusal}")  # noqa: B023
+        other_release.uninstall()
     proof.note(
         "one beside it, one of the same name elsewhere; both made steps, and so did the first; one run of a name"
     )
@@ -135,7 +135,7 @@ def uninstall(proof: Proof) -> None:
     kinds = [MADE, *(kind for kind in MADE_OF_OPERATORS if cluster.has(kind))]
 
     def there() -> list[str]:
-        made = [_named(item) for kind in kinds for item in cluster.objects(kind, labels)]
+        object_names = [_named(item) for kind in kinds for item in cluster.objects(kind, labels)]
         running = [_named(pod) for pod in cluster.objects("pods", labels) if pod["status"]["phase"] == "Running"]
         classes = [
             _named(item)
@@ -143,7 +143,7 @@ def uninstall(proof: Proof) -> None:
             if item["metadata"]["name"].startswith(f"{cluster.namespace}.{release.full}-")
         ]
         forgotten = [f"Job/{name}" for name in release.trainer_jobs()]
-        return [*made, *running, *classes, *forgotten]
+        return [*object_names, *running, *classes, *forgotten]
 
     try:
         cluster.until("nothing else is left", STEP_SECONDS, lambda: not there())

@@ -44,8 +44,8 @@ def moved(proof: Proof) -> None:
     delete_pod = partial(cluster.kubectl, "delete", "pod", "-l", release.labels("trainer"), seconds=READY_SECONDS)
     for _ in range(MOVES):
         _moves(proof, delete_pod)
-    told = Occasion.MOVED.value
-    cluster.require(lambda: told in release.reasons(), f"no event {told}")
+    event_reason = Occasion.MOVED.value
+    cluster.require(lambda: event_reason in release.reasons(), f"no event {event_reason}")
     end_autoscaling(proof, NO_AUTOSCALER)
 
     def make_job_again() -> None:
@@ -62,9 +62,9 @@ READYZ = "http://127.0.0.1:8401/readyz"
 
 def _moves(proof: Proof, move: Callable[[], object]) -> None:
     release = proof.release
-    before = release.uids()["trainer"]
+    uids_before = release.uids()["trainer"]
     move()
-    proof.cluster.until("another trainer", MOVE_SECONDS, partial(release.has_another, "trainer", before))
+    proof.cluster.until("another trainer", MOVE_SECONDS, partial(release.has_another, "trainer", uids_before))
     release.goes_on()
 
 
@@ -75,10 +75,12 @@ def away(proof: Proof) -> None:
     cluster.until("no trainer", READY_SECONDS, lambda: not release.pods("trainer"))
     cluster.always(AWAY_SECONDS, lambda: release.pods("generator"), "the generators have left")
     since = f"--since={AWAY_SECONDS:.0f}s"
-    said = cluster.kubectl("logs", "-l", release.labels("generator"), "-c", "generator", "--tail=-1", since)
-    lines = said.count(AWAY_LINE)
-    most = MAX_AWAY_LINES * max(1, len(release.pods("generator")))
-    cluster.require(lambda: 0 < lines <= most, f"{lines} lines about a trainer that is away, of at most {most}")
+    logs = cluster.kubectl("logs", "-l", release.labels("generator"), "-c", "generator", "--tail=-1", since)
+    lines = logs.count(AWAY_LINE)
+    max_lines = MAX_AWAY_LINES * max(1, len(release.pods("generator")))
+    cluster.require(
+        lambda: 0 < lines <= max_lines, f"{lines} lines about a trainer that is away, of at most {max_lines}"
+    )
     release.upgrade("trainer.suspend=false")
     release.goes_on()
     proof.note(f"{lines} lines in {AWAY_SECONDS:.0f} s")
@@ -95,14 +97,14 @@ def two_pods(proof: Proof) -> None:
         release.uninstall()
         raise NotSeen(f"no storage class gives two pods a volume (ReadWriteMany): {error}") from error
     first, second = _trainer_pods(release)
-    said = _log(cluster, second)
-    cluster.require(lambda: "this rank follows rank 0" in said, "the second pod does not say that it follows")
-    cluster.require(lambda: "timed out after" not in said, "torch's warnings are in the second pod's log")
+    second_log = _log(cluster, second)
+    cluster.require(lambda: "this rank follows rank 0" in second_log, "the second pod does not say that it follows")
+    cluster.require(lambda: "timed out after" not in second_log, "torch's warnings are in the second pod's log")
     cluster.kubectl("exec", second, "-c", "trainer", "--", "python", "-c", KILL_RANK)
     killed = "rank 1 killed by SIGKILL"
     cluster.until(f"{killed}, in its pod's log", STEP_SECONDS, lambda: killed in _log(cluster, second))
-    ended = "another trainer rank ended or does not answer"
-    cluster.until(f"{ended}, in the first pod's log", STEP_SECONDS, lambda: ended in _log(cluster, first))
+    end_sentence = "another trainer rank ended or does not answer"
+    cluster.until(f"{end_sentence}, in the first pod's log", STEP_SECONDS, lambda: end_sentence in _log(cluster, first))
     cluster.require(lambda: "Traceback" not in _log(cluster, first), "a traceback is in the first pod's log")
     release.goes_on()
     release.uninstall()

@@ -51,15 +51,15 @@ class Proof:
 
 def prepare(namespace: str, recorded: list[list[str]] | None = None) -> Proof:
     """The releases, in `namespace` and in a second one, which the test makes."""
-    here, there = Cluster(namespace, recorded), Cluster(f"{namespace}-2", recorded)
+    cluster, other_cluster = Cluster(namespace, recorded), Cluster(f"{namespace}-2", recorded)
     return Proof(
-        cluster=here,
-        release=Release(here, "proof"),
-        beside=Release(here, "beside", "config.run=beside"),
-        queued=Release(here, "queued", "config.run=queued"),
-        refused=Release(here, "refused", "config.run=refused"),
-        pair=Release(here, "pair", "config.run=pair", "trainer.nodes=2", "storage.accessMode=ReadWriteMany"),
-        elsewhere=Release(there, "proof"),
+        cluster=cluster,
+        release=Release(cluster, "proof"),
+        beside=Release(cluster, "beside", "config.run=beside"),
+        queued=Release(cluster, "queued", "config.run=queued"),
+        refused=Release(cluster, "refused", "config.run=refused"),
+        pair=Release(cluster, "pair", "config.run=pair", "trainer.nodes=2", "storage.accessMode=ReadWriteMany"),
+        elsewhere=Release(other_cluster, "proof"),
         prometheus=os.environ.get("PROMETHEUS"),
         grafana=os.environ.get("GRAFANA"),
         second_tag=os.environ.get("SECOND_TAG"),

@@ -62,11 +62,11 @@ def uninstall_after_refusal(proof: Proof) -> None:
     with _ended(release):
         _refused_by_dry_run(cluster, release)
     kinds = f"pods,jobs,{MADE}"
-    left = partial(cluster.objects, kinds, release.labels())
+    find_leftovers = partial(cluster.objects, kinds, release.labels())
     try:
-        cluster.until("nothing is left", STEP_SECONDS, lambda: not left())
+        cluster.until("nothing is left", STEP_SECONDS, lambda: not find_leftovers())
     except Refuted as error:
-        names = ", ".join(f"{item['kind']}/{item['metadata']['name']}" for item in left())
+        names = ", ".join(f"{item['kind']}/{item['metadata']['name']}" for item in find_leftovers())
         raise Refuted(f"{error}: {names}") from error
     proof.note("hooks left nothing behind after the uninstall")
 
@@ -75,16 +75,16 @@ def _refused_by_dry_run(cluster: Cluster, release: Release) -> None:
     release.refused_install(f"trainer.priorityClassName={NO_CLASS}")
     log = cluster.kubectl("logs", f"job/{release.full}-dry-run")
     cluster.require(lambda: NO_CLASS in log and "trainer" in log, f"the dry run does not name the class: {log[-400:]}")
-    made = cluster.objects("deployments,statefulsets,services", release.labels())
-    roles = [item for item in made if item["metadata"]["name"] != f"{release.full}-image"]
+    created_objects = cluster.objects("deployments,statefulsets,services", release.labels())
+    roles = [item for item in created_objects if item["metadata"]["name"] != f"{release.full}-image"]
     cluster.require(lambda: not roles, "objects of the release were created")
 
 
 def _refused(release: Release, *values: str, names: str) -> float:
     """Seconds until Helm refused the install. Raises Refuted if they are too many, or the message has no such words."""
-    begun = time.monotonic()
+    start_seconds = time.monotonic()
     message = release.refused_install(*values)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - start_seconds
     release.cluster.require(lambda: names in message, f"Helm does not say {names}: {message}")
     release.cluster.require(lambda: seconds < NAMED_SECONDS, f"Helm took {seconds:.0f} s to say so")
     return seconds
@@ -92,10 +92,10 @@ def _refused(release: Release, *values: str, names: str) -> float:
 
 def _removed(release: Release) -> float:
     """Seconds of an uninstall, which may fail at its hook."""
-    begun = time.monotonic()
+    start_seconds = time.monotonic()
     with contextlib.suppress(Refuted):
         release.uninstall()
-    return time.monotonic() - begun
+    return time.monotonic() - start_seconds
 
 
 @contextlib.contextmanager

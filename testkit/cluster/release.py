@@ -55,8 +55,8 @@ class Release:
         return self.cluster.refuses(*self._upgrade(*values), *_parts(parts), seconds=READY_SECONDS)
 
     def roll_back(self, revision: int) -> None:
-        given = ("rollback", self.name, str(revision), *self.cluster.takes_over)
-        self.cluster.helm(*given, seconds=READY_SECONDS)
+        arguments = ("rollback", self.name, str(revision), *self.cluster.takes_over)
+        self.cluster.helm(*arguments, seconds=READY_SECONDS)
 
     def former_revisions(self) -> list[int]:
         """Those that Helm keeps and that were deployed before the one that is."""
@@ -67,20 +67,20 @@ class Release:
         return max((int(row["revision"]) for row in self._history() if row["status"] == "deployed"), default=1)
 
     def _history(self) -> list[dict[str, Any]]:
-        said = self.cluster.helm("history", self.name, "-o", "json")
-        return [] if self.cluster.recorded is not None else list(json.loads(said))
+        history_json = self.cluster.helm("history", self.name, "-o", "json")
+        return [] if self.cluster.recorded is not None else list(json.loads(history_json))
 
     def uninstall(self) -> None:
         self.cluster.helm("uninstall", self.name, seconds=READY_SECONDS)
 
     def labels(self, role: str | None = None) -> str:
-        own = f"app.kubernetes.io/instance={self.name}"
-        return own if role is None else f"{own},app.kubernetes.io/component={role}"
+        release_label = f"app.kubernetes.io/instance={self.name}"
+        return release_label if role is None else f"{release_label},app.kubernetes.io/component={role}"
 
     def pods(self, role: str) -> list[dict[str, Any]]:
         """Pods that have not ended."""
-        found = self.cluster.objects("pods", self.labels(role))
-        return [pod for pod in found if pod["status"]["phase"] in ("Pending", "Running")]
+        release_pods = self.cluster.objects("pods", self.labels(role))
+        return [pod for pod in release_pods if pod["status"]["phase"] in ("Pending", "Running")]
 
     def uids(self) -> dict[str, set[str]]:
         """Role -> its pods, by uid."""
@@ -118,8 +118,8 @@ class Release:
     def reasons(self) -> set[str]:
         """Messages of the events of the generators' Deployment."""
         selected = f"involvedObject.kind=Deployment,involvedObject.name={self.full}-generator"
-        found = self.cluster.read("get", "events", "--field-selector", selected)
-        return {event["reason"] for event in found.get("items", [])}
+        events = self.cluster.read("get", "events", "--field-selector", selected)
+        return {event["reason"] for event in events.get("items", [])}
 
     def page(self, role: str, address: str = "") -> str:
         """What a pod of that role serves, by default its metrics, read from inside: policies do not matter there."""
@@ -128,14 +128,14 @@ class Release:
 
     def metric(self, role: str, metric: Metric) -> float | None:
         """The largest value of a metric on the page of one pod of that role; None = it lacks the metric."""
-        found = []
+        metric_values = []
         for pod in self.pods(role):
             try:
                 page = self._page(role, pod["metadata"]["name"], PAGES[role])
             except Refuted:
                 continue  # it starts or ends
-            found += [sample.value for sample in parse_page(page) if sample.name == metric.name]
-        return max(found, default=None)
+            metric_values += [sample.value for sample in parse_page(page) if sample.name == metric.name]
+        return max(metric_values, default=None)
 
     def step(self) -> float | None:
         """Step of the trainer; None while its page cannot be read."""

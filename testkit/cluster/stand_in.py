@@ -32,8 +32,8 @@ def pod(role: str, uid: str = "") -> Object:
 def job(name: str, code: int | None = None) -> Object:
     """A Job at work, or one that failed because the trainer ended with that code."""
     message = f"Container trainer for pod x/{name}-0 failed with exit code {code} matching FailJob rule at index 0"
-    ended = [{"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": message}]
-    return thing("Job", name, "trainer", status={} if code is None else {"conditions": ended})
+    conditions = [{"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": message}]
+    return thing("Job", name, "trainer", status={} if code is None else {"conditions": conditions})
 
 
 class Clock:
@@ -75,9 +75,15 @@ class StandIn(Cluster):
         listed = re.fullmatch(r"get (\S+) -l (\S+) -o json", text)
         if not listed:
             return "{}"
-        wanted = dict(term.split("=") for term in listed[2].split(","))
-        found = [item for kind in listed[1].split(",") for item in self.there.get(kind, [])]
-        return json.dumps({"items": [item for item in found if wanted.items() <= item["metadata"]["labels"].items()]})
+        selector_labels = dict(term.split("=") for term in listed[2].split(","))
+        listed_objects = [item for kind in listed[1].split(",") for item in self.there.get(kind, [])]
+        return json.dumps(
+            {
+                "items": [
+                    item for item in listed_objects if selector_labels.items() <= item["metadata"]["labels"].items()
+                ]
+            }
+        )
 
 
 def proof_of(cluster: StandIn, there: StandIn | None = None) -> Proof:

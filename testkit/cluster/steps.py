@@ -45,7 +45,7 @@ STEPS: dict[str, Callable[[Proof], None]] = {
 
 def look(proof: Proof, step: str) -> dict[str, Any]:
     """Take one step and return its observations."""
-    begun = time.monotonic()
+    start_seconds = time.monotonic()
     proof.notes.clear()
     verdict = "seen"
     try:
@@ -56,4 +56,4 @@ def look(proof: Proof, step: str) -> dict[str, Any]:
     except Refuted as fault:
         verdict = "FAILED"
         proof.note(str(fault))
-    return {"verdict": verdict, "seconds": round(time.monotonic() - begun), "note": "; ".join(proof.notes)}
+    return {"verdict": verdict, "seconds": round(time.monotonic() - start_seconds), "note": "; ".join(proof.notes)}

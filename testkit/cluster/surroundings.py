@@ -50,22 +50,24 @@ def scaling(proof: Proof) -> None:
         cluster.until("more generators", SCALE_SECONDS, lambda: release.generators_asked_for() > 1)
     except Refuted as error:
         raise Refuted(f"{error}; the autoscaler says: {release.page('autoscaler', READYZ)}") from error
-    told = Occasion.RAISED.value
-    cluster.until(f"the event {told}", STEP_SECONDS, lambda: told in release.reasons())
-    before = release.generators_asked_for()
+    event_reason = Occasion.RAISED.value
+    cluster.until(f"the event {event_reason}", STEP_SECONDS, lambda: event_reason in release.reasons())
+    generators_before = release.generators_asked_for()
     cluster.kubectl("delete", "pod", "-l", release.labels("autoscaler"), "--wait=true")
     cluster.kubectl("scale", "deployment", f"{release.full}-autoscaler", "--replicas=0")
     cluster.until("no autoscaler", STEP_SECONDS, lambda: not release.pods("autoscaler"))
     scaled = f"scaledobject/{release.full}-generator"
     cluster.kubectl("wait", "--for=condition=Ready=false", scaled, "--timeout=300s", seconds=320)
-    fewer = f"fewer than {before} generators while the autoscaler was away"
-    cluster.require_throughout(AWAY_SECONDS, lambda: release.generators_asked_for() >= before, fewer)
+    fewer = f"fewer than {generators_before} generators while the autoscaler was away"
+    cluster.require_throughout(AWAY_SECONDS, lambda: release.generators_asked_for() >= generators_before, fewer)
     cluster.kubectl("scale", "deployment", f"{release.full}-autoscaler", "--replicas=1")
     release.wait_ready("autoscaler")
     end_autoscaling(proof, NO_AUTOSCALER)
     cluster.until("one generator again", STEP_SECONDS, lambda: release.generators_asked_for() == 1)
     release.goes_on()
-    proof.note(f"from 1 to {before} by what was measured, told in an event; not fewer while the autoscaler was away")
+    proof.note(
+        f"from 1 to {generators_before} by what was measured, told in an event; not fewer while the autoscaler was away"
+    )
 
 
 READYZ = "http://127.0.0.1:8401/readyz"
@@ -83,7 +85,7 @@ def policies(proof: Proof) -> None:
     release.upgrade("grader.enabled=true")
     release.wait_ready("grader", "forecaster", "redis", "generator")
     closed, opened = (
-        [f"{release.full}-{place.replace(':', f'.{cluster.namespace}:')}" for place in places]
+        [f"{release.full}-{address.replace(':', f'.{cluster.namespace}:')}" for address in places]
         for places in (CLOSED, OPEN_TO_ITS_NAMESPACE)
     )
     image = release.image("forecaster")
@@ -95,8 +97,8 @@ def policies(proof: Proof) -> None:
 
 
 def _sentence(who: str, reached: set[str], allowed: list[str]) -> str:
-    found, wanted = (", ".join(sorted(places)) or "nothing" for places in (reached, allowed))
-    return f"{who} reached {found}, not {wanted}: does the network of this cluster obey policies?"
+    reached_text, allowed_text = (", ".join(sorted(places)) or "nothing" for places in (reached, allowed))
+    return f"{who} reached {reached_text}, not {allowed_text}: does the network of this cluster obey policies?"
 
 
 def _reached(cluster: Cluster, name: str, image: str, places: list[str]) -> set[str]:
@@ -111,17 +113,19 @@ def _reached(cluster: Cluster, name: str, image: str, places: list[str]) -> set[
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
     cluster.kubectl("create", "-f", "-", given=json.dumps(pod))
     try:
-        ended = "--for=jsonpath={.status.phase}=Succeeded"
-        cluster.kubectl("wait", ended, f"pod/{name}", "--timeout=300s", seconds=320)
-        said = [line.split() for line in cluster.kubectl("logs", name).splitlines()]
+        end_condition = "--for=jsonpath={.status.phase}=Succeeded"
+        cluster.kubectl("wait", end_condition, f"pod/{name}", "--timeout=300s", seconds=320)
+        probe_lines = [line.split() for line in cluster.kubectl("logs", name).splitlines()]
     finally:
         cluster.kubectl("delete", "pod", name, "--wait=false")
-    unknown = [place for word, place in said if word == "unknown"]
+    unknown = [address for word, address in probe_lines if word == "unknown"]
     cluster.require(
         lambda: not unknown, f"{name} does not know {', '.join(unknown)}: the cluster's names do not resolve"
     )
-    cluster.require(lambda: len(said) == len(places), f"{name} said {len(said)} lines about {len(places)} places")
-    return {place for word, place in said if word == "reached"}
+    cluster.require(
+        lambda: len(probe_lines) == len(places), f"{name} said {len(probe_lines)} lines about {len(places)} places"
+    )
+    return {reached_address for word, reached_address in probe_lines if word == "reached"}
 
 
 def kueue(proof: Proof) -> None:

@@ -48,8 +48,8 @@ class Cluster:
     @cached_property
     def helm_version(self) -> int:
         """Its first number."""
-        found = re.match(r"v(\d+)", self.helm("version", "--template", "{{.Version}}"))
-        return int(found[1]) if found else NEW_HELM
+        version_match = re.match(r"v(\d+)", self.helm("version", "--template", "{{.Version}}"))
+        return int(version_match[1]) if version_match else NEW_HELM
 
     @property
     def takes_over(self) -> list[str]:
@@ -141,11 +141,11 @@ class Cluster:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
             try:
                 assert process.stdout is not None
-                said = process.stdout.readline()
-                found = re.search(r"127\.0\.0\.1:(\d+)", said)
-                if not found:
-                    raise Refuted(f"{shlex.join(command)}: {said.strip() or 'ended without a word'}")
-                yield f"http://127.0.0.1:{found[1]}"
+                first_line = process.stdout.readline()
+                port_match = re.search(r"127\.0\.0\.1:(\d+)", first_line)
+                if not port_match:
+                    raise Refuted(f"{shlex.join(command)}: {first_line.strip() or 'ended without a word'}")
+                yield f"http://127.0.0.1:{port_match[1]}"
             finally:
                 process.kill()
 

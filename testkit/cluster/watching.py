@@ -62,17 +62,17 @@ def grafana(proof: Proof) -> None:
         if cluster.recorded is not None:
             return
         with httpx.Client(base_url=address, auth=(user, password), timeout=ANSWER_SECONDS) as client:
-            own = f"({cluster.namespace}/{proof.release.name})"
-            wanted = {f"{load(path)['title']} {own}" for path in DASHBOARDS}
-            cluster.until("Grafana has the dashboards", STEP_SECONDS, lambda: wanted <= set(_titles(client)))
+            title_suffix = f"({cluster.namespace}/{proof.release.name})"
+            titles = {f"{load(path)['title']} {title_suffix}" for path in DASHBOARDS}
+            cluster.until("Grafana has the dashboards", STEP_SECONDS, lambda: titles <= set(_titles(client)))
             cluster.until("Grafana has the data sources", STEP_SECONDS, lambda: len(_sources(client, proof)) == 2)
             sources = _sources(client, proof)
             uids = _titles(client)
             boards = [
-                _asked(client, "GET", f"/api/dashboards/uid/{uids[title]}")["dashboard"] for title in sorted(wanted)
+                _asked(client, "GET", f"/api/dashboards/uid/{uids[title]}")["dashboard"] for title in sorted(titles)
             ]
             count = _all_answer(proof, boards, lambda target: _shows(client, sources, proof, target))
-    proof.note(f"{len(wanted)} dashboards, both data sources, {count} queries of panels answered with data")
+    proof.note(f"{len(titles)} dashboards, both data sources, {count} queries of panels answered with data")
 
 
 def _watch(proof: Proof) -> None:
@@ -85,8 +85,8 @@ def _watch(proof: Proof) -> None:
 
 def _all_answer(proof: Proof, boards: list[dict[str, Any]], finds: Callable[[dict[str, Any]], bool]) -> int:
     """How many queries these dashboards have. Raises Refuted with those that find nothing in spite of some patience."""
-    asked = list(_targets(boards))
-    silent = asked
+    queries = list(_targets(boards))
+    silent = queries
 
     def all_found() -> bool:
         nonlocal silent
@@ -96,9 +96,11 @@ def _all_answer(proof: Proof, boards: list[dict[str, Any]], finds: Callable[[dic
     try:
         proof.cluster.until("every query finds something", ALL_SECONDS, all_found)
     except Refuted as error:
-        missing = [f"{title}: {target['expr']}" for title, target in silent if target["expr"] not in NOT_IN_A_LOCAL_RUN]
-        raise Refuted(f"no data for {'; '.join(missing)} ({error})") from error
-    return len(asked)
+        silent_queries = [
+            f"{title}: {target['expr']}" for title, target in silent if target["expr"] not in NOT_IN_A_LOCAL_RUN
+        ]
+        raise Refuted(f"no data for {'; '.join(silent_queries)} ({error})") from error
+    return len(queries)
 
 
 def _targets(boards: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -109,8 +111,10 @@ def _targets(boards: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]
 
 
 def _expression(proof: Proof, target: dict[str, Any]) -> str:
-    now = time.time()
-    looked_at = Recording("", "", (RUN,), now - RANGE_SECONDS, now, proof.cluster.namespace, SCRAPE_SECONDS)
+    now_seconds = time.time()
+    looked_at = Recording(
+        "", "", (RUN,), now_seconds - RANGE_SECONDS, now_seconds, proof.cluster.namespace, SCRAPE_SECONDS
+    )
     return substituted(target["expr"], looked_at, REACHED)
 
 
@@ -119,12 +123,12 @@ def _answers(proof: Proof, target: dict[str, Any]) -> bool:
     expression = _expression(proof, target)
     if target["datasource"]["uid"] != FORECASTER:
         return _metrics(proof, expression)
-    asked: dict[str, object] = {"query": expression}
+    parameters: dict[str, object] = {"query": expression}
     kind = "query"
     if not target.get("instant"):
-        kind, now = "query_range", time.time()
-        asked |= {"start": now, "end": now + RANGE_SECONDS, "step": RANGE_SECONDS / POINTS}
-    page = f"http://127.0.0.1:8400/prometheus/api/v1/{kind}?{urlencode(asked)}"
+        kind, now_seconds = "query_range", time.time()
+        parameters |= {"start": now_seconds, "end": now_seconds + RANGE_SECONDS, "step": RANGE_SECONDS / POINTS}
+    page = f"http://127.0.0.1:8400/prometheus/api/v1/{kind}?{urlencode(parameters)}"
     return bool(json.loads(proof.release.page("forecaster", page))["data"]["result"])
 
 
@@ -156,19 +160,22 @@ def _shows(client: httpx.Client, sources: dict[str, str], proof: Proof, target: 
 
 def _titles(client: httpx.Client) -> dict[str, str]:
     """Title of each dashboard -> its uid."""
-    return {found["title"]: found["uid"] for found in _asked(client, "GET", "/api/search?type=dash-db&limit=5000")}
+    return {
+        dashboard["title"]: dashboard["uid"]
+        for dashboard in _asked(client, "GET", "/api/search?type=dash-db&limit=5000")
+    }
 
 
 def _sources(client: httpx.Client, proof: Proof) -> dict[str, str]:
     """Which -> its uid: the Prometheus that dashboards begin with, and this release's forecaster."""
-    own = f"Rollcast forecast {proof.cluster.namespace}/{proof.release.name}"
-    found = {}
+    source_name = f"Rollcast forecast {proof.cluster.namespace}/{proof.release.name}"
+    uids = {}
     for source in _asked(client, "GET", "/api/datasources"):
-        if source["name"] == own:
-            found["forecaster"] = source["uid"]
+        if source["name"] == source_name:
+            uids["forecaster"] = source["uid"]
         elif source["type"] == "prometheus" and "forecast" not in source["name"].lower():
-            found.setdefault("prometheus", source["uid"])
-    return found
+            uids.setdefault("prometheus", source["uid"])
+    return uids
 
 
 def _asked(client: httpx.Client, method: str, path: str, body: object = None) -> Any:

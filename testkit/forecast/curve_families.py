@@ -106,12 +106,16 @@ class CurveFamilies:
         values, weights = [], []
         rng = np.random.default_rng(0)
         for family, parameters, weight, noise in self.draws:
-            curves = np.stack([family(x, *each) for each in parameters])
+            curves = np.stack([family(x, *parameter_set) for parameter_set in parameters])
             ends = curves[:, -1]
-            kept = np.isfinite(curves).all(axis=1) & (ends <= 1.0) & (ends >= max(self.last[1] - TOLERANCE, 0.0))
-            read = curves[kept] + noise / np.sqrt(num_readings) * rng.standard_normal(curves[kept].shape)
-            values.append(np.clip(read, 0.0, 1.0))
-            weights.append(np.full(int(kept.sum()), weight))
+            possible_mask = (
+                np.isfinite(curves).all(axis=1) & (ends <= 1.0) & (ends >= max(self.last[1] - TOLERANCE, 0.0))
+            )
+            noisy_readings = curves[possible_mask] + noise / np.sqrt(num_readings) * rng.standard_normal(
+                curves[possible_mask].shape
+            )
+            values.append(np.clip(noisy_readings, 0.0, 1.0))
+            weights.append(np.full(int(possible_mask.sum()), weight))
         drawn, weight = np.concatenate(values), np.concatenate(weights)
         if not drawn.size:
             return np.full((len(levels), x.size), self.last[1])
@@ -120,7 +124,7 @@ class CurveFamilies:
         places = [[int(np.searchsorted(cumulative[:, at], level)) for at in range(x.size)] for level in levels]
         ordered = np.take_along_axis(drawn, order, axis=0)
         last = drawn.shape[0] - 1
-        return np.array([[ordered[min(place, last), at] for at, place in enumerate(row)] for row in places])
+        return np.array([[ordered[min(rank, last), at] for at, rank in enumerate(row)] for row in places])
 
 
 def curve_families(curve: Curve) -> CurveFamilies:
@@ -129,19 +133,19 @@ def curve_families(curve: Curve) -> CurveFamilies:
     x, y = curve.compute / unit, curve.pass_rate
     rng = np.random.default_rng(0)
     fitted = [_fitted(family, starts, x, y) for family, starts in FAMILIES.values()]
-    least = min(criterion for _, _, _, criterion in fitted)
+    min_criterion = min(criterion for _, _, _, criterion in fitted)
     draws = []
     for (family, _), (best, covariance, noise, criterion) in zip(FAMILIES.values(), fitted, strict=True):
         drawn = rng.multivariate_normal(best, covariance, NUM_DRAWS, method="eigh")
         drawn[0] = best
-        draws.append((family, drawn, float(np.exp(-0.5 * (criterion - least))), noise))
+        draws.append((family, drawn, float(np.exp(-0.5 * (criterion - min_criterion))), noise))
     return CurveFamilies(unit, draws, (float(x[-1]), float(y[-1])))
 
 
 def _fitted(family: Family, starts: tuple[tuple[float, ...], ...], x: Array, y: Array) -> Fit:
     """Least squares from the best of its starts."""
-    found = [least_squares(lambda p: family(x, *p) - y, start, method="trf", max_nfev=200) for start in starts]
-    best = min(found, key=lambda each: float(each.cost))
+    solutions = [least_squares(lambda p: family(x, *p) - y, start, method="trf", max_nfev=200) for start in starts]
+    best = min(solutions, key=lambda each: float(each.cost))
     count, size = y.size, best.x.size
     total = max(2.0 * float(best.cost), count * LEAST_NOISE**2)
     noise = float(np.sqrt(total / max(count - size, 1)))

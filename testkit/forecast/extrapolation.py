@@ -83,11 +83,11 @@ def _first_halves(curves: dict[str, Curve]) -> list[Task]:
     tasks = []
     for name, curve in curves.items():
         start, stop = float(curve.compute[0]), float(curve.compute[-1])
-        seen = curve.window(stop=start + 0.5 * (stop - start))
-        if len(seen) >= 5:
+        first_half = curve.window(stop=start + 0.5 * (stop - start))
+        if len(first_half) >= 5:
             end, outcome = float(curve.compute[-3:].mean()), float(curve.pass_rate[-3:].mean())
-            initial = float(seen.pass_rate[0]) if seen.initial is None else seen.initial
-            tasks.append(Task(name, seen, end, outcome, initial))
+            initial = float(first_half.pass_rate[0]) if first_half.initial is None else first_half.initial
+            tasks.append(Task(name, first_half, end, outcome, initial))
     return tasks
 
 
@@ -138,7 +138,9 @@ def own_table() -> dict[str, Any]:
         _half_row(
             task,
             measured,
-            FitOptions(prior=learn_prior([other for name, other in curves.items() if name != task.name], measured)),
+            FitOptions(
+                prior=learn_prior([other_curve for name, other_curve in curves.items() if name != task.name], measured)
+            ),
         )
         for task in _first_halves(curves)
     ]
@@ -195,8 +197,8 @@ def _curve_fit(task: Task) -> float:
     middle = float(np.log(np.median(task.curve.compute)))
     start = (min(float(task.curve.pass_rate.max()) + 0.02, 0.99), 1.5, middle)
     bounds = ([initial, 0.05, middle - 10.0], [1.0, 20.0, middle + 10.0])
-    found, _ = curve_fit(law, task.curve.compute, task.curve.pass_rate, p0=start, bounds=bounds, max_nfev=20_000)
-    return float(law(np.array([task.compute]), *found)[0]) - task.outcome
+    parameters, _ = curve_fit(law, task.curve.compute, task.curve.pass_rate, p0=start, bounds=bounds, max_nfev=20_000)
+    return float(law(np.array([task.compute]), *parameters)[0]) - task.outcome
 
 
 def _summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:

@@ -44,16 +44,16 @@ def rising_series(cell: Cell, rng: np.random.Generator) -> Curve:
     exponent = float(np.exp(rng.normal(0.74, 0.35)))
     midpoint = float(np.exp(rng.normal(-0.8, 0.7)))
     law = sigmoid(np.arange(1.0, cell.count + 1.0, dtype=np.float64) / cell.count, 0.0, 1.0, exponent, midpoint)
-    seen = (law - law[0]) / (law[-1] - law[0])
-    return _series(cell, rng.uniform(EDGE, 1.0 - EDGE - rise) + rise * seen, rng)
+    relative_rise = (law - law[0]) / (law[-1] - law[0])
+    return _series(cell, rng.uniform(EDGE, 1.0 - EDGE - rise) + rise * relative_rise, rng)
 
 
 def ar1_noise(count: int, correlation: float, rng: np.random.Generator) -> Array:
     """(n,) of variance 1."""
     normal = rng.standard_normal(count)
     noise = normal.copy()
-    for place in range(1, count):
-        noise[place] = correlation * noise[place - 1] + np.sqrt(1.0 - correlation**2) * normal[place]
+    for index in range(1, count):
+        noise[index] = correlation * noise[index - 1] + np.sqrt(1.0 - correlation**2) * normal[index]
     return noise
 
 

@@ -27,20 +27,20 @@ def other_kinds(num_runs: int) -> list[dict[str, Any]]:
 
 def _of_kind(kind: str, num_runs: int) -> dict[str, Any]:
     errors: dict[str, list[list[float]]] = {}
-    held: dict[str, list[list[bool]]] = {}
+    coverage: dict[str, list[list[bool]]] = {}
     verdicts: dict[str, int] = {}
     for seed in range(num_runs):
         run = drawn(kind, seed)
         curve = Curve.from_points(run.compute, run.pass_rate, unit="steps")
         truth = np.array([run.truth(at) for at in HORIZONS])
         forecast = fit(curve)
-        said = {
+        intervals = {
             "forecast": forecast.predictive(HORIZONS, LEVELS, standard_error=0.0),
             "curve families": curve_families(curve).quantiles(HORIZONS, LEVELS),
         }
-        for name, (low, median, high) in said.items():
+        for name, (low, median, high) in intervals.items():
             errors.setdefault(name, []).append(np.abs(median - truth).tolist())
-            held.setdefault(name, []).append(((low <= truth) & (truth <= high)).tolist())
+            coverage.setdefault(name, []).append(((low <= truth) & (truth <= high)).tolist())
         for name, method in SIMPLE.items():
             errors.setdefault(name, []).append(np.abs(method(curve).pass_rate(HORIZONS) - truth).tolist())
         word = forecast.verdict.kind.value
@@ -48,7 +48,7 @@ def _of_kind(kind: str, num_runs: int) -> dict[str, Any]:
     return {
         "kind": kind,
         "runs": num_runs,
-        "held_90": {name: np.mean(each, axis=0).round(3).tolist() for name, each in held.items()},
-        "mean_error": {name: np.mean(each, axis=0).round(4).tolist() for name, each in errors.items()},
+        "held_90": {name: np.mean(run_coverage, axis=0).round(3).tolist() for name, run_coverage in coverage.items()},
+        "mean_error": {name: np.mean(run_errors, axis=0).round(4).tolist() for name, run_errors in errors.items()},
         "verdicts": verdicts,
     }

@@ -95,7 +95,7 @@ def drawn(kind: str, seed: int) -> Drawn:
     rng = random.Random(f"{kind} {seed}")
     truth = CLASSES[kind](rng)
     count = rng.randint(12, 60)
-    compute = [(place + 1) / count for place in range(count)]
+    compute = [(index + 1) / count for index in range(count)]
     prompts = rng.choice([200, 500, 1000])
     wander, keep = 0.0, 0.9 if kind == "wandering" else 0.0
     pass_rate = []

@@ -47,21 +47,21 @@ def printed_fits(folder: Path) -> dict[str, Any]:
             continue
         curves.add((curve.compute.tobytes(), curve.pass_rate.tobytes()))
         large = "bs2048" in run.name or "Scout" in run.name
-        found = paper_grid(curve, run.initial, midpoints=LARGE_MIDPOINTS if large else SMALL_MIDPOINTS)
+        our_fit = paper_grid(curve, run.initial, midpoints=LARGE_MIDPOINTS if large else SMALL_MIDPOINTS)
         row: dict[str, Any] = {
             "where": printed["where"],
             "run": printed["run"],
-            "asymptote": (float(printed["A"]), found.asymptote),
-            "exponent": (float(printed["B"]), found.exponent),
-            "midpoint": (float(printed["C_mid"] or "nan"), found.midpoint),
+            "asymptote": (float(printed["A"]), our_fit.asymptote),
+            "exponent": (float(printed["B"]), our_fit.exponent),
+            "midpoint": (float(printed["C_mid"] or "nan"), our_fit.midpoint),
         }
         if printed["C_mid"]:
-            theirs = sigmoid(
+            printed_rates = sigmoid(
                 curve.compute, run.initial, float(printed["A"]), float(printed["B"]), float(printed["C_mid"])
             )
             row["sum_of_squares"] = (
-                float(np.sum((curve.pass_rate - theirs) ** 2)),
-                float(np.sum((curve.pass_rate - found.pass_rate(curve.compute)) ** 2)),
+                float(np.sum((curve.pass_rate - printed_rates) ** 2)),
+                float(np.sum((curve.pass_rate - our_fit.pass_rate(curve.compute)) ** 2)),
             )
         rows.append(row)
     with_midpoint = [row for row in rows if "sum_of_squares" in row]
@@ -95,10 +95,10 @@ def simulated_log_linear(num_runs: int = 200) -> dict[str, float]:
     asymptote_error, end_error, slopes = [], [], []
     for seed in range(num_runs):
         noise = 1 + 0.01 * np.random.default_rng(seed).standard_normal(60)
-        found = log_linear(Curve.from_points(compute, law * noise))
-        asymptote_error.append(abs(found.asymptote - 0.8))
-        end_error.append(abs(float(found.pass_rate(100_000.0)) - truth))
-        slopes.append(found.slope)
+        fitted_law = log_linear(Curve.from_points(compute, law * noise))
+        asymptote_error.append(abs(fitted_law.asymptote - 0.8))
+        end_error.append(abs(float(fitted_law.pass_rate(100_000.0)) - truth))
+        slopes.append(fitted_law.slope)
     return {
         "asymptote_within_0.05": float(np.mean(np.array(asymptote_error) <= 0.05)),
         "end_within_0.02": float(np.mean(np.array(end_error) <= 0.02)),

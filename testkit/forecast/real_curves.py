@@ -108,14 +108,14 @@ def published_fits(folder: Path) -> list[dict[str, str]]:
 
 def other_runs(folder: Path) -> dict[str, Curve]:
     """Runs of other projects, whole: validation scores by GPU-hours or steps, training rewards by hours."""
-    found: dict[str, Curve] = {}
+    curves: dict[str, Curve] = {}
     for name in ("qwen2-7b-gpg", "qwen2-7b-gpg-megatron"):
         scores: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for row in _rows(folder / "qwen2-7b-gpg" / f"{name}.val.csv"):
             task = row["metric"].split("/")[2]
             scores[task].append((float(row["gpu_hours_excl_eval"]), float(row["score"])))
         for task, points in scores.items():
-            found[f"{name} {task}"] = _curve(points)
+            curves[f"{name} {task}"] = _curve(points)
     for path in sorted((folder / "qwen3-0.6b-grpo").glob("*.csv")):
         points = [
             (float(row["step"]), float(row["eval_acc"]) / 100)
@@ -123,13 +123,13 @@ def other_runs(folder: Path) -> dict[str, Curve]:
             if (row.get("eval_acc") or "").strip()
         ]
         if points:
-            found[f"qwen3-0.6b {path.stem.removesuffix('_metrics')}"] = _curve(points)
+            curves[f"qwen3-0.6b {path.stem.removesuffix('_metrics')}"] = _curve(points)
     for path in sorted((folder / "qwen3.5-4b-toy-language").glob("*.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         hours = np.cumsum([line["time/total"] for line in lines]) / 3600
         reward = np.clip([line["reward/mean"] for line in lines], 0, 1)
-        found[f"qwen3.5-4b {path.stem}"] = Curve.from_points(hours, reward)
-    return found
+        curves[f"qwen3.5-4b {path.stem}"] = Curve.from_points(hours, reward)
+    return curves
 
 
 def own_runs() -> dict[str, Curve]:

@@ -66,20 +66,20 @@ def examples_of(folder: Path) -> Examples:
     """The examples of all curves of a folder, in the order of its index. Raises UserError as `read_corpus`."""
     curves = read_corpus(folder)
     with ProcessPoolExecutor() as pool:
-        parts = [part for parts in pool.map(_of_curve, curves, chunksize=4) for part in parts]
+        parts = [cut_examples for parts in pool.map(_of_curve, curves, chunksize=4) for cut_examples in parts]
     if not parts:
         raise UserError(f"{folder}: no curve is long enough to be cut; ten readings are needed at least")
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])}
-    joined["cut"] = np.concatenate([np.full(part.cut.size, number) for number, part in enumerate(parts)])
+    joined = {name: np.concatenate([getattr(example_set, name) for example_set in parts]) for name in vars(parts[0])}
+    joined["cut"] = np.concatenate([np.full(cut_group.cut.size, number) for number, cut_group in enumerate(parts)])
     return Examples(**joined)
 
 
 def _of_curve(curve: CorpusCurve) -> list[Examples]:
     parts = []
     for share in SHARES:
-        seen = num_readings_seen(curve, share)
-        if seen is not None:
-            parts.append(_of_cut(curve, share, seen))
+        num_seen = num_readings_seen(curve, share)
+        if num_seen is not None:
+            parts.append(_of_cut(curve, share, num_seen))
     return parts
 
 
@@ -89,21 +89,21 @@ def _of_cut(curve: CorpusCurve, share: float, seen: int) -> Examples:
     later = len(curve) - seen
     places = np.unique(np.rint(np.geomspace(NUM_LEVEL_READINGS, later, NUM_AHEAD)).astype(int)) + seen - 1
     compute = curve.compute[places]
-    outcome = np.array([curve.y[place - NUM_LEVEL_READINGS + 1 : place + 1].mean() for place in places])
+    outcome = np.array([curve.y[index - NUM_LEVEL_READINGS + 1 : index + 1].mean() for index in places])
     readings, law_gain = forecast.law_readings(compute)
     summary = forecast.summary
     forecasts = summary.forecasts(compute, law_gain)
-    same = partial(np.full, places.size)
+    fill_column = partial(np.full, places.size)
     return Examples(
-        repository=same(curve.repository),
-        metric=same(curve.metric),
-        share=same(share),
+        repository=fill_column(curve.repository),
+        metric=fill_column(curve.metric),
+        share=fill_column(share),
         forecasts=forecasts.T,
         scale_terms=scale_terms(law_width(readings), forecasts).T,
         side_terms=np.tile(side_terms(summary), (places.size, 1)),
         outcome=outcome,
         ahead=compute / curve.compute[seen - 1] - 1.0,
-        cut=same(0.0),
-        not_moved=same(has_not_moved(forecast.curve)),
+        cut=fill_column(0.0),
+        not_moved=fill_column(has_not_moved(forecast.curve)),
         took_off=(outcome - summary.last_five >= NOTABLE_GAIN) & (outcome > beginning.pass_rate.max()),
     )

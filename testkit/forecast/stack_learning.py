@@ -28,8 +28,8 @@ def learn(examples: Examples) -> Stack:
     """The stack of `examples`. One repository has one vote, shared by its cells of metric and share of the curve."""
     vote = votes(examples)
     start = np.concatenate([np.zeros(NUM_METHODS), [START_SCALE, 0.6, 0.0], [0.0, 0.0], [USUAL_LOG_DEGREES]])
-    found = minimize(_loss, start, args=(examples, vote), method="L-BFGS-B")
-    logits, scale, side, log_degrees = _parts(found.x)
+    minimum = minimize(_loss, start, args=(examples, vote), method="L-BFGS-B")
+    logits, scale, side, log_degrees = _parts(minimum.x)
     weights = _softmax(logits).round(DIGITS)
     weights[-1] += 1.0 - weights.sum()
     return Stack(
@@ -37,7 +37,7 @@ def learn(examples: Examples) -> Stack:
         scale=tuple(scale.round(DIGITS).tolist()),
         side=tuple(side.round(DIGITS).tolist()),
         degrees=round(float(LEAST_DEGREES + np.exp(log_degrees)), DIGITS),
-        persistence=round(_persistence(examples, vote, found.x), DIGITS),
+        persistence=round(_persistence(examples, vote, minimum.x), DIGITS),
         late_take_off=round(_late_take_off(examples, vote), DIGITS),
     )
 
@@ -48,13 +48,13 @@ def votes(examples: Examples) -> Array:
     for repository in np.unique(examples.repository):
         of_repository = examples.repository == repository
         cells = {(metric, share) for metric, share in zip(examples.metric, examples.share, strict=True)}
-        mine = []
+        repository_cells = []
         for metric, share in sorted(cells):
             cell = of_repository & (examples.metric == metric) & (examples.share == share)
             if cell.any():
-                mine.append(cell)
-        for cell in mine:
-            weight[cell] += 1.0 / (len(mine) * cell.sum())
+                repository_cells.append(cell)
+        for cell in repository_cells:
+            weight[cell] += 1.0 / (len(repository_cells) * cell.sum())
     return np.asarray(weight / weight.sum())
 
 
@@ -118,10 +118,10 @@ def _persistence(examples: Examples, vote: Array, parameters: Array) -> float:
 def _late_take_off(examples: Examples, vote: Array) -> float:
     """Share of the cuts whose level has not moved that had gained at the end; the prior counted in."""
     last = np.append(np.diff(examples.cut) != 0, True)
-    asked = examples.not_moved & last
+    final_unmoved = examples.not_moved & last
     of_repository = {}
-    for repository in np.unique(examples.repository[asked]):
-        mine = asked & (examples.repository == repository)
-        of_repository[repository] = float(np.mean(examples.took_off[mine]))
+    for repository in np.unique(examples.repository[final_unmoved]):
+        in_repository = final_unmoved & (examples.repository == repository)
+        of_repository[repository] = float(np.mean(examples.took_off[in_repository]))
     took_off, did_not = USUAL_TAKE_OFF
     return (took_off + sum(of_repository.values())) / (took_off + did_not + len(of_repository))

@@ -78,8 +78,8 @@ def run_by_run(table: Sequence[Mapping[str, Any]]) -> str:
     for row in table:
         alone, learned = row["forecast"], row["forecast, learned prior"]
         # Runs without others of their family have no prior to learn.
-        shown = [_interval(alone), "" if learned == alone else _interval(learned)]
-        cells = [row["run"], str(row["points"]), *(f"{_error(row[name]):+.3f}" for name in methods), *shown]
+        intervals = [_interval(alone), "" if learned == alone else _interval(learned)]
+        cells = [row["run"], str(row["points"]), *(f"{_error(row[name]):+.3f}" for name in methods), *intervals]
         lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
     return "\n".join(lines) + "\n"
 
@@ -111,6 +111,8 @@ def _errors(table: Sequence[Mapping[str, Any]]) -> None:
 def _summary(summary: Mapping[str, Mapping[str, float]]) -> None:
     print(f"{'method':28s}{'median':>9s}{'90th':>9s}{'mean':>9s}{'covered':>10s}{'width':>9s}")
     for method, figures in summary.items():
-        held = f"{figures['covered']:.0f}/{figures['of']:.0f}" if "covered" in figures else ""
+        coverage = f"{figures['covered']:.0f}/{figures['of']:.0f}" if "covered" in figures else ""
         width = f"{figures['width']:.3f}" if "width" in figures else ""
-        print(f"{method:28s}{figures['median']:9.4f}{figures['p90']:9.4f}{figures['mean']:9.4f}{held:>10s}{width:>9s}")
+        print(
+            f"{method:28s}{figures['median']:9.4f}{figures['p90']:9.4f}{figures['mean']:9.4f}{coverage:>10s}{width:>9s}"
+        )

@@ -30,9 +30,9 @@ def judge(figures: Mapping[str, Any]) -> Judged:
         "speed": _speed,
     }
     judged: Judged = {}
-    for part, of in judges.items():
-        if part in figures and not isinstance(figures[part], str):
-            judged |= of(figures[part])
+    for part_name, judge_part in judges.items():
+        if part_name in figures and not isinstance(figures[part_name], str):
+            judged |= judge_part(figures[part_name])
     return judged
 
 
@@ -45,11 +45,11 @@ def _all_inside(outside: Sequence[str]) -> dict[str, Any]:
 
 
 def _published(figures: Mapping[str, Any]) -> Judged:
-    smaller, of = figures["sum_of_squares_no_larger"].split(" of ")
+    smaller, num_fits = figures["sum_of_squares_no_larger"].split(" of ")
     return {
         "printed fits: A within 0.02 for 80 %": _target(figures["asymptote_within_0.02"] >= 0.8),
         "printed fits: B within 0.25 for 50 %": _target(figures["exponent_within_0.25"] >= 0.5),
-        "printed fits: no larger sum of squares": _target(smaller == of),
+        "printed fits: no larger sum of squares": _target(smaller == num_fits),
     }
 
 
@@ -89,13 +89,13 @@ def _calibration(rows: Sequence[Mapping[str, Any]]) -> Judged:
         ]
 
     def missing(verdicts: Sequence[str], most: float) -> list[str]:
-        found = []
+        exceedances = []
         for row in rows:
             runs = sum(row["verdicts"].get(kind, 0) for kind in verdicts)
             missed = sum(row["asymptote_missed_by_verdict"].get(kind, 0) for kind in verdicts)
             if runs >= LEAST_RUNS and missed > most * runs:
-                found.append(f"{named(row)}: {missed} of {runs}")
-        return found
+                exceedances.append(f"{named(row)}: {missed} of {runs}")
+        return exceedances
 
     too_early = VerdictKind.TOO_EARLY.value
     early_runs = sum(row["verdicts"].get(too_early, 0) for row in rows)
@@ -118,15 +118,15 @@ def _kinds(rows: Sequence[Mapping[str, Any]]) -> Judged:
     outside = [
         f"{row['kind']} at {horizon}: {share:.2f}"
         for row in rows
-        for horizon, share, least in zip(("2x", "10x"), row["held_90"]["forecast"], (0.85, 0.80), strict=True)
-        if share < least and row["kind"] != UNFORESEEABLE
+        for horizon, share, min_share in zip(("2x", "10x"), row["held_90"]["forecast"], (0.85, 0.80), strict=True)
+        if share < min_share and row["kind"] != UNFORESEEABLE
     ]
     return {"other kinds: 90 % interval holds 85 % at 2x and 80 % at 10x of every class": _all_inside(outside)}
 
 
 def _simulated(rows: Sequence[Mapping[str, Any]]) -> Judged:
-    least = {row["shape"]: 0.98 if row["shape"] == "good" else 0.95 for row in rows}
-    outside = [f"{row['shape']}: {row['right']:.3f}" for row in rows if row["right"] < least[row["shape"]]]
+    min_right_share = {row["shape"]: 0.98 if row["shape"] == "good" else 0.95 for row in rows}
+    outside = [f"{row['shape']}: {row['right']:.3f}" for row in rows if row["right"] < min_right_share[row["shape"]]]
     return {"verdicts: 95 % right on every shape, 98 % on good runs": _all_inside(outside)}
 
 

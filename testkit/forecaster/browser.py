@@ -58,17 +58,17 @@ def opened(url: str, profile: Path, width: int, scheme: str) -> Iterator[Any]:
         )
         page = context.pages[0]
         complaints: list[str] = []
-        asked: set[str] = set()
+        requested_urls: set[str] = set()
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-        page.on("request", lambda request: asked.add(request.url))
+        page.on("request", lambda request: requested_urls.add(request.url))
         page.goto(url)
         yield page
         if SCREENSHOTS:
             page.screenshot(path=f"{SCREENSHOTS}/page-{width}-{scheme}.png", full_page=True)
         context.close()
         assert complaints == []
-        assert [address for address in asked if not address.startswith((url, "data:"))] == []
+        assert [address for address in requested_urls if not address.startswith((url, "data:"))] == []
 
 
 _MARKS = """([chart, name]) => {
@@ -99,5 +99,5 @@ def marks(page: Any, chart: str, colour: str) -> int:
 
 def wait_marks(page: Any, chart: str, colour: str, count: int) -> None:
     """Until the canvas shows that many."""
-    asked = f"([chart, colour, count]) => ({_MARKS})([chart, colour]) === count"
-    page.wait_for_function(asked, arg=[chart, colour, count], timeout=WAIT)
+    condition_script = f"([chart, colour, count]) => ({_MARKS})([chart, colour]) === count"
+    page.wait_for_function(condition_script, arg=[chart, colour, count], timeout=WAIT)

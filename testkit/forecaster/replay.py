@@ -95,11 +95,11 @@ def replay(
                 expect(page.locator("#now-note")).to_contain_text(f"{NUM_POINTS} evaluations", timeout=WAIT)
                 scraped = first_scrapes(port, "demo")
             refreshes = page.evaluate("window.refreshes")
-            said: Any = service.forecast()
-            assert page.inner_text("#asymptote") == f"{said['asymptote']['q50']:.3f}"
-        kept = service.client.get("/api/runs/demo/points").json()["points"]
+            forecast_answer: Any = service.forecast()
+            assert page.inner_text("#asymptote") == f"{forecast_answer['asymptote']['q50']:.3f}"
+        final_points = service.client.get("/api/runs/demo/points").json()["points"]
         history = service.client.get("/api/runs/demo/history").json()["forecasts"]
     counts = [int(re.search(r"(\d+) evaluations", text)[1]) for _, text in refreshes]  # type: ignore[index]
-    seen = list(zip(counts, (at for at, _ in refreshes), strict=True))
-    shown = [next(at for count, at in seen if count > place) for place in range(NUM_POINTS)]
-    return Replay(points, counts, exported, [scraped[r.step] for r in points], shown, kept, history)
+    counts_over_time = list(zip(counts, (at for at, _ in refreshes), strict=True))
+    shown_times = [next(at for count, at in counts_over_time if count > index) for index in range(NUM_POINTS)]
+    return Replay(points, counts, exported, [scraped[r.step] for r in points], shown_times, final_points, history)

@@ -19,7 +19,7 @@ PROMPT = (
 
 def _sampled(kind: str, version: str, text: str, seed: int, *, is_trained: bool = True) -> SampledLeg:
     """Tokens of one word each, most of them probable."""
-    tokens = [word if place == 0 else f" {word}" for place, word in enumerate(text.split(" "))]
+    tokens = [word if index == 0 else f" {word}" for index, word in enumerate(text.split(" "))]
     chances = np.random.default_rng(seed).beta(4.0, 0.5, size=len(tokens))
     logprobs = [round(math.log(max(chance, 1e-3)), 3) if is_trained else 0.0 for chance in chances]
     return SampledLeg(kind, version, tokens, logprobs, is_trained)
@@ -94,14 +94,14 @@ def episode() -> SampledEpisode:
 
 def samples(step: int) -> SamplesRecord:
     """An episode that was right, one whose environment failed, and an answer without an environment."""
-    failed = SampledEpisode("shell", "failed", "tool run: no answer within 30 s", [], 0, 30.0, 0.0, 2)
+    failed_episode = SampledEpisode("shell", "failed", "tool run: no answer within 30 s", [], 0, 30.0, 0.0, 2)
     return SamplesRecord(
         incarnation=1,
         step=step,
         dataset="worlds",
         samples=[
             SampledCompletion(PROMPT, "as text", 1.0, "ok", 180, truncated=False, episode=episode()),
-            SampledCompletion(PROMPT, "", 0.0, "ungraded", 0, truncated=False, episode=failed),
+            SampledCompletion(PROMPT, "", 0.0, "ungraded", 0, truncated=False, episode=failed_episode),
             SampledCompletion("2 + 7 =", f"9, {HOSTILE}", 0.0, "wrong", 8, truncated=True),
         ],
         at=1_700_000_000.0 + step,

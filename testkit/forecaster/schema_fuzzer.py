@@ -45,12 +45,12 @@ def fuzz(port: int, requests: int, seconds: float, run: str) -> Counter[str]:
         assert isinstance(result, Ok), result.err()
         operations.append(result.ok())
     examples = math.ceil(requests / (len(operations) * len(MODES)))
-    deadline, seen = time.monotonic() + seconds, Counter[str]()
+    deadline, status_counts = time.monotonic() + seconds, Counter[str]()
     for operation in operations:
         for mode in MODES:
             with suppress(Unsatisfiable):  # nothing about it could be wrong: it takes no parameters
-                _tester(operation.as_strategy(generation_mode=mode), mode, run, examples, deadline, seen)()
-    return seen
+                _tester(operation.as_strategy(generation_mode=mode), mode, run, examples, deadline, status_counts)()
+    return status_counts
 
 
 def _tester(

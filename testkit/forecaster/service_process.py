@@ -32,8 +32,8 @@ class Service:
             environment = {**os.environ, "PYTHONPATH": str(SERVICES), "OMP_NUM_THREADS": "1"}
             self.process = subprocess.Popen([sys.executable, "-m", "rollcast.forecaster", *arguments], env=environment)
         wait_for(lambda: pages.exists() or self.process.poll() is not None)
-        said = f": {log.read_text()}" if log.exists() else ""
-        assert self.process.poll() is None, f"the forecaster ended at its start{said}"
+        log_text = f": {log.read_text()}" if log.exists() else ""
+        assert self.process.poll() is None, f"the forecaster ended at its start{log_text}"
         self.port = read_port(pages)
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=20.0)
 

@@ -55,8 +55,8 @@ def wandb(folder: Path) -> None:
         run.log({"train/global_step": step, "train/reward": training, "timing": {"step_s": 36.0}})
         run.log({"train/global_step": step, "eval/gsm8k/accuracy": held_out})
     run.finish()
-    [written] = at.rglob("*.wandb")
-    shutil.copy(written, folder / "run.wandb")
+    [wandb_file] = at.rglob("*.wandb")
+    shutil.copy(wandb_file, folder / "run.wandb")
     shutil.rmtree(at)
 
 
@@ -69,9 +69,9 @@ def mlflow(folder: Path) -> None:
     os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
     store = FileStore(str(folder / "mlruns"), ARTIFACTS)
     _log_mlflow(store, Metric)
-    for left in ("params", "artifacts"):
-        for part in (folder / "mlruns").rglob(left):
-            shutil.rmtree(part)
+    for folder_name in ("params", "artifacts"):
+        for unneeded_folder in (folder / "mlruns").rglob(folder_name):
+            shutil.rmtree(unneeded_folder)
     if importlib.util.find_spec("sqlalchemy") is not None:
         from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
@@ -112,16 +112,18 @@ def verl(folder: Path) -> None:
             for logger in loggers:
                 logger.log(metrics, step)
     lines = printed.getvalue().splitlines(keepends=True)
-    told = "".join(f"(TaskRunner pid=77) {line}" for line in lines if line.startswith("step:"))
-    (folder / "verl.log").write_text(f"Training Progress:   0%|          | 0/100\n{told}")
+    step_lines = "".join(f"(TaskRunner pid=77) {line}" for line in lines if line.startswith("step:"))
+    (folder / "verl.log").write_text(f"Training Progress:   0%|          | 0/100\n{step_lines}")
 
 
 def _module_of(package: str, path: str) -> Any:
     """One file of an installed package, without what its package imports."""
-    found = importlib.util.find_spec(package)
-    assert found is not None
-    assert found.submodule_search_locations
-    spec = importlib.util.spec_from_file_location(Path(path).stem, Path(found.submodule_search_locations[0]) / path)
+    package_spec = importlib.util.find_spec(package)
+    assert package_spec is not None
+    assert package_spec.submodule_search_locations
+    spec = importlib.util.spec_from_file_location(
+        Path(path).stem, Path(package_spec.submodule_search_locations[0]) / path
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -137,8 +139,12 @@ def transformers(folder: Path) -> None:
         at = {"epoch": step / 100, "step": step}
         rewards = {"rewards/accuracy_reward/mean": training, "rewards/accuracy_reward/std": 0.4, "reward": training}
         state.log_history.append({"loss": 0.01, "num_tokens": 5000.0 * step, **rewards, "reward_std": 0.2, **at})
-        held = {"eval_rewards/accuracy_reward/mean": held_out, "eval_reward": held_out, "eval_reward_std": 0.3}
-        state.log_history.append({"eval_loss": 0.02, "eval_runtime": 3.0, **held, **at})
+        evaluation_metrics = {
+            "eval_rewards/accuracy_reward/mean": held_out,
+            "eval_reward": held_out,
+            "eval_reward_std": 0.3,
+        }
+        state.log_history.append({"eval_loss": 0.02, "eval_runtime": 3.0, **evaluation_metrics, **at})
     state.save_to_json(str(folder / "trainer_state.json"))
     (folder / "log_history.json").write_text(json.dumps(state.log_history))
     printed = io.StringIO()

@@ -50,8 +50,10 @@ class ServedEndpoint:
         """The sum of a metric over the labels that are not given."""
         name = metric.name.removesuffix("_total")
         families = [family for family in self.parts.exporter.registry.collect() if family.name == name]
-        found = [one for family in families for one in family.samples if one.name == metric.name]
-        return sum(one.value for one in found if labels.items() <= one.labels.items())
+        samples = [sample for family in families for sample in family.samples if sample.name == metric.name]
+        return sum(
+            matching_sample.value for matching_sample in samples if labels.items() <= matching_sample.labels.items()
+        )
 
 
 @asynccontextmanager
@@ -104,5 +106,10 @@ def client_of(endpoint: ServedEndpoint, session: HarnessSession, **options: Any)
     import openai
 
     described = endpoint.sessions.described(session, endpoint.sessions.url)
-    given = {"base_url": described["base_url"], "api_key": described["token"], "max_retries": 0, "timeout": 60.0}
-    return openai.AsyncOpenAI(**{**given, **options})
+    default_options = {
+        "base_url": described["base_url"],
+        "api_key": described["token"],
+        "max_retries": 0,
+        "timeout": 60.0,
+    }
+    return openai.AsyncOpenAI(**{**default_options, **options})

@@ -39,16 +39,24 @@ def check_exact(versions: Any, rollout: Rollout, task: PromptTask) -> None:
         prompt = rollout.prompt_of(sequence, task.prompt_token_ids).tolist()
         replayed = replay_logprobs(sequence, prompt, versions.weights, versions.model)
         assert abs(replayed - sequence.logprobs).max() < TOLERANCE
-        given = tuple((leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN)
-        assert sequence.loss_masked == given
-    sampled = sum(leg.end - leg.start for one in rollout.sequences for leg in one.legs if leg.kind is not LegKind.GIVEN)
+        given_spans = tuple((leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN)
+        assert sequence.loss_masked == given_spans
+    sampled = sum(
+        leg.end - leg.start
+        for rollout_sequence in rollout.sequences
+        for leg in rollout_sequence.legs
+        if leg.kind is not LegKind.GIVEN
+    )
     assert sampled == sum(turn.end - turn.start for turn in rollout.episode.turns)
 
 
 def answered(message: Any, text: str = "a door") -> list[Any]:
     """The assistant's message as a client sends it back, and the answers to its calls."""
-    sent = message.model_dump(exclude_none=True)
+    assistant_message = message.model_dump(exclude_none=True)
     return [
-        sent,
-        *({"role": "tool", "tool_call_id": call["id"], "content": text} for call in sent.get("tool_calls", ())),
+        assistant_message,
+        *(
+            {"role": "tool", "tool_call_id": call["id"], "content": text}
+            for call in assistant_message.get("tool_calls", ())
+        ),
     ]

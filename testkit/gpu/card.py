@@ -47,14 +47,14 @@ def first_card() -> dict[str, Any] | None:
         return None
     fields = "--query-gpu=name,memory.total,driver_version"
     command = ["nvidia-smi", fields, "--format=csv,noheader,nounits"]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=True).stdout
-    name, memory, driver = said.splitlines()[0].split(", ")
+    driver_output = subprocess.run(command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=True).stdout
+    name, memory, driver = driver_output.splitlines()[0].split(", ")
     return {"name": name, "memory_gib": round(int(memory) / 1024, 1), "driver": driver, "nccl": _nccl_version()}
 
 
 def _nccl_version() -> str:
-    found: tuple[int, ...] = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
-    return ".".join(map(str, found))
+    nccl_version: tuple[int, ...] = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
+    return ".".join(map(str, nccl_version))
 
 
 def peak_flops(device: torch.device) -> float | None:
@@ -64,8 +64,8 @@ def peak_flops(device: torch.device) -> float | None:
 
 def product_flops(device: torch.device, *, side: int = PRODUCT_SIDE) -> float:
     """FLOPs per second of a large bfloat16 matrix product, as measured now."""
-    left, right = (torch.randn(side, side, device=device, dtype=torch.bfloat16) for _ in range(2))
-    return 2 * side**3 / median_seconds(lambda: left @ right, device, repeats=10)
+    left_matrix, right_matrix = (torch.randn(side, side, device=device, dtype=torch.bfloat16) for _ in range(2))
+    return 2 * side**3 / median_seconds(lambda: left_matrix @ right_matrix, device, repeats=10)
 
 
 def median_seconds(call: Callable[[], object], device: torch.device, *, repeats: int) -> float:

@@ -46,7 +46,7 @@ def sequences(shape: str, *, is_small: bool) -> list[TrainingSequence]:
 
 def plain(model: Any, batch: list[TrainingSequence]) -> tuple[Tensor, dict[str, Tensor]]:
     """Log-probs [T] of the completions, and the gradient of sum A log pi by the weight's name."""
-    found = []
+    completion_logprobs = []
     total = torch.zeros(())
     for sequence in batch:
         ids = torch.from_numpy(np.concatenate([sequence.prompt_token_ids, sequence.token_ids]).astype(np.int64))
@@ -54,9 +54,9 @@ def plain(model: Any, batch: list[TrainingSequence]) -> tuple[Tensor, dict[str, 
         start = len(sequence.prompt_token_ids)
         logprobs = rows[start - 1 : -1].gather(1, ids[start:, None])[:, 0]
         total = total + sequence.advantage * logprobs.sum()
-        found.append(logprobs.detach())
+        completion_logprobs.append(logprobs.detach())
     total.backward()  # type: ignore[no-untyped-call]
-    return torch.cat(found), {name: weight.grad for name, weight in model.named_parameters()}
+    return torch.cat(completion_logprobs), {name: weight.grad for name, weight in model.named_parameters()}
 
 
 def compare(
@@ -72,20 +72,20 @@ def compare(
     logprobs, _ = policy(padded.input_ids, padded.positions, padded.targets)
     (logprobs * padded.advantages.to(logprobs.dtype)).sum().backward()
     errors = (logprobs.detach().cpu() - expected[0]).abs()
-    wrong, whole = {}, {}
+    error_norms, gradient_norms = {}, {}
     for name, weight in policy.named_weights():
         assert isinstance(weight.grad, DTensor)
         gradient = expected[1][name].double()
-        wrong[name] = float((weight.grad.full_tensor().cpu() - gradient).norm())
-        whole[name] = float(gradient.norm())
-    assert whole.keys() == expected[1].keys()
-    by_weight = {name: wrong[name] / whole[name] for name in whole}
+        error_norms[name] = float((weight.grad.full_tensor().cpu() - gradient).norm())
+        gradient_norms[name] = float(gradient.norm())
+    assert gradient_norms.keys() == expected[1].keys()
+    by_weight = {name: error_norms[name] / gradient_norms[name] for name in gradient_norms}
     worst = max(by_weight, key=lambda name: by_weight[name])
     return {
         "dtype": str(dtype).removeprefix("torch."),
         "logprob_error_max": float(errors.max()),
         "logprob_error_mean": float(errors.mean()),
-        "gradient_error": math.hypot(*wrong.values()) / math.hypot(*whole.values()),
+        "gradient_error": math.hypot(*error_norms.values()) / math.hypot(*gradient_norms.values()),
         "gradient_error_worst": by_weight[worst],
         "worst_weight": worst,
     }

@@ -42,12 +42,14 @@ def refused(work: Callable[[], object]) -> bool:
 
 def wait_for_nobody(address: GroupAddress, device: torch.device) -> tuple[float, bool]:
     """Seconds until a group without its second member says so, and whether it did. It may hang: not in our thread."""
-    said: list[bool] = []
-    thread = threading.Thread(target=lambda: said.append(refused(partial(WeightGroup, address, device))), daemon=True)
+    outcomes: list[bool] = []
+    thread = threading.Thread(
+        target=lambda: outcomes.append(refused(partial(WeightGroup, address, device))), daemon=True
+    )
     started = time.perf_counter()
     thread.start()
     thread.join(PATIENCE * address.timeout_seconds)
-    return time.perf_counter() - started, said == [True]
+    return time.perf_counter() - started, outcomes == [True]
 
 
 def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
@@ -57,7 +59,7 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     deadline, size = (0.5, 1 << 16) if is_small else (DEADLINE_SECONDS, PIECE_BYTES)
     backend = backend_for(device)
     address = GroupAddress(1, 0, 1, backend, store.host, store.port, store.prefix, 0, 1, deadline)
-    held = card.start_counting_memory(device)
+    bytes_before = card.start_counting_memory(device)
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
     rows: list[dict[str, Any]] = []
     groups: list[WeightGroup] = []
@@ -65,7 +67,7 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
         started = time.perf_counter()
         groups.append(WeightGroup(replace(address, epoch=epoch), device))
         rows.append(timed("open", started))
-    taken = (free - torch.cuda.mem_get_info(device)[0]) / REPEATS if device.type == "cuda" else None
+    group_bytes = (free - torch.cuda.mem_get_info(device)[0]) / REPEATS if device.type == "cuda" else None
     piece = torch.zeros(size, dtype=torch.uint8, device=device)
     seconds = card.median_seconds(partial(groups[0].broadcast, piece), device, repeats=REPEATS)
     rows.append({"what": "broadcast of a piece", "milliseconds": round(1e3 * seconds, 3)})
@@ -80,8 +82,8 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
         "backend": backend,
         "deadline_seconds": deadline,
         "piece_megabytes": round(size / 1e6, 3),
-        "device_bytes_of_a_group": taken,
-        "peak_memory_gib": card.peak_memory_gib(device, held),
+        "device_bytes_of_a_group": group_bytes,
+        "peak_memory_gib": card.peak_memory_gib(device, bytes_before),
         "rows": rows,
         "targets": {
             "a group that was aborted sends nothing more": tells,

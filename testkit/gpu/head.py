@@ -73,9 +73,12 @@ def compare(precision: Precision, example: tuple[Tensor, ...], expected: tuple[T
         parameter.grad = states.grad = None
         head(states, targets)[0].backward(upstream)
 
-    held = card.start_counting_memory(device)
+    bytes_before = card.start_counting_memory(device)
     seconds = card.median_seconds(both_ways, device, repeats=REPEATS)
-    return figures | {"milliseconds": round(1e3 * seconds, 3), "peak_memory_gib": card.peak_memory_gib(device, held)}
+    return figures | {
+        "milliseconds": round(1e3 * seconds, 3),
+        "peak_memory_gib": card.peak_memory_gib(device, bytes_before),
+    }
 
 
 def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
@@ -83,13 +86,13 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     widths, vocab, tokens = ((16,), 211, 40) if is_small else (WIDTHS, VOCAB, TOKENS)
     rows: list[dict[str, Any]] = []
     for width in widths:
-        given = example(width, vocab, tokens, ranks.device)
-        expected = reference(*given)
+        inputs = example(width, vocab, tokens, ranks.device)
+        expected = reference(*inputs)
         for precision in PRECISIONS:
-            row = compare(precision, given, expected)
+            row = compare(precision, inputs, expected)
             rows.append({"hidden_size": width, "precision": precision, **row})
     exact = [row for row in rows if row["precision"] == "fp32"]
-    gradients = [row[f"{of}_gradient_error"] for row in exact for of in ("hidden", "weight")]
+    gradients = [row[f"{operand}_gradient_error"] for row in exact for operand in ("hidden", "weight")]
     return {
         "vocab_size": vocab,
         "tokens": tokens,

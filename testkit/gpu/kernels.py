@@ -31,17 +31,17 @@ def seconds_by_kind(call: Callable[[], object], device: torch.device) -> dict[st
     if device.type == "cpu":
         return None
     torch.cuda.synchronize(device)
-    began = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    ended = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    start_event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    end_event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        began.record()
+        start_event.record()
         call()
-        ended.record()
+        end_event.record()
         torch.cuda.synchronize(device)
-    found: Counter[str] = Counter()
-    for one in profiler.key_averages():
-        if one.device_type is DeviceType.CPU:
+    kind_seconds: Counter[str] = Counter()
+    for kernel in profiler.key_averages():
+        if kernel.device_type is DeviceType.CPU:
             continue
-        found[kind_of(one.key)] += one.self_device_time_total * 1e-6
-    idle = max(0.0, began.elapsed_time(ended) * 1e-3 - sum(found.values()))
-    return {kind: round(seconds, 4) for kind, seconds in [*found.most_common(), ("idle", idle)]}
+        kind_seconds[kind_of(kernel.key)] += kernel.self_device_time_total * 1e-6
+    idle = max(0.0, start_event.elapsed_time(end_event) * 1e-3 - sum(kind_seconds.values()))
+    return {kind: round(seconds, 4) for kind, seconds in [*kind_seconds.most_common(), ("idle", idle)]}

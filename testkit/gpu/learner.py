@@ -135,8 +135,8 @@ def measure(name: str, ranks: Ranks, *, is_small: bool, variants: Sequence[str] 
 
 
 def ran_or_did_not_fit(row: Mapping[str, Any]) -> bool:
-    failed = str(row.get("failed", ""))
-    return not failed or failed.startswith(torch.OutOfMemoryError.__name__)
+    failure = str(row.get("failed", ""))
+    return not failure or failure.startswith(torch.OutOfMemoryError.__name__)
 
 
 VARLEN = "varlen_attn"
@@ -158,7 +158,7 @@ def steps(
     shape: str, sequences: Sequence[TrainingSequence], ranks: Ranks, variant: Variant, compiler: str
 ) -> dict[str, Any]:
     """`compiler`: torch.compile's backend, if the variant is compiled. Raises torch.OutOfMemoryError."""
-    recipe, held = Recipe(), card.start_counting_memory(ranks.device)
+    recipe, bytes_before = Recipe(), card.start_counting_memory(ranks.device)
     model = models.random_model(shape, ranks.device)
     policy = models.sharded(
         model,
@@ -181,12 +181,12 @@ def steps(
     )
     computed_tokens = sum(map(packed_tokens if variant.packing else padded_tokens, micro_batches))
     stats = [learner.update(micro_batches, denominator(sequences)) for _ in range(STEPS + 1)][1:]
-    seconds = statistics.median(one.seconds for one in stats)
+    seconds = statistics.median(step_stats.seconds for step_stats in stats)
     flops, peak = step_flops(models.qwen3(shape), sequences) / seconds, card.peak_flops(ranks.device)
     return {
         "parameters": sum(weight.numel() for weight in learner.weights),
         "step_seconds_median": round(seconds, 4),
-        "step_seconds_worst": round(max(one.seconds for one in stats), 4),
+        "step_seconds_worst": round(max(update_stats.seconds for update_stats in stats), 4),
         "tokens": stats[0].tokens,
         "loss_tokens": stats[0].loss_tokens,
         "attention_kernel": learner.attention_kernel,
@@ -195,10 +195,14 @@ def steps(
         "tokens_per_second": round(stats[0].tokens / seconds, 1),
         "tflops": round(flops / 1e12, 6),
         "mfu": None if peak is None else round(flops / peak, 4),
-        "peak_memory_gib": card.peak_memory_gib(ranks.device, held),
+        "peak_memory_gib": card.peak_memory_gib(ranks.device, bytes_before),
         "planned_memory_gib": round(
-            planned_bytes(shape, max(one.num_tokens for one in sequences), recompute=variant.recompute) / 2**30, 2
+            planned_bytes(
+                shape, max(training_sequence.num_tokens for training_sequence in sequences), recompute=variant.recompute
+            )
+            / 2**30,
+            2,
         ),
-        "all_applied": all(one.applied for one in stats),
+        "all_applied": all(learner_stats.applied for learner_stats in stats),
         "kernel_seconds": seconds_by_kind(lambda: learner.update(micro_batches, denominator(sequences)), ranks.device),
     }

@@ -93,10 +93,15 @@ class LiveRun:
 
     def kill_generator(self, name: str) -> None:
         """SIGKILL the generator and all that it started, as when a pod is lost."""
-        found = [child for child in psutil.Process(self._process.pid).children() if _is_named(child, name)]
-        if not found:
+        generator_processes = [
+            child for child in psutil.Process(self._process.pid).children() if _is_named(child, name)
+        ]
+        if not generator_processes:
             raise RunFailedError(f"{name} is no process of the run: {self.last_words()}")
-        for process in [*found, *(below for parent in found for below in parent.children(recursive=True))]:
+        for process in [
+            *generator_processes,
+            *(below for parent in generator_processes for below in parent.children(recursive=True)),
+        ]:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
 

@@ -60,9 +60,9 @@ def run(name: str, *, is_small: bool) -> dict[str, Any]:
     from rollcast.trainer.learner.ranks import join_ranks
     from testkit.gpu.card import describe_card, first_card
 
-    part = PARTS[name]
-    measure = import_module(f"testkit.gpu.{part.module}").measure
-    if part.starts_processes:
+    gpu_part = PARTS[name]
+    measure = import_module(f"testkit.gpu.{gpu_part.module}").measure
+    if gpu_part.starts_processes:
         card = first_card()
         is_small = is_small or card is None
         return {"small": is_small, "card": card} | _figures(name, partial(measure, name, is_small=is_small))

@@ -110,7 +110,7 @@ def publish(publisher: Publisher, slots: StagingSlots, step: int) -> float:
 def start_generator(port: int, weights: Weights, device: torch.device) -> Any:
     """A generator process with its weights on `device`."""
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
+    parent_end, child_end = context.Pipe()
     settings = {
         "name": "g",
         "rpc": {"port": port},
@@ -118,7 +118,7 @@ def start_generator(port: int, weights: Weights, device: torch.device) -> Any:
         "verify": False,
         "device": str(device),
     }
-    process = context.Process(target=_generate, args=(ours, theirs, settings), daemon=True)
+    process = context.Process(target=_generate, args=(parent_end, child_end, settings), daemon=True)
     process.start()
     return process
 

@@ -43,8 +43,8 @@ def timed(what: str, num_bytes: int, seconds: float) -> dict[str, Any]:
 
 
 def copy_snapshot(source: Snapshot, target: Snapshot) -> None:
-    for ours, theirs in zip(target.buffers, source.buffers, strict=True):
-        ours.copy_(theirs)
+    for target_buffer, source_buffer in zip(target.buffers, source.buffers, strict=True):
+        target_buffer.copy_(source_buffer)
 
 
 def apply(source: Snapshot, model: dict[str, torch.Tensor], device: torch.device) -> None:
@@ -62,8 +62,8 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     size = total_bytes(buckets)
     slots, on_device = StagingSlots(buckets), Snapshot.on(device, buckets)
     rows = [
-        timed(what, size, card.median_seconds(work, device, repeats=REPEATS))
-        for what, work in (
+        timed(action, size, card.median_seconds(work, device, repeats=REPEATS))
+        for action, work in (
             ("stage on the device", partial(stage_shard, policy, on_device)),
             ("stage on the host", partial(stage, policy, slots)),
         )
@@ -102,7 +102,7 @@ def plain_copies(size: int, device: torch.device) -> list[dict[str, Any]]:
     there = torch.zeros(size, dtype=torch.uint8, device=device)
     ways = {"plain copy to the device": (there, host), "plain copy to the host": (host, there)}
     rows = []
-    for what, (to, of) in ways.items():
-        seconds = card.median_seconds(partial(to.copy_, of), device, repeats=REPEATS)
-        rows.append(timed(what, size, seconds))
+    for action, (destination, source) in ways.items():
+        seconds = card.median_seconds(partial(destination.copy_, source), device, repeats=REPEATS)
+        rows.append(timed(action, size, seconds))
     return rows

@@ -77,13 +77,13 @@ def with_random_weights(folder: Path, *, is_small: bool, **options: Any) -> dict
     """options: of LiveRun."""
     settings = random_settings(folder, is_small=is_small)
     (folder / "run.yaml").write_text(yaml.safe_dump(settings))
-    wanted = 3 if is_small else STEPS_06B
+    num_steps = 3 if is_small else STEPS_06B
     with LiveRun(folder, RUN, ["up", "--config", "run.yaml"], has_card=not is_small, **options) as run:
         first = run.wait_for(lambda: run.last_step > 0, START_SECONDS, "the first step")
         report({"seconds_to_first_step": first})
-        run.wait_for(lambda: run.last_step >= wanted, STEPS_SECONDS, f"step {wanted}")
-        made = step_figures(run.steps)
-    return {"seconds_to_first_step": first, **made, "targets": {"steps are made": made["steps"] >= wanted}}
+        run.wait_for(lambda: run.last_step >= num_steps, STEPS_SECONDS, f"step {num_steps}")
+        figures = step_figures(run.steps)
+    return {"seconds_to_first_step": first, **figures, "targets": {"steps are made": figures["steps"] >= num_steps}}
 
 
 def account(run_folder: Path, figures: dict[str, Any], stopped_at: int) -> dict[str, Any]:

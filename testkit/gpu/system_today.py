@@ -74,15 +74,15 @@ def make_model(folder: Path, *, is_small: bool) -> None:
 def ensure_example() -> Path:
     """The example's folder with its model and tasks, made in the cache if it is not there, or was made otherwise."""
     recipe = hashlib.sha256((EXAMPLE / "make_model.py").read_bytes()).hexdigest()[:12]
-    kept = cache_folder() / f"{EXAMPLE.name}-{recipe}"
-    if not kept.is_dir():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=kept.parent) as temporary:
-            made = Path(temporary) / EXAMPLE.name
-            shutil.copytree(EXAMPLE, made)
-            _train(made, "make_model.py")
-            made.rename(kept)
-    return kept
+    example_folder = cache_folder() / f"{EXAMPLE.name}-{recipe}"
+    if not example_folder.is_dir():
+        example_folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=example_folder.parent) as temporary:
+            temporary_folder = Path(temporary) / EXAMPLE.name
+            shutil.copytree(EXAMPLE, temporary_folder)
+            _train(temporary_folder, "make_model.py")
+            temporary_folder.rename(example_folder)
+    return example_folder
 
 
 def _train(folder: Path, *arguments: str) -> None:

@@ -34,10 +34,10 @@ def live_runs(
         targets.write_text("[]")
         stack.enter_context(configured_prometheus(folder, port, _scraping(targets)))
         began = time.time()
-        for place, settings in enumerate(runs):
+        for run_index, settings in enumerate(runs):
             system = stack.enter_context(System(folder / settings["run"], _with_services(settings), programs))
             _two_thirds(system, targets, seconds)
-            if place < len(runs) - 1:
+            if run_index < len(runs) - 1:
                 _kill(system)
         yield Recording(
             prometheus=f"http://127.0.0.1:{port}",
@@ -103,7 +103,7 @@ def _two_thirds(system: System, targets: Path, seconds: float) -> None:
 
 def _list_targets(system: System, targets: Path) -> None:
     """Every service that wrote its port."""
-    found = [
+    service_targets = [
         {
             "targets": [f"127.0.0.1:{port.read_text().strip()}"],
             "labels": {"job": port.name if port.name in FIXED else "generator", "namespace": NAMESPACE},
@@ -111,11 +111,11 @@ def _list_targets(system: System, targets: Path) -> None:
         for port in sorted(ports_of(system.run_folder).glob("*"))
         if (port.name in FIXED or port.name.startswith("generator")) and port.read_text()
     ]
-    text = json.dumps(found)
+    text = json.dumps(service_targets)
     if targets.read_text() != text:
-        whole = targets.with_suffix(".new")
-        whole.write_text(text)
-        whole.replace(targets)
+        temporary_file = targets.with_suffix(".new")
+        temporary_file.write_text(text)
+        temporary_file.replace(targets)
 
 
 def _scraping(targets: Path) -> str:

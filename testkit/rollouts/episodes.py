@@ -40,10 +40,10 @@ def make_episode(
 
     `later`: the version of the second half of each sequence. None = the one after `version`.
     """
-    made: list[Turn] = []
+    collected_turns: list[Turn] = []
     versions = (version, later or PolicyVersion(version.incarnation, version.step + 1))
     sequences = [
-        _sequence(rng, number, count, made, vocab, versions, has_trailing=has_trailing)
+        _sequence(rng, number, count, collected_turns, vocab, versions, has_trailing=has_trailing)
         for number, count in enumerate(turns)
     ]
     first = sequences[0]
@@ -64,7 +64,7 @@ def make_episode(
         episode=Episode(
             "world",
             prompt_token_ids=first.prompt_token_ids,
-            turns=tuple(made),
+            turns=tuple(collected_turns),
             branches=tuple(sequences[1:]),
             end=end,
             reason="environment world: its process died" if is_failed else "",
@@ -95,9 +95,9 @@ def _sequence(
         )
         position = end
         if turn + 1 < num_turns or has_trailing:
-            given = position + int(rng.integers(1, 4))
-            legs.append(Leg(LegKind.GIVEN, position, given))
-            position = given
+            given_end = position + int(rng.integers(1, 4))
+            legs.append(Leg(LegKind.GIVEN, position, given_end))
+            position = given_end
     masked = tuple((leg.start, leg.end) for leg in legs if leg.kind is LegKind.GIVEN)
     logprobs = -rng.random(position, dtype=np.float32) - np.float32(0.01)
     for start, end in masked:

@@ -69,8 +69,8 @@ def make_group(
 ) -> RolloutGroup:
     """What a generator hands in for a task. `rollouts`: None = as many as were asked for, all of one length."""
     version, count = claimed.first_version, claimed.task.num_rollouts
-    made = [make_rollout(index, length, version) for index in range(count)] if rollouts is None else rollouts
-    return group_of(claimed.task, made, first_version=version, generator=generator)
+    group_rollouts = [make_rollout(index, length, version) for index in range(count)] if rollouts is None else rollouts
+    return group_of(claimed.task, group_rollouts, first_version=version, generator=generator)
 
 
 def group_of(task: PromptTask, rollouts: list[Rollout], **changes: object) -> RolloutGroup:

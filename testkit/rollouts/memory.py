@@ -145,8 +145,8 @@ class MemoryTrainerQueue:
     def _deliver(self, sequence: int, task: _Task, place: Finished) -> Delivery | None:
         try:
             group = decode_group(task.payload)
-            told = (group.sequence, group.attempt, group.purpose, group.first_version, group.generator)
-            if told != (sequence, place.attempt, place.purpose, place.first_version, place.owner):
+            reported_identity = (group.sequence, group.attempt, group.purpose, group.first_version, group.generator)
+            if reported_identity != (sequence, place.attempt, place.purpose, place.first_version, place.owner):
                 raise CodecError("what was published is not the group's")
         except CodecError as error:
             task.place = Dead(place.attempt + 1, place.purpose, place.stream_id, f"unreadable group: {error}")

@@ -72,9 +72,9 @@ class FaultyFleet(SimulatedFleet):
         if not self._claims_seen_late:
             super().claim()
             return
-        known = [(attempt, attempt.recorded) for attempt in self.queue]
+        recorded_steps = [(attempt, attempt.recorded) for attempt in self.queue]
         super().claim()
-        for attempt, recorded in known:
+        for attempt, recorded in recorded_steps:
             attempt.recorded = recorded
 
     def stop(self, attempt: Attempt) -> None:

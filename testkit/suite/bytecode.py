@@ -29,9 +29,9 @@ def main() -> None:
         return
     files = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "tests").rglob("conftest.py")]
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as processes:
-        written = sum(processes.map(write_rewritten, files, chunksize=FILES_A_TASK))
-    if written:
-        print(f"assertions of {written} test modules rewritten, once for all test processes", flush=True)
+        num_rewritten = sum(processes.map(write_rewritten, files, chunksize=FILES_A_TASK))
+    if num_rewritten:
+        print(f"assertions of {num_rewritten} test modules rewritten, once for all test processes", flush=True)
 
 
 def write_rewritten(file: Path) -> bool:

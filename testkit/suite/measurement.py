@@ -125,9 +125,9 @@ def shares_of_rooms(files: dict[str, FileSeconds]) -> list[str]:
     rooms: dict[str, float] = defaultdict(float)
     for file, seconds in files.items():
         rooms[room_of_test(file)] += seconds.wall_seconds
-    whole = sum(rooms.values()) or 1.0
+    total_seconds = sum(rooms.values()) or 1.0
     return [
-        f"{seconds:7.1f} s  {seconds / whole:4.0%}  {room}"
+        f"{seconds:7.1f} s  {seconds / total_seconds:4.0%}  {room}"
         for room, seconds in sorted(rooms.items(), key=lambda item: -item[1])
     ]
 

@@ -37,10 +37,10 @@ class Mutant:
         """Index of the line in another version of its file: of equal lines the one nearest to the drawn number.
         Raises ValueError without such a line.
         """
-        same = [index for index, line in enumerate(lines) if line.rstrip("\n") == self.before]
-        if not same:
+        matching_indices = [index for index, line in enumerate(lines) if line.rstrip("\n") == self.before]
+        if not matching_indices:
             raise ValueError(f"{self.file} has no line {self.before.strip()!r}, which was drawn at {self.line}")
-        return min(same, key=lambda index: abs(index + 1 - self.line))
+        return min(matching_indices, key=lambda index: abs(index + 1 - self.line))
 
     def is_in(self, root: Path) -> bool:
         """Whether another version of the repository has the file and the line."""
@@ -76,10 +76,10 @@ def mutants_of_file(file: Path, root: Path) -> list[Mutant]:
     functions = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     for node in (node for function in functions for statement in function.body for node in ast.walk(statement)):
         for line, start, end, new in _replacements(node, lines):
-            before = lines[line - 1]
-            after = before[:start] + new + before[end:]
-            if after != before and _compiles([*lines[: line - 1], after, *lines[line:]]):
-                mutants.append(Mutant(str(file.relative_to(root)), line, before, after))
+            original_line = lines[line - 1]
+            mutated_line = original_line[:start] + new + original_line[end:]
+            if mutated_line != original_line and _compiles([*lines[: line - 1], mutated_line, *lines[line:]]):
+                mutants.append(Mutant(str(file.relative_to(root)), line, original_line, mutated_line))
     return sorted(set(mutants), key=lambda mutant: (mutant.line, mutant.after))
 
 

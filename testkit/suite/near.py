@@ -43,7 +43,7 @@ def select(distances: Mapping[str, int], durations: Mapping[str, float], rooms: 
     middle = middle_seconds(dict(durations))
     seconds_left = (BUDGET_SECONDS - START_SECONDS) * PROCESSES
     files = []
-    left = []
+    later_files = []
     proof_files = tests_of_proofs(PROOFS)
     order = sorted(
         (file for file in distances if file not in CHECKED_BY_MAKE_CHECK),
@@ -61,8 +61,8 @@ def select(distances: Mapping[str, int], durations: Mapping[str, float], rooms: 
             seconds_left -= seconds
             files.append(file)
         else:
-            left.append(file)
-    return Selection(tuple(files), tuple(left))
+            later_files.append(file)
+    return Selection(tuple(files), tuple(later_files))
 
 
 def room_of(file: str) -> str:

@@ -72,8 +72,8 @@ def why_due(proof: Proof, ledger: Mapping[str, Passed], root: Path = ROOT) -> st
         return str(error)
     if not changed:
         return None
-    others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-    return f"{changed[0]}{others} changed since {entry.commit[:8]}"
+    others_text = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    return f"{changed[0]}{others_text} changed since {entry.commit[:8]}"
 
 
 def proofs_that_fit(

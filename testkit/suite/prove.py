@@ -26,9 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--list", action="store_true", help="print every proof and whether it is due; run none")
     options = parser.parse_args(arguments)
-    known = {proof.name: proof for proof in PROOFS}
-    if unknown := sorted({*options.names} - {*known, "all"}):
-        print(f"error: {', '.join(unknown)}: no such proof; there are {', '.join(known)}", file=sys.stderr)
+    proofs_by_name = {proof.name: proof for proof in PROOFS}
+    if unknown := sorted({*options.names} - {*proofs_by_name, "all"}):
+        print(f"error: {', '.join(unknown)}: no such proof; there are {', '.join(proofs_by_name)}", file=sys.stderr)
         return 2
     ledger = read_ledger()
     due = {proof.name: reason for proof in PROOFS if (reason := why_due(proof, ledger)) is not None}
@@ -37,11 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             minutes = f"{ledger[proof.name].minutes:.1f} min" if proof.name in ledger else "unknown"
             print(f"{proof.name}: {proof.protects} ({minutes}; {due.get(proof.name, 'not due')})")
         return 0
-    names = list(known) if "all" in options.names else options.names or list(due)
+    names = list(proofs_by_name) if "all" in options.names else options.names or list(due)
     if not names:
         print("no proof is due")
         return 0
-    chosen = [known[name] for name in names]
+    chosen = [proofs_by_name[name] for name in names]
     code = run_proofs(chosen)
     for name in record_passed(chosen, CALL_REPORTS / "proofs.json"):
         print(f"proof {name} passed: {LEDGER.name} says so", flush=True)

@@ -45,7 +45,9 @@ def group_of_file(file: str) -> str:
 
     A file is one group, so that what its module or session fixtures started serves all of its tests.
     """
-    return next((group for place, group in GROUPS.items() if file == place or file.startswith(f"{place}/")), file)
+    return next(
+        (group for test_path, group in GROUPS.items() if file == test_path or file.startswith(f"{test_path}/")), file
+    )
 
 
 def seconds_of_groups(files: Collection[str], durations: Mapping[str, float]) -> dict[str, float]:

@@ -30,18 +30,20 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def surviving_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Cut back to the checkpoint that each restart resumed."""
-    kept: list[dict[str, Any]] = []
+    kept_lines: list[dict[str, Any]] = []
     for line in lines:
         if line["what"] == "resumed" and line.get("version") is None:
-            kept = []  # died before its first checkpoint: from scratch
+            kept_lines = []  # died before its first checkpoint: from scratch
         elif line["what"] == "resumed":
             marks = [
-                i for i, old in enumerate(kept) if old["what"] == "checkpoint" and old["version"] == line["version"]
+                i
+                for i, old in enumerate(kept_lines)
+                if old["what"] == "checkpoint" and old["version"] == line["version"]
             ]
             assert marks, f"resumed {line['version']}, which is no checkpoint"
-            kept = kept[: marks[-1] + 1]
-        kept.append(line)
-    return kept
+            kept_lines = kept_lines[: marks[-1] + 1]
+        kept_lines.append(line)
+    return kept_lines
 
 
 def check_nothing_was_left_behind(lines: list[dict[str, Any]], lag: int) -> None:
@@ -49,11 +51,11 @@ def check_nothing_was_left_behind(lines: list[dict[str, Any]], lag: int) -> None
 
     Batches without an update make no step, so steps are what counts.
     """
-    kept = surviving_lines(lines)
-    last = max(line["step"] for line in kept if line["what"] == "step")
-    cut = next(i for i, line in enumerate(kept) if line["what"] == "step" and line["step"] == last - lag - 2)
-    dispatched = {task for line in kept[:cut] if line["what"] == "dispatched" for task in line["tasks"]}
-    settled = {task for line in kept if line["what"] in SETTLED for task in line["tasks"]}
+    kept_lines = surviving_lines(lines)
+    last = max(line["step"] for line in kept_lines if line["what"] == "step")
+    cut = next(i for i, line in enumerate(kept_lines) if line["what"] == "step" and line["step"] == last - lag - 2)
+    dispatched = {task for line in kept_lines[:cut] if line["what"] == "dispatched" for task in line["tasks"]}
+    settled = {task for line in kept_lines if line["what"] in SETTLED for task in line["tasks"]}
     assert len(dispatched) > 0
     assert dispatched <= settled, f"never settled: {sorted(dispatched - settled)}"
 
@@ -104,10 +106,10 @@ def failures_of_dead(lines: list[dict[str, Any]]) -> list[int]:
 
 def failures(lines: list[dict[str, Any]]) -> Counter[str]:
     """Episodes that were given up, by the sentence that says why."""
-    found: Counter[str] = Counter()
+    failure_counts: Counter[str] = Counter()
     for line in settled_groups(lines):
-        found.update(line.get("failures", {}))
-    return found
+        failure_counts.update(line.get("failures", {}))
+    return failure_counts
 
 
 def settled_groups(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -37,11 +37,11 @@ def make_calling_model(folder: Path, *, max_length: int) -> None:
     from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    text = Tokenizer(models.BPE(vocab={byte: place for place, byte in enumerate(alphabet)}, merges=[]))
+    text = Tokenizer(models.BPE(vocab={byte: index for index, byte in enumerate(alphabet)}, merges=[]))
     text.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     text.decoder = decoders.ByteLevel()
     text.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in MARKS])
-    text.add_tokens([AddedToken(part, special=False, normalized=False) for part in (CALL, ANSWER)])
+    text.add_tokens([AddedToken(token_text, special=False, normalized=False) for token_text in (CALL, ANSWER)])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=text, eos_token="<|end|>", pad_token="<pad>")
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)

@@ -150,9 +150,9 @@ class Chaos:
     def _make(self, fault: Fault, name: str) -> None:
         system = self._system
         self._note_nurseries(name)
-        held = stop_holding_tasks(system, name)
-        before = len(system.lines("tasks.jsonl"))
-        self._held[fault] += len(held)
+        held_tasks = stop_holding_tasks(system, name)
+        num_lines = len(system.lines("tasks.jsonl"))
+        self._held[fault] += len(held_tasks)
         if fault == "kill":
             system.kill(name)
             system.start_generator(name)
@@ -166,7 +166,11 @@ class Chaos:
             code = system.processes[name].wait(WAIT_SECONDS)
             assert code == 0, f"{name} ended with {code}:\n{system.log(name)[-3000:]}"
             system.start_generator(name)
-        wait_for(lambda: _train(held) <= self._gone_on(before), WAIT_SECONDS, f"an end of what {name} held at {fault}")
+        wait_for(
+            lambda: _train(held_tasks) <= self._gone_on(num_lines),
+            WAIT_SECONDS,
+            f"an end of what {name} held at {fault}",
+        )
 
     def _gone_on(self, before: int) -> set[int]:
         """Tasks that were settled or dispatched again, by the lines after the first `before`."""
@@ -181,11 +185,11 @@ class Chaos:
 
     def _failures(self) -> dict[str, int]:
         """By mischief; others by their sentence, with its numbers replaced."""
-        found: Counter[str] = Counter()
+        failure_counts: Counter[str] = Counter()
         for sentence, count in failures(self._system.lines("tasks.jsonl")).items():
             kinds = [kind for kind, words in NAMED.items() if re.search(words, sentence)]
-            found[kinds[0] if kinds else re.sub(r"\d+", "N", sentence)] += count
-        return dict(found)
+            failure_counts[kinds[0] if kinds else re.sub(r"\d+", "N", sentence)] += count
+        return dict(failure_counts)
 
     def _has_seen_all(self) -> bool:
         return self._system._all_alive() and set(NAMED) <= set(self._failures()) and self._counted()["answers_cut"] > 0
@@ -209,23 +213,23 @@ class Chaos:
         }
 
     def _samples(self, service: str, metric: str, label: str = "end") -> Counter[str]:
-        found: Counter[str] = Counter()
+        totals: Counter[str] = Counter()
         with suppress(httpx.HTTPError):
             for (name, labels), value in self._system.metrics(service).items():
                 if name == metric:
-                    found[dict(labels).get(label, "")] += value  # type: ignore[assignment]
-        return found
+                    totals[dict(labels).get(label, "")] += value  # type: ignore[assignment]
+        return totals
 
     def _check_nothing_is_left(self) -> None:
         """No nursery, no process that an environment leaked, and no file that one wrote."""
 
         def left() -> list[str]:
-            nurseries = [f"nursery {one.pid}" for one in self._nurseries if one.is_running()]
+            nurseries = [f"nursery {nursery.pid}" for nursery in self._nurseries if nursery.is_running()]
             sleeping = f"{HANG_SECONDS:.0f}.{self._mark}"
             leaked = [
-                f"process {one.pid}"
-                for one in psutil.process_iter(["cmdline"])
-                if sleeping in (one.info["cmdline"] or ())
+                f"process {process.pid}"
+                for process in psutil.process_iter(["cmdline"])
+                if sleeping in (process.info["cmdline"] or ())
             ]
             files = Path("/tmp").glob(f"rollcast-environment-*/leaked-{self._mark}-*")
             return [*nurseries, *leaked, *map(str, files)]

@@ -63,20 +63,20 @@ def goes_on(up: subprocess.Popen[bytes], folder: Path) -> bool:
 def services(up: subprocess.Popen[bytes], folder: Path) -> dict[str, psutil.Process]:
     """The command's own children by service, if it was forked in `folder`."""
     forked = {line["pid"]: line for line in map(json.loads, (folder / "started").read_text().splitlines())}
-    found = {}
+    service_processes = {}
     for process in psutil.Process(up.pid).children():
         if (line := forked.get(process.pid)) is None:
             arguments = process.cmdline()
             assert "redis-server" in arguments[0], arguments
-            found["redis"] = process
+            service_processes["redis"] = process
         elif "--name" in line["arguments"]:
-            found[line["arguments"][line["arguments"].index("--name") + 1]] = process
+            service_processes[line["arguments"][line["arguments"].index("--name") + 1]] = process
         elif "rollcast.trainer" in line["arguments"]:
-            found[f"trainer {line['rank']}"] = process
+            service_processes[f"trainer {line['rank']}"] = process
         else:
             assert "rollcast.forecaster" in line["arguments"], line
-            found["forecaster"] = process
-    return found
+            service_processes["forecaster"] = process
+    return service_processes
 
 
 def last_step(run_folder: Path) -> int:

@@ -22,21 +22,21 @@ def check_groups(recorded: Iterable[RecordedGroup], lines: list[dict[str, Any]])
 
     `lines`: of tasks.jsonl. Returns counts: groups, episodes, turns, sequences, sampled and given tokens.
     """
-    read: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     came: defaultdict[int, list[Mapping[str, int]]] = defaultdict(list)
-    for one in recorded:
-        group, task = decode_group(one.group), decode_task(one.task)
+    for recorded_group in recorded:
+        group, task = decode_group(recorded_group.group), decode_task(recorded_group.task)
         assert len(group.rollouts) == task.num_rollouts
-        read["groups"] += 1
+        counts["groups"] += 1
         for rollout in group.rollouts:
-            read.update(check_episode(rollout, task))
+            counts.update(check_episode(rollout, task))
         came[group.sequence].append(_ends(group))
     for line in settled_groups(lines):
         (sequence,) = line["tasks"]
         if sequence in came:  # else the recorder was late
             assert line["episodes"] in came[sequence], f"task {sequence}: {line['episodes']} of {came[sequence]}"
-            read["settled groups compared"] += 1
-    return read
+            counts["settled groups compared"] += 1
+    return counts
 
 
 def check_episode(rollout: Rollout, task: PromptTask) -> Counter[str]:
@@ -52,12 +52,12 @@ def check_episode(rollout: Rollout, task: PromptTask) -> Counter[str]:
         assert episode.end is not EpisodeEnd.RUNNING
         assert episode.reason == ""
         assert rollout.has_verdict
-    read = Counter(episodes=1, turns=len(episode.turns), sequences=len(rollout.sequences))
+    counts = Counter(episodes=1, turns=len(episode.turns), sequences=len(rollout.sequences))
     for number, sequence in enumerate(rollout.sequences):
         turns = [(turn.start, turn.end) for turn in episode.turns if turn.sequence == number]
         assert turns or number == 0, "a branch without a turn"
-        read.update(_check_tokens(sequence, turns))
-    return read
+        counts.update(_check_tokens(sequence, turns))
+    return counts
 
 
 def _check_tokens(sequence: Rollout | Branch, turns: list[tuple[int, int]]) -> Counter[str]:

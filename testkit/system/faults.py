@@ -30,12 +30,12 @@ def stop_holding_tasks(system: System, name: str) -> dict[int, Claim]:
     def held_when_stopped() -> dict[int, Claim]:
         system.signal(name, signal.SIGSTOP)
         claims = queue.outstanding().claims
-        held = {sequence: claim for sequence, claim in claims.items() if claim.owner.startswith(f"{name}-")}
-        if all(claim.purpose is not Purpose.TRAIN for claim in held.values()):
+        generator_claims = {sequence: claim for sequence, claim in claims.items() if claim.owner.startswith(f"{name}-")}
+        if all(claim.purpose is not Purpose.TRAIN for claim in generator_claims.values()):
             system.signal(name, signal.SIGCONT)
             return {}
-        return held
+        return generator_claims
 
-    held: dict[int, Claim] = wait_for(held_when_stopped, 60, f"{name} holding tasks", every=0.03)
+    held_claims: dict[int, Claim] = wait_for(held_when_stopped, 60, f"{name} holding tasks", every=0.03)
     queue.close()
-    return held
+    return held_claims

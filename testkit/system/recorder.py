@@ -58,16 +58,18 @@ class Recorder(threading.Thread):
         self.stopped = True
         self.join(10)
         marks = published(self._system.lines("tasks.jsonl"))
-        asked = {entry: (fields[b"s"], decode_group(fields[b"d"]).incarnation) for entry, fields in self.groups.items()}
+        task_keys = {
+            entry: (fields[b"s"], decode_group(fields[b"d"]).incarnation) for entry, fields in self.groups.items()
+        }
         return [
             RecordedGroup(
                 {name.decode(): value.decode() for name, value in fields.items() if name != b"d"},
                 next((version for at, version in marks if at >= arrival(entry_id)), marks[-1][1]),
-                self.tasks[asked[entry_id]],
+                self.tasks[task_keys[entry_id]],
                 fields[b"d"],
             )
             for entry_id, fields in self.groups.items()
-            if asked[entry_id] in self.tasks
+            if task_keys[entry_id] in self.tasks
         ]
 
 

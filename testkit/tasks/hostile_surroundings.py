@@ -56,22 +56,24 @@ class Surroundings:
 
     def touched(self) -> list[str]:
         """Differences from the earlier state."""
-        found = [f"{path} changed" for path in self._look() ^ self._before]
-        found += [f"somebody called {listener.getsockname()!r}" for listener in self._listeners if called(listener)]
+        changes = [f"{path} changed" for path in self._look() ^ self._before]
+        changes += [f"somebody called {listener.getsockname()!r}" for listener in self._listeners if called(listener)]
         if self.victim.poll() is not None or psutil.Process(self.victim.pid).status() == psutil.STATUS_STOPPED:
-            found.append("the victim was hit")
-        return found
+            changes.append("the victim was hit")
+        return changes
 
     def _look(self) -> set[tuple[object, ...]]:
         """Folders that programs write to: names, kinds, owners, modes, sizes and times of their entries."""
-        seen: set[tuple[object, ...]] = set()
+        entries: set[tuple[object, ...]] = set()
         for path in [self.folder, *self.folder.rglob("*")]:
             status = path.lstat()
-            seen.add((str(path), status.st_mode, status.st_uid, status.st_size, status.st_mtime_ns, status.st_nlink))
+            entries.add((str(path), status.st_mode, status.st_uid, status.st_size, status.st_mtime_ns, status.st_nlink))
         for folder in ("/tmp", "/dev/shm", "/"):
-            seen |= {(str(path),) for path in Path(folder).iterdir() if "hostile" in path.name or path.name == "chroot"}
+            entries |= {
+                (str(path),) for path in Path(folder).iterdir() if "hostile" in path.name or path.name == "chroot"
+            }
         library = Path(os.__file__).stat()
-        return seen | {(os.__file__, library.st_mode, library.st_size)}
+        return entries | {(os.__file__, library.st_mode, library.st_size)}
 
     def close(self) -> None:
         self.victim.kill()
@@ -105,8 +107,8 @@ def called(listener: socket.socket) -> bool:
 
 @contextlib.contextmanager
 def surroundings(folder: Path) -> Iterator[Surroundings]:
-    made = Surroundings(folder)
+    hostile_setup = Surroundings(folder)
     try:
-        yield made
+        yield hostile_setup
     finally:
-        made.close()
+        hostile_setup.close()

@@ -58,8 +58,8 @@ class Wrong:
 
 def wrong_answers(answers: list[str], count: int, rng: random.Random) -> list[Wrong]:
     """`count` answers that are not the reference: another problem's, a number near it, the other sign."""
-    found: list[Wrong] = []
-    while len(found) < count:
+    wrong_pairs: list[Wrong] = []
+    while len(wrong_pairs) < count:
         reference = rng.choice(answers)
         candidates = [rng.choice(answers), f"{reference}+1"]
         if _WHOLE_NUMBER.fullmatch(reference):
@@ -67,8 +67,8 @@ def wrong_answers(answers: list[str], count: int, rng: random.Random) -> list[Wr
             candidates += [str(number + 1), str(number - 1), str(-number), str(10 * number)]
         answer = rng.choice(candidates)
         if not _may_be_equal(reference, answer):
-            found.append(Wrong(reference, answer))
-    return found
+            wrong_pairs.append(Wrong(reference, answer))
+    return wrong_pairs
 
 
 def _may_be_equal(left: str, right: str) -> bool:

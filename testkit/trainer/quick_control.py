@@ -77,9 +77,9 @@ class QuickLearners:
 
     def save(self, version: PolicyVersion, state: dict[str, Any]) -> Future[Path]:
         self.saved[str(version)] = json.loads(json.dumps(state))
-        written: Future[Path] = Future()
-        written.set_result(Path(str(version)))
-        return written
+        path_future: Future[Path] = Future()
+        path_future.set_result(Path(str(version)))
+        return path_future
 
     def export(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -102,8 +102,8 @@ async def answer_everything(
     spoil: Callable[[RolloutGroup], RolloutGroup] = lambda group: group,
 ) -> None:
     version = answers.version
-    for one in await generator.claim(train=99, evals=99, first_version=lambda: version, block_seconds=0.0):
-        task = one.task
+    for claimed_task in await generator.claim(train=99, evals=99, first_version=lambda: version, block_seconds=0.0):
+        task = claimed_task.task
         rollouts = []
         for index in range(task.num_rollouts):
             if task.episode is not None:
@@ -113,7 +113,7 @@ async def answer_everything(
             right = solved or answers.rng.random() < answers.pass_rate
             rollouts.append(graded(index, float(right), version))
         group = group_of(task, rollouts, first_version=version, generator=generator.owner)
-        await generator.publish(one, spoil(group))
+        await generator.publish(claimed_task, spoil(group))
 
 
 def _random_episode(environment: str, index: int, answers: Answers) -> Rollout:

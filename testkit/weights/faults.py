@@ -213,17 +213,17 @@ def measure(faults: Faults) -> dict[str, Any]:
             strike(fleet, kind, False, rng)
         with fleet.quiet():
             time.sleep(min(faults.settle_seconds, WARM_UP_SETTLE_SECONDS))
-            before = fleet.held()
+            usage_before = fleet.held()
         rows = []
         for number, kind in enumerate(kinds):
             is_joining = number % JOINING_EVERY == 0
             rows.append({"kind": kind, "joining": is_joining, "seconds": strike(fleet, kind, is_joining, rng)})
         with fleet.quiet():
             time.sleep(faults.settle_seconds)
-            after = fleet.held()
+            usage_after = fleet.held()
             serves_all = fleet.serves_all()
         removed = [reason for name, reason in fleet.trainer.removed if name == "bystander"]
-        return summary(faults, rows, before, after, serves_all=serves_all, bystander_removed=removed)
+        return summary(faults, rows, usage_before, usage_after, serves_all=serves_all, bystander_removed=removed)
     finally:
         fleet.close()
 

@@ -137,8 +137,8 @@ class LikeNccl:
             self.network.most_in_flight = max(self.network.most_in_flight, len(travelling))
             tensors = room.launched[number]
             if len(tensors) == self._size:
-                for other, target in tensors.items():
-                    if other != root:
+                for other_rank, target in tensors.items():
+                    if other_rank != root:
                         target.copy_(tensors[root])
                 room.done.add(number)
             self.network.changed.notify_all()

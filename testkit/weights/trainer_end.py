@@ -48,14 +48,14 @@ PATIENCE_SECONDS = 40.0
 
 def start_forkserver(*modules: str) -> None:
     """Generators are forked from a server that has imported these. Its interpreter knows nothing of pytest's path."""
-    before = {name: os.environ.get(name) for name in ("PYTHONPATH", "OMP_NUM_THREADS")}
+    earlier_environment = {name: os.environ.get(name) for name in ("PYTHONPATH", "OMP_NUM_THREADS")}
     # What is there already stays: on a machine with an archive the packages are found by it.
-    paths = [before["PYTHONPATH"], f"{ROOT / 'services'}", f"{ROOT}"]
+    paths = [earlier_environment["PYTHONPATH"], f"{ROOT / 'services'}", f"{ROOT}"]
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     os.environ["OMP_NUM_THREADS"] = "1"
     FORKSERVER.set_forkserver_preload(["testkit.weights.generator_process", *modules])
     ensure_running()
-    for name, value in before.items():
+    for name, value in earlier_environment.items():
         if value is None:
             del os.environ[name]
         else:
@@ -69,10 +69,10 @@ class Process:
     """
 
     def __init__(self, target: Callable[[Connection, dict[str, Any]], None], settings: dict[str, Any]) -> None:
-        self._pipe, theirs = FORKSERVER.Pipe()
-        self.process = FORKSERVER.Process(target=target, args=(theirs, settings), daemon=True)
+        self._pipe, child_pipe = FORKSERVER.Pipe()
+        self.process = FORKSERVER.Process(target=target, args=(child_pipe, settings), daemon=True)
         self.process.start()
-        theirs.close()
+        child_pipe.close()
         self.events: list[dict[str, Any]] = []
         self._seen = 0
         self._arrived = threading.Condition()
@@ -81,20 +81,20 @@ class Process:
 
     def wait(self, event: str, **values: Any) -> dict[str, Any]:
         """The next event that matches; earlier ones are passed over."""
-        found: dict[str, Any] = {}
+        matching_event: dict[str, Any] = {}
 
         def arrived() -> bool:
             while self._seen < len(self.events):
                 candidate = self.events[self._seen]
                 self._seen += 1
                 if candidate["event"] == event and values.items() <= candidate.items():
-                    found.update(candidate)
+                    matching_event.update(candidate)
                     return True
             return False
 
         with self._arrived:
             assert self._arrived.wait_for(arrived, PATIENCE_SECONDS), (event, values, self.events)
-        return found
+        return matching_event
 
     def tell(self, command: Any) -> None:
         self._pipe.send(command)
@@ -166,12 +166,12 @@ class Trainer:
     def publish(self, step: int) -> str:
         """Publish random bytes as version (incarnation, step); returns their digest."""
         slot, version = self.publisher.stage(), PolicyVersion(self.incarnation, step)
-        whole = Snapshot.on(torch.device("cpu"), self.buckets)
-        fill(whole, seed=step)
+        full_snapshot = Snapshot.on(torch.device("cpu"), self.buckets)
+        fill(full_snapshot, seed=step)
         for rank, slots in enumerate(self.slots):
-            slots.fill(slot, version, 2.0, partial(copy_rows, dict(whole.views()), rank, len(self.slots)))
+            slots.fill(slot, version, 2.0, partial(copy_rows, dict(full_snapshot.views()), rank, len(self.slots)))
         self.publisher.publish(slot, version)
-        return digest(whole.views())
+        return digest(full_snapshot.views())
 
     def close(self) -> None:
         self.publisher.stop(5.0)

@@ -150,9 +150,9 @@ class Collector:
     def _note_start(self, trainer: dict[str, list[Sample]], step: float) -> None:
         """After a start the trainer waits while the pipeline fills, for as many steps as the window has batches."""
         incarnation = _gauge(trainer, names.INCARNATION)
-        told = _gauge(trainer, names.INCARNATION_START, incarnation=f"{incarnation or 0:.0f}")
-        if told is not None:
-            self._filled_from_step = told + self._max_staleness + 1
+        first_step = _gauge(trainer, names.INCARNATION_START, incarnation=f"{incarnation or 0:.0f}")
+        if first_step is not None:
+            self._filled_from_step = first_step + self._max_staleness + 1
         elif self._step is None or incarnation != self._incarnation or step < self._step:
             # The trainer does not report its first step, so it may have started just now.
             self._filled_from_step = step + self._max_staleness + 1
@@ -160,24 +160,24 @@ class Collector:
 
     def _watch(self, pages: dict[Place, tuple[Sample, ...]], now: float) -> None:
         """Add what each generator did since its page was last seen. A page seen for the first time only begins."""
-        for place in self._pages.keys() - pages.keys():
-            del self._pages[place]
-        told = []
-        for place, samples in list(pages.items())[:MAX_GENERATORS]:
+        for generator_id in self._pages.keys() - pages.keys():
+            del self._pages[generator_id]
+        slot_counts = []
+        for generator_id, samples in list(pages.items())[:MAX_GENERATORS]:
             by_name = _by_name(samples, self._run)
             sampled = _gauge(by_name, names.SAMPLED_TOKENS)
             running = _gauge(by_name, names.RUNNING_ROLLOUTS)
             if sampled is None or running is None:
                 continue
-            told.append(_gauge(by_name, names.GENERATOR_SLOTS) or 0.0)
-            page = self._pages.setdefault(place, _Page())
+            slot_counts.append(_gauge(by_name, names.GENERATOR_SLOTS) or 0.0)
+            page = self._pages.setdefault(generator_id, _Page())
             rise = page.sampled.take(sampled)
             if page.seen_at is not None:
                 self._sampled_tokens += rise
                 self._watched_seconds += now - page.seen_at
                 self._running_seconds += running * (now - page.seen_at)
             page.seen_at = now
-        self.slots = min((round(slots) for slots in told if slots >= 1), default=self.slots)
+        self.slots = min((round(slots) for slots in slot_counts if slots >= 1), default=self.slots)
 
 
 def generators_there(reading: FleetReading, run: str) -> int | None:
@@ -191,27 +191,28 @@ def generators_there(reading: FleetReading, run: str) -> int | None:
 
 def inflight_tokens(reading: FleetReading, run: str) -> dict[Place, float]:
     """Tokens in flight by page, for generators that report them."""
-    found = {
-        place: _gauge(_by_name(samples, run), names.INFLIGHT_TOKENS) for place, samples in at_work(reading, run).items()
+    inflight_by_generator = {
+        generator_id: _gauge(_by_name(samples, run), names.INFLIGHT_TOKENS)
+        for generator_id, samples in at_work(reading, run).items()
     }
-    return {place: value for place, value in found.items() if value is not None}
+    return {generator_key: value for generator_key, value in inflight_by_generator.items() if value is not None}
 
 
 def at_work(reading: FleetReading, run: str) -> dict[Place, tuple[Sample, ...]]:
     """Pages of generators that have not parked. A parked one samples nothing, and its other gauges do not move."""
     return {
-        place: samples
-        for place, samples in reading.generators.items()
+        generator_id: samples
+        for generator_id, samples in reading.generators.items()
         if not _gauge(_by_name(samples, run), names.GENERATOR_PARKED)
     }
 
 
 def _by_name(samples: Iterable[Sample], run: str) -> dict[str, list[Sample]]:
-    found: dict[str, list[Sample]] = {}
+    samples_by_name: dict[str, list[Sample]] = {}
     for sample in samples:
         if sample.labels.get("run") == run and 0.0 <= sample.value < float("inf"):
-            found.setdefault(sample.name, []).append(sample)
-    return found
+            samples_by_name.setdefault(sample.name, []).append(sample)
+    return samples_by_name
 
 
 def _gauge(found: dict[str, list[Sample]], metric: Metric, **labels: str) -> float | None:

@@ -96,11 +96,11 @@ def decide(
     now: float, measured: WindowRates | str, memory: Memory, limits: ReplicaLimits, settings: Settings
 ) -> Decision:
     """The number of generators to ask for now. `measured`: the rates, or one sentence on why they are missing."""
-    least = settings.least
+    min_generators = settings.least
     # A group is sampled by one generator, so the window has work for W of them.
-    most = max(least, min(settings.most, limits.window_groups))
-    if not least <= memory.target <= most:
-        return _within_bounds(memory, least, most, settings)
+    max_generators = max(min_generators, min(settings.most, limits.window_groups))
+    if not min_generators <= memory.target <= max_generators:
+        return _within_bounds(memory, min_generators, max_generators, settings)
     if isinstance(measured, str):
         return _hold(memory, f"holding {memory.target}: {measured}")
     if measured.redis_wait > MAX_REDIS_WAIT_SHARE:
@@ -108,42 +108,42 @@ def decide(
     # Tokens a second of a trainer that never waits for a batch; until that is measured, the sampled ones.
     need = measured.sampled if measured.consumption is None else measured.consumption
     memory = _learn(now, measured, memory, limits, settings)
-    wanted, why = _wanted(now, need, measured, memory, limits, settings)
-    if wanted > most:
-        why += f"; more would be needed, and {_upper_bound(most, settings)}"
-    elif wanted < least:
-        why += f"; fewer would do, and {_lower_bound(least)}"
-    wanted = min(max(wanted, least), most)
+    num_generators, explanation = _wanted(now, need, measured, memory, limits, settings)
+    if num_generators > max_generators:
+        explanation += f"; more would be needed, and {_upper_bound(max_generators, settings)}"
+    elif num_generators < min_generators:
+        explanation += f"; fewer would do, and {_lower_bound(min_generators)}"
+    num_generators = min(max(num_generators, min_generators), max_generators)
     keep_from = now - settings.lower_after_seconds
     # The newest entry before the window is kept as well: it was in force at the window's beginning.
     older = [entry for entry in memory.wanted if entry[0] < keep_from][-1:]
-    recent = (*older, *(entry for entry in memory.wanted if entry[0] >= keep_from), (now, wanted))
+    recent = (*older, *(entry for entry in memory.wanted if entry[0] >= keep_from), (now, num_generators))
     memory = replace(memory, wanted=recent)
     calm = [number for at, number in recent if at > now - settings.window_seconds]
-    if wanted > memory.target and (_is_starved(measured, limits, settings) or min(calm) > memory.target):
-        wanted = wanted if _is_starved(measured, limits, settings) else min(calm)
-        return _rise(now, wanted, why, need, measured, memory, most, settings)
-    return _fall(now, why, need, memory, settings)
+    if num_generators > memory.target and (_is_starved(measured, limits, settings) or min(calm) > memory.target):
+        num_generators = num_generators if _is_starved(measured, limits, settings) else min(calm)
+        return _rise(now, num_generators, explanation, need, measured, memory, max_generators, settings)
+    return _fall(now, explanation, need, memory, settings)
 
 
 def required(need: float, capability: float, measured: WindowRates, settings: Settings) -> float:
     """n*, not rounded."""
     ahead = settings.window_seconds / 2 + settings.start_up_seconds
     growth = min(max(measured.growth * ahead, 0.0), MAX_RELATIVE_GROWTH)
-    wanted = need / capability * (1.0 + settings.margin) * (1.0 + growth)
-    return min(wanted, MAX_REQUIRED_GENERATORS)
+    num_generators = need / capability * (1.0 + settings.margin) * (1.0 + growth)
+    return min(num_generators, MAX_REQUIRED_GENERATORS)
 
 
 def _learn(now: float, measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings) -> Memory:
     """Update capability, which is at least the rate at which one generator sampled."""
-    one = measured.sampled_by_one
-    if one <= 0:
+    tokens_per_second = measured.sampled_by_one
+    if tokens_per_second <= 0:
         return memory
     if _is_starved(measured, limits, settings):
-        return replace(memory, capability=one, seen_at=now, seen_tokens=measured.mean_tokens)
+        return replace(memory, capability=tokens_per_second, seen_at=now, seen_tokens=measured.mean_tokens)
     if memory.seen_at is None or memory.capability is None:
-        return replace(memory, capability=one)
-    return replace(memory, capability=max(memory.capability, one))
+        return replace(memory, capability=tokens_per_second)
+    return replace(memory, capability=max(memory.capability, tokens_per_second))
 
 
 def _wanted(
@@ -162,7 +162,7 @@ def _wanted(
             return target, f"{waits}; what one generator samples at most is not known since the autoscaler's start"
         return _probe(measured, memory, limits, settings)
     exact = required(need, memory.capability, measured, settings)
-    why = f"{need:,.0f} tokens/s needed, one generator samples {memory.capability:,.0f}; {waits}"
+    explanation = f"{need:,.0f} tokens/s needed, one generator samples {memory.capability:,.0f}; {waits}"
     number = math.ceil(exact - 1e-9)
     longer = 0.0
     if measured.mean_tokens is not None and memory.seen_tokens is not None:
@@ -172,17 +172,17 @@ def _wanted(
     if longer < -MAX_LENGTH_CHANGE and not starved:
         return min(fewest, number), room
     if not starved and target < exact <= target * (1 + MIN_RELATIVE_RISE):
-        return target, why
+        return target, explanation
     if starved and _is_full(measured, limits):
         # No working generator is let go while the trainer waits for more, whatever the noisy rates say.
-        return max(number, min(target, measured.generators_now)), why
+        return max(number, min(target, measured.generators_now)), explanation
     if starved or number > target:
-        return number, why
+        return number, explanation
     if longer > MAX_LENGTH_CHANGE:
         return max(fewest, number), room
     if now - memory.seen_at >= settings.probe_again_seconds and fewest < number:
         return number - 1, f"{room}; it is long ago that more was seen to be needed"
-    return number, why
+    return number, explanation
 
 
 def _probe(measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings) -> tuple[int, str]:
@@ -191,8 +191,10 @@ def _probe(measured: WindowRates, memory: Memory, limits: ReplicaLimits, setting
     if measured.batch_wait > MAX_PROBE_WAIT_SHARE * settings.most_batch_wait:
         return target, f"the trainer waits for batches {measured.batch_wait:.1%} of the time: just enough"
     if measured.straggler_wait > settings.most_batch_wait:
-        why = f"the trainer waits for stragglers {measured.straggler_wait:.1%} of the time: slots are free for it"
-        return target, why
+        explanation = (
+            f"the trainer waits for stragglers {measured.straggler_wait:.1%} of the time: slots are free for it"
+        )
+        return target, explanation
     if target > measured.generators_now or target <= measured.generators_now * (1 - settings.ignored_change) - 1:
         return target, f"{measured.generators_now} generators work, not yet {target}"
     fewest = math.ceil(measured.generators * measured.running / limits.slots)
@@ -223,7 +225,7 @@ def _rise(
 
 def _fall(now: float, why: str, need: float, memory: Memory, settings: Settings) -> Decision:
     target = memory.target
-    highest = max(wanted for _, wanted in memory.wanted)
+    highest = max(num_generators for _, num_generators in memory.wanted)
     if highest >= target:
         return Decision(target, f"keeping {target}: {why}", memory, need)
     since = max(memory.rose_at, memory.wanted[0][0])

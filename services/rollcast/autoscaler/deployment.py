@@ -43,11 +43,11 @@ class Deployment:
 
     def rivals(self) -> list[str]:
         """HPAs and ScaledObjects that scale this Deployment too."""
-        found = []
+        rival_names = []
         for hpa in self._list("list HPAs", self._autoscaling.list_namespaced_horizontal_pod_autoscaler):
             target = hpa.spec.scale_target_ref
             if target.kind == "Deployment" and target.name == self.name:
-                found.append(f"HorizontalPodAutoscaler {hpa.metadata.name}")
+                rival_names.append(f"HorizontalPodAutoscaler {hpa.metadata.name}")
         try:
             scaled_objects = self._list_custom("list ScaledObjects", "keda.sh", "v1alpha1", "scaledobjects")
         except NotFound:
@@ -55,8 +55,8 @@ class Deployment:
         for scaled in scaled_objects:
             target = scaled.get("spec", {}).get("scaleTargetRef", {})
             if target.get("kind", "Deployment") == "Deployment" and target.get("name") == self.name:
-                found.append(f"ScaledObject {scaled.get('metadata', {}).get('name')}")
-        return found
+                rival_names.append(f"ScaledObject {scaled.get('metadata', {}).get('name')}")
+        return rival_names
 
     def replicas(self) -> int:
         """The number asked for now."""
@@ -74,7 +74,7 @@ class Deployment:
 
     def tell(self, reason: str, message: str, *, warning: bool) -> None:
         """Write an event of the Deployment, one sentence, as `kubectl describe` shows it."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
+        timestamp = datetime.now(UTC).isoformat(timespec="seconds")
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": self.name, "namespace": self._namespace}
         body = {
             "metadata": {"name": f"{self.name[:200]}.{time.time_ns():x}", "namespace": self._namespace},
@@ -83,8 +83,8 @@ class Deployment:
             "message": message[:MAX_MESSAGE_CHARACTERS],
             "type": "Warning" if warning else "Normal",
             "source": {"component": SOURCE},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
+            "firstTimestamp": timestamp,
+            "lastTimestamp": timestamp,
             "count": 1,
         }
         self._call("write an event", self._core.create_namespaced_event, self._namespace, body)
@@ -157,17 +157,17 @@ class Deployment:
         managers = [entry for entry in metadata.pop("managedFields", []) if not entry.get("subresource")]
         applied = [entry["manager"] for entry in managers if entry["operation"] == "Apply"]
         body = {**job, "metadata": metadata}
-        what = f"create the trainer's Job {metadata['name']} again"
+        action = f"create the trainer's Job {metadata['name']} again"
         group, version, plural = JOBS
         address = (group, version, self._namespace, plural)
         if applied:
             patch = self._custom.patch_namespaced_custom_object
             options = {"field_manager": applied[0], "force": True, "_content_type": APPLY}
-            self._call(what, patch, *address, metadata["name"], body, **options)
+            self._call(action, patch, *address, metadata["name"], body, **options)
         else:
             create = self._custom.create_namespaced_custom_object
             manager = managers[0]["manager"] if managers else SOURCE
-            self._call(what, create, *address, body, field_manager=manager)
+            self._call(action, create, *address, body, field_manager=manager)
 
     def prefer_idlest(self, inflight: Mapping[str, float]) -> int:
         """Annotate pods with their tokens in flight, so that those with the fewest go; returns how many were written.
@@ -178,7 +178,7 @@ class Deployment:
         selector = self._scale().status.selector
         if not selector:
             raise ClusterAway(f"the scale of Deployment {self.name} has no selector")
-        written = 0
+        num_annotated = 0
         for pod in self._list("list pods", self._core.list_namespaced_pod, label_selector=selector):
             name = pod.metadata.name
             tokens = inflight.get(name, inflight.get(pod.status.pod_ip or "", 0.0))
@@ -191,12 +191,12 @@ class Deployment:
                 self._call("mark a pod", patch, name, self._namespace, body, _content_type=MERGE_PATCH)
             except NotFound:
                 continue
-            written += 1
-        return written
+            num_annotated += 1
+        return num_annotated
 
     def _scale(self) -> Any:
-        read = self._apps.read_namespaced_deployment_scale
-        return self._call("read the Deployment's scale", read, self.name, self._namespace)
+        read_scale = self._apps.read_namespaced_deployment_scale
+        return self._call("read the Deployment's scale", read_scale, self.name, self._namespace)
 
     def _list(self, what: str, call: Callable[..., Any], **options: Any) -> list[Any]:
         return list_all(what, self._namespace, call, self._namespace, **options)
@@ -215,8 +215,8 @@ def _is_complete(job: Mapping[str, Any]) -> bool:
 
 def was_superseded(job: Mapping[str, Any]) -> bool:
     """Whether the Job controller reports the exit code of a replaced trainer, which the pod failure policy matches."""
-    said = f"failed with exit code {EXIT_SUPERSEDED} "
-    return any(entry.get("type") == "Failed" and said in entry.get("message", "") for entry in _conditions(job))
+    failure_text = f"failed with exit code {EXIT_SUPERSEDED} "
+    return any(entry.get("type") == "Failed" and failure_text in entry.get("message", "") for entry in _conditions(job))
 
 
 def _conditions(job: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -70,15 +70,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Asks the API server whether it would take a pod of every role.")
     parser.add_argument("--namespace", required=True, help="of the release")
     parser.add_argument("--pods", required=True, type=Path, help="JSON file: role -> metadata and spec of its pod")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     exit_code = 0
     try:
         api = connect("--pods")
     except UserError as error:
         return warn(error)
-    for role, pod in json.loads(given.pods.read_text(encoding="utf-8")).items():
+    for role, pod in json.loads(arguments.pods.read_text(encoding="utf-8")).items():
         try:
-            message = ask_for_pod(api, given.namespace, role, pod)
+            message = ask_for_pod(api, arguments.namespace, role, pod)
         except ClusterAway as error:
             warn(error)
             continue

@@ -95,15 +95,15 @@ class Loop:
                 self._announcer.moved(job)
 
     def _follow_the_run(self) -> None:
-        now = self._clock()
-        reading, measured = self._measure(now)
+        now_seconds = self._clock()
+        reading, measured = self._measure(now_seconds)
         for reason, count in self._source.skipped.items():
             self._exporter.add(names.AUTOSCALER_SKIPPED, count - self._counted[reason], reason=reason)
             self._counted[reason] = count
         is_measured = isinstance(measured, WindowRates)
         self._exporter.set(names.AUTOSCALER_MEASURED, float(is_measured))
         if self._memory is None:
-            self._memory = self._first(now, reading)
+            self._memory = self._first(now_seconds, reading)
         if self._memory is None:
             self._say(f"no number yet: {measured}")
             return
@@ -113,12 +113,12 @@ class Loop:
             self._memory = replace(self._memory, tries_from=-math.inf)
         if self._collector.slots is not None:
             self._limits = replace(self._limits, slots=self._collector.slots)
-        before = self._memory.target
-        decision = decide(now, measured, self._memory, self._limits, self._settings)
+        previous_target = self._memory.target
+        decision = decide(now_seconds, measured, self._memory, self._limits, self._settings)
         self._memory = decision.memory
-        self._report(decision, before)
-        self._watch(now, decision, is_measured)
-        if decision.target < before and reading is not None and self._deployment is not None:
+        self._report(decision, previous_target)
+        self._watch(now_seconds, decision, is_measured)
+        if decision.target < previous_target and reading is not None and self._deployment is not None:
             with self._counting_failures("mark"):
                 self._deployment.prefer_idlest(inflight_tokens(reading, self._run))
         self._show(decision.target)
@@ -129,21 +129,21 @@ class Loop:
 
         Call it before serving: no client may see an ended run as active, or a running one as unknown.
         """
-        now = self._clock()
+        now_seconds = self._clock()
         if self.let_go_at_end():
             return
-        self._memory = self._first(now, None)
+        self._memory = self._first(now_seconds, None)
         if self._memory is not None:
-            self._show(decide(now, self._reason, self._memory, self._limits, self._settings).target)
+            self._show(decide(now_seconds, self._reason, self._memory, self._limits, self._settings).target)
 
     def let_go_at_end(self) -> bool:
         """Ask for 0 generators if the run has ended; returns whether it has."""
-        before = self._run_has_ended
+        had_ended = self._run_has_ended
         with self._counting_failures("jobs"):
             self._run_has_ended = self._ask_for_end()
         if not self._run_has_ended:
             return False
-        if not before:
+        if not had_ended:
             if self._memory is not None:
                 self._exporter.add(names.AUTOSCALER_CHANGES, direction="down")
             self._memory = None
@@ -183,8 +183,8 @@ class Loop:
         oldest = now - max(TREND_SECONDS, CONSUMPTION_WINDOWS * self._settings.window_seconds) - 60.0
         while self._history[0].at < oldest:
             self._history.popleft()
-        found = rates(tuple(self._history), self._settings.window_seconds)
-        return reading, found or "too little was measured since the last start of a pod or of the trainer"
+        window_rates = rates(tuple(self._history), self._settings.window_seconds)
+        return reading, window_rates or "too little was measured since the last start of a pod or of the trainer"
 
     def _first(self, now: float, reading: FleetReading | None) -> Memory | None:
         """The first number: the replicas of the Deployment, or the running generators without a Deployment.
@@ -227,12 +227,12 @@ class Loop:
         target = decision.target
         sentence = f"{target} generators are asked for, {joined} have joined the run"
         # An HPA does not change the pods within its tolerance.
-        missing = joined < target * (1 - settings.ignored_change)
-        if missing:
+        is_fleet_incomplete = joined < target * (1 - settings.ignored_change)
+        if is_fleet_incomplete:
             with self._counting_failures("replicas"):
                 pods = self._deployment.pods_there()
                 sentence += f", {pods} pods are there: a quota, missing nodes or a start that fails"
-        self._announcer.missing(now, missing, sentence, settings.start_up_seconds + settings.window_seconds)
+        self._announcer.missing(now, is_fleet_incomplete, sentence, settings.start_up_seconds + settings.window_seconds)
 
     def _announce(self) -> None:
         """Write waiting events of the Deployment. Those that cannot be written wait for the next turn."""

@@ -111,7 +111,7 @@ class MovedTrainer:
 def as_new(job: Mapping[str, Any]) -> dict[str, Any]:
     """The Job as its maker wrote it, with the fields by which the API server finds out who that was."""
     metadata = job["metadata"]
-    kept = ("name", "namespace", "labels", "annotations", "managedFields")
+    metadata_fields = ("name", "namespace", "labels", "annotations", "managedFields")
     spec = copy.deepcopy(job["spec"])
     spec.pop("selector", None)
     labels = spec["template"]["metadata"].get("labels", {})
@@ -119,7 +119,7 @@ def as_new(job: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {name: metadata[name] for name in kept if name in metadata},
+        "metadata": {name: metadata[name] for name in metadata_fields if name in metadata},
         "spec": spec,
     }
 

@@ -132,18 +132,18 @@ def main() -> int:
     parser.add_argument("--namespace", required=True, help="of the release")
     parser.add_argument("--release", required=True, help="its name")
     parser.add_argument("--hook", action="append", default=[], help="name of objects that hooks left, with `all`")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     try:
         api = connect("--release")
-        if given.which == "all":
-            deleted = delete_all_trainers(api, given.namespace, given.release)
-            deleted += delete_hooks(api, given.namespace, given.hook)
+        if arguments.which == "all":
+            deleted = delete_all_trainers(api, arguments.namespace, arguments.release)
+            deleted += delete_hooks(api, arguments.namespace, arguments.hook)
             print("\n".join(f"deleted: {name}" for name in deleted) or "nothing was left behind")
         else:
-            for name in delete_left_trainers(api, given.namespace, given.release):
+            for name in delete_left_trainers(api, arguments.namespace, arguments.release):
                 print(f"deleted, since its trainer had left for another one: {name}")
     except (UserError, ClusterAway) as error:
-        if given.which == "all":
+        if arguments.which == "all":
             print(f"error: {error}", file=sys.stderr)
             return error.exit_code if isinstance(error, UserError) else EXIT_FAILED
         remedy = "if nothing trains after this, delete the trainer's Job that failed and upgrade again"

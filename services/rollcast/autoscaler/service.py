@@ -70,9 +70,9 @@ def serve(config: RunConfig) -> int:
         log.info("autoscaler serves", mode=settings.mode, http=http.port)
         while True:
             heartbeat.beat()
-            begun = time.monotonic()
+            turn_start_seconds = time.monotonic()
             loop.turn()
-            if stop.wait(max(0.0, settings.every_seconds - (time.monotonic() - begun))):
+            if stop.wait(max(0.0, settings.every_seconds - (time.monotonic() - turn_start_seconds))):
                 return 0
 
 

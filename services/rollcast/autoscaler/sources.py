@@ -76,26 +76,28 @@ class ScrapedFleet:
     def _generators(self) -> dict[Place, str]:
         """Metrics page by address, or by name in the run folder."""
         if self._settings.generators is None:
-            here = sorted(path.name for path in self._ports.glob("[!.]*") if not path.name.startswith(_OTHER_SERVICES))
-            return self._readable(here[:MAX_GENERATORS])
+            service_names = sorted(
+                path.name for path in self._ports.glob("[!.]*") if not path.name.startswith(_OTHER_SERVICES)
+            )
+            return self._readable(service_names[:MAX_GENERATORS])
         host, _, port = self._settings.generators.rpartition(":")
         try:
-            found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+            address_infos = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
         except (OSError, ValueError):
             self.skipped["name_not_found"] += 1  # a headless Service without a ready pod has no address
             return {}
-        addresses = sorted({str(entry[4][0]) for entry in found})[:MAX_GENERATORS]
+        addresses = sorted({str(entry[4][0]) for entry in address_infos})[:MAX_GENERATORS]
         scheme = "https" if self._http.tls else "http"
         return {address: f"{scheme}://{in_url(address)}:{port}/metrics" for address in addresses}
 
     def _readable(self, services: list[str]) -> dict[Place, str]:
-        found = {}
+        metrics_urls = {}
         for name in services:
             try:
-                found[name] = self._found(name)
+                metrics_urls[name] = self._found(name)
             except SourceAway:
                 self.skipped["port_file"] += 1
-        return found
+        return metrics_urls
 
     def _found(self, service: str) -> str:
         file = self._ports / service
@@ -112,8 +114,8 @@ class PrometheusFleet:
     def __init__(self, settings: FleetPrometheus, run: str) -> None:
         self.skipped: Counter[str] = Counter()
         self._prometheus = Prometheus(settings.url, settings.token)
-        place = f',namespace="{settings.namespace}"' if settings.namespace else ""
-        self._query = f'{{__name__=~"{"|".join(metric.name for metric in READ)}",run="{run}"{place}}}'
+        namespace_matcher = f',namespace="{settings.namespace}"' if settings.namespace else ""
+        self._query = f'{{__name__=~"{"|".join(metric.name for metric in READ)}",run="{run}"{namespace_matcher}}}'
 
     def read(self) -> FleetReading:
         trainer: list[Sample] = []

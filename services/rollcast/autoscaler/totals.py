@@ -110,14 +110,18 @@ def rates(history: Sequence[Totals], window_seconds: float) -> WindowRates | Non
         last.filled_since,
         last.at - (1.0 if batch_wait > MAX_BATCH_WAIT_SHARE else CONSUMPTION_WINDOWS) * window_seconds,
     )
-    before = history[bisect_left([totals.at for totals in history], since)]
+    long_window_start = history[bisect_left([totals.at for totals in history], since)]
     return WindowRates(
         seconds=seconds,
         generators=generators,
         generators_now=last.joined,
         batch_wait=batch_wait,
-        long_batch_wait=min(1.0, (last.batch_wait - before.batch_wait) / max(last.at - before.at, seconds)),
-        straggler_wait=min(1.0, (last.straggler_wait - before.straggler_wait) / max(last.at - before.at, seconds)),
+        long_batch_wait=min(
+            1.0, (last.batch_wait - long_window_start.batch_wait) / max(last.at - long_window_start.at, seconds)
+        ),
+        straggler_wait=min(
+            1.0, (last.straggler_wait - long_window_start.straggler_wait) / max(last.at - long_window_start.at, seconds)
+        ),
         redis_wait=min(1.0, (last.redis_wait - first.redis_wait) / seconds),
         sampled=(last.sampled_tokens - first.sampled_tokens) / watched * generators,
         consumption=_consumption(history, since),
@@ -154,5 +158,5 @@ def _growth(history: Sequence[Totals]) -> float:
         if len(half) < 3:
             return 0.0
         slopes.append(linear_regression([at for at, _ in half], [log for _, log in half]).slope)
-    one, other = sorted(slopes, key=abs)
-    return one if one * other > 0 else 0.0
+    smaller_slope, larger_slope = sorted(slopes, key=abs)
+    return smaller_slope if smaller_slope * larger_slope > 0 else 0.0

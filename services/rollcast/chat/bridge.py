@@ -59,8 +59,8 @@ class TemplateBridge:
         reasoning, content, _ = self._split(prompt_ids, token_ids)
         if self.call_format is None:
             return AssistantTurn(content.strip(), reasoning)
-        before, calls = self.call_format.read(content, Toolbox(tools))
-        return AssistantTurn(before.strip(), reasoning, bounded_calls(calls))
+        leading_text, calls = self.call_format.read(content, Toolbox(tools))
+        return AssistantTurn(leading_text.strip(), reasoning, bounded_calls(calls))
 
     def next_turn(
         self,
@@ -87,43 +87,43 @@ class TemplateBridge:
 
     def _split(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> tuple[str, str, bool]:
         """Reasoning, content, and whether the reasoning has no end."""
-        written = list(token_ids)
-        if written and written[-1] in self.stop_token_ids:
-            written.pop()
-        return split_reasoning(self.template.tokenizer, prompt_ids, written)
+        content_ids = list(token_ids)
+        if content_ids and content_ids[-1] in self.stop_token_ids:
+            content_ids.pop()
+        return split_reasoning(self.template.tokenizer, prompt_ids, content_ids)
 
     def _closing_ids(self) -> tuple[int, ...]:
         """Up to the first token behind an answer that is no part of a text."""
         text = self.template.text([QUESTION, _sentinel(), QUESTION], [], begins_answer=True)
         if SENTINEL not in text:
             raise ChatRefusedError("leaves out the turns of the assistant")
-        behind = self.template.ids(text.partition(SENTINEL)[2].partition(str(QUESTION["content"]))[0])
+        separator_ids = self.template.ids(text.partition(SENTINEL)[2].partition(str(QUESTION["content"]))[0])
         added = set(self.template.tokenizer.get_added_vocab().values())
-        ends = [position for position, token in enumerate(behind) if token in added]
+        ends = [position for position, token in enumerate(separator_ids) if token in added]
         if not ends:
             raise ChatRefusedError("ends a turn of the assistant with no token of its own")
-        return tuple(behind[: ends[0] + 1])
+        return tuple(separator_ids[: ends[0] + 1])
 
     def _learned_format(self) -> CallFormat | None:
         """How the template writes a call; None = it knows no calls."""
         calls = probe_calls(["probe0000"], [PROBE_NAME], PROBE_ARGUMENTS)
         answer = {"role": "assistant", "content": SENTINEL, "tool_calls": calls}
         try:
-            begun = self.template.text([QUESTION], [PROBE_TOOL], begins_answer=True)
+            prompt_text = self.template.text([QUESTION], [PROBE_TOOL], begins_answer=True)
             text = self.template.text([QUESTION, answer], [PROBE_TOOL])
         except ChatRefusedError:
             return None
         # A template may leave out the content of a message with calls.
-        written = text.rpartition(SENTINEL)[2] if SENTINEL in text else text[len(begun) :]
-        return learn(written.partition(self.end_text)[0])
+        call_text = text.rpartition(SENTINEL)[2] if SENTINEL in text else text[len(prompt_text) :]
+        return learn(call_text.partition(self.end_text)[0])
 
     def _between(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> str:
         """The template's text from the end of the assistant's turn to the beginning of its next turn."""
         answer = _sentinel(messages)
         num_sentinels = self.template.text([QUESTION, answer], tools).count(SENTINEL)
         text = self.template.text([QUESTION, answer, *messages], tools, begins_answer=True)
-        behind = text.split(SENTINEL, num_sentinels)[-1] if num_sentinels else ""
-        _, end, following = behind.partition(self.end_text)
+        text_after_sentinel = text.split(SENTINEL, num_sentinels)[-1] if num_sentinels else ""
+        _, end, following = text_after_sentinel.partition(self.end_text)
         if not end:
             raise ChatRefusedError("leaves out the turns of the assistant when others follow")
         return end + following

@@ -54,8 +54,8 @@ class CallFormat:
             bare = toolbox.bare_call(text)
             return ("", [bare]) if bare else (text, [])
         calls: list[ToolCall] = []
-        for part in rest.split(self.opening):
-            calls += self._read_marked(part, toolbox)
+        for call_text in rest.split(self.opening):
+            calls += self._read_marked(call_text, toolbox)
         return content, calls
 
     def _read_bare(self, text: str, toolbox: Toolbox) -> tuple[str, list[ToolCall]]:
@@ -77,8 +77,10 @@ class CallFormat:
             return [unreadable(part, f"it is not JSON ({error})")]
         if self.closing and not body[end:].lstrip().startswith(self.closing):
             return [unreadable(part, f"{self.closing} is missing behind it")]
-        written = value if isinstance(value, list) else [value]
-        return [self._call(item, body[:end], toolbox) for item in written] or [unreadable(part, "the list is empty")]
+        call_objects = value if isinstance(value, list) else [value]
+        return [self._call(item, body[:end], toolbox) for item in call_objects] or [
+            unreadable(part, "the list is empty")
+        ]
 
     def _call(self, value: Any, raw: str, toolbox: Toolbox) -> ToolCall:
         if not isinstance(value, Mapping):

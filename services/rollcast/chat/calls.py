@@ -51,15 +51,15 @@ class Toolbox:
 
     def bare_call(self, text: str) -> ToolCall | None:
         """A text that begins as a call of one of these tools but was not read as one; None = it is no call."""
-        begun = NAMED_OBJECT.match(text)
-        if begun is None or begun.group(1) not in self._schemas:
+        call_match = NAMED_OBJECT.match(text)
+        if call_match is None or call_match.group(1) not in self._schemas:
             return None
         return unreadable(text, "it must be one JSON object with nothing before or after it")
 
     def _problem(self, name: str, arguments: Mapping[str, Any]) -> str:
         if name not in self._schemas:
-            known = ", ".join(list(self._schemas)[:MAX_NAMED_TOOLS]) or "none"
-            return f"There is no tool {name!r}; the tools are: {known}."
+            tool_names = ", ".join(list(self._schemas)[:MAX_NAMED_TOOLS]) or "none"
+            return f"There is no tool {name!r}; the tools are: {tool_names}."
         misfit = find_misfit(arguments, self._schemas[name])
         return f"The arguments of {name} do not fit its schema: {misfit}." if misfit else ""
 

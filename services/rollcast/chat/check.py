@@ -26,7 +26,7 @@ MAX_CHECK_BYTES = 32 << 30
 
 async def check_chat_format(model: Model, prompt_format: PromptFormat, *, needs_tools: bool = True) -> None:
     """Raises UserError if the model has no format for chats of several turns, or one that does not end."""
-    asked = {
+    request = {
         "model": model.model_dump(mode="json"),
         "prompt_format": prompt_format.model_dump(mode="json"),
         "needs_tools": needs_tools,
@@ -39,15 +39,15 @@ async def check_chat_format(model: Model, prompt_format: PromptFormat, *, needs_
     )
     try:
         async with asyncio.timeout(CHECK_SECONDS):
-            said, _ = await process.communicate(json.dumps(asked).encode())
+            error_output, _ = await process.communicate(json.dumps(request).encode())
     except TimeoutError:
         raise UserError(f"model.renderer: {never_ends(model.path, CHECK_SECONDS)}") from None
     finally:
         with suppress(ProcessLookupError):
             process.kill()
         await process.communicate()  # closes its pipes
-    if said:
-        raise UserError(said.decode("utf-8", "replace"))
+    if error_output:
+        raise UserError(error_output.decode("utf-8", "replace"))
     if process.returncode == EXIT_USER_ERROR:
         raise UserError(f"model.renderer: {never_ends(model.path, RENDER_SECONDS)}")
     if process.returncode:
@@ -59,12 +59,12 @@ async def check_chat_format(model: Model, prompt_format: PromptFormat, *, needs_
 
 def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MAX_CHECK_BYTES, MAX_CHECK_BYTES))
-    asked = json.load(sys.stdin)
-    model = Model.model_validate(asked["model"])
-    prompt_format = PromptFormat.model_validate(asked["prompt_format"])
+    request = json.load(sys.stdin)
+    model = Model.model_validate(request["model"])
+    prompt_format = PromptFormat.model_validate(request["prompt_format"])
     try:
         tokenizer = cast(ChatTokenizer, load_tokenizer(model))
-        make_renderer(model, tokenizer, prompt_format, needs_tools=asked["needs_tools"])
+        make_renderer(model, tokenizer, prompt_format, needs_tools=request["needs_tools"])
     except UserError as error:
         print(error, end="")
     return 0

@@ -35,9 +35,9 @@ def make_renderer(
             f"model.renderer = auto: the tokenizer of {model.path} has no chat template, which chats of several turns "
             "need; add one to its folder, or name the renderer of its family"
         )
-    found = recognised(tokenizer)
-    if found is not None:
-        known_as, defaults = found
+    package_match = recognised(tokenizer)
+    if package_match is not None:
+        known_as, defaults = package_match
         return package_renderer(known_as, tokenizer, defaults | options)
     return _proven_bridge(model, tokenizer, options, needs_tools=needs_tools)
 

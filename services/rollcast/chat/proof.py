@@ -119,7 +119,7 @@ def _prove(bridge: TemplateBridge, conversation: Conversation) -> None:
     sequence = ""
     for step in conversation.steps:
         try:
-            begun = bridge.template.text(messages, tools, begins_answer=True)
+            prompt_text = bridge.template.text(messages, tools, begins_answer=True)
             following = bridge.template.text([*messages, step.answer, *step.replies], tools, begins_answer=True)
         except ChatRefusedError as error:
             if conversation.may_be_refused:
@@ -129,10 +129,10 @@ def _prove(bridge: TemplateBridge, conversation: Conversation) -> None:
             _check_shown(reply, following)
         if conversation.is_long and not all(line in following for line in str(step.answer["content"]).splitlines()):
             raise ChatRefusedError("leaves out or changes long turns of the assistant")
-        opened = BEGUN_THINKING.search(begun)
-        before = begun[: opened.start()] if opened else begun
+        opened = BEGUN_THINKING.search(prompt_text)
+        expected_prefix = prompt_text[: opened.start()] if opened else prompt_text
         messages += [step.answer, *step.replies]
-        if not following.startswith(before):
+        if not following.startswith(expected_prefix):
             if conversation.may_split:
                 return
             if tools and step.replies[0]["role"] == "user":
@@ -140,11 +140,11 @@ def _prove(bridge: TemplateBridge, conversation: Conversation) -> None:
                 sequence = ""
                 continue
             raise ChatRefusedError("rewrites earlier turns when later ones follow")
-        written = _after_thinking(opened.group() if opened else "", following.removeprefix(before))
-        sequence = sequence or begun
+        continuation = _after_thinking(opened.group() if opened else "", following.removeprefix(expected_prefix))
+        sequence = sequence or prompt_text
         if not conversation.is_long:
-            _prove_step(bridge, sequence, written, step, tools)
-        sequence += written
+            _prove_step(bridge, sequence, continuation, step, tools)
+        sequence += continuation
 
 
 def _after_thinking(opened: str, written: str) -> str:
@@ -160,21 +160,21 @@ def _after_thinking(opened: str, written: str) -> str:
 def _check_shown(reply: ChatMessage, text: str) -> None:
     """By its first word: a template may write other letters as escapes."""
     if str(reply["content"]).split()[0] not in text:
-        what = "tool results" if reply["role"] == "tool" else "turns of the user"
-        raise ChatRefusedError(f"leaves out or changes {what}")
+        message_kind = "tool results" if reply["role"] == "tool" else "turns of the user"
+        raise ChatRefusedError(f"leaves out or changes {message_kind}")
 
 
 def _prove_step(bridge: TemplateBridge, begun: str, following: str, step: Step, tools: Sequence[ToolSchema]) -> None:
     """The answer as the template writes it, sampled and cut off by length, is extended to the template's own text."""
     template = bridge.template
     prompt_ids = template.ids(begun)
-    written = template.ids(following.partition(bridge.end_text)[0])
+    answer_ids = template.ids(following.partition(bridge.end_text)[0])
     expected = template.ids(begun + following)
-    for sampled in ([*written, *bridge.closing_ids], written):
-        given = bridge.next_turn(prompt_ids, sampled, step.replies, tools)
-        if given is None or [*prompt_ids, *sampled, *given] != expected:
+    for sampled in ([*answer_ids, *bridge.closing_ids], answer_ids):
+        bridge_ids = bridge.next_turn(prompt_ids, sampled, step.replies, tools)
+        if bridge_ids is None or [*prompt_ids, *sampled, *bridge_ids] != expected:
             raise ChatRefusedError("does not let a turn extend the one before, token for token")
-    turn = bridge.parse(prompt_ids, [*written, *bridge.closing_ids], tools)
+    turn = bridge.parse(prompt_ids, [*answer_ids, *bridge.closing_ids], tools)
     calls = [(call["function"]["name"], call["function"]["arguments"]) for call in step.answer.get("tool_calls", ())]
     if [(call.name, call.arguments) for call in turn.calls if not call.problem] != calls:
         raise ChatRefusedError("writes tool calls in a form that cannot be read back")

@@ -21,10 +21,10 @@ def split_reasoning(
     text = decoded(tokenizer, token_ids)
     if opens_thinking(decoded(tokenizer, prompt_ids[-MAX_OPENING_TOKENS:])):
         text = THINK_START + text
-    begun = text.lstrip()
-    if not begun.startswith(THINK_START):
+    stripped_text = text.lstrip()
+    if not stripped_text.startswith(THINK_START):
         return "", text, False
-    reasoning, end, content = begun.removeprefix(THINK_START).partition(THINK_END)
+    reasoning, end, content = stripped_text.removeprefix(THINK_START).partition(THINK_END)
     return reasoning.strip(), content, not end
 
 

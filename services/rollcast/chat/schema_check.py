@@ -61,8 +61,8 @@ def find_misfit(arguments: Mapping[str, Any], schema: Any) -> str:
         _work.reset(token)
     if error is None:
         return ""
-    place = ".".join(str(part) for part in error.absolute_path)
-    return f"{error.message} (at {place})" if place else str(error.message)
+    argument_path = ".".join(str(key) for key in error.absolute_path)
+    return f"{error.message} (at {argument_path})" if argument_path else str(error.message)
 
 
 def _validator(schema: Mapping[str, Any]) -> Any:
@@ -204,16 +204,16 @@ def _additional_properties(check: Keyword) -> Keyword:
         if not patterns or not isinstance(instance, dict):
             yield from check(validator, value, instance, schema) or ()
             return
-        others = {}
+        unmatched_values = {}
         for name in instance:
             matches = [_matches(pattern, name) for pattern in patterns]
             _spend(len(matches))
             if None in matches:
                 return
             if not any(matches):
-                others[name] = instance[name]
-        without = {name: part for name, part in schema.items() if name != "patternProperties"}
-        yield from check(validator, value, others, without) or ()
+                unmatched_values[name] = instance[name]
+        without = {name: subschema for name, subschema in schema.items() if name != "patternProperties"}
+        yield from check(validator, value, unmatched_values, without) or ()
 
     return additional
 

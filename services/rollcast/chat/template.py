@@ -61,20 +61,20 @@ def refused(error: Exception) -> ChatRefusedError:
 
 def as_templates_take_it(message: ChatMessage) -> dict[str, Any]:
     """A message of the OpenAI API: no content is an empty one, and arguments as JSON text become an object."""
-    taken = dict(message)
-    if taken.get("content") is None:
-        taken["content"] = ""
-    if taken.get("tool_calls"):
-        taken["tool_calls"] = [_with_object(call) for call in taken["tool_calls"]]
-    return taken
+    template_message = dict(message)
+    if template_message.get("content") is None:
+        template_message["content"] = ""
+    if template_message.get("tool_calls"):
+        template_message["tool_calls"] = [_with_object(call) for call in template_message["tool_calls"]]
+    return template_message
 
 
 def _with_object(call: Mapping[str, Any]) -> dict[str, Any]:
     function = dict(call.get("function") or {})
-    written = function.get("arguments")
-    if isinstance(written, str):
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
         try:
-            function["arguments"] = json.loads(written)
+            function["arguments"] = json.loads(arguments)
         except (ValueError, RecursionError):
-            function["arguments"] = written
+            function["arguments"] = arguments
     return {**call, "function": function}

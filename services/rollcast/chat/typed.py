@@ -41,14 +41,14 @@ class PackageRenderer:
     @property
     def stop_token_ids(self) -> tuple[int, ...]:
         eos = self._tokenizer.eos_token_id
-        own = dict.fromkeys(self._renderer.get_stop_token_ids())
-        return tuple(own if eos is None else own | {eos: None})
+        renderer_stop_ids = dict.fromkeys(self._renderer.get_stop_token_ids())
+        return tuple(renderer_stop_ids if eos is None else renderer_stop_ids | {eos: None})
 
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[int]:
         """Tokens up to the beginning of the assistant's turn. Raises ChatRefusedError."""
-        taken = [as_templates_take_it(message) for message in messages]
+        template_messages = [as_templates_take_it(message) for message in messages]
         try:
-            return list(self._renderer.render_ids(taken, tools=_tools(tools), add_generation_prompt=True))
+            return list(self._renderer.render_ids(template_messages, tools=_tools(tools), add_generation_prompt=True))
         except Exception as error:  # what a format cannot write raises whatever it breaks
             raise refused(error) from error
 
@@ -78,11 +78,11 @@ class PackageRenderer:
         tools: Sequence[ToolSchema],
     ) -> list[int] | None:
         """The tokens between this turn and the next; None = the format strips thinking of this sequence."""
-        before = [*prompt_ids, *token_ids]
-        for renderer in (self._renderer, self._for_no_thinking(before)):
+        sequence_ids = [*prompt_ids, *token_ids]
+        for renderer in (self._renderer, self._for_no_thinking(sequence_ids)):
             bridged = _bridged(renderer, prompt_ids, token_ids, messages, tools)
-            if bridged is not None and bridged[: len(before)] == before:
-                return bridged[len(before) :]
+            if bridged is not None and bridged[: len(sequence_ids)] == sequence_ids:
+                return bridged[len(sequence_ids) :]
         return None
 
     def _for_no_thinking(self, token_ids: list[int]) -> Any | None:
@@ -147,9 +147,11 @@ def _bridged(
     """Both and the next turn's beginning; None = the format does not extend them."""
     if renderer is None:
         return None
-    taken = [as_templates_take_it(message) for message in messages]
+    template_messages = [as_templates_take_it(message) for message in messages]
     try:
-        bridged = renderer.bridge_to_next_turn(list(prompt_ids), list(token_ids), taken, tools=_tools(tools))
+        bridged = renderer.bridge_to_next_turn(
+            list(prompt_ids), list(token_ids), template_messages, tools=_tools(tools)
+        )
     except Exception:  # messages that the format cannot write; `prompt` then gives the reason
         return None
     return list(bridged.token_ids) if bridged is not None else None

@@ -88,16 +88,18 @@ def ablate(
     variants = choose_variants(base, without, recipe)
     stays = settings_left_behind(base.recipe, recipe)
     for name, settings in stays.items():
-        kept = ", ".join(f"{setting} {ours} (not {theirs})" for setting, (theirs, ours) in settings.items())
-        typer.echo(f"{name}: stays as {base.run} has it: {kept}", err=True)
+        kept_settings = ", ".join(
+            f"{setting} {base_value} (not {recipe_value})" for setting, (recipe_value, base_value) in settings.items()
+        )
+        typer.echo(f"{name}: stays as {base.run} has it: {kept_settings}", err=True)
     if from_folder is not None:
         records = read_set(plan(base, variants, num_seeds=seeds, folder=from_folder.absolute()), from_folder)
         sys.exit(conclude_set(records, None, as_json=as_json, plot=plot, stays=stays))
     folder = (folder or base.folder / f"{base.run}-ablation").absolute()
     if write_values is not None:
-        written = write_values_files(plan(base, variants, num_seeds=seeds, folder=base.folder), write_values)
-        told = {"values": written, "left_behind": stays}
-        typer.echo(json.dumps(told, indent=1) if as_json else "\n".join(written))
+        values_files = write_values_files(plan(base, variants, num_seeds=seeds, folder=base.folder), write_values)
+        answer = {"values": values_files, "left_behind": stays}
+        typer.echo(json.dumps(answer, indent=1) if as_json else "\n".join(values_files))
         return
     with ExitStack() as stack:
         if as_json:
@@ -149,9 +151,9 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
         for part in parts
     ]
     for name in _names(recipes):
-        found = find_recipe(name)
-        change = transplanted(found.recipe, base.recipe, is_published=is_shipped(found))
-        variants.append(Variant(found.name, f"the recipe {found.name}", change))
+        recipe_file = find_recipe(name)
+        change = transplanted(recipe_file.recipe, base.recipe, is_published=is_shipped(recipe_file))
+        variants.append(Variant(recipe_file.name, f"the recipe {recipe_file.name}", change))
     names = [variant.name for variant in variants]
     if not variants or len({*names, WHOLE}) != len(names) + 1:
         raise UserError("--without, --recipe: name at least one part or recipe, and each once")
@@ -163,8 +165,11 @@ def settings_left_behind(base: Recipe, recipes: str | None) -> dict[str, dict[st
     from rollcast.cli.shipped_recipes import find_recipe, is_shipped
     from rollcast.local.ablation_parts import left_behind
 
-    found = [find_recipe(name) for name in _names(recipes)]
-    stays = {one.name: left_behind(one.recipe, base, is_published=is_shipped(one)) for one in found}
+    recipe_files = [find_recipe(name) for name in _names(recipes)]
+    stays = {
+        recipe_file.name: left_behind(recipe_file.recipe, base, is_published=is_shipped(recipe_file))
+        for recipe_file in recipe_files
+    }
     return {name: settings for name, settings in stays.items() if settings}
 
 
@@ -219,14 +224,14 @@ def conclude_set(
     answer["left_behind"] = stays
     if folder is not None:
         write_progress(folder, records, **answer)
-    failed = [record for record in records if record.state is State.FAILED]
+    failed_records = [record for record in records if record.state is State.FAILED]
     if as_json:
         typer.echo(json.dumps({"set": [asdict(record) for record in records], **answer}, indent=1))
     else:
         show_leave_one_out(answer)
         for line in (*answer["advice"], *answer["notes"]):
             typer.echo(line)
-        for record in failed:
+        for record in failed_records:
             typer.echo(f"failed: {record.run}: {record.error}")
         if folder is not None:
             typer.echo(f"runs: {folder}")
@@ -234,7 +239,7 @@ def conclude_set(
         from rollcast.plots.comparison import draw_comparison
 
         draw_comparison(forecasts, answer, plot)
-    return EXIT_GIVEN_UP if failed else 0
+    return EXIT_GIVEN_UP if failed_records else 0
 
 
 def write_values_files(planned: Sequence[PlannedRun], folder: Path) -> list[str]:
@@ -242,7 +247,7 @@ def write_values_files(planned: Sequence[PlannedRun], folder: Path) -> list[str]
     addresses, ports and credentials are the chart's, which refuses them here. Returns the paths."""
     import yaml
 
-    written = []
+    paths = []
     for item in planned:
         path = folder / f"{item.config.run}.yaml"
         text = yaml.safe_dump(
@@ -253,8 +258,8 @@ def write_values_files(planned: Sequence[PlannedRun], folder: Path) -> list[str]
             path.write_text(f"# {item.config.run}: {item.variant.what}\n{text}")
         except OSError as error:
             raise UserError(f"--write-values {folder}: cannot be written ({error.strerror}); choose another") from None
-        written.append(str(path))
-    return written
+        paths.append(str(path))
+    return paths
 
 
 def _of_the_run(settings: dict[str, Any]) -> dict[str, Any]:

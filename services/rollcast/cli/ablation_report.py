@@ -75,7 +75,10 @@ def answer_of(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, A
     )
     forecasts = [recipe.joint for recipe in recipes]
     return forecasts, {
-        "runs": [run_report(one, middle_law(held)) for one, held in zip(forecasts, table.at_common, strict=True)],
+        "runs": [
+            run_report(forecast, middle_law(common_forecast))
+            for forecast, common_forecast in zip(forecasts, table.at_common, strict=True)
+        ],
         "leave_one_out": table_report(table, forecasts),
         "advice": advice(table, forecasts, {record.variant: record.what for record in records}),
         "notes": interruption_notes(records),
@@ -111,9 +114,9 @@ def advice(table: LeaveOneOut, forecasts: Sequence[Forecast], what: dict[str, st
             "with more seeds: an interval that contains 0 does not prove that there is no difference."
         )
     if null := [row for row in rows if row.kind is PartKind.NULL_CONTROL]:
-        found = ", ".join(f"{row.name} {_ratio(row):.2f} times" for row in null)
+        ratios = ", ".join(f"{row.name} {_ratio(row):.2f} times" for row in null)
         lines.append(
-            f"Null controls train as the whole recipe does, and show the noise: {found} its compute half-way up. A "
+            f"Null controls train as the whole recipe does, and show the noise: {ratios} its compute half-way up. A "
             "difference of that size means nothing."
         )
     return lines
@@ -121,12 +124,12 @@ def advice(table: LeaveOneOut, forecasts: Sequence[Forecast], what: dict[str, st
 
 def interruption_notes(records: Sequence[RunRecord]) -> list[str]:
     """How often thinking was cut short; if it hardly was, the switch did nothing."""
-    told = [record.interrupted_ratio for record in records if record.interrupted_ratio is not None]
-    if not told:
+    interrupted_ratios = [record.interrupted_ratio for record in records if record.interrupted_ratio is not None]
+    if not interrupted_ratios:
         return []
-    most = max(told)
-    lines = [f"Thinking was cut short in {min(told):.4f} to {most:.4f} of the rollouts of a run."]
-    if most < MIN_INTERRUPTED_SHARE:
+    max_ratio = max(interrupted_ratios)
+    lines = [f"Thinking was cut short in {min(interrupted_ratios):.4f} to {max_ratio:.4f} of the rollouts of a run."]
+    if max_ratio < MIN_INTERRUPTED_SHARE:
         lines.append("Hardly any reached a position of interruption: leaving that part out took next to nothing away.")
     return lines
 

@@ -26,13 +26,13 @@ def audit(
     from rollcast.runfolder.files import checkpoint_place
 
     config = settings_of(run)
-    place = checkpoint_place(config.run_folder, config.trainer.checkpoints)
+    checkpoint_location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
     report = audited(
         config.tasks,
         config.recipe,
         config.model.path,
         config.run_folder,
-        place,
+        checkpoint_location,
         lambda line: typer.echo(line, err=True),
     )
     if as_json:

@@ -109,7 +109,7 @@ def _refuse(why: str, given: dict[str, Any]) -> None:
 
 
 def past_report(curve: Curve, shares: Sequence[float], cuts: Sequence[PastForecast]) -> dict[str, Any]:
-    made = {cut.share for cut in cuts}
+    forecast_shares = {cut.share for cut in cuts}
     return {
         "curve": curve.name,
         "num_points": len(curve),
@@ -134,7 +134,7 @@ def past_report(curve: Curve, shares: Sequence[float], cuts: Sequence[PastForeca
             for cut in cuts
         ],
         "covered": sum(cut.covered for cut in cuts),
-        "left_out": [share for share in shares if share not in made],
+        "left_out": [share for share in shares if share not in forecast_shares],
     }
 
 

@@ -58,15 +58,15 @@ def compare(
     from rollcast.curves.curve_source import fit_options
     from rollcast.scaling.decisions.fit import fit
 
-    wanted = list(dict.fromkeys(sources)) if pass_rate else sources
-    read = _of_every_measure(wanted, columns.chosen(), pass_rate or [])
-    found = [(source, curve) for source, _, curve in read]
-    refuse_two_units(found)
-    refuse_twice(found, beginnings=False)
-    curves = with_distinct_names(found)
-    origins = {curve.name: vars(origin) for (_, origin, _), curve in zip(read, curves, strict=True)}
+    curve_sources = list(dict.fromkeys(sources)) if pass_rate else sources
+    curve_readings = _of_every_measure(curve_sources, columns.chosen(), pass_rate or [])
+    source_curves = [(source, curve) for source, _, curve in curve_readings]
+    refuse_two_units(source_curves)
+    refuse_twice(source_curves, beginnings=False)
+    curves = with_distinct_names(source_curves)
+    origins = {curve.name: vars(origin) for (_, origin, _), curve in zip(curve_readings, curves, strict=True)}
     if baseline is not None:
-        curves.insert(0, curves.pop(_place_of(baseline, curves, [source for source, _ in found])))
+        curves.insert(0, curves.pop(_place_of(baseline, curves, [source for source, _ in source_curves])))
     try:
         forecasts = [fit(curve, fit_options(initial, exclude_before, law_alone=True)) for curve in curves]
         answer = _pairs_of(forecasts) if baseline is None else _table_of(forecasts)
@@ -100,7 +100,10 @@ def _table_of(forecasts: Sequence[Forecast]) -> dict[str, Any]:
     from rollcast.scaling.decisions.leave_one_out import leave_one_out
 
     table = leave_one_out(forecasts[0], forecasts[1:])
-    runs = [run_report(one, middle_law(held)) for one, held in zip(forecasts, table.at_common, strict=True)]
+    runs = [
+        run_report(forecast, middle_law(common_forecast))
+        for forecast, common_forecast in zip(forecasts, table.at_common, strict=True)
+    ]
     return {
         "unit": forecasts[0].curve.unit,
         "runs": runs,
@@ -119,7 +122,7 @@ def _of_every_measure(
     from rollcast.curves.curve_source import read_curves
 
     several = len(measures) > 1
-    wanted: list[str | None] = [*measures] or [None]
+    measure_columns: list[str | None] = [*measures] or [None]
     return [
         (
             f"{source} {measure}" if several else source,
@@ -127,31 +130,31 @@ def _of_every_measure(
             replace(curve, name=f"{curve.name} {measure}") if several else curve,
         )
         for source in sources
-        for measure in wanted
+        for measure in measure_columns
         for origin, curve in read_curves(source, replace(columns, pass_rate=measure), all_runs=True)
     ]
 
 
 def _pair_report(pair: Comparison, forecasts: Sequence[Forecast]) -> dict[str, Any]:
     """If no law describes one of the two runs, it has no A and no B to compare: only the sentence is given."""
-    found = asdict(pair)
+    pair_fields = asdict(pair)
     without = not_described([forecasts[pair.first], forecasts[pair.second]])
     if not without:
-        return found
-    empty = {name: value if name in ("first", "second") else None for name, value in found.items()}
+        return pair_fields
+    empty = {name: value if name in ("first", "second") else None for name, value in pair_fields.items()}
     return empty | {"verdict": f"not compared: no law describes {' and '.join(without)}."}
 
 
 def _place_of(baseline: str, curves: Sequence[Curve], sources: Sequence[str]) -> int:
-    found = [
-        place
-        for place, (curve, source) in enumerate(zip(curves, sources, strict=True))
+    matches = [
+        index
+        for index, (curve, source) in enumerate(zip(curves, sources, strict=True))
         if baseline in (curve.name, source)
     ]
-    if len(found) != 1:
+    if len(matches) != 1:
         names = ", ".join(curve.name for curve in curves)
-        raise UserError(f"--baseline {baseline}: names {len(found)} of the curves; name one of {names}")
-    return found[0]
+        raise UserError(f"--baseline {baseline}: names {len(matches)} of the curves; name one of {names}")
+    return matches[0]
 
 
 def _show_pairs(answer: dict[str, Any]) -> None:
@@ -170,7 +173,7 @@ def _show_pairs(answer: dict[str, Any]) -> None:
         ("run", "A (90 %)", "B (90 %)", f"C_mid, {answer['unit']} (90 %)", "verdict"), rows, left=("verdict",)
     )
     for pair in answer["pairs"]:
-        names = " and ".join(answer["runs"][pair[place]]["curve"] for place in ("first", "second"))
+        names = " and ".join(answer["runs"][pair[side]]["curve"] for side in ("first", "second"))
         say(f"{names}: {pair['verdict']}")
     say("A, B and C_mid are those of the law alone, as `rollcast fit --law-alone` fits it, so that the runs share it.")
     report.say_cautions(answer["cautions"])

@@ -58,19 +58,19 @@ def check(
 
     filled_in = ""
     changes = list[str]()
-    said = list[str]()
+    warnings = list[str]()
     if elsewhere:
         if resume:
             raise UserError("--resume: compares with the run's folder, which is on the other machine; leave it out")
         config = load_run_config(file, to_start=True)
-        left = ["model, data, verifiers, certificates, disk and devices", "the run's folder"]
+        unchecked_aspects = ["model, data, verifiers, certificates, disk and devices", "the run's folder"]
     else:
-        config, found = preflight.load_to_start(file)
+        config, filled_settings = preflight.load_to_start(file)
         config = config.model_copy(update={"local": with_gpus(config.local, usable_gpus())})
-        said = preflight.check_files(config)
+        warnings = preflight.check_files(config)
         changes = check_run_folder(config, resume=resume)
-        left = preflight.not_checked(config.redis, config.model.path)
-        filled_in = preflight.in_words(found)
+        unchecked_aspects = preflight.not_checked(config.redis, config.model.path)
+        filled_in = preflight.in_words(filled_settings)
     device: Device | None = None
     if gpu is not None:
         device = Device("gpu", round(gpu * GB))
@@ -78,26 +78,26 @@ def check(
         device = smallest_gpu()
     plan = None
     if device is not None:
-        said += cautions.of_quantization(config.generator.engine.quantization)
+        warnings += cautions.of_quantization(config.generator.engine.quantization)
         host = machines.host_limits()
         ranks = machines.trainer_ranks
         plan = check_memory(config, device, ranks=ranks, model_config=machines.model_config, host=host)
     if plan is None:
-        left.append("whether the model fits the memory")
-    given = machines.model_config
-    model = config_of(config.model) if given is None else read_file(given, "--model-config")
+        unchecked_aspects.append("whether the model fits the memory")
+    model_config_path = machines.model_config
+    model = config_of(config.model) if model_config_path is None else read_file(model_config_path, "--model-config")
     shared = ""
     if plan is not None and plan.shares_gpu:
         shared = shared_gpu.in_words(plan.config.weights, plan.config.generator)
     answer = {
         "summary": f"{file}: valid (run {config.run!r}, results in {config.run_folder})",
         "model": is_proven(model),
-        "cautions": said if plan is None else [*said, *expected.cautions(plan)],
+        "cautions": warnings if plan is None else [*warnings, *expected.cautions(plan)],
         **expected_options.predicted(None if plan is None else expected.balance(plan)),
         "shared_gpu": shared,
         "filled_in": filled_in,
         "changes": changes,
-        "not_checked": left,
+        "not_checked": unchecked_aspects,
     }
     print_answer(answer, _show, as_json=as_json)
 

@@ -127,8 +127,8 @@ def _cell_row(cell: CellScores) -> tuple[str, ...]:
 def _show_advice(scores: AdviceScores) -> None:
     header = ("utility x 1000", *(f"worth {worth:g}" for worth in scores.worths), "in all")
     rows = [
-        (rule, *(f"{value:.1f}" for value in of.at_each_worth), f"{of.in_all:.1f}")
-        for rule, of in scores.utility.items()
+        (rule, *(f"{value:.1f}" for value in utility.at_each_worth), f"{utility.in_all:.1f}")
+        for rule, utility in scores.utility.items()
     ]
     report.show_table(header, rows)
     typer.echo()
@@ -150,8 +150,13 @@ def _show_advice(scores: AdviceScores) -> None:
     if scores.chances:
         typer.echo()
         classes = [
-            (f"{each.low:g} to {each.high:g}", str(each.num_questions), f"{each.said:.3f}", f"{each.came:.3f}")
-            for each in scores.chances
+            (
+                f"{chance_bin.low:g} to {chance_bin.high:g}",
+                str(chance_bin.num_questions),
+                f"{chance_bin.said:.3f}",
+                f"{chance_bin.came:.3f}",
+            )
+            for chance_bin in scores.chances
         ]
         report.show_table(("chance", "questions", "said", "came true"), classes)
     say(f"{scores.num_repositories} repositories, one vote each. Each of {len(scores.worths)} gains is a question.")

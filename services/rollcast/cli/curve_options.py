@@ -73,11 +73,11 @@ def with_group(parameter: str, group: type[Any], command: Callable[..., None]) -
 
     An option that the command declares itself (`compare --pass-rate`) stays the command's own, in the field's place.
     """
-    own = inspect.signature(command, eval_str=True).parameters
+    command_parameters = inspect.signature(command, eval_str=True).parameters
     hints = get_type_hints(group, include_extras=True)
-    names = [field.name for field in fields(group) if field.name not in own]
+    names = [field.name for field in fields(group) if field.name not in command_parameters]
     options: dict[str, inspect.Parameter] = {}
-    for name, own_parameter in own.items():
+    for name, own_parameter in command_parameters.items():
         if name != parameter:
             options.setdefault(name, own_parameter)
             continue
@@ -85,7 +85,7 @@ def with_group(parameter: str, group: type[Any], command: Callable[..., None]) -
             option = inspect.Parameter(
                 field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
             )
-            options[field.name] = own.get(field.name, option)
+            options[field.name] = command_parameters.get(field.name, option)
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:

@@ -32,24 +32,26 @@ def with_distinct_names(found: Sequence[tuple[str, Curve]]) -> list[Curve]:
 
 def refuse_twice(found: Sequence[tuple[str, Curve]], *, beginnings: bool) -> None:
     """A run that is given twice would count as two. `beginnings`: so would one and its beginning. Raises UserError."""
-    for (one, curve), (source, other) in combinations(found, 2):
-        same = _begins(curve, other), _begins(other, curve)
-        if all(same):
-            raise UserError(f"{source}: {other.name} is the same run as in {one}; give each run once")
+    for (first_source, curve), (source, other_curve) in combinations(found, 2):
+        are_prefixes = _begins(curve, other_curve), _begins(other_curve, curve)
+        if all(are_prefixes):
+            raise UserError(f"{source}: {other_curve.name} is the same run as in {first_source}; give each run once")
         # A single evaluation may agree by chance.
-        if beginnings and any(same) and min(len(curve), len(other)) > 1:
-            old, name, new = (one, curve.name, source) if same[0] else (source, other.name, one)
+        if beginnings and any(are_prefixes) and min(len(curve), len(other_curve)) > 1:
+            old, name, new = (
+                (first_source, curve.name, source) if are_prefixes[0] else (source, other_curve.name, first_source)
+            )
             raise UserError(f"{old}: {name} is the beginning of the run in {new}; give the newer file only")
 
 
 def refuse_two_units(found: Sequence[tuple[str, Curve]]) -> None:
     """Steps of one run and tokens of another are no common axis. Raises UserError."""
-    (first, curve), *others = found
-    for source, other in others:
-        if other.unit != curve.unit:
+    (first, curve), *remaining_curves = found
+    for source, other_curve in remaining_curves:
+        if other_curve.unit != curve.unit:
             raise UserError(
-                f"{source}: counts compute in {other.unit}, {first} in {curve.unit}; choose one unit with --compute, "
-                "or with --seconds and --devices"
+                f"{source}: counts compute in {other_curve.unit}, {first} in {curve.unit}; choose one unit with "
+                "--compute, or with --seconds and --devices"
             )
 
 

@@ -104,9 +104,9 @@ def fit(
         answer |= answer_as_json(forecast, computes, target or [])
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
-    before = spent_before(Path(source))
-    if before is not None:
-        answer["before"] = as_plain(before)
+    start_record = spent_before(Path(source))
+    if start_record is not None:
+        answer["before"] = as_plain(start_record)
     if as_json:
         typer.echo(json.dumps(answer, indent=1))
     else:
@@ -115,8 +115,8 @@ def fit(
         _show(answer)
         if forecast.origin.is_mapped:
             _show_in_own_unit(answer, forecast.origin)
-        if before is not None:
-            say(before.sentence)
+        if start_record is not None:
+            say(start_record.sentence)
     if plot is not None:
         from rollcast.plots.forecast import forecast_figure
 
@@ -140,8 +140,8 @@ def _show(answer: dict[str, Any]) -> None:
         (f"midpoint, {answer['unit']}", answer["midpoint"], ".4g"),
         ("initial R_0", answer["initial"], ".3f"),
     ]
-    known = [at for at in answer["predictions"] if at["q50"] is not None]
-    rows += [(f"reading at {amounts.amount(at['compute'])} {answer['unit']}", at, ".3f") for at in known]
+    known_predictions = [at for at in answer["predictions"] if at["q50"] is not None]
+    rows += [(f"reading at {amounts.amount(at['compute'])} {answer['unit']}", at, ".3f") for at in known_predictions]
     rows += [(f"{answer['unit']} to {to['pass_rate']:g}", to["compute"], ".4g") for to in answer["targets"]]
     report.show_quantiles(rows)
 
@@ -182,8 +182,8 @@ def _show_advice(advice: dict[str, Any], unit: str) -> None:
     if 0 < soon["compute"] < rest["compute"]:
         say(f"next tenth of the budget: {_stretch(soon, unit)}")
     if rest["compute"] > 0:
-        whole = "as much again" if advice["is_assumed"] else "rest of the budget"
-        say(f"{whole}: {_stretch(rest, unit)}")
+        rest_label = "as much again" if advice["is_assumed"] else "rest of the budget"
+        say(f"{rest_label}: {_stretch(rest, unit)}")
 
 
 def _stretch(stretch: dict[str, Any], unit: str) -> str:

@@ -51,19 +51,19 @@ def init(
     look = look_at(rows, prompt_field, answer_field)
     say(f"data: {look.in_words}")
     chosen = _asked("--verifier", verifier, "verifier (or a function: ./reward.py:grade)", _verifier, look.suits)
-    given = _asked("--budget", budget, "budget (200 = steps, 4h = device-hours, none)", read_budget, "200")
-    steps, hours = read_budget(given)
+    budget_text = _asked("--budget", budget, "budget (200 = steps, 4h = device-hours, none)", read_budget, "200")
+    steps, hours = read_budget(budget_text)
     answers = Answers(_name(file), path, look, chosen, trusted, steps, hours)
     _write(file, written(answers))
     try:
-        config, found = preflight.load_to_start(file)
+        config, filled_settings = preflight.load_to_start(file)
         cautions = preflight.check_files(config)
     except BaseException:
         file.unlink()
         raise
     typer.echo(f"{file}: written and valid")
     typer.echo(f"model: {model_in_words(config.model.path)}")
-    say(f"filled in: {preflight.in_words(found)}")
+    say(f"filled in: {preflight.in_words(filled_settings)}")
     for line in cautions:
         say(f"caution: {line}")
     for line in examples(config.tasks):
@@ -77,8 +77,8 @@ def read_budget(said: str) -> tuple[int | None, float | None]:
     """(steps, device-hours) of `200`, `4h` or `none`. Raises UserError."""
     if said == "none":
         return None, None
-    whole = re.fullmatch(r"\d{1,9}", said)
-    if whole and int(said) > 0:
+    steps_match = re.fullmatch(r"\d{1,9}", said)
+    if steps_match and int(said) > 0:
         return int(said), None
     hours = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)h", said)
     if hours and 0 < float(hours[1]) < math.inf:
@@ -104,15 +104,15 @@ def _asked(
     from rollcast.local.first_run.inspection import NoPromptFieldError
 
     while True:
-        said = str(typer.prompt(question, default=usual))
+        answer = str(typer.prompt(question, default=usual))
         try:
-            check(said)
+            check(answer)
         except NoPromptFieldError:
             raise  # what an option must say
         except UserError as error:
             typer.echo(str(error), err=True)
         else:
-            return said
+            return answer
 
 
 def _model(path: str) -> None:
@@ -142,7 +142,7 @@ def _name(file: Path) -> str:
 
 def _write(file: Path, text: str) -> None:
     try:
-        with file.open("x") as made:  # never through a link, nor over a file that has just come
-            made.write(text)
+        with file.open("x") as run_file:  # never through a link, nor over a file that has just come
+            run_file.write(text)
     except OSError as error:
         raise UserError(f"{file}: cannot be written ({error.strerror}); name another file") from error

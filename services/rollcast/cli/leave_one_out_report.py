@@ -28,16 +28,16 @@ def table_report(table: LeaveOneOut, forecasts: Sequence[Forecast]) -> dict[str,
 
     described = [forecast.verdict.is_described for forecast in forecasts]
     rows = [
-        _row_report(row, is_described=own, is_compared=own and described[0])
-        for row, own in zip(table.rows, described, strict=True)
+        _row_report(row, is_described=has_law, is_compared=has_law and described[0])
+        for row, has_law in zip(table.rows, described, strict=True)
     ]
-    far = [row.name for row in table.rows if abs(row.asymptote[1] - table.common_asymptote) > ASYMPTOTE_MARGIN]
+    far_names = [row.name for row in table.rows if abs(row.asymptote[1] - table.common_asymptote) > ASYMPTOTE_MARGIN]
     broken = not_described(forecasts)
     return {
         "baseline": table.rows[0].name,
         "common_asymptote": table.common_asymptote if described[0] else None,
         "half_way": table.half_way if described[0] else None,
-        "far_from_common": [name for name in far if name not in broken] if described[0] else [],
+        "far_from_common": [name for name in far_names if name not in broken] if described[0] else [],
         "not_described": broken,
         "margin": ASYMPTOTE_MARGIN,
         "rows": rows,
@@ -99,10 +99,10 @@ def show_leave_one_out(answer: dict[str, Any]) -> None:
             f"B at the common A {_loss(row['exponent_loss'], '.2f')}."
         )
     report.say_cautions(cautions(answer["runs"], "its row"))
-    if far := table["far_from_common"]:
+    if far_names := table["far_from_common"]:
         say(
             f"caution: the common A of {table['common_asymptote']:.3f} is more than {table['margin']:g} off that of "
-            f"{', '.join(far)}; B there is bent by it."
+            f"{', '.join(far_names)}; B there is bent by it."
         )
 
 

@@ -34,18 +34,18 @@ def tell_output_apart() -> None:
 
     A letter that its encoding lacks is written as a question mark.
     """
-    given: TextIO | None = sys.stdout
-    if given is None:  # closed by whoever started this process
+    stdout: TextIO | None = sys.stdout
+    if stdout is None:  # closed by whoever started this process
         sys.stdout = io.TextIOWrapper(_Output(os.devnull, "wb"), encoding="utf-8", errors="replace")
         return
-    if not isinstance(given, io.TextIOWrapper):
+    if not isinstance(stdout, io.TextIOWrapper):
         return
     sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(_Output(given.fileno(), "wb", closefd=False)),
-        encoding=given.encoding,
+        io.BufferedWriter(_Output(stdout.fileno(), "wb", closefd=False)),
+        encoding=stdout.encoding,
         errors="replace",
-        line_buffering=given.line_buffering,
-        write_through=given.write_through,
+        line_buffering=stdout.line_buffering,
+        write_through=stdout.write_through,
     )
 
 

@@ -76,28 +76,28 @@ def _paper_report(
         raise UserError(f"--initial: {start:g} is not a pass rate below 1; give one in [0, 1)")
     if wrong := [target for target in targets if not 0 <= target <= 1]:
         raise UserError(f"--target: {wrong[0]:g} is not a pass rate; give one in [0, 1]")
-    kept = curve.window(exclude_before or 0.0)
-    if len(kept) < LEAST_POINTS:
-        raise UserError(f"--paper: {counted(len(kept), 'evaluation')} are left; its fit needs {LEAST_POINTS} or more")
-    if (highest := float(kept.pass_rate.max())) <= start:
+    window = curve.window(exclude_before or 0.0)
+    if len(window) < LEAST_POINTS:
+        raise UserError(f"--paper: {counted(len(window), 'evaluation')} are left; its fit needs {LEAST_POINTS} or more")
+    if (highest := float(window.pass_rate.max())) <= start:
         raise UserError(f"--initial: {start:g} is not below the highest reading, {highest:g}, and the law only rises")
-    law = paper_grid(kept, start)
+    law = paper_grid(window, start)
     edges = {"A": (law.asymptote, PAPER_ASYMPTOTES), "C_mid": (law.midpoint, PAPER_MIDPOINTS)}
     return {
         "procedure": PROCEDURE,
         "curve": curve.name,
         "num_points": len(curve),
-        "excluded": len(curve) - len(kept),
+        "excluded": len(curve) - len(window),
         "compute": float(curve.compute[-1]),
         "unit": curve.unit,
         "source": vars(origin),
         "pass_rate": float(curve.pass_rate[-1]),
         **vars(law),
-        "residual": float(((kept.pass_rate - law.pass_rate(kept.compute)) ** 2).mean() ** 0.5),
+        "residual": float(((window.pass_rate - law.pass_rate(window.compute)) ** 2).mean() ** 0.5),
         "on_edge": {
             name: [float(grid[0]), float(grid[-1])]
-            for name, (found, grid) in edges.items()
-            if found in (grid[0], grid[-1])
+            for name, (fitted_value, grid) in edges.items()
+            if fitted_value in (grid[0], grid[-1])
         },
         "predictions": [
             {"compute": compute, "pass_rate": float(rate)}

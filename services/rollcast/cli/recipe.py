@@ -65,13 +65,13 @@ def show(recipe: Name, as_json: AsJson = False) -> None:
     """
     from rollcast.cli.shipped_recipes import find_recipe
 
-    found = find_recipe(recipe)
+    recipe_file = find_recipe(recipe)
     if as_json:
-        typer.echo(json.dumps(_report(found), indent=1))
+        typer.echo(json.dumps(_report(recipe_file), indent=1))
         return
-    typer.echo(f"{found.name}: {found.path}")
-    typer.echo(found.about + "\n")
-    for setting in found.settings():
+    typer.echo(f"{recipe_file.name}: {recipe_file.path}")
+    typer.echo(recipe_file.about + "\n")
+    for setting in recipe_file.settings():
         origin = "the file" if setting.is_given else "default"
         note = f"; {setting.note}" if setting.note else ""
         typer.echo(f"{setting.name}: {_shown(setting.value)}    ({origin}{note})")
@@ -89,26 +89,32 @@ def diff(first: Name, second: Name, as_json: AsJson = False) -> None:
     from rollcast.cli.shipped_recipes import find_recipe
     from rollcast.config.own_digests import unread
 
-    one = find_recipe(first)
-    two = find_recipe(second)
-    for found in (one, two):
-        for setting, function in unread(found.recipe).items():
+    first_file = find_recipe(first)
+    second_file = find_recipe(second)
+    for file in (first_file, second_file):
+        for setting, function in unread(file.recipe).items():
             typer.echo(
-                f"{found.path}: {setting} {function} cannot be compared: its file is neither next to the run file nor "
+                f"{file.path}: {setting} {function} cannot be compared: its file is neither next to the run file nor "
                 "in this folder",
                 err=True,
             )
-    values = [{setting.name: setting.value for setting in recipe.settings()} for recipe in (one, two)]
+    values = [{setting.name: setting.value for setting in recipe.settings()} for recipe in (first_file, second_file)]
     names = list(dict.fromkeys([*values[0], *values[1]]))
     different = [name for name in names if values[0].get(name, _ABSENT) != values[1].get(name, _ABSENT)]
     if as_json:
-        both = {name: [value.get(name) for value in values] for name in different}
-        typer.echo(json.dumps({"recipes": [one.name, two.name], "settings": both}, indent=1, default=str))
+        setting_values = {name: [value.get(name) for value in values] for name in different}
+        typer.echo(
+            json.dumps(
+                {"recipes": [first_file.name, second_file.name], "settings": setting_values}, indent=1, default=str
+            )
+        )
     elif not different:
-        typer.echo(f"{one.name} and {two.name}: no setting differs")
+        typer.echo(f"{first_file.name} and {second_file.name}: no setting differs")
     else:
         rows = [(name, *(_shown(value[name]) if name in value else "" for value in values)) for name in different]
-        report.show_table(("setting", one.name, two.name), rows, left=(one.name, two.name))
+        report.show_table(
+            ("setting", first_file.name, second_file.name), rows, left=(first_file.name, second_file.name)
+        )
 
 
 _ABSENT = object()

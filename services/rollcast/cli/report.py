@@ -41,9 +41,9 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: Seque
 
 def show_quantiles(rows: Iterable[tuple[str, Interval | None, str]]) -> None:
     """A table of intervals by name, each with the form of its numbers; those that are not known are left out."""
-    known = [quantile_row(name, of, form) for name, of, form in rows if of is not None]
-    if known:
-        show_table(("", "5 %", "median", "95 %"), known)
+    known_rows = [quantile_row(name, quantiles, form) for name, quantiles, form in rows if quantiles is not None]
+    if known_rows:
+        show_table(("", "5 %", "median", "95 %"), known_rows)
 
 
 def print_answer(answer: dict[str, Any], show: Callable[[dict[str, Any]], None], *, as_json: bool) -> None:
@@ -63,10 +63,10 @@ def show_verdict(answer: dict[str, Any]) -> None:
     """Print the newest evaluation and the verdict."""
     from rollcast.scaling.decisions.verdict import VerdictKind
 
-    made = counted_evaluations(answer["num_points"], answer["num_at_start"])
+    evaluations_text = counted_evaluations(answer["num_points"], answer["num_at_start"])
     dropped = f"{answer['dropped']} without a number dropped, " if answer["dropped"] else ""
     say(
-        f"{answer['curve']}: {made}, {answer['excluded']} excluded, {dropped}"
+        f"{answer['curve']}: {evaluations_text}, {answer['excluded']} excluded, {dropped}"
         f"now {answer['pass_rate']:.3f} at {amount(answer['compute'])} {answer['unit']}"
     )
     say(f"{answer['verdict'].replace('_', ' ')}: {answer['reason']}")

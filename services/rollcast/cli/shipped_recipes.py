@@ -74,10 +74,14 @@ def find_recipe(name: str) -> RecipeFile:
         return read_recipe(paths[name])
     if Path(name).suffix in (".yaml", ".yml", ".json"):
         return read_recipe(Path(name))
-    near = get_close_matches(name.lower(), paths, n=1)
-    known = f"{near[0]}, or what `rollcast recipe list` shows" if near else f"one of {', '.join(sorted(paths))}"
+    close_names = get_close_matches(name.lower(), paths, n=1)
+    advice = (
+        f"{close_names[0]}, or what `rollcast recipe list` shows"
+        if close_names
+        else f"one of {', '.join(sorted(paths))}"
+    )
     raise UserError(
-        f"recipe {name!r}: does not ship; choose {known}, or give the path of a run file, which ends in .yaml or .json"
+        f"recipe {name!r}: does not ship; choose {advice}, or give the path of a run file, which ends in .yaml or .json"
     )
 
 
@@ -101,18 +105,18 @@ def read_recipe(path: Path) -> RecipeFile:
         if not line.startswith("#"):
             break
         about.append(line.lstrip("# "))
-    given: set[str] = set()
+    explicit_settings: set[str] = set()
     notes: dict[str, str] = {}
-    told: set[int] = set()
+    noted_lines: set[int] = set()
     for name, line_number in _places(yaml.compose(text, yaml.SafeLoader), ""):
         section, _, setting = name.partition(".")
         if section != _SECTION or not setting:
             continue
-        given.add(setting)
-        if line_number not in told and (note := _NOTE.search(lines[line_number])):
+        explicit_settings.add(setting)
+        if line_number not in noted_lines and (note := _NOTE.search(lines[line_number])):
             notes[setting] = note[1]
-        told.add(line_number)
-    return RecipeFile(config.run, path, " ".join(about), recipe, frozenset(given), notes)
+        noted_lines.add(line_number)
+    return RecipeFile(config.run, path, " ".join(about), recipe, frozenset(explicit_settings), notes)
 
 
 def _folder() -> Path:

@@ -49,7 +49,7 @@ def show(
     width, height = (size.columns, size.lines) if sys.stdout.isatty() else PIPE_SIZE
     closing = [] if screen.is_running else _closing(screen.config.run_folder)
     if sys.stdout.isatty():
-        closing = [part for line in closing for part in _broken(line, width)]
+        closing = [screen_line for line in closing for screen_line in _broken(line, width)]
     picture = panel(screen, width, height - 1 - len(closing))
     Console(width=width, highlight=False, markup=False, emoji=False).print(picture)
     for line in closing:
@@ -106,8 +106,8 @@ def settings_of(folder: Path) -> RunConfig:
     if not file.is_file():
         raise UserError(f"RUN = {folder}: holds no {RUN_FILE}; give the folder of a run of `rollcast up`, as runs/NAME")
     check_format(folder)
-    whole = folder.absolute()
-    return load_run_config(file).model_copy(update={"folder": whole.parent, "run": whole.name})
+    absolute_folder = folder.absolute()
+    return load_run_config(file).model_copy(update={"folder": absolute_folder.parent, "run": absolute_folder.name})
 
 
 def _state(run_folder: Path, status: RunStatus, *, is_running: bool) -> str:

@@ -41,8 +41,8 @@ def try_out(
     settings, _ = preflight.load_to_start(config)
     for line in preflight.check_files(settings):
         say(f"caution: {line}")
-    each = settings.recipe.rollouts_per_prompt
-    say(f"starting the engine; {counted(prompts, 'prompt')}, {counted(each, 'completion')} of each ...")
+    num_completions = settings.recipe.rollouts_per_prompt
+    say(f"starting the engine; {counted(prompts, 'prompt')}, {counted(num_completions, 'completion')} of each ...")
     trial = tried_out(settings, prompts)
     for line in [*completions(trial), *figures(settings.recipe.max_completion_tokens, trial)]:
         typer.echo(line)
@@ -83,7 +83,7 @@ def completions(trial: TrialRecord) -> list[str]:
 def figures(max_tokens: int, trial: TrialRecord) -> list[str]:
     """Pass rate, lengths, truncation, and the number of completions without a grade."""
     tried = trial.completions
-    graded = [one for one in tried if _is_graded(one)]
+    graded = [completion for completion in tried if _is_graded(completion)]
     lengths = sorted(one.num_tokens for one in tried)
     lines = []
     if graded:
@@ -95,7 +95,7 @@ def figures(max_tokens: int, trial: TrialRecord) -> list[str]:
                 "look at verifier and template, or take easier or harder prompts"
             )
     failures = Counter(one.failure for one in tried if not _is_graded(one))
-    lines += [f"no verdict on {count} completions: {one_line(said)}" for said, count in failures.most_common(3)]
+    lines += [f"no verdict on {count} completions: {one_line(failure)}" for failure, count in failures.most_common(3)]
     truncated = sum(one.truncated for one in tried) / len(tried)
     lines.append(
         f"lengths: median {median(lengths):g}, longest {lengths[-1]} of {max_tokens} tokens; "
@@ -114,10 +114,10 @@ def expected(recipe: Recipe, device_hours: float | None, outlook: TimeOutlook) -
         f"an evaluation: about {_duration(outlook.evaluation_seconds)}",
     ]
     if outlook.total_seconds is not None:
-        given = f"{outlook.num_steps} steps"
+        budget_text = f"{outlook.num_steps} steps"
         if device_hours is not None:
-            given = f"{device_hours:g} device-hours, enough for {given} on {outlook.num_devices} devices"
-        lines.append(f"the budget of {given}: about {_duration(outlook.total_seconds)}")
+            budget_text = f"{device_hours:g} device-hours, enough for {budget_text} on {outlook.num_devices} devices"
+        lines.append(f"the budget of {budget_text}: about {_duration(outlook.total_seconds)}")
     lines.append(
         "not included: start, checkpoints, and the time that the two cost one another on few cores; more concurrent "
         "completions are faster than these"

@@ -44,8 +44,8 @@ def up(
 
     if step is not None and not resume:
         raise UserError("--step: names a checkpoint of a run that goes on; give --resume too")
-    settings, found = load_to_start(config)
-    news = [f"filled in: {in_words(found)}"] if found else []
+    settings, filled_settings = load_to_start(config)
+    news = [f"filled in: {in_words(filled_settings)}"] if filled_settings else []
     if generators is not None:
         settings = settings.model_copy(update={"local": settings.local.model_copy(update={"generators": generators})})
     sys.exit(run_and_conclude(settings, resume=resume, step=step, news=news, monitor=monitor))

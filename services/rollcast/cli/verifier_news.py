@@ -21,14 +21,14 @@ class VerifierNews:
         """The failures since the last call, one line each."""
         lines = []
         for failure in read_failures(self._folder):
-            told = self._told.get(failure.verifier, 0)
-            if not told:
-                said = f"verifier {failure.verifier} gives no verdict: {failure.sentence}"
-                lines.append(f"{said}; completions without a grade are left out")
-            elif failure.count >= 2 * told:
-                counted = f"{failure.count} completions so far"
-                said = f"verifier {failure.verifier} gave no verdict on {counted}, first {failure.sentence}"
-                lines.append(f"{said}; completions without a grade are left out")
+            reported_count = self._told.get(failure.verifier, 0)
+            if not reported_count:
+                sentence = f"verifier {failure.verifier} gives no verdict: {failure.sentence}"
+                lines.append(f"{sentence}; completions without a grade are left out")
+            elif failure.count >= 2 * reported_count:
+                count_text = f"{failure.count} completions so far"
+                sentence = f"verifier {failure.verifier} gave no verdict on {count_text}, first {failure.sentence}"
+                lines.append(f"{sentence}; completions without a grade are left out")
             else:
                 continue
             self._told[failure.verifier] = failure.count
@@ -37,12 +37,12 @@ class VerifierNews:
 
 def newest_of_each(events: Sequence[RunEvent]) -> list[RunEvent]:
     """Without lines on a verifier that a later one has taken the place of: it says all that they do."""
-    told: set[str] = set()
-    kept = []
+    verifier_names: set[str] = set()
+    newest_events = []
     for event in reversed(events):
-        if found := _LINE.match(event.line):
-            if found["name"] in told:
+        if line_match := _LINE.match(event.line):
+            if line_match["name"] in verifier_names:
                 continue
-            told.add(found["name"])
-        kept.append(event)
-    return kept[::-1]
+            verifier_names.add(line_match["name"])
+        newest_events.append(event)
+    return newest_events[::-1]

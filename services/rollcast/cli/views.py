@@ -83,10 +83,10 @@ class Follower:
 
     def news(self) -> list[str]:
         """Lines about what happened since the last call."""
-        now = time.monotonic()
-        if self._reader is None or self._config is None or now < self._next_at:
+        now_seconds = time.monotonic()
+        if self._reader is None or self._config is None or now_seconds < self._next_at:
             return []
-        self._next_at = now + REFRESH_SECONDS
+        self._next_at = now_seconds + REFRESH_SECONDS
         status = self._reader.read()
         # The forecaster ends before the last picture is drawn: keep its last forecast.
         self.status = status if status.forecast else replace(status, forecast=self.status.forecast)
@@ -130,9 +130,9 @@ class Follower:
         try:
             frozen = freeze(folder, self.status)
         except UserError as error:
-            told = self._is_failure_told
+            is_reported = self._is_failure_told
             self._is_failure_told = True
-            return [] if told else [str(error)]
+            return [] if is_reported else [str(error)]
         return [] if frozen is None else [frozen.sentence()]
 
 
@@ -170,11 +170,11 @@ class PlainView:
 
     def _progress(self, budget_steps: int | None) -> str:
         status = self._follower.status
-        now = time.time()
+        now_seconds = time.time()
         if not status.is_started:
-            waited_for = [figures.phase_words(phase, now) for phase in status.phases if phase.done_at is None]
+            waited_for = [figures.phase_words(phase, now_seconds) for phase in status.phases if phase.done_at is None]
             return ", ".join([*waited_for, *figures.came_back(status)]) or "starting"
-        return ", ".join([figures.step_of(budget_steps, status), *figures.coming(status, now)])
+        return ", ".join([figures.step_of(budget_steps, status), *figures.coming(status, now_seconds)])
 
 
 class LivePicture:
@@ -222,7 +222,7 @@ class LivePicture:
     def _draw(self) -> None:
         assert self._config is not None
         self._next_at = time.monotonic() + REFRESH_SECONDS
-        now = time.time()
+        now_seconds = time.time()
         status = self._follower.status
         if self._doing is not Doing.RUNNING:  # nothing more is due
             status = replace(status, pace=None)
@@ -231,7 +231,13 @@ class LivePicture:
             status = replace(status, forecast=replace(status.forecast, advice=None))
         size = self._live.console.size
         screen = Screen(
-            self._config, status, self._events, self._state(now), self._follower.page, now, is_running=not is_over
+            self._config,
+            status,
+            self._events,
+            self._state(now_seconds),
+            self._follower.page,
+            now_seconds,
+            is_running=not is_over,
         )
         # The line below the picture is the cursor's: with a whole screen of lines the terminal would scroll.
         self._live.update(panel(screen, size.width, size.height - 1), refresh=True)
@@ -315,7 +321,7 @@ def set_view(names: Sequence[str]) -> Iterator[Callable[[int], View]]:
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, transient=True) as bar:
-        whole = bar.add_task("the set", total=float(len(names)))
+        total_task = bar.add_task("the set", total=float(len(names)))
         task = bar.add_task("", total=1.0)
 
         def view_of(place: int) -> View:
@@ -325,7 +331,7 @@ def set_view(names: Sequence[str]) -> Iterator[Callable[[int], View]]:
                 share = status.budget_share or 0.0
                 rate = f", pass rate {status.evaluations[-1].pass_rate:.3f}" if status.evaluations else ""
                 bar.update(task, completed=share, description=f"{labels[place]}: step {status.step}{rate}")
-                bar.update(whole, completed=place + share)
+                bar.update(total_task, completed=place + share)
 
             def say(line: str) -> None:
                 bar.console.print(line, markup=False, highlight=False)

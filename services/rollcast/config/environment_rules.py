@@ -36,31 +36,31 @@ def _tools_fit(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
         )
     yield from _names_of_tools_differ(field, tools)
     for index, server in enumerate(tools.mcp):
-        place = f"{field}.mcp.{index}"
+        setting = f"{field}.mcp.{index}"
         if server.command is None and server.url is None:
             yield (
-                f"{place}.command",
+                f"{setting}.command",
                 "neither command nor url is given; give the one that reaches the server",
-                f"{place}.url",
+                f"{setting}.url",
             )
         if server.command is not None and server.url is not None:
-            yield f"{place}.url", "command starts the server already; remove one of the two", f"{place}.command"
+            yield f"{setting}.url", "command starts the server already; remove one of the two", f"{setting}.command"
         if server.token_variable is not None and server.command is not None:
             yield (
-                f"{place}.token_variable",
+                f"{setting}.token_variable",
                 "a server that command starts sees the variables of its generator; remove it, or name the server's url",
-                f"{place}.command",
+                f"{setting}.command",
             )
 
 
 def _names_of_tools_differ(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
     """The model calls a function by the last part of its place, and a server's tools by the server's name."""
     for setting, names in (
-        ("tools", [(f"{field}.tools.{number}", one.rpartition(":")[2]) for number, one in enumerate(tools.tools)]),
-        ("mcp", [(f"{field}.mcp.{number}.name", one.name) for number, one in enumerate(tools.mcp)]),
+        ("tools", [(f"{field}.tools.{number}", tool.rpartition(":")[2]) for number, tool in enumerate(tools.tools)]),
+        ("mcp", [(f"{field}.mcp.{number}.name", server.name) for number, server in enumerate(tools.mcp)]),
     ):
-        seen: set[str] = set()
-        for place, name in names:
-            if name in seen:
-                yield place, f"the model calls another of {setting} {name} too; give one of them another name"
-            seen.add(name)
+        seen_names: set[str] = set()
+        for location, name in names:
+            if name in seen_names:
+                yield location, f"the model calls another of {setting} {name} too; give one of them another name"
+            seen_names.add(name)

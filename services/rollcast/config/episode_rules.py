@@ -41,8 +41,8 @@ def _one_part_rewards(tasks: Tasks, datasets: Iterable[tuple[str, Dataset | Mixt
             if not isinstance(dataset, RowsDataset) or dataset.environment != environment.name:
                 continue
             if sentence := undecided(environment, dataset):
-                own = "mapping" if dataset.verifier is None else "verifier"
-                yield setting, sentence, f"{field}.{own}"
+                grader_setting = "mapping" if dataset.verifier is None else "verifier"
+                yield setting, sentence, f"{field}.{grader_setting}"
                 break
 
 

@@ -57,9 +57,9 @@ def _is_passing(error: BaseException) -> bool:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """The error and its causes, each once, with those that `from None` hides, as libraries do with an HTTP answer."""
-    seen: set[int] = set()
+    seen_ids: set[int] = set()
     link: BaseException | None = error
-    while link is not None and id(link) not in seen:
-        seen.add(id(link))
+    while link is not None and id(link) not in seen_ids:
+        seen_ids.add(id(link))
         yield link
         link = link.__cause__ or link.__context__

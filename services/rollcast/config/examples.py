@@ -39,23 +39,25 @@ def example(field: str, value: object, groups: Sequence[type[BaseModel]], *, in_
     name, _, index = field.rpartition(".")
     if index.isdigit():
         return example(name, value, groups, in_list=True)
-    if any(part.isdigit() for part in field.split(".")) or (isinstance(value, Mapping) and _has_secret(value)):
+    if any(segment.isdigit() for segment in field.split(".")) or (isinstance(value, Mapping) and _has_secret(value)):
         return ""
     meaning = next(_meanings(field, value, groups), None)
     line = _line(field, [meaning] if in_list else meaning) if meaning is not None else ""
     if not line and not isinstance(value, Mapping | None):
-        line = example_of_setting(field) or next((_line(field, one) for one in _defaults(groups) if not in_list), "")
+        line = example_of_setting(field) or next(
+            (_line(field, default_value) for default_value in _defaults(groups) if not in_list), ""
+        )
     return f"`{line}`" if 0 < len(line) <= MAX_EXAMPLE_CHARACTERS else ""
 
 
 def with_value(example_line: str, setting: str, value: object, groups: Sequence[type[BaseModel]]) -> str:
     """The example of a setting of `groups`, with this value instead; empty if none of them accepts the value."""
     *path, name = setting.split(".")
-    taken = _as_number(value)
-    if not any(name in group.model_fields and _accepts(group, name, taken) for group in groups):
+    parsed_value = _as_number(value)
+    if not any(name in group.model_fields and _accepts(group, name, parsed_value) for group in groups):
         return ""
     settings = yaml.safe_load(example_line)
-    functools.reduce(operator.getitem, path, settings)[name] = taken
+    functools.reduce(operator.getitem, path, settings)[name] = parsed_value
     line = _in_one_line(settings)
     return line if len(line) <= MAX_EXAMPLE_CHARACTERS else ""
 
@@ -74,16 +76,16 @@ def _in_one_line(settings: Mapping[str, Any]) -> str:
 def _meanings(field: str, value: object, groups: Sequence[type[BaseModel]]) -> Iterator[dict[str, Any]]:
     """What the user may have meant by the value, the likeliest first."""
     if isinstance(value, Mapping):
-        wholes = ((group, {"kind": kind_of_group(group), **value}) for group in groups)
-        yield from (whole for group, whole in wholes if _is_right(group, whole))
+        candidates = ((group, {"kind": kind_of_group(group), **value}) for group in groups)
+        yield from (group_settings for group, group_settings in candidates if _is_right(group, group_settings))
     if isinstance(value, str) and value.lower() in {kind_of_group(group) for group in groups}:
         yield {"kind": value.lower()}
     if isinstance(value, str):
         yield from _text_meanings(value, groups)
     name = _MEANT.get(field)
     if name is not None and not isinstance(value, bool | None):
-        taken = _as_number(value)
-        yield from ({name: taken} for group in groups[:1] if _is_right(group, {name: taken}))
+        parsed_value = _as_number(value)
+        yield from ({name: parsed_value} for group in groups[:1] if _is_right(group, {name: parsed_value}))
 
 
 def _text_meanings(value: str, groups: Sequence[type[BaseModel]]) -> Iterator[dict[str, Any]]:
@@ -115,7 +117,7 @@ def _as_number(value: object) -> object:
 
 
 def _has_secret(value: Mapping[Any, Any]) -> bool:
-    return any(part in SECRETS for name in value for part in str(name).split("_"))
+    return any(word in SECRETS for name in value for word in str(name).split("_"))
 
 
 def _accepts(group: type[BaseModel], name: str, value: object) -> bool:

@@ -66,7 +66,7 @@ def counterparts() -> tuple[Counterpart, ...]:
 
 @functools.cache
 def _by_name() -> dict[str, Counterpart]:
-    return {name: one for one in counterparts() for name in one.names}
+    return {name: entry for entry in counterparts() for name in entry.names}
 
 
 def counterpart(field: str) -> Counterpart | None:
@@ -76,12 +76,12 @@ def counterpart(field: str) -> Counterpart | None:
 
 def example_of_setting(setting: str) -> str:
     """One line of a run file with a setting or group that other systems have too; empty if none is known."""
-    return next((one.example for one in counterparts() if one.setting == setting), "")
+    return next((entry.example for entry in counterparts() if entry.setting == setting), "")
 
 
 def _ends(field: str) -> list[str]:
     """The ends of a dotted name, the longest first."""
-    parts = [part.replace("-", "_").lower() for part in field.split(".") if not part.isdigit()]
+    parts = [segment.replace("-", "_").lower() for segment in field.split(".") if not segment.isdigit()]
     return [".".join(parts[start:]) for start in range(len(parts))]
 
 
@@ -90,12 +90,12 @@ def names_within(field: str, value: Any, depth: int = MAX_DEPTH) -> Iterator[tup
     if not isinstance(value, Mapping) or depth == 0:
         return
     for name, inner in value.items():
-        inside = f"{field}.{name}"
-        below = list(names_within(inside, inner, depth - 1))
-        if below:
-            yield from below
-        elif (found := counterpart(inside)) is not None:
-            yield inside, inner, found
+        inner_field = f"{field}.{name}"
+        deeper_names = list(names_within(inner_field, inner, depth - 1))
+        if deeper_names:
+            yield from deeper_names
+        elif (entry := counterpart(inner_field)) is not None:
+            yield inner_field, inner, entry
 
 
 def without_ignored(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def without_ignored(data: Mapping[str, Any]) -> dict[str, Any]:
     settings = dict(data)
     for name, accepted in ACCEPTED.items():
         group, _, setting = name.partition(".")
-        given = settings.get(group)
-        if isinstance(given, dict) and setting in given and given[setting] == accepted:
-            settings[group] = {key: value for key, value in given.items() if key != setting}
+        group_settings = settings.get(group)
+        if isinstance(group_settings, dict) and setting in group_settings and group_settings[setting] == accepted:
+            settings[group] = {key: value for key, value in group_settings.items() if key != setting}
     return settings

@@ -30,9 +30,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def out_of_memory(what: str, remedy: str, said: str) -> OutOfMemory:
     """`said`: by whoever refused the memory."""
-    asked = ASKED.search(said)
+    size_match = ASKED.search(said)
     where = "GPU" if any(device in said for device in DEVICES) else "host"
-    more = f" (it asked for {asked[1]} more)" if asked else ""
+    more = f" (it asked for {size_match[1]} more)" if size_match else ""
     return OutOfMemory(f"out of {where} memory: {what} does not fit{more}; {remedy}")
 
 

@@ -13,24 +13,24 @@ def with_digests(recipe: Recipe, *, beside: Path | None = None) -> Recipe:
     folder of the command, as a run does.
     """
     updates = {}
-    for setting, part in recipe.own_parts.items():
-        if "digest" not in part.model_fields_set:
+    for setting, own_part in recipe.own_parts.items():
+        if "digest" not in own_part.model_fields_set:
             name = setting.removeprefix("recipe.")
-            digest = None if beside is None else file_digest(_seen_from(beside, part.function))
-            updates[name] = part.model_copy(update={"digest": digest or file_digest(part.function)})
+            digest = None if beside is None else file_digest(_seen_from(beside, own_part.function))
+            updates[name] = own_part.model_copy(update={"digest": digest or file_digest(own_part.function)})
     return recipe.model_copy(update=updates)
 
 
 def unread(recipe: Recipe) -> dict[str, str]:
     """The function of each part, by its setting, whose file `with_digests` did not find."""
     return {
-        setting: part.function
-        for setting, part in recipe.own_parts.items()
-        if part.digest is None and part.function.rpartition(":")[0].endswith(".py")
+        setting: own_part.function
+        for setting, own_part in recipe.own_parts.items()
+        if own_part.digest is None and own_part.function.rpartition(":")[0].endswith(".py")
     }
 
 
 def _seen_from(folder: Path, function: str) -> str:
     """The function for a process that works elsewhere, its file being relative to `folder`."""
-    place, _, name = function.rpartition(":")
-    return f"{folder / Path(place).expanduser()}:{name}"
+    module_path, _, name = function.rpartition(":")
+    return f"{folder / Path(module_path).expanduser()}:{name}"

@@ -42,16 +42,16 @@ def is_function(name: str) -> bool:
 
 def absolute(source: str) -> str:
     """The name of the same function for a process that works in another folder."""
-    place, _, function = source.rpartition(":")
-    return f"{Path(place).expanduser().absolute()}:{function}" if place.endswith(".py") else source
+    module_path, _, function = source.rpartition(":")
+    return f"{Path(module_path).expanduser().absolute()}:{function}" if module_path.endswith(".py") else source
 
 
 def check_file(source: str, setting: str = "verifier") -> None:
     """Raises UserError if the file that a function is in is not there. `setting`: what names the function."""
-    place = source.rpartition(":")[0]
-    if place.endswith(".py") and not Path(place).expanduser().is_file():
+    module_path = source.rpartition(":")[0]
+    if module_path.endswith(".py") and not Path(module_path).expanduser().is_file():
         raise UserError(
-            f"{setting} {source}: there is no file {Path(place).expanduser().absolute()}; correct the path, "
+            f"{setting} {source}: there is no file {Path(module_path).expanduser().absolute()}; correct the path, "
             "which is relative to the folder in which the command is started"
         )
 
@@ -65,34 +65,38 @@ def load_function(source: str, group: str = PARTS_GROUP) -> Callable[..., Any]:
     if not is_function(source):
         return _installed_part(source, group)
     check_file(source)
-    place, _, name = source.rpartition(":")
-    module = _of_file(Path(place).expanduser().absolute()) if place.endswith(".py") else importlib.import_module(place)
-    found = getattr(module, name, None)
-    if not callable(found):
-        there = [key for key, value in vars(module).items() if _is_own_function(value, module)]
-        has = f"it has {', '.join(sorted(there)[:10])}" if there else "there are no functions in it"
-        raise UserError(f"{place} has no function {name!r} ({has}); name one, or add it")
-    own: Callable[..., Any] = found
-    return own
+    module_path, _, name = source.rpartition(":")
+    module = (
+        _of_file(Path(module_path).expanduser().absolute())
+        if module_path.endswith(".py")
+        else importlib.import_module(module_path)
+    )
+    function = getattr(module, name, None)
+    if not callable(function):
+        function_names = [key for key, value in vars(module).items() if _is_own_function(value, module)]
+        has = f"it has {', '.join(sorted(function_names)[:10])}" if function_names else "there are no functions in it"
+        raise UserError(f"{module_path} has no function {name!r} ({has}); name one, or add it")
+    loaded_function: Callable[..., Any] = function
+    return loaded_function
 
 
 def _installed_part(name: str, group: str) -> Callable[..., Any]:
     installed = importlib.metadata.entry_points(group=group)
     if name not in installed.names:
-        known = ", ".join(sorted(installed.names)) or "none"
+        names = ", ".join(sorted(installed.names)) or "none"
         raise UserError(
-            f"no installed package has the entry point {name!r} in the group {group} (there is: {known}); install "
+            f"no installed package has the entry point {name!r} in the group {group} (there is: {names}); install "
             "it, or name a function as ./mine.py:f"
         )
-    found: Callable[..., Any] = installed[name].load()
-    return found
+    function: Callable[..., Any] = installed[name].load()
+    return function
 
 
 def file_digest(source: str) -> str | None:
     """SHA-256 of the function's file, in hexadecimal digits. None: `source` names no file, or one that cannot be read."""
-    place = source.rpartition(":")[0]
-    file = Path(place).expanduser()
-    if not place.endswith(".py") or not file.is_file():
+    module_path = source.rpartition(":")[0]
+    file = Path(module_path).expanduser()
+    if not module_path.endswith(".py") or not file.is_file():
         return None
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
@@ -128,18 +132,18 @@ def failure(
     if isinstance(error, UserError):
         return str(error)[:MAX_SENTENCE_CHARACTERS]
     if isinstance(error, SyntaxError) and error.filename:
-        said = f"{type(error).__name__}: {error.msg}"
-        place = f" ({error.filename}, line {error.lineno})"
+        error_message = f"{type(error).__name__}: {error.msg}"
+        location = f" ({error.filename}, line {error.lineno})"
     else:
-        said = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
-        place = _place(error.__traceback__)
+        error_message = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+        location = _place(error.__traceback__)
     hint = SANDBOX_HINT if in_sandbox and _asks_for_more(error) else ""
     if isinstance(error, KeyError) and isinstance(row, dict) and error.args and error.args[0] not in row:
         hint = f"; the row has {', '.join(map(repr, list(row)[:10]))}"
-    if not place and function is not None:
-        place = definition(function)
+    if not location and function is not None:
+        location = definition(function)
         hint = "; a verifier is called with (completion, row)" if isinstance(error, TypeError) else hint
-    return said[: MAX_SENTENCE_CHARACTERS // 2] + place + hint
+    return error_message[: MAX_SENTENCE_CHARACTERS // 2] + location + hint
 
 
 def definition(function: Callable[..., Any] | None) -> str:
@@ -150,11 +154,11 @@ def definition(function: Callable[..., Any] | None) -> str:
 
 def _place(traceback: TracebackType | None) -> str:
     """The last line of the user's own code; of a library's if no code of the user was running."""
-    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(traceback)]
-    frames = [place for place in places if not place[0].startswith(("<", f"{_PACKAGE}{os.sep}"))]
+    locations = [(frame.f_code.co_filename, line) for frame, line in walk_tb(traceback)]
+    frames = [location for location in locations if not location[0].startswith(("<", f"{_PACKAGE}{os.sep}"))]
     libraries = tuple(os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
-    own = [frame for frame in frames if not os.path.realpath(frame[0]).startswith(libraries)]
-    for file, line in reversed(own or frames):
+    user_frames = [frame for frame in frames if not os.path.realpath(frame[0]).startswith(libraries)]
+    for file, line in reversed(user_frames or frames):
         return f" ({file}, line {line})"
     return ""
 

@@ -218,7 +218,7 @@ class Recipe(Settings):
             "recipe.curriculum": self.curriculum,
             "recipe.length_control": self.length_control,
         }
-        return {setting: part for setting, part in parts.items() if isinstance(part, OwnPart)}
+        return {setting: recipe_part for setting, recipe_part in parts.items() if isinstance(recipe_part, OwnPart)}
 
     @property
     def most_rollouts_per_prompt(self) -> int:

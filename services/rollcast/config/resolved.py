@@ -53,8 +53,8 @@ class Difference:
     @property
     def sentence(self) -> str:
         """Without the values of a secret."""
-        before, after = (_in_words(self.field, value) for value in (self.before, self.after))
-        return f"{self.field} {before} -> {after}" if before != "(not shown)" else f"{self.field} (not shown)"
+        old_text, new_text = (_in_words(self.field, value) for value in (self.before, self.after))
+        return f"{self.field} {old_text} -> {new_text}" if old_text != "(not shown)" else f"{self.field} (not shown)"
 
 
 def _in_words(field: str, value: Any) -> str:

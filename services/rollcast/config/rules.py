@@ -38,8 +38,8 @@ Contradiction = tuple[str, ...]
 
 def broken_rules(config: RunConfig, *, to_start: bool = False) -> Iterator[Wrong]:
     """Mistakes in settings that are right one by one. `to_start`: a run is started from them, so it must end."""
-    for field, sentence, *others in _contradictions(config):
-        yield wrong_value(field, _value(config, field), sentence, *others)
+    for field, sentence, *related_fields in _contradictions(config):
+        yield wrong_value(field, _value(config, field), sentence, *related_fields)
     yield from _data_sets_have_a_place(config.tasks)
     yield from _one_logger_of_a_kind(config.log)
     if to_start:
@@ -232,16 +232,16 @@ def _allocation_is_a_range(recipe: Recipe) -> Iterator[Contradiction]:
 
 def _length_control_fits_the_budget(recipe: Recipe) -> Iterator[Contradiction]:
     control = recipe.length_control
-    most = recipe.max_completion_tokens
+    limit = recipe.max_completion_tokens
     if isinstance(control, Interruption):
         low, high = control.position
         if not 1 <= low <= high:
             yield "recipe.length_control.position", "must be [low, high] with 1 <= low <= high"
-        elif high + control.answer_tokens >= most:
+        elif high + control.answer_tokens >= limit:
             yield (
                 "recipe.length_control.position",
                 f"with answer_tokens {control.answer_tokens} it leaves no room for the phrase in "
-                f"recipe.max_completion_tokens {most}; lower position and answer_tokens, raise max_completion_tokens, "
+                f"recipe.max_completion_tokens {limit}; lower position and answer_tokens, raise max_completion_tokens, "
                 "or set recipe.length_control: {kind: none}",
                 "recipe.length_control.answer_tokens",
                 "recipe.max_completion_tokens",
@@ -254,11 +254,11 @@ def _length_control_fits_the_budget(recipe: Recipe) -> Iterator[Contradiction]:
                 "raise max_tokens",
                 "recipe.length_control.max_tokens",
             )
-        elif control.max_tokens - control.cache_tokens >= most:
+        elif control.max_tokens - control.cache_tokens >= limit:
             yield (
                 "recipe.length_control.max_tokens",
                 f"the penalty begins at max_tokens - cache_tokens {control.cache_tokens}, and "
-                f"recipe.max_completion_tokens is {most}: no completion is that long; lower "
+                f"recipe.max_completion_tokens is {limit}: no completion is that long; lower "
                 "recipe.length_control.max_tokens",
                 "recipe.length_control.cache_tokens",
                 "recipe.max_completion_tokens",
@@ -289,7 +289,10 @@ def _names_are_given_once(tasks: Tasks, forecaster: Forecaster) -> Iterator[Cont
     for names in (
         [(f"{field}.name", dataset.name) for field, dataset in _datasets(tasks)],
         [(f"tasks.verifiers.{index}.name", verifier.name) for index, verifier in enumerate(tasks.verifiers)],
-        [(f"tasks.environments.{index}.name", one.name) for index, one in enumerate(tasks.environments)],
+        [
+            (f"tasks.environments.{index}.name", environment.name)
+            for index, environment in enumerate(tasks.environments)
+        ],
         [(f"forecaster.source.curves.{index}.run", curve.run) for index, curve in enumerate(curves)],
     ):
         num_uses: Counter[str] = Counter()
@@ -356,8 +359,8 @@ def _datasets(tasks: Tasks) -> Iterator[tuple[str, Dataset | Mixture]]:
     dataset = tasks.dataset
     yield "tasks.dataset", dataset
     if isinstance(dataset, Mixture):
-        for index, part in enumerate(dataset.parts):
-            yield f"tasks.dataset.parts.{index}.dataset", part.dataset
+        for index, mixture_part in enumerate(dataset.parts):
+            yield f"tasks.dataset.parts.{index}.dataset", mixture_part.dataset
     for index, item in enumerate(tasks.downstream):
         yield f"tasks.downstream.{index}.dataset", item.dataset
 
@@ -384,5 +387,7 @@ def _the_run_ends(budget: Budget, stop_when: StopWhen | None) -> Iterator[Wrong]
             "endless: true for a run that only Ctrl-C ends",
         )
     if bounds and budget.endless:
-        others = ("budget.steps", "budget.device_hours")
-        yield wrong_value("budget.endless", True, "contradicts steps and device_hours; remove it or them", *others)
+        bound_fields = ("budget.steps", "budget.device_hours")
+        yield wrong_value(
+            "budget.endless", True, "contradicts steps and device_hours; remove it or them", *bound_fields
+        )

@@ -101,19 +101,19 @@ def _checked(
             config = RunConfig.model_validate(mended)
         except ValidationError as error:
             # Missing settings come last: the one that a misspelt name was meant for is not missing as well.
-            found = sorted(error.errors(include_url=False), key=lambda item: item["type"] == "missing")
-            if num_more := _describe(found, mended, mistakes):
+            errors = sorted(error.errors(include_url=False), key=lambda item: item["type"] == "missing")
+            if num_more := _describe(errors, mended, mistakes):
                 return None, mistakes, num_more
-            mended = without(mended, found)
+            mended = without(mended, errors)
             continue
-        made: set[str] = set()
+        filled_fields: set[str] = set()
         if filled_in is not None:
-            before = config
+            unfilled_config = config
             config = filled_in(config)
-            made = {one.field for one in differences(before, config)}
+            filled_fields = {difference.field for difference in differences(unfilled_config, config)}
         all_broken = broken_rules(config, to_start=to_start)
         broken = [wrong for wrong in all_broken if not any(wrong.touches(m) for m in mistakes)]
-        return config, mistakes + [wrong.blaming_what_is_written(data, made) for wrong in broken], 0
+        return config, mistakes + [wrong.blaming_what_is_written(data, filled_fields) for wrong in broken], 0
     return None, mistakes, 0
 
 
@@ -124,7 +124,7 @@ def _describe(errors: list[ErrorDetails], data: dict[str, Any], mistakes: list[W
     """
     num_more = 0
     for item in errors:
-        found = list(islice(described(item, data, RunConfig), MAX_NAMED_MISTAKES - len(mistakes)))
-        num_more += max(0, num_described(item, RunConfig) - len(found))
-        mistakes += [wrong for wrong in found if not any(wrong.repeats(earlier) for earlier in mistakes)]
+        new_mistakes = list(islice(described(item, data, RunConfig), MAX_NAMED_MISTAKES - len(mistakes)))
+        num_more += max(0, num_described(item, RunConfig) - len(new_mistakes))
+        mistakes += [wrong for wrong in new_mistakes if not any(wrong.repeats(earlier) for earlier in mistakes)]
     return num_more

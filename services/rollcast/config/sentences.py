@@ -88,12 +88,18 @@ class Wrong:
 
     def touches(self, other: "Wrong") -> bool:
         """Whether both are about one setting, or one setting contains the other."""
-        return any(overlap(mine, its) for mine in (self.field, *self.others) for its in (other.field, *other.others))
+        return any(
+            overlap(own_field, other_field)
+            for own_field in (self.field, *self.others)
+            for other_field in (other.field, *other.others)
+        )
 
     def repeats(self, earlier: "Wrong") -> bool:
         """Whether the setting was spoken of already. Two wrong names of one setting are two mistakes."""
-        theirs = (earlier.field, *earlier.others)
-        return any(overlap(self.field, its) for its in theirs) or any(overlap(it, earlier.field) for it in self.others)
+        earlier_fields = (earlier.field, *earlier.others)
+        return any(overlap(self.field, earlier_field) for earlier_field in earlier_fields) or any(
+            overlap(related_field, earlier.field) for related_field in self.others
+        )
 
     def blaming_what_is_written(self, data: Mapping[str, Any], filled_in: Collection[str] = ()) -> "Wrong":
         """This mistake, worded for the settings that the user wrote: `data` is the settings as they were read.
@@ -104,7 +110,7 @@ class Wrong:
         if not self.value or is_written(self.field, data):
             return self
         origin = "filled in" if self.field in filled_in else "the default"
-        blamed = next((other for other in self.others if is_written(other, data)), None)
+        blamed = next((related_field for related_field in self.others if is_written(related_field, data)), None)
         if blamed is None:
             return replace(self, value=f"{self.value}, {origin},")
         reason = f"does not go with {self.field}{self.value}, {origin}: {self.reason.removeprefix('is wrong: ')}"
@@ -119,7 +125,7 @@ def wrong_value(field: str, value: object, sentence: str, *others: str) -> Wrong
 
 def shown(field: str, value: object) -> str:
     """The value as a sentence shows it; a secret is not."""
-    if any(part in SECRETS for part in field.split(".")):
+    if any(segment in SECRETS for segment in field.split(".")):
         return " (not shown)"
     if isinstance(value, bool | None):
         return f" = {json.dumps(value)}"
@@ -169,8 +175,8 @@ def num_described(item: ErrorDetails, schema: type[BaseModel]) -> int:
 
 
 def _unknown_names(item: ErrorDetails, groups: Sequence[type[BaseModel]]) -> list[str]:
-    known = {name for group in groups for name in group.model_fields}
-    return [name for name in map(str, item["input"]) if name not in known]
+    known_names = {name for group in groups for name in group.model_fields}
+    return [name for name in map(str, item["input"]) if name not in known_names]
 
 
 def _such_as(field: str, value: object, groups: Sequence[type[BaseModel]], *, in_list: bool = False) -> str:
@@ -186,8 +192,8 @@ def _unknown(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel
         return [Wrong(field, refused[0], others=refused[1])]
     if not is_elsewhere_or_near(field, groups, schema):
         within = islice(names_within(field, item["input"]), MAX_FOUND)
-        if found := [_elsewhere(name, value, one, schema) for name, value, one in within]:
-            return found
+        if mistakes := [_elsewhere(name, value, entry, schema) for name, value, entry in within]:
+            return mistakes
     return [_no_setting(field, item["input"], groups, schema)]
 
 
@@ -203,8 +209,8 @@ def _elsewhere(field: str, value: object, found: Counterpart, schema: type[BaseM
 def _no_setting(field: str, value: object, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> Wrong:
     if (removed := REMOVED.get(field)) is not None:
         return Wrong(field, removed)
-    if not is_elsewhere_or_near(field, groups, schema) and (found := counterpart(field)) is not None:
-        return _elsewhere(field, value, found, schema)
+    if not is_elsewhere_or_near(field, groups, schema) and (entry := counterpart(field)) is not None:
+        return _elsewhere(field, value, entry, schema)
     remedy, meant = did_you_mean(field, groups, schema)
     return Wrong(field, f"is not a setting; {remedy}", others=meant)
 
@@ -245,15 +251,15 @@ def _plain(value: object) -> object:
 def written(location: Sequence[int | str], data: Mapping[str, Any]) -> str:
     """The path of a setting as the user wrote it: pydantic adds the `kind` of a group, which users do not write."""
     parts: list[str] = []
-    place: Any = data
+    node: Any = data
     is_kind_told = False
-    for part in location:
+    for segment in location:
         # Once for each group, because a group may have a setting of the same name: `tools` of the kind tools.
-        if isinstance(place, Mapping) and not is_kind_told and part == place.get(_KIND):
+        if isinstance(node, Mapping) and not is_kind_told and segment == node.get(_KIND):
             is_kind_told = True
             continue
-        parts.append(str(part))
-        place = _inside(place, str(part))
+        parts.append(str(segment))
+        node = _inside(node, str(segment))
         is_kind_told = False
     return ".".join(parts) or "the whole file"
 

@@ -17,7 +17,7 @@ MOST_OFFERED = 3
 def is_elsewhere_or_near(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> bool:
     """Whether another kind of its group has the setting, or its group has one that differs by a letter or two."""
     name = field.rpartition(".")[2]
-    beside = [found for group in groups for found in group.model_fields]
+    beside = [setting for group in groups for setting in group.model_fields]
     return _without_numbers(field) in settings_of(schema) or bool(
         difflib.get_close_matches(name, beside, 1, ALIKE_THOUGH_KNOWN)
     )
@@ -38,12 +38,12 @@ def did_you_mean(field: str, groups: Sequence[type[BaseModel]], schema: type[Bas
 def groups_at(location: Sequence[int | str], schema: type[BaseModel]) -> list[type[BaseModel]]:
     """The groups of settings that are possible at pydantic's `location`; a single one if it contains the `kind`."""
     groups = [schema]
-    for part in location:
-        if isinstance(part, int):
+    for segment in location:
+        if isinstance(segment, int):
             continue
-        fields = [model.model_fields[part] for model in groups if part in model.model_fields]
+        fields = [model.model_fields[segment] for model in groups if segment in model.model_fields]
         inner = [group for field in fields for group in _models(field.annotation)]
-        groups = inner or [group for group in groups if kind_of_group(group) == part]
+        groups = inner or [group for group in groups if kind_of_group(group) == segment]
     return groups
 
 
@@ -56,9 +56,11 @@ def _beside(field: str, names: list[str]) -> list[str]:
     """Those of `names` that `field`, which stands among them, may have meant: misspelt, or a part of the name alone."""
     parent, _, name = field.rpartition(".")
     words = set(name.split("_"))
-    near = difflib.get_close_matches(name, names, MOST_OFFERED, MIN_NAME_SIMILARITY)
-    near = near or [found for found in names if words <= set(found.split("_")) or found.startswith(name)]
-    return [f"{parent}.{found}".lstrip(".") for found in near[:MOST_OFFERED]]
+    close_names = difflib.get_close_matches(name, names, MOST_OFFERED, MIN_NAME_SIMILARITY)
+    close_names = close_names or [
+        known_name for known_name in names if words <= set(known_name.split("_")) or known_name.startswith(name)
+    ]
+    return [f"{parent}.{close_name}".lstrip(".") for close_name in close_names[:MOST_OFFERED]]
 
 
 def _elsewhere(field: str, settings: tuple[str, ...]) -> list[str]:
@@ -66,15 +68,15 @@ def _elsewhere(field: str, settings: tuple[str, ...]) -> list[str]:
     elsewhere = [path for path in settings if path.rpartition(".")[2] == name]
     if not elsewhere:
         names = dict.fromkeys(path.rpartition(".")[2] for path in settings)
-        near = difflib.get_close_matches(name, names, MOST_OFFERED, MIN_NAME_SIMILARITY)
-        elsewhere = [path for found in near for path in settings if path.rpartition(".")[2] == found]
-    elsewhere = [path for path in elsewhere if not any(path.startswith(f"{other}.") for other in elsewhere)]
+        close_names = difflib.get_close_matches(name, names, MOST_OFFERED, MIN_NAME_SIMILARITY)
+        elsewhere = [path for close_name in close_names for path in settings if path.rpartition(".")[2] == close_name]
+    elsewhere = [path for path in elsewhere if not any(path.startswith(f"{group_path}.") for group_path in elsewhere)]
     elsewhere.sort(key=lambda path: (path.split(".")[0] != field.split(".")[0], path.count(".")))
     return elsewhere[:MOST_OFFERED]
 
 
 def _without_numbers(field: str) -> str:
-    return ".".join(part for part in field.split(".") if not part.isdigit())
+    return ".".join(segment for segment in field.split(".") if not segment.isdigit())
 
 
 @functools.cache

@@ -24,12 +24,12 @@ class _RunFileLoader(yaml.SafeLoader):
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
-        seen: set[str] = set()
+        seen_keys: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
+                if key.value in seen_keys:
                     raise ComposerError(None, None, f"{key.value!r} is given twice in one mapping", key.start_mark)
-                seen.add(key.value)
+                seen_keys.add(key.value)
         return node
 
     def get_single_node(self) -> yaml.Node | None:
@@ -55,7 +55,7 @@ def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
     if id(node) not in known:
         known[id(node)] = MAX_VALUES + 1  # what an alias inside it that names itself would come to
         parts = chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
-        known[id(node)] = 1 + sum(_expanded(part, known) for part in parts)
+        known[id(node)] = 1 + sum(_expanded(child, known) for child in parts)
     return known[id(node)]
 
 

@@ -157,8 +157,8 @@ class _TokenInterceptor(grpc.ServerInterceptor):
         self._refusal: Any = grpc.stream_stream_rpc_method_handler(refuse)  # does not wait for a request
 
     def intercept_service(self, continuation: Any, details: Any) -> Any:
-        given = dict(details.invocation_metadata).get(_AUTHORIZATION, "")
+        presented_token = dict(details.invocation_metadata).get(_AUTHORIZATION, "")
         handler = continuation(details)
-        if handler is None or hmac.compare_digest(str(given).encode(), self._expected):
+        if handler is None or hmac.compare_digest(str(presented_token).encode(), self._expected):
             return handler
         return self._refusal

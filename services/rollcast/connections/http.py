@@ -122,11 +122,11 @@ def service_routes(
     def metrics(request: Request) -> Response:
         rendered_at = time.monotonic()
         page = render_metrics()
-        sent = None
+        background_task = None
         if readers is not None:
             reader = f"{request.client.host if request.client else ''} {request.headers.get('user-agent', '')[:200]}"
-            sent = BackgroundTask(readers.note, reader, rendered_at)
-        return Response(page, media_type=METRICS_CONTENT_TYPE, background=sent)
+            background_task = BackgroundTask(readers.note, reader, rendered_at)
+        return Response(page, media_type=METRICS_CONTENT_TYPE, background=background_task)
 
     probes = [probe("/healthz", alive), probe("/startz", started), probe("/readyz", ready)]
     return Starlette(routes=[*probes, Route("/metrics", metrics), *routes])

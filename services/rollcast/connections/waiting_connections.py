@@ -49,7 +49,7 @@ class WaitingConnections:
     def accepted(self, connection: socket.socket, address: Any) -> None:
         """Give a new connection a place; if all are taken, the connection that has waited longest is closed."""
         self._forget_closed()
-        waiting = [key for key, one in self._open.items() if one.waiting_since is not None]
+        waiting = [key for key, open_connection in self._open.items() if open_connection.waiting_since is not None]
         self._open[address[:2]] = _Connection(connection, time.monotonic())
         if len(self._open) > self._max_connections:
             self._close(min(waiting, key=self._waiting_since, default=address[:2]))
@@ -97,7 +97,7 @@ class WaitingConnections:
         return time.monotonic() if since is None else since
 
     def _forget_closed(self) -> None:
-        for key in [key for key, one in self._open.items() if one.socket.fileno() < 0]:
+        for key in [key for key, open_connection in self._open.items() if open_connection.socket.fileno() < 0]:
             del self._open[key]
 
     def _close(self, key: tuple[str, int]) -> None:

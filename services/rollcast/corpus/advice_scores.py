@@ -87,13 +87,13 @@ def advice_scores(followed: Sequence[FollowedAdvice]) -> AdviceScores:
     """Raises UserError: there was no question."""
     if not followed:
         raise UserError("--corpus: no curve is long enough for advice at half of it; add curves of 10 readings or more")
-    worths = sorted({each.worth for each in followed})
+    worths = sorted({run.worth for run in followed})
     utility = {rule: _rule_scores(rule, followed, worths) for rule in followed[0].utility}
     rules = [(scores.in_all, rule) for rule, scores in utility.items() if rule not in (ADVICE, REFERENCE)]
-    said = {kind: [each for each in followed if each.kind == kind] for kind in KINDS}
+    runs_by_kind = {kind: [each for each in followed if each.kind == kind] for kind in KINDS}
     wrong = {
-        "stop": [each for each in said["stop"] if each.gain >= each.worth + each.noise],
-        "continue": [each for each in said["continue"] if each.gain < each.worth - each.noise],
+        "stop": [each for each in runs_by_kind["stop"] if each.gain >= each.worth + each.noise],
+        "continue": [each for each in runs_by_kind["continue"] if each.gain < each.worth - each.noise],
     }
     best = utility[REFERENCE].in_all
     chances = _chance_classes(followed)
@@ -106,8 +106,8 @@ def advice_scores(followed: Sequence[FollowedAdvice]) -> AdviceScores:
         utility=utility,
         over_reference=round(utility[ADVICE].in_all / best, DIGITS) if best else None,
         best_simple=max(rules)[1],
-        said_at_half={kind: len(those) for kind, those in said.items()},
-        wrong_beyond_noise={kind: Tally(len(those), len(said[kind])) for kind, those in wrong.items()},
+        said_at_half={kind: len(runs) for kind, runs in runs_by_kind.items()},
+        wrong_beyond_noise={kind: Tally(len(those), len(runs_by_kind[kind])) for kind, those in wrong.items()},
         wrong={kind: [(each.name, each.worth) for each in those] for kind, those in wrong.items()},
         useless_ended_early=Tally.count(
             each.ended_at < EARLY_SHARE for each in followed if each.gain < NEGLIGIBLE_GAIN
@@ -120,29 +120,34 @@ def advice_scores(followed: Sequence[FollowedAdvice]) -> AdviceScores:
 def _rule_scores(rule: str, followed: Sequence[FollowedAdvice], worths: Sequence[float]) -> RuleScores:
     at_each = []
     for worth in worths:
-        among = [each for each in followed if each.worth == worth]
-        votes = repository_means((each.repository for each in among), (each.utility[rule] for each in among))
+        runs = [run for run in followed if run.worth == worth]
+        votes = repository_means((each.repository for each in runs), (each.utility[rule] for each in runs))
         at_each.append(round(SHOWN_FACTOR * mean_of(votes), UTILITY_DIGITS))
     return RuleScores(at_each, round(sum(at_each), UTILITY_DIGITS))
 
 
 def _chance_classes(followed: Sequence[FollowedAdvice]) -> list[ChanceClass]:
     """Those that hold a chance."""
-    given = [(each.chance, each.gain >= each.worth) for each in followed if each.chance is not None]
-    places = [min(sum(chance >= bound for bound in CHANCE_BOUNDS), len(CHANCE_BOUNDS) - 1) - 1 for chance, _ in given]
-    sizes = Counter(places)
+    chance_outcomes = [(run.chance, run.gain >= run.worth) for run in followed if run.chance is not None]
+    class_indices = [
+        min(sum(chance >= bound for bound in CHANCE_BOUNDS), len(CHANCE_BOUNDS) - 1) - 1
+        for chance, _ in chance_outcomes
+    ]
+    sizes = Counter(class_indices)
     classes = []
-    for place, (low, high) in enumerate(pairwise(CHANCE_BOUNDS)):
-        if sizes[place]:
-            some = [each for each, at in zip(given, places, strict=True) if at == place]
-            said = round(mean_of([chance for chance, _ in some]), DIGITS)
-            came = round(mean_of([is_paid for _, is_paid in some]), DIGITS)
-            classes.append(ChanceClass(low, high, len(some), said, came))
+    for class_index, (low, high) in enumerate(pairwise(CHANCE_BOUNDS)):
+        if sizes[class_index]:
+            class_outcomes = [
+                outcome for outcome, at in zip(chance_outcomes, class_indices, strict=True) if at == class_index
+            ]
+            mean_chance = round(mean_of([chance for chance, _ in class_outcomes]), DIGITS)
+            paid_share = round(mean_of([is_paid for _, is_paid in class_outcomes]), DIGITS)
+            classes.append(ChanceClass(low, high, len(class_outcomes), mean_chance, paid_share))
     return classes
 
 
 def _distance(chances: Sequence[ChanceClass]) -> float | None:
     if not chances:
         return None
-    distance = sum(each.num_questions * abs(each.said - each.came) for each in chances)
+    distance = sum(chance_class.num_questions * abs(chance_class.said - chance_class.came) for chance_class in chances)
     return round(distance / sum(each.num_questions for each in chances), DIGITS)

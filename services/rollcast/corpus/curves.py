@@ -99,7 +99,7 @@ def _curve(folder: Path, row: dict[str, str]) -> CorpusCurve:
         raise UserError(f"{folder / INDEX}: name {name!r} is not the name of a file; write NAME for NAME.csv")
     path = folder / f"{name}.csv"
     lines = list(_rows(path, ("x", "y")))
-    x = [_number(path, place, line, "x", math.inf) for place, line in enumerate(lines)]
+    x = [_number(path, row_index, line, "x", math.inf) for row_index, line in enumerate(lines)]
     y = [_number(path, place, line, "y", 1.0) for place, line in enumerate(lines)]
     errors = [
         max(_number(path, place, line, "se", 1.0), MIN_STANDARD_ERROR) if line.get("se") else math.nan
@@ -126,11 +126,11 @@ def _rows(path: Path, required: tuple[str, ...]) -> Iterator[dict[str, str]]:
             if size > MAX_FILE_BYTES:
                 raise UserError(f"{path}: has {size} bytes; at most {MAX_FILE_BYTES} are read, so leave some rows out")
             reader = csv.DictReader(file, restval="")
-            missing = [name for name in required if name not in (reader.fieldnames or ())]
-            if missing:
-                raise UserError(f"{path}: lacks the column {missing[0]}; add it")
-            for place, row in enumerate(reader):
-                if place == MAX_ROWS:
+            missing_columns = [name for name in required if name not in (reader.fieldnames or ())]
+            if missing_columns:
+                raise UserError(f"{path}: lacks the column {missing_columns[0]}; add it")
+            for row_index, row in enumerate(reader):
+                if row_index == MAX_ROWS:
                     raise UserError(f"{path}: has more than {MAX_ROWS} rows; leave some out")
                 yield row
     except OSError as error:

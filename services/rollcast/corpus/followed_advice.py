@@ -102,9 +102,9 @@ class HalfRun:
 
     def promised_by_log_slope(self) -> float:
         """Gain of the rest if the slope of all seen readings in ln compute went on."""
-        seen = self.curve.compute[: self.num_seen]
-        slope = np.polyfit(np.log(seen + SMALLEST_COMPUTE), self.curve.y[: self.num_seen], 1)[0]
-        return float(slope * np.log(self.curve.compute[-1] / seen[-1]))
+        seen_compute = self.curve.compute[: self.num_seen]
+        slope = np.polyfit(np.log(seen_compute + SMALLEST_COMPUTE), self.curve.y[: self.num_seen], 1)[0]
+        return float(slope * np.log(self.curve.compute[-1] / seen_compute[-1]))
 
 
 def half_run(curve: CorpusCurve) -> HalfRun | None:
@@ -117,20 +117,20 @@ def follow(run: HalfRun, worth: float, ask: Ask) -> FollowedAdvice:
     """Ask at half, and do what the answers say."""
     length = len(run.curve)
     answers: list[ForecasterAnswer] = []
-    now = run.num_seen
-    ended = length
+    num_readings = run.num_seen
+    num_readings_at_end = length
     refused = None
-    while now < length and len(answers) < MAX_QUESTIONS:
-        answer = ask(_question(run, now, worth))
+    while num_readings < length and len(answers) < MAX_QUESTIONS:
+        answer = ask(_question(run, num_readings, worth))
         if answer.refused is not None:
             refused = f"{run.curve.name}, worth {worth:g}: {answer.refused}"
             break
         answers.append(answer)
         assert answer.advice is not None
         if answer.advice.kind != "wait":
-            ended = now if answer.advice.kind == "stop" else length
+            num_readings_at_end = num_readings if answer.advice.kind == "stop" else length
             break
-        now = min(length, now + max(1, answer.advice.evaluations or 1))
+        num_readings = min(length, num_readings + max(1, answer.advice.evaluations or 1))
     first = answers[0].advice if answers else None
     x: Array = run.curve.x
     return FollowedAdvice(
@@ -141,8 +141,8 @@ def follow(run: HalfRun, worth: float, ask: Ask) -> FollowedAdvice:
         noise=run.noise,
         kind="continue" if first is None else first.kind,
         chance=None if first is None else first.chance,
-        ended_at=float((x[ended - 1] - x[0]) / (x[-1] - x[0])),
-        utility={ADVICE: run.utility(ended, worth), **_utility_of_rules(run, worth)},
+        ended_at=float((x[num_readings_at_end - 1] - x[0]) / (x[-1] - x[0])),
+        utility={ADVICE: run.utility(num_readings_at_end, worth), **_utility_of_rules(run, worth)},
         refused=refused,
     )
 
@@ -159,7 +159,7 @@ def _question(run: HalfRun, now: int, worth: float) -> Question:
 
 def _utility_of_rules(run: HalfRun, worth: float) -> dict[str, float]:
     """Rules that are asked once at half."""
-    whole = run.utility(len(run.curve), worth)
+    full_run_utility = run.utility(len(run.curve), worth)
     promises = {
         "slope of the last fifth": run.promised_by_slope(5),
         "slope of the last half": run.promised_by_slope(2),
@@ -167,7 +167,7 @@ def _utility_of_rules(run: HalfRun, worth: float) -> dict[str, float]:
     }
     return {
         REFERENCE: max(0.0, run.gain - worth),
-        "always continue": whole,
+        "always continue": full_run_utility,
         "always stop": 0.0,
-        **{name: whole if gain >= worth else 0.0 for name, gain in promises.items()},
+        **{name: full_run_utility if gain >= worth else 0.0 for name, gain in promises.items()},
     }

@@ -151,11 +151,13 @@ def forecast_scores(forecasts: Sequence[ScoredForecast], refused: list[str]) -> 
     """Raises UserError: everything was refused, or no cell has two repositories."""
     if refused and not forecasts:
         raise UserError(f"--forecaster: every forecast was refused; the first one, {refused[0]}")
-    names = sorted({each.window.cell for each in forecasts})
+    names = sorted({forecast.window.cell for forecast in forecasts})
     by_cell = {name: [each for each in forecasts if each.window.cell == name] for name in names}
     # The simple methods learn the spread of their errors from the other repositories.
     cells = [
-        _cell_scores(name, those) for name, those in by_cell.items() if len({each.repository for each in those}) > 1
+        _cell_scores(name, cell_forecasts)
+        for name, cell_forecasts in by_cell.items()
+        if len({each.repository for each in cell_forecasts}) > 1
     ]
     if not cells:
         raise UserError(
@@ -191,7 +193,7 @@ def pinball_loss(quantiles: Array, outcome: float) -> float:
 
 def error_quantiles(method: str, others: Sequence[ScoredForecast]) -> Array:
     """(5,) quantiles of a simple method's errors in other repositories, each repository weighted alike."""
-    counts = Counter(each.repository for each in others)
+    counts = Counter(forecast.repository for forecast in others)
     errors = np.array([each.window.outcome - each.simple[method] for each in others])
     weights = np.array([1 / counts[each.repository] for each in others])
     order = np.lexsort((weights, errors))
@@ -202,7 +204,7 @@ def error_quantiles(method: str, others: Sequence[ScoredForecast]) -> Array:
 
 
 def _cell_scores(name: str, forecasts: Sequence[ScoredForecast]) -> CellScores:
-    repositories = [each.repository for each in forecasts]
+    repositories = [forecast.repository for forecast in forecasts]
 
     def voted(values: Iterable[float], digits: int = ERROR_DIGITS) -> float:
         return round(mean_of(repository_means(repositories, values)), digits)
@@ -250,10 +252,10 @@ def _pinball_losses(method: str, forecasts: Sequence[ScoredForecast]) -> list[fl
 
 def _over_best(cells: Sequence[CellScores], losses: Callable[[CellScores], dict[str, float]]) -> OverBest:
     """Each loss is divided by that of the best simple method of its cell, then averaged over cells."""
-    of_cells = [_ratios(losses(cell)) for cell in cells]
-    means = {method: mean_of([ratios[method] for ratios in of_cells]) for method in of_cells[0]}
-    least, best = min((value, method) for method, value in means.items() if method != FORECASTER)
-    return OverBest(round(means[FORECASTER] / least, RATIO_DIGITS), best)
+    cell_ratios = [_ratios(losses(cell)) for cell in cells]
+    means = {method: mean_of([ratios[method] for ratios in cell_ratios]) for method in cell_ratios[0]}
+    lowest_loss_ratio, best_method = min((value, method) for method, value in means.items() if method != FORECASTER)
+    return OverBest(round(means[FORECASTER] / lowest_loss_ratio, RATIO_DIGITS), best_method)
 
 
 def _ratios(losses: dict[str, float]) -> dict[str, float]:

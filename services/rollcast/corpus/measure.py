@@ -45,26 +45,26 @@ def measure(curves: Sequence[CorpusCurve], command: Sequence[str], advance: Adva
         UserError: the program cannot be started, ends, hangs or does not follow the protocol; or the curves are too
             few for any figure.
     """
-    found = windows_of(curves)
+    windows = windows_of(curves)
     runs = [run for run in map(half_run, curves) if run is not None]
     programs: list[ForecasterProgram] = []
     try:
         programs.extend(ForecasterProgram(command) for _ in range(_num_cores()))
-        answers = _ask_all(programs, [_forecast_job(window) for window in found], "forecasts", advance)
+        answers = _ask_all(programs, [_forecast_job(window) for window in windows], "forecasts", advance)
         advice_jobs = [_advice_job(run, worth) for run in runs for worth in WORTHS]
         followed = _ask_all(programs, advice_jobs, "advice", advance)
     finally:
         for program in programs:
             program.close()
-    simple = _simple_forecasts(found, advance)
+    simple = _simple_forecasts(windows, advance)
     refused = [
         f"{window.source.name}, {window.cell}: {answer.refused}"
-        for window, answer in zip(found, answers, strict=True)
+        for window, answer in zip(windows, answers, strict=True)
         if answer.refused is not None
     ]
     forecasts: list[ScoredForecast] = [
         scored(window, answer, by_method)
-        for window, answer, by_method in zip(found, answers, simple, strict=True)
+        for window, answer, by_method in zip(windows, answers, simple, strict=True)
         if answer.refused is None
     ]
     return CorpusScores(forecast_scores(forecasts, refused), advice_scores(followed))

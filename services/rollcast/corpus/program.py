@@ -88,10 +88,10 @@ class ForecasterProgram:
             selector.register(self._stdout, selectors.EVENT_READ)
             selector.register(self._stdin, selectors.EVENT_WRITE)
             while not received.endswith(b"\n"):
-                left = deadline - time.monotonic()
-                if left <= 0.0:
+                seconds_left = deadline - time.monotonic()
+                if seconds_left <= 0.0:
                     raise self._failed(f"gave no answer within {self._answer_seconds:g} s; make it faster")
-                for key, _ in selector.select(left):
+                for key, _ in selector.select(seconds_left):
                     if key.fileobj is self._stdin:
                         unsent = self._send(unsent)
                         if not unsent:

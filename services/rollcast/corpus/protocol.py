@@ -85,8 +85,8 @@ def read_answer(line: bytes, number: int, question: Question) -> ForecasterAnswe
         answer = ForecasterAnswer.model_validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{place}: {first['msg']}"[:MAX_TEXT].removeprefix(": ")) from None
+        field_path = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{field_path}: {first['msg']}"[:MAX_TEXT].removeprefix(": ")) from None
     if answer.id != number:
         raise ValueError(f"id: is {answer.id} instead of {number}")
     if answer.refused is not None:

@@ -62,13 +62,13 @@ def grid(compute: Array, rates: Array, ahead: Array) -> float:
     midpoints = midpoints.ravel()
     exponents = exponents.ravel()
     divisors = 1.0 + (midpoints[:, None] / compute) ** exponents[:, None]
-    least = np.inf
+    lowest_squares = np.inf
     forecast = float(rates[-1])
     for asymptote in GRID_ASYMPTOTES[start < GRID_ASYMPTOTES]:
         squares = ((start + (asymptote - start) / divisors - rates) ** 2).sum(axis=1)
         best = int(np.argmin(squares))
-        if squares[best] < least:
-            least = float(squares[best])
+        if squares[best] < lowest_squares:
+            lowest_squares = float(squares[best])
             later = 1.0 + (midpoints[best] / ahead) ** exponents[best]
             forecast = float((start + (asymptote - start) / later).mean())
     return forecast
@@ -106,8 +106,8 @@ def _power_law_fit(compute: Array, rates: Array, ahead: Array) -> Array:
 
 
 def _least_squares(law: Callable[..., Array], compute: Array, rates: Array, begin: Any, bounds: Any) -> Array:
-    found, _ = curve_fit(law, compute, rates, p0=begin, bounds=bounds, maxfev=MAX_EVALUATIONS)
-    return np.asarray(found)
+    parameters, _ = curve_fit(law, compute, rates, p0=begin, bounds=bounds, maxfev=MAX_EVALUATIONS)
+    return np.asarray(parameters)
 
 
 def _first_asymptote(rates: Array) -> float:

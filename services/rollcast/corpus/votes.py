@@ -30,7 +30,7 @@ class Tally:
     @classmethod
     def total(cls, tallies: Iterable[Tally]) -> Tally:
         values = list(tallies)
-        return cls(sum(each.held for each in values), sum(each.of for each in values))
+        return cls(sum(tally.held for tally in values), sum(each.of for each in values))
 
 
 def repository_means(repositories: Iterable[str], values: Iterable[float]) -> list[float]:
@@ -42,7 +42,7 @@ def repository_means(repositories: Iterable[str], values: Iterable[float]) -> li
     by_repository: dict[str, list[float]] = defaultdict(list)
     for repository, value in zip(repositories, values, strict=True):
         by_repository[repository].append(value)
-    return [mean_of(each) for each in by_repository.values()]
+    return [mean_of(repository_values) for repository_values in by_repository.values()]
 
 
 def mean_of(values: Sequence[float]) -> float:

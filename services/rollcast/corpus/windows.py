@@ -72,13 +72,13 @@ def windows(folder: Path) -> list[Window]:
 
 
 def windows_of(curves: Sequence[CorpusCurve]) -> list[Window]:
-    found = []
+    curve_windows = []
     for curve in curves:
         for share in SHARES:
             num_seen = num_readings_seen(curve, share)
             if num_seen is not None:
-                found.append(Window(curve, share, num_seen))
-    return found
+                curve_windows.append(Window(curve, share, num_seen))
+    return curve_windows
 
 
 def num_readings_seen(curve: CorpusCurve, share: float) -> int | None:

@@ -63,7 +63,9 @@ def with_span(of: Interval, form: str = ".4g") -> str:
 
 def natural(name: str) -> list[tuple[int, str]]:
     """Key by which run-2 comes before run-10."""
-    return [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(_DIGITS.split(name))]
+    return [
+        (int(token), "") if token_index % 2 else (0, token) for token_index, token in enumerate(_DIGITS.split(name))
+    ]
 
 
 def counted(number: int, what: str) -> str:

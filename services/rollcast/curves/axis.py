@@ -80,9 +80,9 @@ def choose_axis(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
     if compute.size < 2:
         return without_start_up(evaluations)
     scale = compute[-1] / tokens[-1]
-    before = max(0, compute.size - 1 - MIN_INTERVALS)
-    learning = (compute - start_up)[-1] - (compute - start_up)[before]
-    rate = scale * (tokens[-1] - tokens[before]) / learning
+    window_start = max(0, compute.size - 1 - MIN_INTERVALS)
+    learning = (compute - start_up)[-1] - (compute - start_up)[window_start]
+    rate = scale * (tokens[-1] - tokens[window_start]) / learning
     return _axis(compute, start_up, tokens * scale, float(rate), "trained_tokens")
 
 
@@ -116,9 +116,11 @@ def compute_per_step(evaluations: Sequence[CurvePoint]) -> float | None:
 def _compute_and_start_up(evaluations: Sequence[CurvePoint]) -> tuple[Array, Array]:
     """(n + 1,) each: device-hours from 0 on, and those of them that were spent on starting up; neither ever falls."""
     compute = np.append(0.0, column(evaluations, "compute"))
-    told = column(evaluations, "start_up")
-    if not np.all(np.isnan(told)):
-        start_up = np.append(0.0, np.nan_to_num(told))  # an unknown one counts as no more than the one before
+    recorded_start_up = column(evaluations, "start_up")
+    if not np.all(np.isnan(recorded_start_up)):
+        start_up = np.append(
+            0.0, np.nan_to_num(recorded_start_up)
+        )  # an unknown one counts as no more than the one before
     else:
         start_up = np.append(0.0, np.cumsum(_inferred_start_ups(evaluations)))
     # The device-hours of learning never fall, whatever a source says.
@@ -204,7 +206,7 @@ def known_truncation(ratios: Array) -> Array | None:
 
     None if none is known.
     """
-    known = np.flatnonzero(~np.isnan(ratios))
-    if known.size == 0:
+    known_indices = np.flatnonzero(~np.isnan(ratios))
+    if known_indices.size == 0:
         return None
-    return np.asarray(np.interp(np.arange(ratios.size), known, ratios[known]))
+    return np.asarray(np.interp(np.arange(ratios.size), known_indices, ratios[known_indices]))

@@ -150,9 +150,9 @@ def unit_of(column: str) -> str:
         return GPU_HOURS
     if column.casefold() in COMPUTE_NAMES or {"device", "hours"} <= words:
         return DEVICE_HOURS
-    found = next((unit for unit, marks in _UNITS_BY_WORD if marks & words), None)
-    is_rate = bool(words & _RATE_WORDS) or (found == STEPS and bool(words & _DURATION_WORDS))
-    return f"units of {column}" if found is None or is_rate or words & _OTHER_TIME_WORDS else found
+    named_unit = next((unit for unit, marks in _UNITS_BY_WORD if marks & words), None)
+    is_rate = bool(words & _RATE_WORDS) or (named_unit == STEPS and bool(words & _DURATION_WORDS))
+    return f"units of {column}" if named_unit is None or is_rate or words & _OTHER_TIME_WORDS else named_unit
 
 
 def some(names: Sequence[str]) -> str:

@@ -74,10 +74,10 @@ def compute_columns(sheet: Sheet, pass_rate: str) -> list[str]:
 def step_columns(names: list[str]) -> list[str]:
     """The columns that count steps, in the order in which they are looked for; W&B's counter of calls last."""
     usual = [found for name in STEP_NAMES if (found := find_column(names, (name,))) is not None]
-    others = [name for name in names if name not in usual and is_step_counter(name)]
+    other_counters = [name for name in names if name not in usual and is_step_counter(name)]
     # A counter of evaluations may count 1, 2, 3 where others count optimizer steps.
-    others.sort(key=lambda name: bool(words_in(name) & _EVALUATION_WORDS))
-    counters = dict.fromkeys([*usual, *others])
+    other_counters.sort(key=lambda name: bool(words_in(name) & _EVALUATION_WORDS))
+    counters = dict.fromkeys([*usual, *other_counters])
     return sorted(counters, key=lambda name: name.casefold() == CALL_COUNTER)
 
 
@@ -86,10 +86,14 @@ def _most_telling(by_unit: dict[str, str]) -> dict[str, str]:
     counts = {unit: name for unit, name in by_unit.items() if unit in (TOKENS, SAMPLES, STEPS)}
     if not counts and EPOCHS in by_unit:
         return {EPOCHS: by_unit[EPOCHS]}
-    told = {unit: name for unit, name in by_unit.items() if unit != EPOCHS}
+    columns_without_epochs = {unit: name for unit, name in by_unit.items() if unit != EPOCHS}
     if counts:
-        return {unit: name for unit, name in told.items() if unit in counts or not words_in(name) & _CLOCK_WORDS}
-    return told
+        return {
+            unit: name
+            for unit, name in columns_without_epochs.items()
+            if unit in counts or not words_in(name) & _CLOCK_WORDS
+        }
+    return columns_without_epochs
 
 
 def _by_clock(name: str) -> tuple[bool, bool]:
@@ -102,12 +106,12 @@ def _rises(values: Array) -> bool:
 
     Texts, such as dates, are not judged.
     """
-    known = values[np.isfinite(values)]
-    if known.size < 2:
+    finite_values = values[np.isfinite(values)]
+    if finite_values.size < 2:
         return True
-    changes = np.diff(known)
+    changes = np.diff(finite_values)
     num_up = int(np.sum(changes > 0))
     num_down = int(np.sum(changes < 0))
     if num_up + num_down == 0:
         return False
-    return bool(min(num_up, num_down) <= MAX_FALLING_SHARE * known.size)
+    return bool(min(num_up, num_down) <= MAX_FALLING_SHARE * finite_values.size)

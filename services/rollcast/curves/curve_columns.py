@@ -76,18 +76,18 @@ def _named(sheet: Sheet, asked: Columns, option: str, usual: Sequence[str] = ())
     """The column that was asked for, or else the first with a usual name, as the sheet spells it."""
     names = list(sheet.columns)
     asked_name = getattr(asked, option)
-    found = find_column(names, usual if asked_name is None else (asked_name,))
-    if found is None and asked_name is not None:
+    column = find_column(names, usual if asked_name is None else (asked_name,))
+    if column is None and asked_name is not None:
         raise UserError(f"no column {asked_name!r}; name one of {some(names)} with {asked.option(option)}")
-    return found
+    return column
 
 
 def _one_of(found: list[str], sheet: Sheet, asked: Columns, option: str) -> str:
     """The only one found. Raises UserError: there are several, or none."""
-    what = option.replace("_", " ")
+    quantity = option.replace("_", " ")
     usual = PASS_RATE_NAMES if option == "pass_rate" else COMPUTE_NAMES
     if len(found) > 1:
-        raise UserError(f"{some(found)} could each be the {what}; choose one with {asked.option(option)}")
+        raise UserError(f"{some(found)} could each be the {quantity}; choose one with {asked.option(option)}")
     # If a column has a usual name but holds no number, a later sentence says so.
     name = found[0] if found else _named(sheet, asked, option, usual)
     if name is None:

@@ -156,13 +156,17 @@ def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluati
         "at": columns.time,
     }
     numbers = {quantity: sheet.numbers(name) for quantity, name in names.items()}
-    values: dict[str, NDArray[Any]] = {quantity: found.values for quantity, found in numbers.items()}
+    values: dict[str, NDArray[Any]] = {quantity: column_numbers.values for quantity, column_numbers in numbers.items()}
     is_evaluation = numbers["pass_rate"].given
     _refuse_mixture(curve, is_evaluation)
     is_finite = np.isfinite(values["pass_rate"]) & np.isfinite(values["compute"])
-    written = sheet.numbers(columns.step)
-    is_part = np.isfinite(written.values) & (np.floor(written.values) != written.values) & ~written.per_cent
-    step, has_step = whole_numbers(written)
+    step_numbers = sheet.numbers(columns.step)
+    is_part = (
+        np.isfinite(step_numbers.values)
+        & (np.floor(step_numbers.values) != step_numbers.values)
+        & ~step_numbers.per_cent
+    )
+    step, has_step = whole_numbers(step_numbers)
     has_step &= ~np.logical_or.accumulate(is_part)  # from the first part of an epoch on, no row has a step
     is_of_an_incarnation = has_step & (is_finite | ~is_evaluation)
     values["incarnation"], starts = incarnations(sheet, columns.compute, step, is_of_an_incarnation, is_evaluation)
@@ -177,10 +181,14 @@ def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluati
     values["pass_rate"] = (values["pass_rate"] + curve.asked.offset) * curve.asked.scale
     values["standard_error"] = values["standard_error"] * curve.asked.scale
     graded = sheet.numbers("num_prompts").values
-    asked = sheet.numbers("asked_prompts").values
+    num_asked_prompts = sheet.numbers("asked_prompts").values
     # As `EvaluationRecord` has it: records without the number of prompts asked count the missing ones instead.
-    asked = np.where(np.isnan(asked), graded + sheet.numbers("missing_prompts").values, asked)
-    values["graded_share"] = np.divide(graded, asked, out=np.full(sheet.num_rows, np.nan), where=asked > 0)
+    num_asked_prompts = np.where(
+        np.isnan(num_asked_prompts), graded + sheet.numbers("missing_prompts").values, num_asked_prompts
+    )
+    values["graded_share"] = np.divide(
+        graded, num_asked_prompts, out=np.full(sheet.num_rows, np.nan), where=num_asked_prompts > 0
+    )
     if columns.time is None:
         values["at"] = np.broadcast_to(now, sheet.num_rows)
     named = {name: numbers[quantity] for quantity, name in names.items() if name is not None}
@@ -196,15 +204,17 @@ def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluati
 
 def _with_known_values(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """What `known` does, for (n,) values of each quantity; unknown ones are nan."""
-    found = dict(columns)
+    known_columns = dict(columns)
     with np.errstate(invalid="ignore"):
-        for name, (least, most) in LEAST_AND_MOST.items():
-            found[name] = np.where((found[name] >= least) & (found[name] <= most), found[name], np.nan)
-        start_up = found["start_up"]
-        compute = found["compute"]
+        for name, (minimum, maximum) in LEAST_AND_MOST.items():
+            known_columns[name] = np.where(
+                (known_columns[name] >= minimum) & (known_columns[name] <= maximum), known_columns[name], np.nan
+            )
+        start_up = known_columns["start_up"]
+        compute = known_columns["compute"]
         is_possible = (start_up >= 0) & (start_up <= compute + MAX_ROUNDING_DEVICE_HOURS)
-        found["start_up"] = np.where(is_possible, np.minimum(start_up, compute), np.nan)
-    return found
+        known_columns["start_up"] = np.where(is_possible, np.minimum(start_up, compute), np.nan)
+    return known_columns
 
 
 def _malformed(curve: CurveSheet, named: dict[str, Numbers], now: float) -> tuple[Mask, str]:
@@ -222,10 +232,10 @@ def _malformed(curve: CurveSheet, named: dict[str, Numbers], now: float) -> tupl
             complaint = not_a_number(curve.sheet.texts(name)[row], name)
     is_negative = is_evaluation & (named[columns.compute].values < 0)
     if np.any(is_negative) and not complaint:
-        least = float(np.min(named[columns.compute].values[is_negative]))
+        lowest_compute = float(np.min(named[columns.compute].values[is_negative]))
         complaint = (
-            f"{columns.compute} is {least:g} in a row; compute counts from the run's start, so leave out what came "
-            "before it"
+            f"{columns.compute} is {lowest_compute:g} in a row; compute counts from the run's start, so leave out what "
+            "came before it"
         )
     is_malformed |= is_negative
     if columns.time is not None:
@@ -274,10 +284,10 @@ def history_of(found: RunEvaluations, name: str, origin: Origin, tell: Tell) -> 
             first.setdefault(key, _EvaluationRow(*key, row))
         if num_repeated := rows.size - len(first):
             tell(f"{counted(num_repeated, 'evaluation')} left out, second readings of a step")
-        kept = surviving(first.values(), found.starts)
-        if num_lost := len(first) - len(kept):
+        surviving_readings = surviving(first.values(), found.starts)
+        if num_lost := len(first) - len(surviving_readings):
             tell(f"{counted(num_lost, 'evaluation')} left out, {MADE_AGAIN}")
-        rows = np.array([place.row for place in kept], dtype=np.intp)
+        rows = np.array([reading.row for reading in surviving_readings], dtype=np.intp)
     is_incomplete = columns["graded_share"][rows] < LEAST_GRADED_SHARE
     rows = rows[~is_incomplete]
     rows = rows[np.lexsort((columns["step"][rows], columns["compute"][rows]))]

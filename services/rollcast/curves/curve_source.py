@@ -71,21 +71,23 @@ def histories_of_sheet(
         tell(f"{source}: {sentence}")
 
     try:
-        whole = averaged(curve_sheet(sheet, columns, run, say), say)
-        whole = separate_runs(whole, say, is_one=is_one)
-        runs = whole.runs()
+        all_runs_sheet = averaged(curve_sheet(sheet, columns, run, say), say)
+        all_runs_sheet = separate_runs(all_runs_sheet, say, is_one=is_one)
+        runs = all_runs_sheet.runs()
         if is_one and len(runs) > 1:
             raise UserError(f"holds {len(runs)} runs; choose one of {some(runs)} with --where run=NAME")
         histories = []
-        for each in runs:
-            own_name = each or name
+        for run_name in runs:
+            own_name = run_name or name
             if len(runs) == 1:
                 own_name = name if run is None else run
-            found = evaluations_of(whole if len(runs) == 1 else whole.of_run(each), own_name)
-            history = history_of(found, own_name, whole.origin, say)
+            run_evaluations = evaluations_of(
+                all_runs_sheet if len(runs) == 1 else all_runs_sheet.of_run(run_name), own_name
+            )
+            history = history_of(run_evaluations, own_name, all_runs_sheet.origin, say)
             rates = column(history.evaluations, "pass_rate")
-            refuse_outside(rates, whole.sheet, whole.columns.pass_rate, columns)
-            histories.append(_with_budget(history, whole.sheet.budget_steps, say))
+            refuse_outside(rates, all_runs_sheet.sheet, all_runs_sheet.columns.pass_rate, columns)
+            histories.append(_with_budget(history, all_runs_sheet.sheet.budget_steps, say))
     except (UserError, ValueError) as error:
         raise UserError(f"{source}: {error}") from None
     return histories
@@ -219,27 +221,27 @@ def _histories_of_prometheus(url: str, columns: Columns, run: str | None, *, is_
         raise UserError(f"{url}: {error}; give the address of a Prometheus server{expressions}") from None
     finally:
         queries.close()
-    wanted = {curve.run for curve in foreign}
-    found: dict[str, EvaluationLog] = {}
+    requested_runs = {curve.run for curve in foreign}
+    logs_by_run: dict[str, EvaluationLog] = {}
     num_refused = 0
     for item in reading.evaluations:
-        if (wanted and item.run not in wanted) or not is_own_curve(item.dataset):
+        if (requested_runs and item.run not in requested_runs) or not is_own_curve(item.dataset):
             continue
-        log = found.setdefault(item.run, EvaluationLog(starts=reading.starts.get(item.run, {})))
+        log = logs_by_run.setdefault(item.run, EvaluationLog(starts=reading.starts.get(item.run, {})))
         try:
             log.add(item)
         except OverflowError:
             num_refused += 1
-    if wanted and not found:
+    if requested_runs and not logs_by_run:
         raise UserError(f"{url}: --pass-rate and --compute select no evaluation; check the expressions")
     if num_refused:
         tell(left_out(url, num_refused, "evaluation", f"beyond {MAX_EVALUATIONS:,} of a run"))
     if malformed := reading.skipped["out_of_bounds"]:
         tell(left_out(url, malformed, "evaluation", "a value of which is out of bounds"))
-    runs = sorted(found, key=natural)
+    runs = sorted(logs_by_run, key=natural)
     if is_one:
         name = runs[0] if run is None and len(runs) == 1 else run
-        if name not in found:
+        if name not in logs_by_run:
             raise UserError(f"{url}: holds evaluations of {', '.join(runs) or 'no run'}; name one with --run")
         runs = [name]
     if not runs:
@@ -248,8 +250,8 @@ def _histories_of_prometheus(url: str, columns: Columns, run: str | None, *, is_
     origin = Origin("Prometheus", compute, columns.pass_rate or "evaluations of Rollcast", DEVICE_HOURS)
     histories = []
     for name in runs:
-        kept, _, num_incomplete = found[name].sorted_out()
-        histories.append(RunHistory(name, kept, origin=origin, num_incomplete=num_incomplete))
+        curve_points, _, num_incomplete = logs_by_run[name].sorted_out()
+        histories.append(RunHistory(name, curve_points, origin=origin, num_incomplete=num_incomplete))
     return histories
 
 

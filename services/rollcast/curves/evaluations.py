@@ -90,9 +90,9 @@ def checked(evaluation: CurvePoint) -> CurvePoint:
 def known(evaluation: CurvePoint) -> CurvePoint:
     """The evaluation with its impossible values set to None: they count as unknown."""
     unknown: dict[str, float | None] = {}
-    for name, (least, most) in LEAST_AND_MOST.items():
+    for name, (minimum, maximum) in LEAST_AND_MOST.items():
         value = getattr(evaluation, name)
-        if value is not None and not least <= value <= most:
+        if value is not None and not minimum <= value <= maximum:
             unknown[name] = None
     start_up = evaluation.start_up
     if start_up is not None:
@@ -236,12 +236,12 @@ class EvaluationLog:
 
     def sorted_out(self) -> SortedOut:
         """The surviving ones, and how many were left out for which reason."""
-        made = surviving(self.evaluations.values(), self.starts)
-        kept = [item for item in made if is_complete(item.graded_share)]
+        surviving_points = surviving(self.evaluations.values(), self.starts)
+        complete_points = [item for item in surviving_points if is_complete(item.graded_share)]
         return SortedOut(
-            kept=tuple(sorted(kept, key=lambda item: (item.compute, item.step))),
-            num_lost=len(self.evaluations) - len(made),
-            num_incomplete=len(made) - len(kept),
+            kept=tuple(sorted(complete_points, key=lambda item: (item.compute, item.step))),
+            num_lost=len(self.evaluations) - len(surviving_points),
+            num_incomplete=len(surviving_points) - len(complete_points),
         )
 
 

@@ -155,7 +155,10 @@ def _measure_of(name: str) -> Measure | None:
     count, mark, _ = name.partition(_RATIO_MARK)
     if mark and count_words(count) & ACCURACY_WORDS:
         words = count_words(count)
-        subject = frozenset(token for part in _PATH_PARTS.split(count) for token in _subject_in(part)) - _COUNT_WORDS
+        subject = (
+            frozenset(token for path_part in _PATH_PARTS.split(count) for token in _subject_in(path_part))
+            - _COUNT_WORDS
+        )
         stage = _stage(words, is_usual=False)
         return Measure(name, stage, MeasureKind.ACCURACY, 1, subject, False, bool(subject), False)
     words = words_in(name)
@@ -196,14 +199,18 @@ def _is_other(name: str, words: set[str], attempts: int) -> bool:
     """Whether a word says that it is not a measure of success."""
     if words & OTHER_WORDS:
         return True
-    if words & ACCURACY_WORDS and any(others <= words for others in OTHERS_JUDGED):
+    if words & ACCURACY_WORDS and any(judged_words <= words for judged_words in OTHERS_JUDGED):
         return True
     if words & _EXTREME_WORDS and attempts == 1:
         return True
-    own = words_in(_PATH_PARTS.split(name)[-1])
-    if own & ACCURACY_WORDS and own & GROUP_WORDS and not own & (RATE_WORDS - SHARE_WORDS):
+    last_part_words = words_in(_PATH_PARTS.split(name)[-1])
+    if (
+        last_part_words & ACCURACY_WORDS
+        and last_part_words & GROUP_WORDS
+        and not last_part_words & (RATE_WORDS - SHARE_WORDS)
+    ):
         return True
-    return "total" in own and bool(own & ACCURACY_WORDS) and not own & RATE_WORDS
+    return "total" in last_part_words and bool(last_part_words & ACCURACY_WORDS) and not last_part_words & RATE_WORDS
 
 
 def _kind(name: str, words: set[str], attempts: int) -> MeasureKind | None:
@@ -237,13 +244,15 @@ def _stage(words: set[str], *, is_usual: bool) -> Stage:
 
 def _subject_in(part: str) -> list[str]:
     """The words of one part of the path that no list here knows."""
-    known = HELD_OUT_WORDS | TRAINING_WORDS | ACCURACY_WORDS | SCORE_WORDS | REWARD_WORDS | RETURN_WORDS | NEUTRAL_WORDS
-    found = []
+    listed_words = (
+        HELD_OUT_WORDS | TRAINING_WORDS | ACCURACY_WORDS | SCORE_WORDS | REWARD_WORDS | RETURN_WORDS | NEUTRAL_WORDS
+    )
+    subject_words = []
     for token in _TOKEN.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", part)):
         word = token.casefold().rstrip("0123456789")
-        if word and word not in known:
-            found.append(token.casefold())
-    return found
+        if word and word not in listed_words:
+            subject_words.append(token.casefold())
+    return subject_words
 
 
 def _is_data_set(token: str) -> bool:
@@ -252,7 +261,7 @@ def _is_data_set(token: str) -> bool:
 
 def _is_part(parts: list[str]) -> bool:
     """Whether something is named at or after the word reward: `rewards/format/mean`, `accuracy_reward`."""
-    first = next((place for place, part in enumerate(parts) if words_in(part) & REWARD_WORDS), None)
+    first = next((part_index for part_index, part in enumerate(parts) if words_in(part) & REWARD_WORDS), None)
     if first is None:
         return False
     for part in parts[first:]:

@@ -114,8 +114,8 @@ def _names_curves(curve: CurveSheet, label: Label, groups: Numbers, rows: Number
         return not words_in(label.name) & ITEM_WORDS
     texts = np.array(curve.sheet.texts(label.name), dtype=object)[rows]
     for kind in label.kinds:
-        of_kind = groups[texts == kind]
-        if of_kind.size >= MIN_OUTCOMES_PER_STEP * np.unique(of_kind).size:
+        kind_groups = groups[texts == kind]
+        if kind_groups.size >= MIN_OUTCOMES_PER_STEP * np.unique(kind_groups).size:
             return True
     return False
 
@@ -144,8 +144,8 @@ def _consecutive(stretches: Numbers, at: Array) -> tuple[Numbers, int]:
     for stretch in np.unique(stretches):
         members = np.flatnonzero(stretches == stretch)
         members = members[np.argsort(at[members], kind="stable")]
-        for part in np.array_split(members, max(1, members.size // size)):
-            groups[part] = num_groups
+        for group_members in np.array_split(members, max(1, members.size // size)):
+            groups[group_members] = num_groups
             num_groups += 1
     return groups, size
 
@@ -162,7 +162,7 @@ def _with_means(curve: CurveSheet, rows: Numbers, values: Array, groups: Numbers
     order = np.argsort(groups, kind="stable")
     ends = np.cumsum(sizes)
     middles = rows[order[ends - sizes + (sizes - 1) // 2]]
-    kept = np.argsort(middles)
-    sheet = curve.sheet.with_column(curve.columns.pass_rate, Column(middles[kept], means[kept].tolist()))
-    sheet = sheet.with_column(STANDARD_ERROR, Column(middles[kept], errors[kept].tolist()))
+    row_order = np.argsort(middles)
+    sheet = curve.sheet.with_column(curve.columns.pass_rate, Column(middles[row_order], means[row_order].tolist()))
+    sheet = sheet.with_column(STANDARD_ERROR, Column(middles[row_order], errors[row_order].tolist()))
     return replace(curve, sheet=sheet, columns=replace(curve.columns, standard_error=STANDARD_ERROR))

@@ -61,24 +61,24 @@ class _Candidate:
 
 def choose_pass_rate(sheet: Sheet) -> PassRateChoice:
     """The columns that could be the pass rate, and what to say about the choice."""
-    found = _candidates(sheet)
-    if not found:
+    candidates = _candidates(sheet)
+    if not candidates:
         return PassRateChoice(_only_other(sheet))
     is_start = _is_start(sheet)
     num_readings = {
         candidate.name: int(np.sum(np.isfinite(sheet.numbers(candidate.name).values) & ~is_start))
-        for candidate in found
+        for candidate in candidates
     }
     # A column that has too few readings for any forecast hides no other.
     least = next((least for least in (MIN_LAW_POINTS, MIN_SERIES_READINGS) if max(num_readings.values()) >= least), 0)
-    series = [candidate for candidate in found if num_readings[candidate.name] >= least]
+    series = [candidate for candidate in candidates if num_readings[candidate.name] >= least]
     stage = min(candidate.measure.stage for candidate in series)
     choice = _of_stage([candidate for candidate in series if candidate.measure.stage == stage])
-    hidden = [candidate.name for candidate in found if candidate.measure.stage < stage]
+    hidden = [candidate.name for candidate in candidates if candidate.measure.stage < stage]
     if hidden and len(choice.columns) == 1:
-        [taken] = choice.columns
-        why = f"fewer than {least} readings after the start in {some(hidden)}"
-        return PassRateChoice(choice.columns, f"{why}, so {taken} is taken instead")
+        [chosen_column] = choice.columns
+        reason = f"fewer than {least} readings after the start in {some(hidden)}"
+        return PassRateChoice(choice.columns, f"{reason}, so {chosen_column} is taken instead")
     if stage is not Stage.HELD_OUT and len(choice.columns) == 1:
         unknown = unknown_evaluations(sheet, choice.columns[0])
         sentence = f"{choice.columns[0]} is taken; rows of evaluations hold {some(unknown)}" if unknown else ""
@@ -102,40 +102,40 @@ def unknown_evaluations(sheet: Sheet, taken: str) -> list[str]:
     Their names say that they are held out, or they are in rows without the column that is taken, of another stage.
     """
     is_taken = np.isfinite(sheet.numbers(taken).values)
-    found = []
+    evaluation_columns = []
     for name in sheet.columns:
         words = words_in(name)
         if name == taken or words & (OTHER_WORDS | TRAINING_STATISTICS) or measure_of(name) or _is_compute(name):
             continue
         values = sheet.numbers(name).values
         is_known = np.isfinite(values)
-        known = values[is_known]
-        is_varying = known.size >= MIN_SERIES_READINGS and bool(np.any(known != known[0]))
+        finite_values = values[is_known]
+        is_varying = finite_values.size >= MIN_SERIES_READINGS and bool(np.any(finite_values != finite_values[0]))
         is_apart = bool(words & HELD_OUT_WORDS) or not np.any(is_known & is_taken)
-        if is_varying and is_apart and known.min() >= 0 and known.max() <= 1:
-            found.append(name)
-    return found
+        if is_varying and is_apart and finite_values.min() >= 0 and finite_values.max() <= 1:
+            evaluation_columns.append(name)
+    return evaluation_columns
 
 
 def _candidates(sheet: Sheet) -> list[_Candidate]:
     """The columns that measure success; of those with the same values only the best name."""
-    found: list[_Candidate] = []
+    candidates: list[_Candidate] = []
     for name in sheet.columns:
         measure = measure_of(name)
         if measure is None:
             continue
         values = sheet.numbers(name).values
-        known = values[np.isfinite(values)]
-        if known.size and not _is_something_else(measure, known):
-            found.append(_Candidate(measure, known))
+        finite_values = values[np.isfinite(values)]
+        if finite_values.size and not _is_something_else(measure, finite_values):
+            candidates.append(_Candidate(measure, finite_values))
     best: dict[bytes, _Candidate] = {}
-    for candidate in sorted(found, key=_preference):
+    for candidate in sorted(candidates, key=_preference):
         values = sheet.numbers(candidate.name).values
         # Adding 0.0 makes 0.0 of -0.0, and one nan of all kinds of nan.
-        same = np.where(np.isnan(values), np.nan, values + 0.0)
-        best.setdefault(sha256(same.tobytes()).digest(), candidate)
-    place = {name: number for number, name in enumerate(sheet.columns)}
-    return sorted(best.values(), key=lambda candidate: place[candidate.name])
+        comparable_values = np.where(np.isnan(values), np.nan, values + 0.0)
+        best.setdefault(sha256(comparable_values.tobytes()).digest(), candidate)
+    column_order = {name: number for number, name in enumerate(sheet.columns)}
+    return sorted(best.values(), key=lambda candidate: column_order[candidate.name])
 
 
 def _preference(candidate: _Candidate) -> tuple[int, bool, int, int, int]:
@@ -164,30 +164,38 @@ def _is_start(sheet: Sheet) -> Mask:
 def _of_stage(candidates: Sequence[_Candidate]) -> PassRateChoice:
     """The choice among columns of training, or among held-out ones."""
     named = [candidate for candidate in candidates if candidate.measure.kind is not MeasureKind.UNNAMED] or candidates
-    whole = [candidate for candidate in named if not candidate.measure.is_part]
+    whole_candidates = [candidate for candidate in named if not candidate.measure.is_part]
     parts = [candidate for candidate in named if candidate.measure.is_part]
-    if not whole:
+    if not whole_candidates:
         return _of_parts(parts)
-    chosen = _of_wholes(whole)
+    chosen = _of_wholes(whole_candidates)
     if len(chosen) > 1:
         return PassRateChoice([candidate.name for candidate in chosen])
-    [taken] = chosen
-    if not parts or taken.measure.kind is MeasureKind.ACCURACY:
-        return PassRateChoice([taken.name], _beside(taken, whole))
-    right = [part for part in parts if part.measure.is_correctness and part.is_in_range]
-    if not taken.is_in_range and len(right) == 1:
-        sentence = f"{right[0].name} is taken, the part of {taken.name} for right answers; the total leaves [0, 1]"
+    [chosen_candidate] = chosen
+    if not parts or chosen_candidate.measure.kind is MeasureKind.ACCURACY:
+        return PassRateChoice([chosen_candidate.name], _beside(chosen_candidate, whole_candidates))
+    right = [
+        part_candidate
+        for part_candidate in parts
+        if part_candidate.measure.is_correctness and part_candidate.is_in_range
+    ]
+    if not chosen_candidate.is_in_range and len(right) == 1:
+        sentence = (
+            f"{right[0].name} is taken, the part of {chosen_candidate.name} for right answers; the total leaves [0, 1]"
+        )
         return PassRateChoice([right[0].name], sentence)
     names = some([part.name for part in parts])
-    return PassRateChoice([taken.name], f"{taken.name} is the total reward; its parts are {names}")
+    return PassRateChoice(
+        [chosen_candidate.name], f"{chosen_candidate.name} is the total reward; its parts are {names}"
+    )
 
 
 def _of_parts(parts: Sequence[_Candidate]) -> PassRateChoice:
     """The choice among parts of a reward whose total was not logged."""
-    right = [part for part in parts if part.measure.is_correctness]
+    right = [part_candidate for part_candidate in parts if part_candidate.measure.is_correctness]
     if len(right) == 1 and len(parts) > 1:
-        others = some([part.name for part in parts if part is not right[0]])
-        sentence = f"{right[0].name} is taken, the part of the reward for right answers; other parts are {others}"
+        other_parts = some([part.name for part in parts if part is not right[0]])
+        sentence = f"{right[0].name} is taken, the part of the reward for right answers; other parts are {other_parts}"
         return PassRateChoice([right[0].name], sentence)
     sentence = f"{parts[0].name} is one part of a reward, and no total is there" if len(parts) == 1 else ""
     return PassRateChoice([part.name for part in parts], sentence)
@@ -198,21 +206,21 @@ def _of_wholes(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     by_subject: dict[frozenset[str], list[_Candidate]] = {}
     for candidate in candidates:
         by_subject.setdefault(candidate.measure.subject, []).append(candidate)
-    best = {subject: _best(found) for subject, found in by_subject.items()}
+    best = {subject: _best(subject_candidates) for subject, subject_candidates in by_subject.items()}
     overall = best.get(frozenset(), [])
     if len(best) == 1:
         return next(iter(best.values()))
     if overall and overall[0].measure.kind is MeasureKind.ACCURACY:
         return overall
-    of_subjects = [candidate for subject, found in best.items() if subject for candidate in found]
+    subject_columns = [candidate for subject, found in best.items() if subject for candidate in found]
     is_held_out = candidates[0].measure.stage is Stage.HELD_OUT
-    accurate = [candidate for candidate in of_subjects if candidate.measure.kind is MeasureKind.ACCURACY]
+    accurate = [candidate for candidate in subject_columns if candidate.measure.kind is MeasureKind.ACCURACY]
     if overall and not accurate:
         return overall
     # An accuracy on one held-out data set is a pass rate, whatever the mean reward next to it is made of.
     if overall and is_held_out and len(accurate) == 1 and accurate[0].measure.is_of_data_set:
         return accurate
-    return [*overall, *(accurate if overall else of_subjects)]
+    return [*overall, *(accurate if overall else subject_columns)]
 
 
 def _best(candidates: Sequence[_Candidate]) -> list[_Candidate]:
@@ -222,21 +230,23 @@ def _best(candidates: Sequence[_Candidate]) -> list[_Candidate]:
         attempts = candidate.measure.attempts
         return (attempts > 1, candidate.measure.kind, attempts)
 
-    least = min(map(rank, candidates))
-    return [candidate for candidate in candidates if rank(candidate) == least]
+    best_rank = min(map(rank, candidates))
+    return [candidate for candidate in candidates if rank(candidate) == best_rank]
 
 
 def _beside(taken: _Candidate, whole: Sequence[_Candidate]) -> str:
     """A sentence on columns of other data sets that were not taken; or an empty text."""
-    others = [candidate.name for candidate in whole if candidate.measure.subject != taken.measure.subject]
-    return f"{taken.name} is taken; other readings are {some(others)}" if others else ""
+    other_names = [candidate.name for candidate in whole if candidate.measure.subject != taken.measure.subject]
+    return f"{taken.name} is taken; other readings are {some(other_names)}" if other_names else ""
 
 
 def _only_other(sheet: Sheet) -> list[str]:
     """If no name is that of a measure, the one column that is not compute: `Value` of `Wall time,Step,Value`."""
     numeric = [name for name in sheet.columns if np.any(np.isfinite(sheet.numbers(name).values))]
-    others = [name for name in numeric if not _is_compute(name)]
-    return others if len(others) == 1 < len(numeric) and not words_in(others[0]) & OTHER_WORDS else []
+    other_columns = [name for name in numeric if not _is_compute(name)]
+    return (
+        other_columns if len(other_columns) == 1 < len(numeric) and not words_in(other_columns[0]) & OTHER_WORDS else []
+    )
 
 
 def _is_compute(name: str) -> bool:

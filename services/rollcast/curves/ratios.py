@@ -64,8 +64,8 @@ def _is_count(sheet: Sheet, name: str) -> bool:
 
 def is_count_name(name: str) -> bool:
     """Whether a column may count right answers, by its name."""
-    others = RATE_WORDS | REWARD_WORDS | SCORE_WORDS
-    return bool(count_words(name) & ACCURACY_WORDS) and not words_in(name) & others
+    excluded_words = RATE_WORDS | REWARD_WORDS | SCORE_WORDS
+    return bool(count_words(name) & ACCURACY_WORDS) and not words_in(name) & excluded_words
 
 
 def _is_total(sheet: Sheet, name: str) -> bool:
@@ -81,9 +81,9 @@ def _is_total(sheet: Sheet, name: str) -> bool:
 def _whole_values(sheet: Sheet, name: str) -> Array:
     """The known values of a column, none of them negative; empty if one is not a whole number."""
     values = sheet.numbers(name).values
-    known = values[np.isfinite(values)]
-    is_whole = bool(np.all((known >= 0) & (known == np.floor(known))))
-    return np.asarray(known if is_whole else known[:0])
+    finite_values = values[np.isfinite(values)]
+    is_whole = bool(np.all((finite_values >= 0) & (finite_values == np.floor(finite_values))))
+    return np.asarray(finite_values if is_whole else finite_values[:0])
 
 
 def total_of(sheet: Sheet, count: str) -> str | None:
@@ -94,21 +94,28 @@ def total_of(sheet: Sheet, count: str) -> str | None:
     possible = []
     for name in totals:
         tries = sheet.numbers(name).values
-        both = is_known & np.isfinite(tries)
+        is_both_known = is_known & np.isfinite(tries)
         is_of_a_stage = words_in(name) & STAGE_WORDS in (words_in(count) & STAGE_WORDS, set())
-        if is_of_a_stage and both.sum() >= MIN_SHARED_ROWS * is_known.sum() and np.all(right[both] <= tries[both]):
+        if (
+            is_of_a_stage
+            and is_both_known.sum() >= MIN_SHARED_ROWS * is_known.sum()
+            and np.all(right[is_both_known] <= tries[is_both_known])
+        ):
             possible.append(name)
     best = sorted(possible, key=lambda name: -_likeness(count, name))
     nearest = [name for name in best if _likeness(count, name) == _likeness(count, best[0])]
-    known = [sheet.numbers(name).values for name in nearest]
-    is_clear = bool(known) and all(np.array_equal(values, known[0], equal_nan=True) for values in known)
+    nearest_values = [sheet.numbers(name).values for name in nearest]
+    is_clear = bool(nearest_values) and all(
+        np.array_equal(values, nearest_values[0], equal_nan=True) for values in nearest_values
+    )
     return nearest[0] if is_clear else None
 
 
 def _likeness(count: str, total: str) -> int:
     """Common letters at the beginning of two names, and the word total itself."""
     common = next(
-        (place for place, (a, b) in enumerate(zip(count, total, strict=False)) if a != b), min(len(count), len(total))
+        (letter_index for letter_index, (a, b) in enumerate(zip(count, total, strict=False)) if a != b),
+        min(len(count), len(total)),
     )
     return 2 * common + ("total" in words_in(total))
 

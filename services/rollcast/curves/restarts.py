@@ -117,11 +117,11 @@ def _has_gone_back(steps: list[float], kinds: list[int], newest: dict[int, float
     """
     reached = steps[fall - 1]
     again: set[float] = set()
-    for place in range(fall, min(fall + MAX_LATE_ROWS, len(steps))):
-        step = steps[place]
+    for row_index in range(fall, min(fall + MAX_LATE_ROWS, len(steps))):
+        step = steps[row_index]
         if step > reached:
             return False
-        if step < newest.get(kinds[place], step):
+        if step < newest.get(kinds[row_index], step):
             return True
         again.add(step)
         if len(again) == MIN_STEPS_AGAIN:
@@ -144,7 +144,7 @@ def incarnations(
 
     By the steps, an incarnation begins when the log goes back, or when a step is evaluated again at another compute.
     """
-    told, is_told = whole_numbers(sheet.numbers("incarnation"))
+    recorded_incarnations, is_told = whole_numbers(sheet.numbers("incarnation"))
     rows = np.flatnonzero(has_step & ~is_told)
     steps = step[rows]
     begins = np.isin(rows, going_back(sheet, np.where(has_step & ~is_told, step, np.nan), is_evaluation))
@@ -152,23 +152,23 @@ def incarnations(
     again = np.flatnonzero(np.diff(steps[evaluated]) == 0)
     if again.size:
         computes = sheet.texts(compute)
-        for before, after in zip(evaluated[again].tolist(), evaluated[again + 1].tolist(), strict=True):
-            begins[after] |= computes[rows[before]] != computes[rows[after]]
-    begun = np.zeros(sheet.num_rows, dtype=np.int64)
-    begun[rows[begins]] = 1
-    number = 1 + np.cumsum(begun)
+        for earlier_row, later_row in zip(evaluated[again].tolist(), evaluated[again + 1].tolist(), strict=True):
+            begins[later_row] |= computes[rows[earlier_row]] != computes[rows[later_row]]
+    start_flags = np.zeros(sheet.num_rows, dtype=np.int64)
+    start_flags[rows[begins]] = 1
+    number = 1 + np.cumsum(start_flags)
     first_steps = dict(zip(number[rows[begins]].tolist(), steps[begins].tolist(), strict=True))
-    number = np.where(is_told, told, number)
+    number = np.where(is_told, recorded_incarnations, number)
     rows = np.flatnonzero(is_told & has_step)
     if rows.size == 0 and len(first_steps) > MAX_RESTARTS_PER_ROW * int((~is_told).sum()):
         return number, dict.fromkeys(first_steps, NEVER_ENDED)
     if rows.size == 0:
         return number, {later: first - 1 for later, first in first_steps.items()}
     starts: dict[int, int] = {}
-    for incarnation, first in zip(told[rows].tolist(), step[rows].tolist(), strict=True):
+    for incarnation, first in zip(recorded_incarnations[rows].tolist(), step[rows].tolist(), strict=True):
         starts[incarnation] = min(first - 1, starts.get(incarnation, first))
     # A column with the step from which an incarnation continued is exact, so it replaces the estimate.
     continued_from, is_known = whole_numbers(sheet.numbers("started_from"))
     rows = rows[is_known[rows]]
-    starts.update(zip(told[rows].tolist(), continued_from[rows].tolist(), strict=True))
+    starts.update(zip(recorded_incarnations[rows].tolist(), continued_from[rows].tolist(), strict=True))
     return number, starts

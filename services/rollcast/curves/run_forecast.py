@@ -318,6 +318,6 @@ def metric_grid(forecast: RunForecast) -> tuple[float, ...]:
 
     Without a budget the grid reaches a thousand times the compute of the newest evaluation.
     """
-    now = forecast.newest.compute
-    low, high = (forecast.end / 100, 4 * forecast.end) if forecast.end else (now / 4, 1000 * now)
+    newest_compute = forecast.newest.compute
+    low, high = (forecast.end / 100, 4 * forecast.end) if forecast.end else (newest_compute / 4, 1000 * newest_compute)
     return tuple(float(f"{value:.3g}") for value in np.geomspace(low, high, GRID_SIZE))

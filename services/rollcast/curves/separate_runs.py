@@ -74,28 +74,28 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
     """
     if curve.sheet.column(RUN) is not None:
         return curve
-    wanted = curve.wanted_run
+    requested_run = curve.wanted_run
     counter = curve.columns.step or curve.columns.compute
     counts = curve.sheet.numbers(counter).values
     evaluations = curve.sheet.only(curve.sheet.numbers(curve.columns.pass_rate).given)
     is_distinguished = clashing_label(evaluations, curve.columns.compute) is not None
     runs = [] if is_distinguished else logged_runs(curve, counts)
-    if wanted is None and not _are_clear(runs):
+    if requested_run is None and not _are_clear(runs):
         return curve
     if len(runs) < 2:
-        if wanted is not None and not (runs and wanted in (runs[0].title, str(runs[0].number))):
+        if requested_run is not None and not (runs and requested_run in (runs[0].title, str(runs[0].number))):
             raise UserError(f"no row is left; check {curve.asked.option('where')}, --run and the file")
         return _without_redone(curve, counts, tell) if runs else curve
-    if wanted is None and _is_each_epoch(runs):
+    if requested_run is None and _is_each_epoch(runs):
         tell(f"{counter} begins again {len(runs)} times while the level goes on, so it is counted on from each end")
         return _counted_on(curve, counter, runs)
     listed = "; ".join(run.described(counter) for run in runs[:MAX_NAMES_IN_A_SENTENCE])
     listed += "; .." if len(runs) > MAX_NAMES_IN_A_SENTENCE else ""
     option = f"{curve.asked.option('where')} run=N" if curve.asked.in_run_file else "--run N"
-    if wanted is not None:
-        chosen = [run for run in runs if wanted in (run.title, str(run.number))]
+    if requested_run is not None:
+        chosen = [run for run in runs if requested_run in (run.title, str(run.number))]
         if not chosen:
-            raise UserError(f"--run {wanted}: holds no such run, but these: {listed}; choose one with {option}")
+            raise UserError(f"--run {requested_run}: holds no such run, but these: {listed}; choose one with {option}")
         return _rows_of(curve, chosen[-1])
     is_newest_alone = all(run.num_after_start < MIN_LAW_POINTS for run in runs[:-1])
     if is_newest_alone or curve.asked.in_run_file:
@@ -114,9 +114,9 @@ def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:
     """The runs of a log in its order, restarts joined to the run that they continue; none without a reading."""
     sheet = curve.sheet
     rates = sheet.numbers(curve.columns.pass_rate).values
-    known = np.flatnonzero(np.isfinite(counts))
+    known_rows = np.flatnonzero(np.isfinite(counts))
     _, is_told = whole_numbers(sheet.numbers("incarnation"))
-    if is_told.any() or is_unordered(counts[known]):
+    if is_told.any() or is_unordered(counts[known_rows]):
         return []
     begins = going_back(sheet, counts, np.isfinite(rates))
     if begins.size > MAX_STRETCHES:
@@ -146,12 +146,12 @@ def _title_before(curve: CurveSheet, row: int) -> str:
 
 def _is_another(run: LoggedRun, stretch: LoggedRun, counts: Array) -> bool:
     """Whether a stretch of a log is another run, and does not continue this one after a restart."""
-    known = counts[stretch.begin : stretch.end]
-    known = known[np.isfinite(known)]
-    of_run = counts[run.begin : run.end]
-    first = float(known[0])
-    base = float(of_run[np.isfinite(of_run)][0])
-    distinct = np.unique(known)
+    stretch_counts = counts[stretch.begin : stretch.end]
+    stretch_counts = stretch_counts[np.isfinite(stretch_counts)]
+    run_counts = counts[run.begin : run.end]
+    first = float(stretch_counts[0])
+    base = float(run_counts[np.isfinite(run_counts)][0])
+    distinct = np.unique(stretch_counts)
     interval = float(np.median(np.diff(distinct))) if distinct.size > 1 else 0.0
     has_other_name = run.title != stretch.title and bool(run.title and stretch.title)
     if first <= max(base, interval) or (has_other_name and not stretch.title.startswith(SEED)):
@@ -198,7 +198,7 @@ def _is_each_epoch(runs: list[LoggedRun]) -> bool:
     bounds = {(float(run.counts.min()), float(run.counts.max())) for run in runs[:-1]}
     if len(bounds) > 1 or runs[-1].counts.min() not in next(iter(bounds)) or any(run.counts.size < 2 for run in runs):
         return False
-    departed = sum(abs(float(after.rates[0] - run.rates[-1])) for run, after in pairwise(runs))
+    departed = sum(abs(float(next_run.rates[0] - run.rates[-1])) for run, next_run in pairwise(runs))
     returned = sum(abs(float(after.rates[0] - run.rates[0])) for run, after in pairwise(runs))
     return departed < NEAR_LEVEL_SHARE * returned
 

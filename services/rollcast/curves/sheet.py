@@ -102,25 +102,29 @@ class Column:
     def numbers(self) -> Numbers:
         """(m,) its fields as numbers."""
         count = len(self.fields)
-        found = Numbers(np.full(count, np.nan), np.ones(count, bool), np.zeros(count, bool), np.zeros(count, bool))
+        field_numbers = Numbers(
+            np.full(count, np.nan), np.ones(count, bool), np.zeros(count, bool), np.zeros(count, bool)
+        )
         try:
-            found.values[:] = np.fromiter(map(float, self.fields), dtype=float, count=count)
+            field_numbers.values[:] = np.fromiter(map(float, self.fields), dtype=float, count=count)
         except (TypeError, ValueError, OverflowError):
-            found.values[:] = np.nan
-            for place, field in enumerate(self.fields):
+            field_numbers.values[:] = np.nan
+            for field_index, field in enumerate(self.fields):
                 text = str(field).strip()
                 if text in EMPTY_TEXTS or not text.strip(RULE_MARKS):
-                    found.given[place] = False
+                    field_numbers.given[field_index] = False
                     continue
                 if (truth := TRUTH_TEXTS.get(text.casefold())) is not None:
-                    found.values[place] = truth
+                    field_numbers.values[field_index] = truth
                     continue
-                found.per_cent[place] = text.endswith(PER_CENT)
+                field_numbers.per_cent[field_index] = text.endswith(PER_CENT)
                 try:
-                    found.values[place] = float(text.removesuffix(PER_CENT)) / (100 if found.per_cent[place] else 1)
+                    field_numbers.values[field_index] = float(text.removesuffix(PER_CENT)) / (
+                        100 if field_numbers.per_cent[field_index] else 1
+                    )
                 except ValueError:
-                    found.odd[place] = True
-        return found
+                    field_numbers.odd[field_index] = True
+        return field_numbers
 
     @cached_property
     def is_truth(self) -> bool:
@@ -163,32 +167,34 @@ class Sheet:
 
         `header`: columns that are there even if no row has a field. Raises TooMuch.
         """
-        rows_of: dict[str, list[NDArray[np.int64]]] = {name: [] for name in header}
-        fields_of: dict[str, list[Any]] = {name: [] for name in header}
+        rows_by_name: dict[str, list[NDArray[np.int64]]] = {name: [] for name in header}
+        fields_by_name: dict[str, list[Any]] = {name: [] for name in header}
         num_rows = 0
         for count, chunk in chunks:
             rows = np.arange(num_rows, num_rows + count)
             num_rows += count
             for name, fields in chunk.items():
-                if name not in rows_of:
-                    rows_of[name] = []
-                    fields_of[name] = []
+                if name not in rows_by_name:
+                    rows_by_name[name] = []
+                    fields_by_name[name] = []
                 is_full = None not in fields and "" not in fields
                 is_given = None if is_full else [field is not None and field != "" for field in fields]
-                rows_of[name].append(rows if is_given is None else rows[is_given])
-                fields_of[name].extend(fields if is_given is None else compress(fields, is_given))
+                rows_by_name[name].append(rows if is_given is None else rows[is_given])
+                fields_by_name[name].extend(fields if is_given is None else compress(fields, is_given))
             if num_rows > MAX_ROWS:
                 raise TooMuch(f"holds more than {MAX_ROWS:,} rows")
-            refuse_wide(len(rows_of))
+            refuse_wide(len(rows_by_name))
             # Such a table would be too large even if most of its fields were empty.
-            if num_rows * len(rows_of) > MAX_CELLS:
+            if num_rows * len(rows_by_name) > MAX_CELLS:
                 raise TooMuch(f"holds more than {MAX_CELLS:,} fields in its rows and columns")
-        if max(map(len, rows_of), default=0) > MAX_COLUMN_NAME_CHARS:
+        if max(map(len, rows_by_name), default=0) > MAX_COLUMN_NAME_CHARS:
             raise TooMuch(f"holds more than {MAX_COLUMN_NAME_CHARS:,} characters in a column's name")
-        if max(Counter(map(str.casefold, rows_of)).values(), default=0) > MAX_SPELLINGS:
+        if max(Counter(map(str.casefold, rows_by_name)).values(), default=0) > MAX_SPELLINGS:
             raise TooMuch(f"holds more than {MAX_SPELLINGS:,} columns of one name")
         none = np.empty(0, dtype=np.int64)
-        columns = {name: Column(np.concatenate([none, *rows_of[name]]), fields_of[name]) for name in rows_of}
+        columns = {
+            name: Column(np.concatenate([none, *rows_by_name[name]]), fields_by_name[name]) for name in rows_by_name
+        }
         return cls(format, columns, num_rows)
 
     @cached_property
@@ -207,13 +213,13 @@ class Sheet:
         spellings = self._spellings.get(name.casefold(), [])
         if len(spellings) < 2:
             return self.columns[spellings[0]] if spellings else None
-        found: dict[int, Any] = {}
+        fields_by_row: dict[int, Any] = {}
         for spelling in (*reversed(spellings), name):
             if spelling in self.columns:
                 column = self.columns[spelling]
-                found.update(zip(column.rows.tolist(), column.fields, strict=True))
-        rows = sorted(found)
-        return Column(np.array(rows, dtype=np.int64), [found[row] for row in rows])
+                fields_by_row.update(zip(column.rows.tolist(), column.fields, strict=True))
+        rows = sorted(fields_by_row)
+        return Column(np.array(rows, dtype=np.int64), [fields_by_row[row] for row in rows])
 
     def texts(self, name: str) -> list[str]:
         """(n,) the fields of a column as texts; an empty text for a row without a field."""
@@ -234,13 +240,13 @@ class Sheet:
             return column.numbers
         # One value stands for all rows until there is a column: a million rows lack a dozen of them.
         never = np.broadcast_to(np.False_, self.num_rows)
-        found = Numbers(np.broadcast_to(np.nan, self.num_rows), never, never, never)
+        row_numbers = Numbers(np.broadcast_to(np.nan, self.num_rows), never, never, never)
         if column is None:
-            return found
-        found = Numbers(found.values.copy(), never.copy(), never.copy(), never.copy())
-        for whole, part in zip(vars(found).values(), vars(column.numbers).values(), strict=True):
-            whole[column.rows] = part
-        return found
+            return row_numbers
+        row_numbers = Numbers(row_numbers.values.copy(), never.copy(), never.copy(), never.copy())
+        for row_values, field_values in zip(vars(row_numbers).values(), vars(column.numbers).values(), strict=True):
+            row_values[column.rows] = field_values
+        return row_numbers
 
     def only(self, keep: Mask) -> "Sheet":
         """The rows for which `keep` (n,) is true, and the columns in which one of them has a field."""

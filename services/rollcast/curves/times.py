@@ -28,10 +28,10 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*|\d{4}-\d{2}-\d{2}|\d{4}/
 
 def duration(text: str) -> float | None:
     """Seconds of 1:02:03 or `1 day, 2:03:04`; None if the text is not a duration."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
         return None
-    return 86_400.0 * int(found[1] or 0) + 3600.0 * int(found[2]) + 60.0 * int(found[3]) + float(found[4])
+    return 86_400.0 * int(match[1] or 0) + 3600.0 * int(match[2]) + 60.0 * int(match[3]) + float(match[4])
 
 
 def moment(text: str) -> float | None:
@@ -39,10 +39,10 @@ def moment(text: str) -> float | None:
     if not _DATE.fullmatch(text := text.strip()):
         return None
     try:
-        read = datetime.fromisoformat(text.replace("/", "-"))
+        date = datetime.fromisoformat(text.replace("/", "-"))
     except ValueError:
         return None
-    return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
 def in_one_unit(sheet: Sheet, column: str, unit: str, devices: float | None, tell: Tell) -> tuple[Sheet, str]:
@@ -94,10 +94,10 @@ def _unit_of_a_clock(known: Array) -> float | None:
 
 def _written_out(texts: list[str]) -> tuple[Array | None, str]:
     """(n,) seconds of durations or dates, nan for an empty text, and the kind of clock; None: they are neither."""
-    given = [text for text in texts if text.strip()]
-    for read, clock in ((duration, ""), (moment, "dates")):
-        seconds = [read(text) for text in given]
-        if given and None not in seconds:
+    nonempty_texts = [text for text in texts if text.strip()]
+    for parse_time, clock in ((duration, ""), (moment, "dates")):
+        seconds = [parse_time(text) for text in nonempty_texts]
+        if nonempty_texts and None not in seconds:
             waiting = iter(seconds)
             return np.array([next(waiting) if text.strip() else math.nan for text in texts], dtype=float), clock
     return None, ""

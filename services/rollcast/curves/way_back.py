@@ -12,13 +12,13 @@ ROUNDING = 1e-9
 def way_back(evaluations: Sequence[CurvePoint], peak_compute: float, kept: KeptCheckpoints) -> str:
     """One sentence. `peak_compute`: of the peak, in the unit of the evaluations."""
     peak = max((item.step for item in evaluations if item.compute <= peak_compute * (1 + ROUNDING)), default=0)
-    before = [step for step in kept.steps if step <= peak]
-    if not before:
+    earlier_steps = [step for step in kept.steps if step <= peak]
+    if not earlier_steps:
         return (
             f"No checkpoint from before that peak, near step {peak}, is there ({kept_in_words(kept.steps)}): only "
             "another run can go back, with a larger trainer.keep_checkpoints."
         )
-    step = before[-1]
+    step = earlier_steps[-1]
     command = f"{kept.command} {step}"
     if kept.command is None:
         command = f"set model.from_step to {step} in another run, whose model.from_run is this one"

@@ -105,10 +105,10 @@ def prediction_list(compute: list[float], readings: Array, laws: Array | None) -
     return [
         Prediction(
             compute=value,
-            reading=quantiles(readings[:, place]),
-            law=None if laws is None else quantiles(laws[:, place]),
+            reading=quantiles(readings[:, index]),
+            law=None if laws is None else quantiles(laws[:, index]),
         )
-        for place, value in enumerate(compute)
+        for index, value in enumerate(compute)
     ]
 
 

@@ -88,10 +88,10 @@ class ForecastEngine:
             for evaluation in mixed:
                 self._refuse(evaluation, "run_is_pushed")
             if mixed or (reading.starts.keys() | reading.anew) & self._pushed.keys():
-                others = [item for item in reading.evaluations if item.run not in self._pushed]
-                starts = {run: told for run, told in reading.starts.items() if run not in self._pushed}
-                anew = reading.anew - self._pushed.keys()
-                reading = replace(reading, evaluations=others, starts=starts, anew=anew)
+                source_evaluations = [item for item in reading.evaluations if item.run not in self._pushed]
+                starts = {run: first_steps for run, first_steps in reading.starts.items() if run not in self._pushed}
+                replaced_runs = reading.anew - self._pushed.keys()
+                reading = replace(reading, evaluations=source_evaluations, starts=starts, anew=replaced_runs)
             return self._take_reading(reading)
 
     def push(self, run: PushedRun, evaluations: list[CurvePoint]) -> int:
@@ -104,17 +104,17 @@ class ForecastEngine:
         if not self._turn.acquire(timeout=PATIENCE_SECONDS):
             raise TimeoutError("the forecaster is busy with another reading; push again in a moment")
         try:
-            before = self._pushed.get(run.name)
-            if before is None:
+            known_run = self._pushed.get(run.name)
+            if known_run is None:
                 self._admit(run.name, len(evaluations))
-            elif before.unit != run.unit:
-                raise ValueError(f"run {run.name!r} counts {before.unit}, not {run.unit}; push under another name")
+            elif known_run.unit != run.unit:
+                raise ValueError(f"run {run.name!r} counts {known_run.unit}, not {run.unit}; push under another name")
             elif run.budget is None:
-                run = before
-            if run != before:
+                run = known_run
+            if run != known_run:
                 self._write(lambda: self._history.add_pushed(run))
             self._pushed[run.name] = run
-            changed = {run.name} if run != before else set()
+            changed = {run.name} if run != known_run else set()
             return self._take_reading(Reading(evaluations=evaluations), also_refit=changed)
         finally:
             self._turn.release()
@@ -123,8 +123,8 @@ class ForecastEngine:
         """Raises ValueError: why it cannot be the name of a run that is pushed from now on."""
         if name in self._configured:
             raise ValueError(f"run {name!r} is the forecaster's own; push under another name")
-        told = self._terms.keys() | self._budgets.keys() | self._starts.keys()
-        if name in told or any(name in (owner, shown) for (owner, _), shown in self._names.items()):
+        source_runs = self._terms.keys() | self._budgets.keys() | self._starts.keys()
+        if name in source_runs or any(name in (owner, curve_name) for (owner, _), curve_name in self._names.items()):
             raise ValueError(f"run {name!r} is read from a source; push under another name")
         if len(self._pushed) >= MAX_PUSHED_RUNS:
             raise ValueError(f"{MAX_PUSHED_RUNS} runs are pushed already, which is the most; use another service")
@@ -191,9 +191,9 @@ class ForecastEngine:
 
     def _repeats_what_is_known(self, reading: Reading, run: str) -> bool:
         """Whether the reading repeats every known evaluation, as a table does that is rewritten whole each time."""
-        told = {item.key: (item.pass_rate, item.compute) for item in reading.evaluations if item.run == run}
-        known = [item for name in self._names_of(run) for item in self._logs[name].evaluations.values()]
-        return all(told.get(item.key) == (item.pass_rate, item.compute) for item in known)
+        reported_points = {item.key: (item.pass_rate, item.compute) for item in reading.evaluations if item.run == run}
+        known_points = [item for name in self._names_of(run) for item in self._logs[name].evaluations.values()]
+        return all(reported_points.get(item.key) == (item.pass_rate, item.compute) for item in known_points)
 
     def _forget(self, run: str) -> None:
         names = self._names_of(run)
@@ -221,10 +221,12 @@ class ForecastEngine:
             if len(self._names) >= MAX_RUNS:
                 self._refuse(evaluation, "too_many_runs")
                 return None
-            taken = not is_own_curve(evaluation.dataset) or any(
+            needs_dataset_suffix = not is_own_curve(evaluation.dataset) or any(
                 run == evaluation.run and is_own_curve(dataset) for run, dataset in self._names
             )
-            name = self._names[key] = f"{evaluation.run}:{evaluation.dataset}" if taken else evaluation.run
+            name = self._names[key] = (
+                f"{evaluation.run}:{evaluation.dataset}" if needs_dataset_suffix else evaluation.run
+            )
             self._logs[name] = EvaluationLog(starts=self._starts.setdefault(evaluation.run, {}))
         try:
             return name if self._logs[name].add(evaluation) else None
@@ -253,8 +255,8 @@ class ForecastEngine:
     def _refit(self, name: str, new: set[int], max_replays: int) -> None:
         """`new`: ids of the evaluations that came with this reading."""
         everything = self._logs[name]
-        found = everything.sorted_out()
-        surviving = found.kept
+        curve_selection = everything.sorted_out()
+        surviving = curve_selection.kept
         if not surviving:
             return
         run = surviving[-1].run
@@ -270,8 +272,8 @@ class ForecastEngine:
             budget,
             sequence=self._sequence,
             updated_at=time.time(),
-            num_lost=found.num_lost,
-            num_incomplete=found.num_incomplete,
+            num_lost=curve_selection.num_lost,
+            num_incomplete=curve_selection.num_incomplete,
             origin=origin,
             worth=terms.worth,
             price=terms.price,
@@ -291,31 +293,33 @@ class ForecastEngine:
                 "forecast",
                 run=name,
                 points=len(surviving),
-                incomplete=found.num_incomplete,
+                incomplete=curve_selection.num_incomplete,
                 verdict=str(forecast.forecast.verdict.kind),
                 asymptote=None if law is None else [round(value, 3) for value in bare(law.asymptote)],
             )
         self._board.publish(forecast)
 
     def _last_advice(self, name: str, num_points: int) -> EarlierAdvice | None:
-        kept = self._advice.get(name)
-        if kept is None or kept.num_points > num_points:
+        earlier_advice = self._advice.get(name)
+        if earlier_advice is None or earlier_advice.num_points > num_points:
             return None
-        return EarlierAdvice.after(kept.kind, kept.evaluations, num_points - kept.num_points)
+        return EarlierAdvice.after(
+            earlier_advice.kind, earlier_advice.evaluations, num_points - earlier_advice.num_points
+        )
 
     def _keep_advice(self, forecast: RunForecast) -> None:
         advice = forecast.advice()
-        kept = KeptAdvice(forecast.name, len(forecast.evaluations), str(advice.kind), advice.evaluations)
-        if advice.headline is not None and kept != self._advice.get(forecast.name):
-            self._advice[forecast.name] = kept
-            self._write(lambda: self._history.keep_advice(kept))
+        advice_record = KeptAdvice(forecast.name, len(forecast.evaluations), str(advice.kind), advice.evaluations)
+        if advice.headline is not None and advice_record != self._advice.get(forecast.name):
+            self._advice[forecast.name] = advice_record
+            self._write(lambda: self._history.keep_advice(advice_record))
 
     def _budget(self, run: str, unit: str) -> RunBudget:
         """When the run ends. A budget that is set for this curve, in its `unit`, comes first."""
         pushed = self._pushed.get(run)
-        own = self._terms.get(run, NO_TERMS).budget if pushed is None else pushed.budget
-        if pushed is not None or own is not None:
-            return RunBudget(None, own)
+        curve_budget = self._terms.get(run, NO_TERMS).budget if pushed is None else pushed.budget
+        if pushed is not None or curve_budget is not None:
+            return RunBudget(None, curve_budget)
         budget = self._budgets.get(run, self._configured.get(run, RunBudget()))
         return budget if unit in (DEVICE_HOURS, GPU_HOURS) else replace(budget, device_hours=None)
 

@@ -50,10 +50,10 @@ class _Shown:
             ):
                 for quantile, value in zip(_QUANTILE_LABELS, bare(quantiles), strict=True):
                     yield metric, (quantile,), value
-        for place, quantile in enumerate(_QUANTILE_LABELS):
+        for index, quantile in enumerate(_QUANTILE_LABELS):
             if outlook.end is not None:
-                yield names.FORECAST_END, (quantile,), float(outlook.end[place])
-            for compute, value in zip(grid, outlook.band[place].tolist(), strict=True):
+                yield names.FORECAST_END, (quantile,), float(outlook.end[index])
+            for compute, value in zip(grid, outlook.band[index].tolist(), strict=True):
                 yield names.FORECAST_PASS_RATE, (compute, quantile), value
         if forecast.end is not None and forecast.unit in _DEVICE_HOURS:
             yield names.FORECAST_END_DEVICE_HOURS, (), forecast.end
@@ -95,13 +95,13 @@ class ForecastMetrics(Collector):
 
     def show(self, forecast: RunForecast, outlook: ForecastSummary, surprise: Surprise | None) -> None:
         """Take the place of the run's last forecast."""
-        before = self._shown.get(forecast.name)
-        refits = 1 if before is None else before.refits + 1
-        shown = _Shown(forecast, law_of_run(forecast), forecast.advice(), outlook, surprise, refits)
-        self._shown = {**self._shown, forecast.name: shown}
+        previous_metrics = self._shown.get(forecast.name)
+        refits = 1 if previous_metrics is None else previous_metrics.refits + 1
+        run_metrics = _Shown(forecast, law_of_run(forecast), forecast.advice(), outlook, surprise, refits)
+        self._shown = {**self._shown, forecast.name: run_metrics}
 
     def forget(self, names: Collection[str]) -> None:
-        self._shown = {name: shown for name, shown in self._shown.items() if name not in names}
+        self._shown = {name: run_metrics for name, run_metrics in self._shown.items() if name not in names}
 
     def count_skipped(self, reason: str, count: int) -> None:
         if count:
@@ -116,8 +116,8 @@ class ForecastMetrics(Collector):
     def collect(self) -> Iterator[Family]:
         yield from self._own.registry.collect()
         families: dict[Metric, CounterMetricFamily | GaugeMetricFamily] = {}
-        for name, shown in self._shown.items():
-            for metric, labels, value in shown.samples():
+        for name, run_metrics in self._shown.items():
+            for metric, labels, value in run_metrics.samples():
                 if metric not in families:
                     families[metric] = _family(metric)
                 families[metric].add_metric((name, *labels), value)

@@ -19,9 +19,11 @@ from rollcast.scaling.posterior.options import FitOptions
 def fit_request(request: FitRequest) -> Forecast:
     """The posterior of the caller's curve. Raises ValueError: one sentence on the wrong point or option."""
     points = sorted(request.points, key=lambda point: point.compute)
-    least = min((point.compute for point in points if point.compute > 0), default=MIN_COMPUTE)
-    if least < MIN_COMPUTE:
-        raise ValueError(f"points: compute {least:g} is too small to have been measured; check its unit, device-hours")
+    smallest_compute = min((point.compute for point in points if point.compute > 0), default=MIN_COMPUTE)
+    if smallest_compute < MIN_COMPUTE:
+        raise ValueError(
+            f"points: compute {smallest_compute:g} is too small to have been measured; check its unit, device-hours"
+        )
     curve = Curve.from_points(
         [point.compute for point in points],
         [point.pass_rate for point in points],

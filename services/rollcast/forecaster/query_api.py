@@ -98,9 +98,9 @@ def _query_range(board: Board, form: Form) -> Any:
         return {"resultType": "matrix", "result": [{"metric": {}, "values": [[float(at), "2"] for at in times]}]}
     result = []
     for labels, values in _evaluate(board, parse_selector(query), times):
-        known = np.isfinite(values)
-        pairs = zip(times[known].tolist(), values[known].tolist(), strict=True)
-        if np.any(known):
+        is_finite = np.isfinite(values)
+        pairs = zip(times[is_finite].tolist(), values[is_finite].tolist(), strict=True)
+        if np.any(is_finite):
             result.append({"metric": labels, "values": [[at, repr(value)] for at, value in pairs]})
     return {"resultType": "matrix", "result": result}
 
@@ -117,8 +117,8 @@ def _series(board: Board, form: Form) -> Any:
 
 
 def _unknown(_: Board, form: Form) -> Any:
-    asked = form["rest"][0][:40]
-    raise ValueError(f"{asked!r} is not answered here; query, query_range, series, labels and metadata are")
+    endpoint_path = form["rest"][0][:40]
+    raise ValueError(f"{endpoint_path!r} is not answered here; query, query_range, series, labels and metadata are")
 
 
 def _matched(board: Board, form: Form) -> list[Labels]:

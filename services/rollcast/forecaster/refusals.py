@@ -42,11 +42,11 @@ def add_refusals(application: FastAPI) -> None:
 async def _refuse_malformed(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"]) or "request"
+    where = ".".join(str(segment) for segment in first["loc"]) or "request"
     value = first.get("input")
     is_shown = isinstance(value, str | int | float) and not _is_huge(value)
-    shown = f" = {value!r:.60}" if is_shown else ""
-    return _sentence(422, f"{where:.200}{shown}: {first['msg']}")
+    value_text = f" = {value!r:.60}" if is_shown else ""
+    return _sentence(422, f"{where:.200}{value_text}: {first['msg']}")
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
@@ -80,8 +80,8 @@ class BodyLimit:
             await self._application(scope, receive, send)
             return
         refusal = JSONResponse({"detail": f"the body is larger than {self._max_bytes} bytes; send fewer points"}, 413)
-        told = dict(scope["headers"]).get(b"content-length", b"0")
-        if not told.isdigit() or int(told[:20]) > self._max_bytes:
+        content_length = dict(scope["headers"]).get(b"content-length", b"0")
+        if not content_length.isdigit() or int(content_length[:20]) > self._max_bytes:
             await refusal(scope, receive, send)
             return
         received = 0

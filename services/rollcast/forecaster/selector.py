@@ -38,26 +38,26 @@ def parse_selector(text: str) -> Selector:
         raise ValueError(f"query is longer than {MAX_LENGTH} characters")
     matchers = []
     name = _NAME.match(text)
-    place = name.end() if name else 0
+    position = name.end() if name else 0
     if name:
         matchers.append(Matcher("__name__", re.compile(re.escape(name[1])), True))
-    rest = text[place:].strip()
+    rest = text[position:].strip()
     if rest:
         if not (rest.startswith("{") and rest.endswith("}")):
             raise ValueError('only selectors such as rollcast_timeline_pass_rate{run="a"} are answered here')
         inner = rest[1:-1]
-        place = 0
-        while inner[place:].strip():
-            found = _MATCHER.match(inner, place)
-            if not found:
-                raise ValueError(f"cannot read the label matchers at {inner[place : place + 40]!r}")
-            label, operator, quoted = found.groups()
+        position = 0
+        while inner[position:].strip():
+            label_match = _MATCHER.match(inner, position)
+            if not label_match:
+                raise ValueError(f"cannot read the label matchers at {inner[position : position + 40]!r}")
+            label, operator, quoted = label_match.groups()
             matchers.append(Matcher(label, _pattern(_unquote(quoted), operator.endswith("~")), operator[0] == "="))
-            place = found.end()
-            if inner[place:].strip():
-                if inner[place] != ",":
-                    raise ValueError(f"a comma is missing before {inner[place : place + 40]!r}")
-                place += 1
+            position = label_match.end()
+            if inner[position:].strip():
+                if inner[position] != ",":
+                    raise ValueError(f"a comma is missing before {inner[position : position + 40]!r}")
+                position += 1
     if not matchers:
         raise ValueError("query is empty; give a selector")
     return Selector(tuple(matchers))
@@ -70,23 +70,23 @@ def _unquote(quoted: str) -> str:
 def _pattern(text: str, is_regex: bool) -> re.Pattern[str]:
     if not is_regex:
         return re.compile(re.escape(text))
-    place = 0
+    position = 0
     parts = []
     wildcards = 0
     if text.startswith("(") and text.endswith(")") and "(" not in text[1:]:
         text = text[1:-1]
-    while place < len(text):
-        found = _TOKEN.match(text, place)
-        if not found or found[3]:
+    while position < len(text):
+        token_match = _TOKEN.match(text, position)
+        if not token_match or token_match[3]:
             raise ValueError(f"regular expression {text[:60]!r}: only text, |, .* and .+ are understood here")
-        if found[2]:
-            wildcards += len(found[2]) > 1
-            parts.append(found[2])
-        elif found[1]:
-            parts.append(re.escape(found[1]))
+        if token_match[2]:
+            wildcards += len(token_match[2]) > 1
+            parts.append(token_match[2])
+        elif token_match[1]:
+            parts.append(re.escape(token_match[1]))
         else:
-            parts.append("|".join(re.escape(piece) for piece in found[4].split("|")))
-        place = found.end()
+            parts.append("|".join(re.escape(piece) for piece in token_match[4].split("|")))
+        position = token_match.end()
     if wildcards > MAX_WILDCARDS:
         raise ValueError(f"regular expression {text[:60]!r}: more than {MAX_WILDCARDS} wildcards")
     return re.compile("".join(parts), re.DOTALL)

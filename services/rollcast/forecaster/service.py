@@ -73,15 +73,15 @@ def serve(config: RunConfig, *, over: bool = False) -> int:
     try:
         history = History(settings.history or folder / FORECASTS)
         budget = RunBudget(config.budget.steps, config.budget.device_hours)
-        ended = {}
+        end_reasons = {}
         if over:
-            whole, _, _ = history_of_folder(folder, None)
-            budget = budget.rest_after(whole.evaluations)
-            ended = {} if whole.ended is None else {whole.name: whole.ended}
+            run_history, _, _ = history_of_folder(folder, None)
+            budget = budget.rest_after(run_history.evaluations)
+            end_reasons = {} if run_history.ended is None else {run_history.name: run_history.ended}
         of_others = () if isinstance(settings.source, DirectScrape) else settings.source.curves
         terms = {curve.run: curve for curve in of_others}
-        kept = {config.run: partial(KeptCheckpoints.at, folder, config.trainer.checkpoints)}
-        engine = ForecastEngine(board, history, metrics, {config.run: budget}, terms, ended, kept)
+        checkpoint_readers = {config.run: partial(KeptCheckpoints.at, folder, config.trainer.checkpoints)}
+        engine = ForecastEngine(board, history, metrics, {config.run: budget}, terms, end_reasons, checkpoint_readers)
         tail = FolderTail(config.run, folder)
         application = build_application(board, history, metrics, engine, tail, heartbeat)
         token = settings.push_token or config.http.token
@@ -95,15 +95,15 @@ def serve(config: RunConfig, *, over: bool = False) -> int:
     log.info("forecaster serves", page=f"{local_url(served, http.port)}/")
     source = NoSource() if over else _source_of(config)
     files = RunFolder(folder, config.run)
-    said = ForecastLog(folder, metrics)
+    forecast_log = ForecastLog(folder, metrics)
     try:
         while True:
             heartbeat.beat()
-            begun = time.monotonic()
+            turn_start_seconds = time.monotonic()
             engine.take(files.read())
             board.note_source(_read(source, engine, metrics, board.source))
-            said.note(board.get(config.run))
-            rest = interval - (time.monotonic() - begun)
+            forecast_log.note(board.get(config.run))
+            rest = interval - (time.monotonic() - turn_start_seconds)
             if stop.wait(max(rest, MIN_REST_SHARE * interval)):
                 return 0
     finally:

@@ -39,9 +39,9 @@ def hold_to_account(
     earlier: tuple[float, ...] | None = None
     num_missed = 0
     for item in reversed(evaluations[-MAX_COUNTED_MISSES:]):
-        said = _said(item.compute, axis, grid, made_before)
-        earlier = earlier or said
-        if said is None or said[0] <= item.pass_rate <= said[-1]:
+        forecast_readings = _said(item.compute, axis, grid, made_before)
+        earlier = earlier or forecast_readings
+        if forecast_readings is None or forecast_readings[0] <= item.pass_rate <= forecast_readings[-1]:
             break
         num_missed += 1
     return None if earlier is None else Surprise(earlier, num_missed)

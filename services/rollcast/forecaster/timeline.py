@@ -56,17 +56,17 @@ def timeline(forecast: RunForecast) -> Timeline | None:
 def readings_over_time(forecast: RunForecast, line: Timeline, times: Array) -> Array:
     """Readings (5, m) at `times` (m,) ascending; NaN outside of the timeline, and where nothing is forecast."""
     compute = line.compute_at(times)
-    known = np.isfinite(compute) & (compute > 0)
+    known_mask = np.isfinite(compute) & (compute > 0)
     verdict = forecast.forecast.verdict
     if verdict.missing:
-        known &= False
+        known_mask &= False
     elif not verdict.has_forecast:
-        known &= compute <= forecast.newest.compute
+        known_mask &= compute <= forecast.newest.compute
     readings = np.full((len(QUANTILES), times.size), np.nan)
-    if np.any(known):
-        inside = compute[known]
+    if np.any(known_mask):
+        inside = compute[known_mask]
         knots = np.unique(np.quantile(inside, np.linspace(0, 1, min(MAX_FORECAST_TIMES, inside.size))))
         values = forecast.reading(knots)
         for row, at_knots in zip(readings, values, strict=True):
-            row[known] = np.interp(inside, knots, at_knots)
+            row[known_mask] = np.interp(inside, knots, at_knots)
     return readings

@@ -240,20 +240,20 @@ class ClaimLoop:
         if queue is not self._queue:
             return  # fenced in the meantime: the trainer gave the tasks to others
         self._book_idle_time()
-        for one in claimed:
-            group = ActiveGroup(one, self._engine, self._grader, self._samplers)
+        for claim in claimed:
+            group = ActiveGroup(claim, self._engine, self._grader, self._samplers)
             self._restart_lost_rollouts(group)
-            self._groups[one.task.sequence] = group
+            self._groups[claim.task.sequence] = group
             task = asyncio.create_task(self._run_group(group, queue))
             self._tasks.add(task)
             task.add_done_callback(self._finished)
 
     def _book_idle_time(self) -> None:
         """Count the time since the last call if no group ran in it. Call it right before `_groups` changes."""
-        now = time.monotonic()
+        now_seconds = time.monotonic()
         if not self._groups:
-            self._exporter.add(names.GENERATOR_IDLE, now - self._idle_booked_at)
-        self._idle_booked_at = now
+            self._exporter.add(names.GENERATOR_IDLE, now_seconds - self._idle_booked_at)
+        self._idle_booked_at = now_seconds
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -317,8 +317,8 @@ class ClaimLoop:
                 await self._renew_all(dict(self._groups))
 
     async def _renew_all(self, groups: dict[int, ActiveGroup]) -> None:
-        mine = [group.claimed for group in groups.values()]
-        lost = await self._retry_while_redis_is_away(self._queue, lambda queue: queue.renew(mine))
+        running_claims = [group.claimed for group in groups.values()]
+        lost = await self._retry_while_redis_is_away(self._queue, lambda queue: queue.renew(running_claims))
         # A task may have been claimed again in the meantime, even under a new name: compare the group, not the task.
         gone = [groups[sequence] for sequence in lost or () if self._groups.get(sequence) is groups[sequence]]
         # A group that is being published right now is released, not lost.

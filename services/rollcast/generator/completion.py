@@ -101,8 +101,8 @@ class Completion:
         length = self.task.length
         total = max(len(self.token_ids) - self._turn_start, 0)
         if self._turn_is_cut:
-            answered = len(self.token_ids) - self.legs[-1].start if self.legs[-1].kind is LegKind.ANSWER else 0
-            remaining = min(length.answer_tokens - answered, self._turn_tokens - total)
+            num_answer_tokens = len(self.token_ids) - self.legs[-1].start if self.legs[-1].kind is LegKind.ANSWER else 0
+            remaining = min(length.answer_tokens - num_answer_tokens, self._turn_tokens - total)
             return NextLeg(remaining, force_phrase=False) if remaining > 0 else None
         if self._cut is None or (total >= self._cut and self._ended_thinking()):
             remaining = self._turn_tokens - total
@@ -156,20 +156,22 @@ class Completion:
 
     def mask(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Take the loss from tokens [start, end) of each range. Some may be without it already."""
-        found: list[tuple[int, int]] = []
+        merged_ranges: list[tuple[int, int]] = []
         for first, stop in sorted([*self.loss_masked, *ranges]):
             # Ranges that touch stay apart: each leg that was not sampled has its own.
-            if found and first < found[-1][1]:
-                found[-1] = (found[-1][0], max(stop, found[-1][1]))
+            if merged_ranges and first < merged_ranges[-1][1]:
+                merged_ranges[-1] = (merged_ranges[-1][0], max(stop, merged_ranges[-1][1]))
             else:
-                found.append((first, stop))
-        self.loss_masked = found
+                merged_ranges.append((first, stop))
+        self.loss_masked = merged_ranges
 
     def record_experts(self, start: int, experts: RoutedExperts) -> None:
         """Record the experts of the tokens from `start` on, prompt included, as they were computed last."""
         assert start <= self.num_routed
-        known = self.routed_experts
-        self.routed_experts = experts if known is None else np.concatenate([known[:start], experts])
+        previous_experts = self.routed_experts
+        self.routed_experts = (
+            experts if previous_experts is None else np.concatenate([previous_experts[:start], experts])
+        )
 
     def mark_rebuild(self, position: int, kept: int) -> None:
         """KV from `kept` on was rebuilt before the token at `position`, by the version that sampled it.

@@ -37,11 +37,11 @@ def check_grading(tasks: Tasks) -> None:
     verifiers = Verifiers.of(tasks)
     with closing(Sandbox(tasks.grading, verifiers)) as sandbox:
         for name in sorted(verifier_names(tasks)):
-            place = verifiers.find(name).place
-            if place == "process" or (place == "sandbox" and tasks.grading.sandbox != "remote"):
+            grading_location = verifiers.find(name).place
+            if grading_location == "process" or (grading_location == "sandbox" and tasks.grading.sandbox != "remote"):
                 sandbox.check(name)
-                if not is_built_in(name) and (why := sandbox.start(name)):
-                    raise UserError(f"verifier {name}: {why}")
+                if not is_built_in(name) and (start_error := sandbox.start(name)):
+                    raise UserError(f"verifier {name}: {start_error}")
     if tasks.grading.sandbox == "unsafe" and (lacks := missing()):
         log.warning("grading is not contained", lacks=lacks)
 
@@ -69,15 +69,15 @@ class VerifierFailures:
     def note(self, verifier: str, sentence: str) -> None:
         """Count a grading without a verdict. Logs the first, then whenever their number has doubled."""
         self._exporter.add(names.VERIFIER_FAILURES, verifier=verifier)
-        known = self._known.get(verifier, VerifierFailure(verifier, sentence, 0))
-        known = self._known[verifier] = replace(known, count=known.count + 1)
-        if known.count & (known.count - 1):  # not a power of two
+        failure = self._known.get(verifier, VerifierFailure(verifier, sentence, 0))
+        failure = self._known[verifier] = replace(failure, count=failure.count + 1)
+        if failure.count & (failure.count - 1):  # not a power of two
             return
         log.error(
             "a verifier gives no verdict; its completions are left out",
             verifier=verifier,
-            first=known.sentence,
-            so_far=known.count,
+            first=failure.sentence,
+            so_far=failure.count,
         )
         if self._file is not None:
             with suppress(UserError):  # a pod may see no run folder; its log says the same
@@ -118,11 +118,11 @@ class GradingThreads:
 
         Raises UserError for an unknown verifier, or one whose work this machine cannot contain.
         """
-        place = self._verifiers.find(task.verifier).place
-        if place == "remote":
+        grading_location = self._verifiers.find(task.verifier).place
+        if grading_location == "remote":
             graded = await self._ask(task, token_ids)
         else:
-            if place == "process" or (place == "sandbox" and self._sandbox is self._here):
+            if grading_location == "process" or (grading_location == "sandbox" and self._sandbox is self._here):
                 await self._imported(task.verifier)
             graded = await asyncio.get_running_loop().run_in_executor(self._threads, self._grade, task, token_ids)
         if graded.status in (GradingStatus.ERROR, GradingStatus.TIMEOUT):
@@ -154,8 +154,8 @@ class GradingThreads:
         started = time.perf_counter()
         completion = self._completion(task, token_ids)
         sandbox = self._here if self._verifiers.find(task.verifier).place == "process" else self._sandbox
-        found = grade(task.verifier, completion, task.verifier_reference, sandbox=sandbox, verifiers=self._verifiers)
-        return _graded(found, started)
+        verdict = grade(task.verifier, completion, task.verifier_reference, sandbox=sandbox, verifiers=self._verifiers)
+        return _graded(verdict, started)
 
     async def _ask(self, task: PromptTask, token_ids: list[int]) -> Graded:
         started = time.perf_counter()

@@ -68,10 +68,10 @@ class SequenceSampler:
     @property
     def versions(self) -> set[PolicyVersion]:
         """Versions that have or may have sampled a token."""
-        held = self.completion.versions
+        sampling_versions = self.completion.versions
         if self._request is not None:
-            held |= self._engine.versions_since(self._request)
-        return held
+            sampling_versions |= self._engine.versions_since(self._request)
+        return sampling_versions
 
     def abort(self) -> None:
         """Make the running `turn` return soon, with the tokens so far. There is no other turn after it."""
@@ -133,17 +133,17 @@ class SequenceSampler:
         if position:
             self.completion.mark_rebuild(position, sampled.num_cached_tokens)
         if position and sampled.token_ids:
-            kept = min(sampled.num_cached_tokens, num_computed)
-            self.num_kept_tokens += kept
-            self.num_rebuilt_tokens += num_computed - kept
+            num_kept = min(sampled.num_cached_tokens, num_computed)
+            self.num_kept_tokens += num_kept
+            self.num_rebuilt_tokens += num_computed - num_kept
         return sampled.finish
 
     def rollout(self) -> Rollout:
         """The record. Call it once, after `Engine.observe`, because it counts the preemptions."""
         for request, base in self._requests:
-            for num_output_tokens, kept in request.rebuilds:
+            for num_output_tokens, num_kept in request.rebuilds:
                 self.completion.preemptions += 1
-                self.completion.mark_rebuild(base + num_output_tokens, kept)
+                self.completion.mark_rebuild(base + num_output_tokens, num_kept)
         self._requests = []
         return self.completion.rollout()
 
@@ -151,8 +151,8 @@ class SequenceSampler:
         on_tokens = ends.on_tokens
         if on_tokens is None:
             return None
-        before = self.completion.turn_token_ids
-        return lambda token_ids: on_tokens(before + token_ids)
+        tokens_before = self.completion.turn_token_ids
+        return lambda token_ids: on_tokens(tokens_before + token_ids)
 
     def _choose_salt(self, version: PolicyVersion) -> str:
         if self._salt is None:

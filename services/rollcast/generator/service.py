@@ -170,7 +170,7 @@ def sessions_of(model: Model, tasks: Tasks, http: Http, exporter: Exporter) -> S
 
     Raises UserError if http.tls.certificate_authority cannot be read.
     """
-    if not any(isinstance(one, SessionEnvironment) for one in tasks.environments):
+    if not any(isinstance(environment, SessionEnvironment) for environment in tasks.environments):
         return None
     run_token = None if http.token is None else http.token.get_secret_value().encode()
     authority = http.tls.certificate_authority if http.tls else None
@@ -180,8 +180,8 @@ def sessions_of(model: Model, tasks: Tasks, http: Http, exporter: Exporter) -> S
 
 def check_harnesses(tasks: Tasks, http: Http) -> None:
     """Raises UserError if programs elsewhere could not ask for their tasks."""
-    for number, one in enumerate(tasks.environments):
-        if isinstance(one, SessionEnvironment) and not one.is_started_here and http.token is None:
+    for number, environment in enumerate(tasks.environments):
+        if isinstance(environment, SessionEnvironment) and not environment.is_started_here and http.token is None:
             raise UserError(
                 f"tasks.environments.{number}.command is missing, and programs of your own that ask for tasks need the "
                 "run's http.token; give a command, or set ROLLCAST_HTTP_TOKEN"
@@ -226,20 +226,20 @@ async def reach_grader(tasks: Tasks, rpc: Rpc, patience_seconds: float, exporter
     if tasks.grading.sandbox != "remote":
         return None
     remote = RemoteSandbox(rpc, patience_seconds, tasks.grading, exporter)
-    known = Verifiers.of(tasks)
-    if verifiers := [name for name in sorted(verifier_names(tasks)) if known.find(name).sandboxed]:
+    verifier_registry = Verifiers.of(tasks)
+    if verifiers := [name for name in sorted(verifier_names(tasks)) if verifier_registry.find(name).sandboxed]:
         await asyncio.to_thread(remote.check, verifiers)
     return remote
 
 
 def on_own_core_and_port(generator: Generator, index: int) -> Generator:
     """The settings of the index-th generator of this machine: each takes the next core and the next port, if set."""
-    own: dict[str, int] = {}
+    overrides: dict[str, int] = {}
     if generator.cpu is not None:
-        own["cpu"] = generator.cpu + index
+        overrides["cpu"] = generator.cpu + index
     if generator.http_port:  # 0 stays any free port
-        own["http_port"] = generator.http_port + index
-    return generator.model_copy(update=own)
+        overrides["http_port"] = generator.http_port + index
+    return generator.model_copy(update=overrides)
 
 
 class GeneratorService:

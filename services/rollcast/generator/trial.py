@@ -50,10 +50,10 @@ async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> Tria
             *(grader.grade(task, sampler.completion.text_token_ids) for task, sampler in samplers)
         )
         tried = [
-            _tried(engine, prompts[task.sequence], sampler, found)
-            for (task, sampler), found in zip(samplers, graded, strict=True)
+            _tried(engine, prompts[task.sequence], sampler, verdict)
+            for (task, sampler), verdict in zip(samplers, graded, strict=True)
         ]
-        seconds = sum(found.seconds for found in graded)
+        seconds = sum(grading.seconds for grading in graded)
         return TrialRecord(started - began, sampled - started, seconds, tuple(tried))
     finally:
         await grader.close()
@@ -69,10 +69,10 @@ def _prompts(model: Model, tasks: Tasks, limit: int, num_prompts: int) -> list[T
             "start the run with a small budget.steps"
         )
     few = single[: 4 * num_prompts]  # some may be too long
-    kept, _ = tokenize_prompts(tokenizer, few, limit, tasks.prompt_format)
-    if not kept:
+    short_prompts, _ = tokenize_prompts(tokenizer, few, limit, tasks.prompt_format)
+    if not short_prompts:
         raise UserError(f"recipe.max_prompt_tokens = {limit}: each of the first {len(few)} prompts is longer; raise it")
-    return kept[:num_prompts]
+    return short_prompts[:num_prompts]
 
 
 def _task(recipe: Recipe, number: int, prompt: TokenizedPrompt) -> PromptTask:
@@ -116,8 +116,8 @@ def main() -> int:
         configure_logging(NAME)
         set_environment(config.generator)
         with EngineFork() as fork:
-            found = asyncio.run(try_out(config, arguments.prompts, fork))
-        replace_json(arguments.out, asdict(found))
+            trial_record = asyncio.run(try_out(config, arguments.prompts, fork))
+        replace_json(arguments.out, asdict(trial_record))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

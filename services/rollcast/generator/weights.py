@@ -38,9 +38,9 @@ class DecodeRate:
 
     def update(self, tokens: int, seconds: float) -> float:
         """Update with what was decoded since the last call; returns tokens per second, 0 = unknown so far."""
-        kept = math.exp(-seconds / SMOOTHING_SECONDS)
-        self._tokens = kept * self._tokens + tokens
-        self._seconds = kept * self._seconds + seconds
+        decay = math.exp(-seconds / SMOOTHING_SECONDS)
+        self._tokens = decay * self._tokens + tokens
+        self._seconds = decay * self._seconds + seconds
         return self._tokens / self._seconds if self._tokens >= MIN_RATE_TOKENS and self._seconds else 0.0
 
 
@@ -72,13 +72,13 @@ class GeneratorWeights:
 
     async def heartbeat(self) -> weights_pb2.Heartbeat:
         await self._engine.observe()
-        before = self._reported
+        former_counts = self._reported
         counts = self._reported = self._engine.counts
         rate = self._decode_rate.update(
-            counts.decode_steps - before.decode_steps, counts.decode_seconds - before.decode_seconds
+            counts.decode_steps - former_counts.decode_steps, counts.decode_seconds - former_counts.decode_seconds
         )
-        self._exporter.add(names.PREEMPTIONS, counts.preemptions - before.preemptions)
-        self._exporter.add(names.SAMPLED_TOKENS, counts.sampled_tokens - before.sampled_tokens)
+        self._exporter.add(names.PREEMPTIONS, counts.preemptions - former_counts.preemptions)
+        self._exporter.add(names.SAMPLED_TOKENS, counts.sampled_tokens - former_counts.sampled_tokens)
         self._exporter.set(names.INFLIGHT_TOKENS, counts.inflight_tokens)
         return weights_pb2.Heartbeat(
             engine_steps=counts.steps,

@@ -84,12 +84,12 @@ class GradingService(grading_pb2_grpc.GradingServicer):
             "seconds_per_test": self._most.seconds_per_test,
             "memory_mib": self._most.memory_mib,
         }
-        for setting, most in allowed.items():
+        for setting, cap in allowed.items():
             value = getattr(given, setting)
-            if not 0 < value <= most:
+            if not 0 < value <= cap:
                 self._refuse_request(
                     context,
-                    f"tasks.grading.{setting} = {value:g}: this grader allows more than 0 and at most {most:g}; lower "
+                    f"tasks.grading.{setting} = {value:g}: this grader allows more than 0 and at most {cap:g}; lower "
                     "it, or raise it in the grader's run file",
                 )
         return Limits(given.deadline_seconds, given.seconds_per_test, given.memory_mib << 20)

@@ -65,8 +65,8 @@ def plan(base: RunConfig, variants: Sequence[Variant], *, num_seeds: int, folder
     for seed in range(base.seed, base.seed + num_seeds):
         for row in rows:
             run = f"{base.run}-{row.name}" + (f"-s{seed}" if num_seeds > 1 else "")
-            mine = {"run": run, "seed": seed, "folder": str(folder)}
-            config = changed(base, row.change | mine, source=row.name)
+            run_settings = {"run": run, "seed": seed, "folder": str(folder)}
+            config = changed(base, row.change | run_settings, source=row.name)
             planned.append(PlannedRun(row, config, row.name != WHOLE and is_same_in_effect(config, base)))
     return planned
 
@@ -88,12 +88,12 @@ def run_set(
     records = [_record(item) for item in planned]
     for item in planned:
         _check_folder(item.config.run_folder, item.config, resume=resume)
-    for place, (item, record) in enumerate(zip(planned, records, strict=True)):
+    for index, (item, record) in enumerate(zip(planned, records, strict=True)):
         if (item.config.run_folder / RESULT).exists():  # it came to its end and was concluded
             folder_of_run = item.config.run_folder
             _conclude(record, folder_of_run, conclude(folder_of_run, StatusReader(item.config).read()))
         else:
-            _run(item.config, record, view_of(place), seconds_per_run)
+            _run(item.config, record, view_of(index), seconds_per_run)
             if record.state is State.FAILED:
                 report(f"{record.run} failed: {record.error}")
         write_progress(folder, records)
@@ -141,11 +141,11 @@ def _record(item: PlannedRun) -> RunRecord:
 def _check_recipe(run_folder: Path, recipe: Recipe, seed: int) -> None:
     """Checks a run trained elsewhere whose folder holds its run file; paths and addresses may differ."""
     file = next((run_folder / name for name in (UP_FILE, RUN_FILE) if (run_folder / name).exists()), None)
-    made = None if file is None else load_run_config(file)
-    if made is None:
+    trained_config = None if file is None else load_run_config(file)
+    if trained_config is None:
         return
-    found = [one for one in differences(made.recipe, recipe) if not is_move(one)]
-    if found or made.seed != seed:
+    changes = [change for change in differences(trained_config.recipe, recipe) if not is_move(change)]
+    if changes or trained_config.seed != seed:
         raise UserError(
             f"run folder {run_folder}: was made with another recipe or seed than the set's; give the "
             "--config, --without, --recipe and --seeds it was made with"
@@ -158,8 +158,8 @@ def _check_folder(folder: Path, settings: Settings, *, resume: bool) -> None:
     if not resume:
         raise UserError(f"run folder {folder}: holds a run already; go on with --continue, or choose another --folder")
     if (folder / UP_FILE).exists():
-        found = [one for one in differences(load_run_config(folder / UP_FILE), settings) if not is_move(one)]
-        if different := ", ".join(sorted({one.field.partition(".")[0] for one in found})):
+        changes = [change for change in differences(load_run_config(folder / UP_FILE), settings) if not is_move(change)]
+        if different := ", ".join(sorted({one.field.partition(".")[0] for one in changes})):
             raise UserError(f"run folder {folder}: was made with other settings ({different}); choose another --folder")
 
 

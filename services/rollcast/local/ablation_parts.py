@@ -134,8 +134,8 @@ def find_part(name: str) -> RecipePart:
     for part in PARTS:
         if not colon and part.name == kind:
             return part
-    known = ", ".join([*(part.name for part in PARTS), FRESH_DATA, f"{FRESH_DATA}:N"])
-    raise UserError(f"--without {name}: no such part; choose from {known}")
+    part_names = ", ".join([*(part.name for part in PARTS), FRESH_DATA, f"{FRESH_DATA}:N"])
+    raise UserError(f"--without {name}: no such part; choose from {part_names}")
 
 
 def changed(base: RunConfig, change: Mapping[str, Any], source: str) -> RunConfig:
@@ -189,8 +189,12 @@ def left_behind(recipe: Recipe, base: Recipe, *, is_published: bool) -> dict[str
         names.add("length_control")
     if _brings_its_batch(recipe, is_published):
         names.remove("prompts_per_step")
-    found = differences(recipe, base)
-    return {one.field: (one.before, one.after) for one in found if one.field.partition(".")[0] in names}
+    recipe_differences = differences(recipe, base)
+    return {
+        difference.field: (difference.before, difference.after)
+        for difference in recipe_differences
+        if difference.field.partition(".")[0] in names
+    }
 
 
 def _merged(settings: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:

@@ -84,9 +84,9 @@ class RunAudit:
             f"grading rules {self.grading_rules} (newest {GRADING_RULES}): of {self.stored_rewards:,} stored rewards, "
             f"{self.changed_rewards:,} change; {self.graded_again:,} were graded again, {self.same_by_rule:,} are of "
             "verifiers and comparisons that did not change",
-            *(f"  {what}: {count:,}" for what, count in sorted(self.changes.items())),
+            *(f"  {change}: {count:,}" for change, count in sorted(self.changes.items())),
             *(f"  {text}" for text in self.changed_examples),
-            *(f"  not graded again: {count:,} {why}" for why, count in sorted(self.not_graded_again.items())),
+            *(f"  not graded again: {count:,} {reason}" for reason, count in sorted(self.not_graded_again.items())),
         ]
         if self.truncated_rewards:
             lines.append(f"  {self.truncated_rewards:,} rewards of truncated answers count 0 in training now")
@@ -105,11 +105,11 @@ def audit(
 
     Raises UserError if the data cannot be read, or this machine cannot grade programs.
     """
-    found = checkpoint_rules(checkpoints)
-    split_rules = FIRST_RULES if found is None else found.split
-    report = RunAudit(split_rules, FIRST_RULES if found is None else found.grading, found is not None)
+    rules = checkpoint_rules(checkpoints)
+    split_rules = FIRST_RULES if rules is None else rules.split
+    report = RunAudit(split_rules, FIRST_RULES if rules is None else rules.grading, rules is not None)
     split = load(tasks, min(split_rules, SPLIT_RULES))
-    uses = {prompt.id: 1 for prompt in split.train} if found is None else found.uses
+    uses = {prompt.id: 1 for prompt in split.train} if rules is None else rules.uses
     _count_contaminated(report, split, uses)
     with closing(Sandbox(_here(tasks.grading))) as sandbox:
         _grade_again(
@@ -137,23 +137,30 @@ def _grade_again(
     excludes_truncated: bool,
     progress: Callable[[str], None],
 ) -> None:
-    find = _PromptFinder([*split.held_out, *(one for prompts in split.downstream.values() for one in prompts)])
+    find = _PromptFinder(
+        [
+            *split.held_out,
+            *(downstream_prompt for prompts in split.downstream.values() for downstream_prompt in prompts),
+        ]
+    )
     changes: Counter[str] = Counter()
     failures: Counter[str] = Counter()
     for record, sample in samples:
         report.stored_rewards += 1
         report.truncated_rewards += sample.truncated and sample.reward > 0 and not excludes_truncated
         prompt = find(sample)
-        given = _Answer.of(sample, prompt, without_end)
-        if given.reason == SAME_BY_RULE:
+        stored_answer = _Answer.of(sample, prompt, without_end)
+        if stored_answer.reason == SAME_BY_RULE:
             report.same_by_rule += 1
-        elif given.reason or prompt is None:
-            failures[given.reason] += 1
+        elif stored_answer.reason or prompt is None:
+            failures[stored_answer.reason] += 1
         else:
-            now = grade(prompt.verifier, given.text, prompt.verifier_reference, sandbox=sandbox)
-            if _note(report, now, sample, changes, failures) and len(report.changed_examples) < MAX_EXAMPLES:
-                place = f"{record.dataset}, step {record.step}"
-                report.changed_examples.append(f"{place}: {_short(sample.completion[-MAX_SHOWN_CHARACTERS:])}")
+            new_grade = grade(prompt.verifier, stored_answer.text, prompt.verifier_reference, sandbox=sandbox)
+            if _note(report, new_grade, sample, changes, failures) and len(report.changed_examples) < MAX_EXAMPLES:
+                sample_location = f"{record.dataset}, step {record.step}"
+                report.changed_examples.append(
+                    f"{sample_location}: {_short(sample.completion[-MAX_SHOWN_CHARACTERS:])}"
+                )
             if report.graded_again % ANSWERS_PER_LINE == 0:
                 progress(f"{report.graded_again:,} answers graded again")
     report.changes = dict(changes)

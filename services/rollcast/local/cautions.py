@@ -43,8 +43,8 @@ def of_data(split: PromptSplit) -> list[str]:
     return [
         *contaminated_in_words(len(split.contaminated)),
         *(
-            f"tasks.dataset: {count} {'row is' if count == 1 else 'rows are'} left out: they {why}"
-            for reason, why in _LEFT_OUT.items()
+            f"tasks.dataset: {count} {'row is' if count == 1 else 'rows are'} left out: they {explanation}"
+            for reason, explanation in _LEFT_OUT.items()
             if (count := split.skipped.get(reason, 0))
         ),
     ]
@@ -70,8 +70,8 @@ def of_model_name(path: str) -> list[str]:
         return []
     if not looks_like_a_folder or files_of(path) is not None:
         return []
-    near = similar_folder(path)
-    meant = f"did you mean {near}?" if near else f"./{path} would be a folder"
+    close_folder = similar_folder(path)
+    meant = f"did you mean {close_folder}?" if close_folder else f"./{path} would be a folder"
     return [f"model.path = {path}: is not in the folder {owner}, so the hub is asked for it; {meant}"]
 
 
@@ -81,11 +81,11 @@ def of_evaluations(every: int, steps: int | None) -> list[str]:
     if steps is None or points >= LEAST_EVALUATIONS:
         return []
     curve = "only at its start and at its end" if points == 1 else f"only {points} times after its start"
-    most = max(1, steps // LEAST_EVALUATIONS)
+    max_interval_steps = max(1, steps // LEAST_EVALUATIONS)
     more = "" if steps >= LEAST_EVALUATIONS else f", and at least {LEAST_EVALUATIONS} steps"
     return [
         f"tasks.evaluation.every_steps = {every}: with budget.steps {steps} the curve is measured {curve}, and a "
-        f"forecast takes {LEAST_EVALUATIONS} evaluations after the start; set at most {most}{more}"
+        f"forecast takes {LEAST_EVALUATIONS} evaluations after the start; set at most {max_interval_steps}{more}"
     ]
 
 
@@ -97,8 +97,8 @@ def of_cores(local: Local, generator: Generator) -> list[str]:
     cores = len(os.sched_getaffinity(0))
     if needed <= max(cores, 2) or usable_gpus():
         return []
-    most = max(1, (cores - ranks) // generator.tensor_parallel)
-    remedy = f"local.generators = {most}" if most < generators else "local.trainer_ranks = 1"
+    max_generators = max(1, (cores - ranks) // generator.tensor_parallel)
+    remedy = f"local.generators = {max_generators}" if max_generators < generators else "local.trainer_ranks = 1"
     return [
         f"local.generators = {generators}, local.trainer_ranks = {ranks}: they keep {needed} cores busy, and this "
         f"process may run on {cores}, so they slow one another down; set {remedy}"
@@ -123,29 +123,31 @@ def _of_prompts(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -> Ite
     """Those that are too long, and those that the tokenizer cannot spell."""
     total = len(split.train)
     num_read = num_longer = num_unspelt = 0
-    missing: dict[str, None] = {}
+    unspelt_texts: dict[str, None] = {}
     until = time.monotonic() + MAX_LOOK_SECONDS
     for prompt in split.train[:: math.ceil(total / MAX_PROMPTS) or 1]:
         text = flat(prompt.messages)
         num_read += 1
         num_longer += tokenizer.count(text) > limit
-        if found := tokenizer.not_known(text):
+        if new_texts := tokenizer.not_known(text):
             num_unspelt += 1
-            missing.update(dict.fromkeys(sorted(found)))
+            unspelt_texts.update(dict.fromkeys(sorted(new_texts)))
         if time.monotonic() > until:
             break
-    read = f"{total} training prompts" if num_read == total else f"{num_read} training prompts looked at (of {total})"
+    prompts_text = (
+        f"{total} training prompts" if num_read == total else f"{num_read} training prompts looked at (of {total})"
+    )
     if num_longer:
         yield (
-            f"recipe.max_prompt_tokens = {limit}: {num_longer} of {read} are longer and will be left out; raise it to "
-            "keep them"
+            f"recipe.max_prompt_tokens = {limit}: {num_longer} of {prompts_text} are longer and will be left out; "
+            "raise it to keep them"
         )
     if num_unspelt:
-        shown = ", ".join(repr(text[:20]) for text in islice(missing, MAX_SHOWN))
-        more = f" and {len(missing) - MAX_SHOWN} more" if len(missing) > MAX_SHOWN else ""
+        examples = ", ".join(repr(text[:20]) for text in islice(unspelt_texts, MAX_SHOWN))
+        more = f" and {len(unspelt_texts) - MAX_SHOWN} more" if len(unspelt_texts) > MAX_SHOWN else ""
         yield (
-            f"tasks.dataset: {num_unspelt} of {read} hold text that the model's tokenizer does not know "
-            f"({shown}{more}), so the model does not read it; check that model and data belong together"
+            f"tasks.dataset: {num_unspelt} of {prompts_text} hold text that the model's tokenizer does not know "
+            f"({examples}{more}), so the model does not read it; check that model and data belong together"
         )
 
 
@@ -158,10 +160,10 @@ def _of_think_marks(layout: PromptFormat, tokenizer: TokenizerFile) -> Iterator[
     setting = "layout = think" if layout.layout == "think" else "open_thinking = true"
     marks = " and ".join(lacks)
     if unspelt := set().union(*(tokenizer.not_known(mark) for mark in lacks)):
-        what = f"cannot spell {marks} ({', '.join(map(repr, sorted(unspelt)))} is not known)"
+        problem = f"cannot spell {marks} ({', '.join(map(repr, sorted(unspelt)))} is not known)"
         remedy = "no completion can close its thinking; use a model whose tokenizer can, or layout: bare"
     else:
         counts = sorted({tokenizer.count(mark) for mark in lacks})
-        what = f"has no token {marks} and writes {' or '.join(map(str, counts))} tokens in its place"
+        problem = f"has no token {marks} and writes {' or '.join(map(str, counts))} tokens in its place"
         remedy = "the model must learn to write it letter by letter; a tokenizer with these tokens learns it sooner"
-    yield f"tasks.prompt_format.{setting}: the model's tokenizer {what}; {remedy}"
+    yield f"tasks.prompt_format.{setting}: the model's tokenizer {problem}; {remedy}"

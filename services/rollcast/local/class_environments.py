@@ -23,11 +23,11 @@ def check_classes(tasks: Tasks) -> None:
         if not isinstance(environment, ClassEnvironment) or not is_function(environment.code):
             continue
         check_file(environment.code, f"tasks.environments.{number}.code")
-        place, _, name = environment.code.rpartition(":")
-        if not place.endswith(".py"):
+        module_path, _, name = environment.code.rpartition(":")
+        if not module_path.endswith(".py"):
             continue
         setting = f"tasks.environments.{number}.code = {environment.code}"
-        body = _statements(Path(place).expanduser(), setting)
+        body = _statements(Path(module_path).expanduser(), setting)
         classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
         if name not in classes and name in _names_in(body):
             continue  # made or imported there
@@ -45,9 +45,13 @@ def check_classes(tasks: Tasks) -> None:
 
 def _rewarded_by(environment: ClassEnvironment, tasks: Tasks) -> list[RowsDataset]:
     """The data sets that are answered in the environment and rewarded by it."""
-    datasets = [*(part.dataset for part in tasks.parts), *(item.dataset for item in tasks.downstream)]
+    datasets = [*(mixture_part.dataset for mixture_part in tasks.parts), *(item.dataset for item in tasks.downstream)]
     rows = [dataset for dataset in datasets if isinstance(dataset, RowsDataset)]
-    return [one for one in rows if one.environment == environment.name and environment_rewards(environment, one)]
+    return [
+        rows_dataset
+        for rows_dataset in rows
+        if rows_dataset.environment == environment.name and environment_rewards(environment, rows_dataset)
+    ]
 
 
 def _statements(file: Path, setting: str) -> list[ast.stmt]:
@@ -59,19 +63,19 @@ def _statements(file: Path, setting: str) -> list[ast.stmt]:
 
 def may_have(classes: dict[str, ast.ClassDef], name: str, method: str) -> bool:
     """Whether the class, or a base class, has the method; a base class that is not in the file may."""
-    seen: set[str] = set()
+    visited_names: set[str] = set()
     waiting = [name]
     while waiting:
         current = waiting.pop()
-        if current in seen:
+        if current in visited_names:
             continue
-        seen.add(current)
-        found = classes.get(current)
-        if found is None:
+        visited_names.add(current)
+        class_node = classes.get(current)
+        if class_node is None:
             return True
-        if method in _names_in(found.body) or found.decorator_list or found.keywords:
+        if method in _names_in(class_node.body) or class_node.decorator_list or class_node.keywords:
             return True
-        bases = [base.id if isinstance(base, ast.Name) else "" for base in found.bases]
+        bases = [base.id if isinstance(base, ast.Name) else "" for base in class_node.bases]
         waiting += [base for base in bases if base != "object"]
     return False
 

@@ -42,12 +42,12 @@ def named_gpus(count: int, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Those of `count` GPUs that this environment leaves. CUDA reads its list up to the first invalid entry."""
     if VISIBLE not in environment:
         return tuple(map(str, range(count)))
-    left: list[str] = []
+    gpu_ids: list[str] = []
     for entry in map(str.strip, environment[VISIBLE].split(",")):
-        if not entry or entry.startswith("-") or len(left) == count:
+        if not entry or entry.startswith("-") or len(gpu_ids) == count:
             break
-        left.append(entry)
-    return tuple(left)
+        gpu_ids.append(entry)
+    return tuple(gpu_ids)
 
 
 def num_devices(local: Local, generator: Generator) -> int:
@@ -105,9 +105,9 @@ def check_transport(transport: str, *, has_gpus: bool, shares_gpu: bool) -> None
     """Raise UserError if weights.transport is nccl and cannot work here; the trainer would say so later."""
     if transport != "nccl" or (has_gpus and not shares_gpu):
         return
-    why = "generator and trainer share one GPU, and NCCL takes one process of a group on each"
+    sharing_reason = "generator and trainer share one GPU, and NCCL takes one process of a group on each"
     raise UserError(
-        f"weights.transport = nccl: {why if has_gpus else 'no GPU may be used here'}; set it to auto or gloo"
+        f"weights.transport = nccl: {sharing_reason if has_gpus else 'no GPU may be used here'}; set it to auto or gloo"
     )
 
 

@@ -19,7 +19,7 @@ def check_step(place: Place, step: int) -> None:
             f"--step {step}: the checkpoints are at {place}, and only those in a folder can be set aside; remove the "
             "later ones there, then resume without --step"
         )
-    steps = {kept for _, kept in kept_versions(place)}
+    steps = {kept_step for _, kept_step in kept_versions(place)}
     if step not in steps:
         raise UserError(f"--step {step}: {place} holds no checkpoint of that step; {kept_in_words(steps)}")
 
@@ -31,18 +31,18 @@ def go_back(place: Place, step: int, undo: Undo) -> list[str]:
     """
     check_step(place, step)
     assert isinstance(place, Path)
-    kept = kept_versions(place)
-    chosen = max(version for version in kept if version[1] == step)
-    later = [folder for version, folder in kept.items() if version > chosen]
+    version_folders = kept_versions(place)
+    chosen = max(version for version in version_folders if version[1] == step)
+    later = [folder for version, folder in version_folders.items() if version > chosen]
     for folder in later:
-        aside = _free_name(folder.parent / SET_ASIDE / folder.name)
+        aside_folder = _free_name(folder.parent / SET_ASIDE / folder.name)
         try:
-            aside.parent.mkdir(exist_ok=True)
-            folder.rename(aside)
+            aside_folder.parent.mkdir(exist_ok=True)
+            folder.rename(aside_folder)
         except OSError as error:
-            reason = f"{folder} cannot be moved to {aside} ({error.strerror})"
+            reason = f"{folder} cannot be moved to {aside_folder} ({error.strerror})"
             raise UserError(f"--step {step}: {reason}; fix the permissions") from error
-        undo.append(partial(aside.rename, folder))
+        undo.append(partial(aside_folder.rename, folder))
     moved = f"; later checkpoints are in {place / SET_ASIDE}, remove it to free the disk" if later else ""
     return [f"the run goes on from its checkpoint of step {step}{moved}"]
 

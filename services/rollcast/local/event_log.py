@@ -28,13 +28,13 @@ class RunEvent:
 
 def note(folder: Path, line: str, *, trouble: bool = False) -> RunEvent:
     """The event of now, appended to the log; a disk that takes no more costs the log alone."""
-    now = time.localtime()
+    local_time = time.localtime()
     text = one_line(line)
     with suppress(OSError):
         (folder / RUN_LOG).parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         with open(folder / RUN_LOG, "a", opener=open_for_group) as log:
-            log.write(f"{time.strftime(_TIME, now)} {_TROUBLE if trouble else _NEWS} {text}\n")
-    return RunEvent(time.strftime("%H:%M:%S", now), text, trouble)
+            log.write(f"{time.strftime(_TIME, local_time)} {_TROUBLE if trouble else _NEWS} {text}\n")
+    return RunEvent(time.strftime("%H:%M:%S", local_time), text, trouble)
 
 
 def events_of(folder: Path) -> list[RunEvent]:
@@ -47,9 +47,9 @@ def events_of(folder: Path) -> list[RunEvent]:
         return []
     parts = [line.split(" ", 3) for line in lines]
     return [
-        RunEvent(part[1], part[3], part[2] == _TROUBLE)
-        for part in parts
-        if len(part) == 4 and part[2] in (_TROUBLE, _NEWS)
+        RunEvent(line_fields[1], line_fields[3], line_fields[2] == _TROUBLE)
+        for line_fields in parts
+        if len(line_fields) == 4 and line_fields[2] in (_TROUBLE, _NEWS)
     ]
 
 

@@ -48,17 +48,17 @@ class AdviceReading:
         if self.way_back is not None:
             return f"{self.kind}: the run is broken. {self.way_back}"
         if self.kind == "wait":
-            what = f"wait for {self.evaluations} more evaluation{'' if self.evaluations == 1 else 's'}"
+            action = f"wait for {self.evaluations} more evaluation{'' if self.evaluations == 1 else 's'}"
         else:
-            what = self.kind
+            action = self.kind
         gain = ""
         if self.gain is not None:
             low, median, high = self.gain
             rest = "as much compute again" if self.is_assumed else "the rest"
             gain = f"{rest} gains {median:z.3f} [{low:z.3f}, {high:z.3f}]"
         chance = "" if self.chance is None else f"worth it with {100 * self.chance:.0f} %"
-        why = ", ".join(filter(None, (gain, chance)))
-        return f"{what}: {why}" if why else what
+        reasons = ", ".join(filter(None, (gain, chance)))
+        return f"{action}: {reasons}" if reasons else action
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
     band = []
     if run.has_forecast:
         readings = run.reading(computes, _WANTED)
-        band = [(compute, *map(float, readings[:, place])) for place, compute in enumerate(computes)]
+        band = [(compute, *map(float, readings[:, index])) for index, compute in enumerate(computes)]
     return ForecastReading(
         verdict=str(run.forecast.verdict.kind),
         asymptote=None if law is None else _three(bare(law.asymptote)),
@@ -146,8 +146,8 @@ def forecast_of_folder(run_folder: Path, budget: Budget) -> ForecastReading | No
 
 def first(page: Page, metric: Metric, **labels: str) -> float | None:
     """The value of the first series with these labels."""
-    for found, value in page.get(metric.name, []):
-        if labels.items() <= found.items():
+    for series_labels, value in page.get(metric.name, []):
+        if labels.items() <= series_labels.items():
             return value
     return None
 
@@ -163,17 +163,23 @@ def _in_force(page: Page, metric: Metric, label: str) -> str | None:
 
 def _quantiles(page: Page, metric: Metric, **labels: str) -> Quantiles | None:
     series = page.get(metric.name, [])
-    found = {of.get("quantile"): value for of, value in series if labels.items() <= of.items()}
+    quantile_values = {
+        series_labels.get("quantile"): value
+        for series_labels, value in series
+        if labels.items() <= series_labels.items()
+    }
     try:
-        return found["0.05"], found["0.5"], found["0.95"]
+        return quantile_values["0.05"], quantile_values["0.5"], quantile_values["0.95"]
     except KeyError:
         return None
 
 
 def _band(page: Page) -> tuple[tuple[float, float, float, float], ...]:
     computes = {labels.get("compute", "nan") for labels, _ in page.get(names.FORECAST_PASS_RATE.name, [])}
-    found = {at: _quantiles(page, names.FORECAST_PASS_RATE, compute=at) for at in sorted(computes, key=float)}
-    return tuple((float(at), *quantiles) for at, quantiles in found.items() if quantiles is not None)
+    quantiles_by_compute = {
+        at: _quantiles(page, names.FORECAST_PASS_RATE, compute=at) for at in sorted(computes, key=float)
+    }
+    return tuple((float(at), *quantiles) for at, quantiles in quantiles_by_compute.items() if quantiles is not None)
 
 
 def _advice(page: Page) -> AdviceReading | None:

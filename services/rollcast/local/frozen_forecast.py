@@ -57,8 +57,8 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
     after_the_next_step = share + share / max(status.step, 1)
     if not knows_half and after_the_next_step < FREEZE_WITHOUT:
         return None
-    known = status.evaluations[: forecast.num_points]
-    newest = known[-1]
+    known_evaluations = status.evaluations[: forecast.num_points]
+    newest = known_evaluations[-1]
     low, median, high = forecast.end
     frozen = FrozenForecast(
         step=status.step,
@@ -70,7 +70,7 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
         median=median,
         high=high,
         last_value=newest.pass_rate,
-        num_evaluations=len(known),
+        num_evaluations=len(known_evaluations),
         at=time.time(),
     )
     replace_json(folder / FROZEN_FORECAST, as_json(frozen))

@@ -40,9 +40,9 @@ def filled_in(config: RunConfig) -> RunConfig:
     """`config` with what its file does not set. What cannot be read stays as it is: the checks say why."""
     config = _on_this_machine(config)
     model = config.model
-    known = known_length(config_of(model))
-    if known is not None:
-        model = _filled(model, max_length=min(known, model.max_length))
+    model_length = known_length(config_of(model))
+    if model_length is not None:
+        model = _filled(model, max_length=min(model_length, model.max_length))
     tasks = config.tasks
     recipe = config.recipe
     broken = broken_rules(config.model_copy(update={"model": model}))
@@ -52,8 +52,8 @@ def filled_in(config: RunConfig) -> RunConfig:
         total = len(prompts.train) + len(prompts.held_out)
         held_out = min(tasks.evaluation.num_prompts, max(1, total // HELD_OUT))
         tasks = tasks.model_copy(update={"evaluation": _filled(tasks.evaluation, num_prompts=held_out)})
-        left = max(1, total - tasks.evaluation.num_prompts)
-        recipe = _filled(recipe, prompts_per_step=min(recipe.prompts_per_step, left))
+        num_training_prompts = max(1, total - tasks.evaluation.num_prompts)
+        recipe = _filled(recipe, prompts_per_step=min(recipe.prompts_per_step, num_training_prompts))
     if not _fit(recipe, model):
         recipe = _with_lengths(recipe, model.max_length, tasks.prompt_format, prompts)
     recipe = _filled(recipe, length_control=_length_control(recipe, Path(model.path)))
@@ -105,12 +105,12 @@ def _fit(recipe: Recipe, model: Model) -> bool:
 def _with_lengths(recipe: Recipe, room: int, prompt_format: PromptFormat, prompts: PromptSplit | None) -> Recipe:
     """Lengths for a model too short for the paper's: the longest prompt, at most half; completions get the rest."""
     is_given = "max_completion_tokens" in recipe.model_fields_set
-    left = room - recipe.max_completion_tokens if is_given else room // 2
+    prompt_room = room - recipe.max_completion_tokens if is_given else room // 2
     longest = recipe.max_prompt_tokens
     if prompts is not None:
         every = chain(prompts.train, prompts.held_out, *prompts.downstream.values())
         longest = min(longest, max(len(prompt.text.encode()) for prompt in every) + tokens_around(prompt_format))
-    recipe = _filled(recipe, max_prompt_tokens=max(1, min(longest, left)))
+    recipe = _filled(recipe, max_prompt_tokens=max(1, min(longest, prompt_room)))
     rest = max(1, room - recipe.max_prompt_tokens)
     return _filled(recipe, max_completion_tokens=min(recipe.max_completion_tokens, rest))
 
@@ -125,16 +125,18 @@ def tokens_around(prompt_format: PromptFormat) -> int:
 def _length_control(recipe: Recipe, model: Path) -> LengthControl | None:
     """Interruption in the paper's proportions if the tokenizer knows the marker, else none; None = as it is."""
     control = recipe.length_control
-    most = recipe.max_completion_tokens
+    limit = recipe.max_completion_tokens
     if not isinstance(control, Interruption):
         return None
-    if not _knows(model, control.end_of_thinking) or most < LEAST_INTERRUPTED:
+    if not _knows(model, control.end_of_thinking) or limit < LEAST_INTERRUPTED:
         return NoLengthControl()
     low, high = control.position
-    whole = type(recipe).model_fields["max_completion_tokens"].default
-    if most >= whole:
+    default_budget = type(recipe).model_fields["max_completion_tokens"].default
+    if limit >= default_budget:
         return None
-    return Interruption(position=(low * most // whole, high * most // whole), answer_tokens=most // 7)
+    return Interruption(
+        position=(low * limit // default_budget, high * limit // default_budget), answer_tokens=limit // 7
+    )
 
 
 def _knows(model: Path, marker: str) -> bool:

@@ -31,16 +31,16 @@ def merged(adapter: Path, base: str | None, folder: Path, dtype: MergedDtype = "
     source = _folder_of(base or str(named), config.get("revision") if base is None else None)
     # Torch's memory goes away with the process, and the command line does not import it.
     command = [sys.executable, "-m", "rollcast.local.merging", str(adapter), str(source), str(folder), dtype]
-    ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603  # our own module
-    if ended.returncode != 0:
-        reason = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1]
+    process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603  # our own module
+    if process.returncode != 0:
+        reason = (process.stderr.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
         raise UserError(f"{adapter} cannot be added to {source} ({reason}); name its base model with --base")
-    return Merge(**json.loads(ended.stdout.splitlines()[-1]))
+    return Merge(**json.loads(process.stdout.splitlines()[-1]))
 
 
 def merge_in_words(merge: Merge, folder: Path) -> str:
     """The number of weights, and the share of the updates that rounding lost."""
-    types = " and ".join(TYPE_NAMES[one] for one in merge.dtypes)
+    types = " and ".join(TYPE_NAMES[dtype] for dtype in merge.dtypes)
     done = f"{merge.num_weights} weights of {folder} have the adapter added, written in {types}"
     if not merge.num_lost:
         return f"{done}; no update is lost"

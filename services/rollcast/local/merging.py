@@ -89,8 +89,8 @@ def merge(adapter: Path, base: Path, folder: Path, dtype: MergedDtype = "base") 
 def _note_float32(folder: Path) -> None:
     """The files that name the dtype, or the size of all weights."""
     config = json.loads((folder / "config.json").read_text())
-    for part in (config, *(value for value in config.values() if isinstance(value, dict))):
-        part.update({name: "float32" for name in ("dtype", "torch_dtype") if name in part})
+    for section in (config, *(value for value in config.values() if isinstance(value, dict))):
+        section.update({name: "float32" for name in ("dtype", "torch_dtype") if name in section})
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     index = folder / "model.safetensors.index.json"
     if index.is_file():
@@ -101,8 +101,8 @@ def _note_float32(folder: Path) -> None:
 
 def _scaling(config: Mapping[str, Any]) -> float:
     """alpha / rank. Raises UnmergeableError for an adapter of another kind than `model.lora` makes."""
-    others = ("use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "modules_to_save", "fan_in_fan_out")
-    if config.get("peft_type") != "LORA" or any(config.get(name) for name in others):
+    unsupported_keys = ("use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "modules_to_save", "fan_in_fan_out")
+    if config.get("peft_type") != "LORA" or any(config.get(name) for name in unsupported_keys):
         raise UnmergeableError("the adapter is of another kind than model.lora makes")
     return float(config["lora_alpha"]) / float(config["r"])
 
@@ -118,7 +118,7 @@ def _merge_file(
     with safe_open(source, framework="pt") as file:
         metadata = file.metadata()
         dtypes = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  (no mapping)
-    found = set()
+    merged_layers = set()
     for name, weight in tensors.items():
         layer = PREFIX + name.removesuffix(".weight")
         a = parts.get(f"{layer}.lora_A.weight")
@@ -134,16 +134,16 @@ def _merge_file(
         if weight.shape != (b.shape[0], a.shape[1]):
             raise UnmergeableError(f"{source}: {name} has shape {tuple(weight.shape)}, the adapter is of another model")
         update = scaling * (b.float() @ a.float())
-        whole = weight.float()
-        tensors[name] = (whole + update).to(whole.dtype if is_widened else weight.dtype)
+        fp32_weight = weight.float()
+        tensors[name] = (fp32_weight + update).to(fp32_weight.dtype if is_widened else weight.dtype)
         merge.num_updates += int((update != 0).sum())
-        merge.num_lost += int(((update != 0) & (tensors[name] == whole)).sum())
-        written = "F32" if is_widened else dtypes[name]
-        if written not in merge.dtypes:
-            merge.dtypes.append(written)
-        found.add(layer)
+        merge.num_lost += int(((update != 0) & (tensors[name] == fp32_weight)).sum())
+        written_dtype = "F32" if is_widened else dtypes[name]
+        if written_dtype not in merge.dtypes:
+            merge.dtypes.append(written_dtype)
+        merged_layers.add(layer)
     save_file(tensors, target, metadata or {"format": "pt"})
-    return found
+    return merged_layers
 
 
 def main(arguments: list[str]) -> int:

@@ -40,15 +40,15 @@ def check_hub_name(path: str) -> None:
     demos = (PLACEHOLDER, BaseModel().key)  # trained before it is asked for
     if path in (*WITHOUT_OWNER, *demos) or files_of(path) is not None:
         return
-    near = similar_folder(path)
+    folder = similar_folder(path)
     if "/" in path:
-        if near is not None and _is_misspelt(path, near):
+        if folder is not None and _is_misspelt(path, folder):
             raise UserError(
-                f"model.path = {path}: there is no such folder; did you mean {near}? If the hub's model is meant, "
+                f"model.path = {path}: there is no such folder; did you mean {folder}? If the hub's model is meant, "
                 f"download it first: hf download {path}"
             )
         return
-    meant = f"did you mean {near}?" if near else "give the folder of a Hugging Face model, or its name on the hub"
+    meant = f"did you mean {folder}?" if folder else "give the folder of a Hugging Face model, or its name on the hub"
     raise UserError(
         f"model.path = {path}: there is no such folder, and names on the hub have an owner, as Qwen/Qwen3-0.6B; {meant}"
     )
@@ -57,29 +57,29 @@ def check_hub_name(path: str) -> None:
 def _is_misspelt(path: str, folder: str) -> bool:
     """Whether a name differs by few letters only: neither another size of the model, nor its Base or Instruct."""
     name = Path(path).name.lower()
-    other = Path(folder).name.lower()
-    if name != other and (name.startswith(other) or other.startswith(name)):
+    folder_name = Path(folder).name.lower()
+    if name != folder_name and (name.startswith(folder_name) or folder_name.startswith(name)):
         return False
-    is_near = difflib.SequenceMatcher(None, name, other).ratio() >= MIN_SPELLING_SIMILARITY
+    is_near = difflib.SequenceMatcher(None, name, folder_name).ratio() >= MIN_SPELLING_SIMILARITY
     return is_near and _DIGITS.findall(folder) == _DIGITS.findall(path)
 
 
 def similar_folder(path: str) -> str | None:
     """The folder of a model whose name is nearly that of the missing one, next to it or in a folder like its own."""
-    wanted = Path(path)
-    parent: Path | None = wanted.parent
+    missing_path = Path(path)
+    parent: Path | None = missing_path.parent
     try:
-        if not wanted.parent.is_dir():
-            parent = _nearest(wanted.parent, wanted.parent.parent.iterdir())
+        if not missing_path.parent.is_dir():
+            parent = _nearest(missing_path.parent, missing_path.parent.parent.iterdir())
         if parent is None:
             return None
-        near = _nearest(parent / wanted.name, (file.parent for file in parent.glob(f"*/{CONFIG}")))
+        close_folder = _nearest(parent / missing_path.name, (file.parent for file in parent.glob(f"*/{CONFIG}")))
     except OSError:
         return None
-    return None if near is None else str(near)
+    return None if close_folder is None else str(close_folder)
 
 
 def _nearest(wanted: Path, folders: Iterable[Path]) -> Path | None:
     by_name = {folder.name.lower(): folder for folder in islice(folders, MAX_FOLDERS)}
-    near = difflib.get_close_matches(wanted.name.lower(), by_name, 1, MIN_NAME_SIMILARITY)
-    return by_name[near[0]] if near else None
+    close_names = difflib.get_close_matches(wanted.name.lower(), by_name, 1, MIN_NAME_SIMILARITY)
+    return by_name[close_names[0]] if close_names else None

@@ -58,12 +58,12 @@ def write_monitor(config: RunConfig) -> Path:
     folder = config.run_folder / MONITOR
     provider = {"name": "rollcast", "folder": "Rollcast", "options": {"path": str(folder / "dashboards")}}
     sources = _data_sources(config.run, config.http, config.forecaster, config.local.prometheus_port)
-    written = {
+    yaml_files = {
         "prometheus.yml": _prometheus(config.http),
         "grafana/datasources/rollcast.yaml": {"apiVersion": 1, "datasources": sources},
         "grafana/dashboards/rollcast.yaml": {"apiVersion": 1, "providers": [provider]},
     }
-    texts = {name: yaml.safe_dump(content, sort_keys=False) for name, content in written.items()}
+    texts = {name: yaml.safe_dump(content, sort_keys=False) for name, content in yaml_files.items()}
     shipped, compose = shipped_files()
     texts["rules.yaml"] = _filled_in(shipped / "rules.yaml", config.run)
     for dashboard in sorted((shipped / "dashboards").glob("*.json")):
@@ -99,8 +99,8 @@ class Targets:
 
     def refresh(self) -> None:
         """Write the file where something changed: a service that was started again may listen elsewhere."""
-        found = [self._target(path) for path in sorted(ports_of(self._run_folder).glob("*"))]
-        targets = [target for target in found if target is not None]
+        possible_targets = [self._target(path) for path in sorted(ports_of(self._run_folder).glob("*"))]
+        targets = [target for target in possible_targets if target is not None]
         if targets == self._written:
             return
         with suppress(UserError):  # writers of files that matter report a full disk; here the next call tries again

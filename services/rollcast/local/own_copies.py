@@ -27,14 +27,14 @@ def with_copies(recipe: Recipe, run_folder: Path) -> Recipe:
 
     Raises UserError if a copy cannot be written.
     """
-    place = run_folder / OWN_PARTS
+    copies_folder = run_folder / OWN_PARTS
     updates = {}
-    for setting, part in recipe.own_parts.items():
-        file, _, name = part.function.rpartition(":")
+    for setting, own_part in recipe.own_parts.items():
+        file, _, name = own_part.function.rpartition(":")
         original = Path(file).expanduser().absolute()
-        if file.endswith(".py") and not original.is_relative_to(place):
-            copy = _copied(original, place)
-            updates[setting.removeprefix("recipe.")] = part.model_copy(update={"function": f"{copy}:{name}"})
+        if file.endswith(".py") and not original.is_relative_to(copies_folder):
+            copy = _copied(original, copies_folder)
+            updates[setting.removeprefix("recipe.")] = own_part.model_copy(update={"function": f"{copy}:{name}"})
     return recipe.model_copy(update=updates)
 
 
@@ -43,16 +43,18 @@ def is_move(difference: Difference) -> bool:
     names = [difference.before, difference.after]
     if not difference.field.endswith(".function") or not all(isinstance(name, str) for name in names):
         return False
-    before, after = (Path(name).name for name in names)
-    return before == after and ".py:" in before
+    old_name, new_name = (Path(name).name for name in names)
+    return old_name == new_name and ".py:" in old_name
 
 
 def _copied(original: Path, place: Path) -> Path:
     """The copy of a file; made if it is not there yet."""
     needed = [original]
     for file in needed:  # grows
-        near = [original.with_name(f"{name}.py") for name in _imported(file)]
-        needed.extend(one for one in dict.fromkeys(near) if one.is_file() and one not in needed)
+        neighbour_files = [original.with_name(f"{name}.py") for name in _imported(file)]
+        needed.extend(
+            neighbour for neighbour in dict.fromkeys(neighbour_files) if neighbour.is_file() and neighbour not in needed
+        )
     digest = hashlib.sha256()
     for file in needed:
         digest.update(hashlib.sha256(file.read_bytes()).digest())

@@ -31,19 +31,19 @@ def try_own_parts(recipe: Recipe, deadline_seconds: float = TRIAL_SECONDS) -> No
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        said = error.stdout or b""
-        answers = TrialAnswers.read(said.decode() if isinstance(said, bytes) else said)
+        output = error.stdout or b""
+        answers = TrialAnswers.read(output.decode() if isinstance(output, bytes) else output)
         raise UserError(
             f"{_named(recipe, answers.tried)}: had not returned after {deadline_seconds:g} s; make it fast"
         ) from None
     answers = TrialAnswers.read(done.stdout)
-    failed = answers.failed
-    if done.returncode != 0 or answers.num_passed + len(failed) < len(recipe.own_parts):
+    failures = answers.failed
+    if done.returncode != 0 or answers.num_passed + len(failures) < len(recipe.own_parts):
         last = " ".join(done.stderr.split())[-MAX_SHOWN_CHARACTERS:]
-        ended = f"ended the process that tried it (exit code {done.returncode})"
-        failed.append(f"{_named(recipe, answers.tried)}: {ended}: {last}")
-    if failed:
-        raise UserError("\n".join(failed))
+        exit_sentence = f"ended the process that tried it (exit code {done.returncode})"
+        failures.append(f"{_named(recipe, answers.tried)}: {exit_sentence}: {last}")
+    if failures:
+        raise UserError("\n".join(failures))
 
 
 def _named(recipe: Recipe, setting: str | None) -> str:

@@ -105,37 +105,37 @@ def named_ports(config: RunConfig, *, monitor: bool = False) -> list[NamedPort]:
     redis = config.redis.port if config.redis.socket is None else 0
     first = config.generator.http_port
     bind = config.http.bind
-    there = [("redis.port", config.redis.host, redis), ("grader.port", config.grader.host, grader)]
-    wanted = [
+    service_ports = [("redis.port", config.redis.host, redis), ("grader.port", config.grader.host, grader)]
+    run_ports = [
         ("rpc.port", config.rpc.bind, config.rpc.port),
         ("trainer.http_port", bind, config.trainer.http_port),
         ("forecaster.http_port", config.forecaster.bind, config.forecaster.http_port),
         ("local.prometheus_port", PROMETHEUS_HOST, config.local.prometheus_port if monitor else 0),
     ]
-    ports = [NamedPort(name, host, port, False) for name, host, port in there if port and host in _THIS_MACHINE]
+    ports = [NamedPort(name, host, port, False) for name, host, port in service_ports if port and host in _THIS_MACHINE]
     count = config.local.generators if first else 0
     ports += [NamedPort("generator.http_port", bind, first + index, index=index) for index in range(count)]
-    return ports + [NamedPort(*one) for one in wanted if one[2]]
+    return ports + [NamedPort(*port_fields) for port_fields in run_ports if port_fields[2]]
 
 
 def check_named_ports(ports: Sequence[NamedPort]) -> None:
     """Raise UserError for two processes with one port, and for a port that does not exist. Nothing is bound."""
-    seen: list[NamedPort] = []
+    checked_ports: list[NamedPort] = []
     for port in ports:
         if port.number > MAX_PORT:
             first_port = port.number - port.index
-            generators = sum(one.setting == port.setting for one in ports)
+            generators = sum(other_port.setting == port.setting for other_port in ports)
             raise UserError(
                 f"{port.setting} = {first_port}: each of local.generators = {generators} takes the next port, and "
                 f"{MAX_PORT} is the last; lower one of the two"
             )
-        first = next((one for one in seen if port.meets(one)), None)
+        first = next((earlier_port for earlier_port in checked_ports if port.meets(earlier_port)), None)
         if first is not None:
             raise UserError(
                 f"{port.in_words} = {port.number}: {first.in_words} has the same port; "
                 "give each its own, or 0 for a free one"
             )
-        seen.append(port)
+        checked_ports.append(port)
 
 
 def check_free_ports(ports: Sequence[NamedPort]) -> None:
@@ -143,18 +143,22 @@ def check_free_ports(ports: Sequence[NamedPort]) -> None:
 
     Those that `check_named_ports` refuses are left to it.
     """
-    seen: list[NamedPort] = []
-    with contextlib.ExitStack() as taken:
+    checked_ports: list[NamedPort] = []
+    with contextlib.ExitStack() as listeners:
         for port in ports:
-            if port.is_ours and port.number <= MAX_PORT and not any(port.meets(one) for one in seen):
-                taken.enter_context(listen(port.host, port.number, setting=port.setting))
-            seen.append(port)
+            if (
+                port.is_ours
+                and port.number <= MAX_PORT
+                and not any(port.meets(earlier_port) for earlier_port in checked_ports)
+            ):
+                listeners.enter_context(listen(port.host, port.number, setting=port.setting))
+            checked_ports.append(port)
 
 
 def can_have(ports: Sequence[NamedPort], setting: str, host: str, number: int) -> bool:
     """Whether the process of `setting` could listen there: no other setting gives that port, no program has it."""
     port = NamedPort(setting, host, number)
-    if any(port.meets(other) for other in ports if other.setting != setting):
+    if any(port.meets(other_port) for other_port in ports if other_port.setting != setting):
         return False
     try:
         listen(host, number, setting=setting).close()

@@ -63,24 +63,24 @@ def load_to_start(file: Path) -> tuple[RunConfig, list[Difference]]:
     """The run file that a whole run is to be started from here, with defaults for the settings that it leaves out,
     and these. Raises UserError: names wrong settings, and the mistakes in files that other settings name.
     """
-    found: list[Difference] = []
+    filled_settings: list[Difference] = []
 
     def fill_in(config: RunConfig) -> RunConfig:
-        whole = filled_in(config)
-        found.extend(differences(config, whole))
-        return whole
+        filled_config = filled_in(config)
+        filled_settings.extend(differences(config, filled_config))
+        return filled_config
 
     try:
-        return load_run_config(file, to_start=True, filled_in=fill_in), found
+        return load_run_config(file, to_start=True, filled_in=fill_in), filled_settings
     except WrongSettingsError as error:
-        others = [] if error.config is None else _files(error.config, error.mistakes)
-        _raise_all([error, *others])
+        file_checks = [] if error.config is None else _files(error.config, error.mistakes)
+        _raise_all([error, *file_checks])
         raise
 
 
 def in_words(found: list[Difference]) -> str:
     """The filled-in settings, as the run file would contain them."""
-    return ", ".join(f"{one.field} {one.after}" for one in found)
+    return ", ".join(f"{difference.field} {difference.after}" for difference in found)
 
 
 def check(config: RunConfig, *, monitor: bool = False) -> list[str]:
@@ -94,8 +94,8 @@ def check(config: RunConfig, *, monitor: bool = False) -> list[str]:
         """Checked on GPUs only: each process has one to itself, or all share one, and the driver reports its size."""
         if (device := smallest_gpu()) is not None:
             local = with_gpus(config.local, usable_gpus())
-            here = config.model_copy(update={"local": local})
-            check_memory(here, device, host=HostLimits(local.trainer_ranks, machine=free_bytes()))
+            local_config = config.model_copy(update={"local": local})
+            check_memory(local_config, device, host=HostLimits(local.trainer_ranks, machine=free_bytes()))
 
     return check_files(
         config,
@@ -125,19 +125,19 @@ def check_files(config: RunConfig, *others: Check, monitor: bool = False) -> lis
 
 def not_checked(redis: Redis, model: str) -> list[str]:
     """Sentences about checks that only a start can make. `model`: its path."""
-    left = ["whether ports are free"]
+    unchecked_aspects = ["whether ports are free"]
     if not redis.is_embedded:
-        left.append(f"Redis at {redis.place}")
+        unchecked_aspects.append(f"Redis at {redis.place}")
     if is_on_the_hub(model):
-        left.append(f"whether the hub has the model {model}")
+        unchecked_aspects.append(f"whether the hub has the model {model}")
     if files_of(model) is None:
-        left.append("what its tokenizer makes of the prompts")
-    return left
+        unchecked_aspects.append("what its tokenizer makes of the prompts")
+    return unchecked_aspects
 
 
 def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
     """Checks of what settings name or ask for, but of those settings that are mistaken themselves."""
-    place = checkpoint_place(config.run_folder, config.trainer.checkpoints)
+    checkpoint_location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
     checks: list[tuple[tuple[str, ...], Check]] = [
         (
             ("redis.tls", "rpc.tls", "http.tls", "grader"),
@@ -164,11 +164,15 @@ def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
         (tuple(config.recipe.own_parts), lambda: try_own_parts(config.recipe)),
         (
             ("tasks", "recipe.prompts_per_step"),
-            lambda: _check_tasks(config.tasks, config.recipe, config.model, place),
+            lambda: _check_tasks(config.tasks, config.recipe, config.model, checkpoint_location),
         ),
     ]
     wrong = {name for mistake in mistakes for name in (mistake.field, *mistake.others)}
-    return [check for settings, check in checks if not any(overlap(one, name) for one in wrong for name in settings)]
+    return [
+        check
+        for settings, check in checks
+        if not any(overlap(wrong_field, name) for wrong_field in wrong for name in settings)
+    ]
 
 
 def _check_tasks(tasks: Tasks, recipe: Recipe, model: Model, checkpoints: Place) -> list[str]:
@@ -176,19 +180,19 @@ def _check_tasks(tasks: Tasks, recipe: Recipe, model: Model, checkpoints: Place)
     loaded: list[PromptSplit] = []
 
     def read_prompts() -> list[str]:
-        begun = begun_with(checkpoints)
-        loaded.append(load(tasks, begun.split))
+        start_rules = begun_with(checkpoints)
+        loaded.append(load(tasks, start_rules.split))
         check_prompts(loaded[0], recipe.prompts_per_step)
-        check_same_prompts(loaded[0], begun.prompts)
+        check_same_prompts(loaded[0], start_rules.prompts)
         return [*cautions.of_data(loaded[0]), *near_duplicates(tasks, loaded[0]).in_words()]
 
-    of_environments = [lambda: check_classes(tasks), lambda: check_environment_files(tasks)]
-    found = _raise_all([*_verifier_checks(tasks), *of_environments, read_prompts])
+    environment_checks = [lambda: check_classes(tasks), lambda: check_environment_files(tasks)]
+    warnings = _raise_all([*_verifier_checks(tasks), *environment_checks, read_prompts])
     split = loaded[0]
     downstream = [prompt for prompts in split.downstream.values() for prompt in prompts]
-    graded = partial(try_verifiers, tasks, [*split.train, *downstream])
-    read = partial(_check_tokens, recipe, model, tasks.prompt_format, split)
-    return [*found, *_raise_all([read, graded])]
+    verifier_check = partial(try_verifiers, tasks, [*split.train, *downstream])
+    token_check = partial(_check_tokens, recipe, model, tasks.prompt_format, split)
+    return [*warnings, *_raise_all([token_check, verifier_check])]
 
 
 def _check_tokens(recipe: Recipe, model: Model, prompt_format: PromptFormat, split: PromptSplit) -> list[str]:
@@ -207,33 +211,35 @@ def _check_tokens(recipe: Recipe, model: Model, prompt_format: PromptFormat, spl
 def _verifier_checks(tasks: Tasks) -> list[Check]:
     verifiers = Verifiers.of(tasks)
     hidden = [
-        UserError(f"tasks.verifiers.{number}.name = {one.name!r}: a built-in verifier has that name; choose another")
-        for number, one in enumerate(tasks.verifiers)
-        if is_built_in(one.name)
+        UserError(
+            f"tasks.verifiers.{number}.name = {verifier.name!r}: a built-in verifier has that name; choose another"
+        )
+        for number, verifier in enumerate(tasks.verifiers)
+        if is_built_in(verifier.name)
     ]
     return [*hidden, *(partial(_check_verifier, verifiers, name) for name in sorted(verifier_names(tasks)))]
 
 
 def _check_verifier(verifiers: Verifiers, name: str) -> None:
-    found = verifiers.find(name)
-    check_file(name if is_function(name) else found.source)
+    verifier = verifiers.find(name)
+    check_file(name if is_function(name) else verifier.source)
 
 
 def _raise_all(checks: Sequence[Check]) -> list[str]:
     """Make every check; returns all cautions. Refusals become one error, which may pass if each of them may."""
-    found: list[UserError] = []
-    said: list[str] = []
+    errors: list[UserError] = []
+    warnings: list[str] = []
     for check in checks:
         try:
             if isinstance(check, UserError):
                 raise check
-            said += check() or ()
+            warnings += check() or ()
         except UserError as error:
-            found.append(error)
-    if found:
-        kind = PassingError if all(isinstance(error, PassingError) for error in found) else UserError
-        raise kind("\n".join(map(str, found))) from found[0]
-    return said
+            errors.append(error)
+    if errors:
+        kind = PassingError if all(isinstance(error, PassingError) for error in errors) else UserError
+        raise kind("\n".join(map(str, errors))) from errors[0]
+    return warnings
 
 
 def resolve_ports(config: RunConfig, *, monitor: bool = False) -> RunConfig:
@@ -294,10 +300,10 @@ def weight_bytes(model: str) -> int:
         raise
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError) and not folder.exists()
-        near = similar_folder(model) if is_missing else None
+        close_folder = similar_folder(model) if is_missing else None
         raise UserError(
             f"model.path = {model}: {Path(error.filename or folder).name} cannot be read ({error.strerror}); "
-            + (f"did you mean {near}?" if near else "give the folder of a Hugging Face model")
+            + (f"did you mean {close_folder}?" if close_folder else "give the folder of a Hugging Face model")
         ) from error
     except ValueError as error:
         raise UserError(f"model.path = {model}: its config.json is not JSON; download the model again") from error
@@ -308,22 +314,25 @@ def weight_bytes(model: str) -> int:
 
 def _check_disk(run_folder: Path, trainer: Trainer, model: Model) -> None:
     """The run's folder, and that of its checkpoints if it is another; the free space behind a URL is unknown."""
-    held = trainer.keep_checkpoints + 1
-    checkpoints = weight_bytes(model.path) * _STATE_PER_WEIGHT[model.dtype] * held
-    place = checkpoint_place(run_folder, trainer.checkpoints)
-    is_apart = run_folder not in (place, *(place.parents if isinstance(place, Path) else ()))
-    own = SPARE_BYTES if is_apart else SPARE_BYTES + checkpoints
-    for_what = f"{held} checkpoints; free space, or set folder or trainer.keep_checkpoints"
-    _check_room(run_folder, own, "folder", str(run_folder.parent), for_what)
-    if is_apart and isinstance(place, Path):
-        _check_room(place, checkpoints, "trainer.checkpoints", str(trainer.checkpoints), for_what)
+    num_checkpoints = trainer.keep_checkpoints + 1
+    checkpoint_bytes = weight_bytes(model.path) * _STATE_PER_WEIGHT[model.dtype] * num_checkpoints
+    checkpoint_location = checkpoint_place(run_folder, trainer.checkpoints)
+    is_apart = run_folder not in (
+        checkpoint_location,
+        *(checkpoint_location.parents if isinstance(checkpoint_location, Path) else ()),
+    )
+    folder_bytes = SPARE_BYTES if is_apart else SPARE_BYTES + checkpoint_bytes
+    purpose = f"{num_checkpoints} checkpoints; free space, or set folder or trainer.keep_checkpoints"
+    _check_room(run_folder, folder_bytes, "folder", str(run_folder.parent), purpose)
+    if is_apart and isinstance(checkpoint_location, Path):
+        _check_room(checkpoint_location, checkpoint_bytes, "trainer.checkpoints", str(trainer.checkpoints), purpose)
 
 
 def _check_earlier_run(model: Model) -> None:
     """Only the trainer looks behind a URL."""
-    place = None if model.from_run is None else earlier_run_place(model.from_run)
-    if model.from_run is not None and isinstance(place, Path):
-        check_earlier_run(model.from_run, model.from_step, [step for _, step in kept_versions(place)])
+    earlier_location = None if model.from_run is None else earlier_run_place(model.from_run)
+    if model.from_run is not None and isinstance(earlier_location, Path):
+        check_earlier_run(model.from_run, model.from_step, [step for _, step in kept_versions(earlier_location)])
 
 
 def _check_room(wanted: Path, needed: int, setting: str, value: str, for_what: str) -> None:
@@ -375,9 +384,9 @@ def _check_cores(generator: Generator, trainer: Trainer, local: Local) -> None:
         (generator.cpu, "generator.cpu", local.generators, "local.generators"),
         (trainer.cpu, "trainer.cpu", local.trainer_ranks, "local.trainer_ranks"),
     ):
-        missing = [] if first is None else sorted(set(range(first, first + count)) - cores)
-        if missing:
+        missing_cores = [] if first is None else sorted(set(range(first, first + count)) - cores)
+        if missing_cores:
             raise UserError(
                 f"{setting} = {first}: {counted} = {count} take a core each from there on, "
-                f"and core {missing[0]} is not among {sorted(cores)}; lower one of the two"
+                f"and core {missing_cores[0]} is not among {sorted(cores)}; lower one of the two"
             )

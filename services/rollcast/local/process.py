@@ -128,11 +128,11 @@ class Service:
             self._first_ended_at = self._first_ended_at or time.monotonic()
         some_run = any(code is None for code in codes)
         waited = time.monotonic() - (self._first_ended_at or time.monotonic())
-        if failed := [index for index, code in enumerate(codes) if code]:
+        if failed_indices := [index for index, code in enumerate(codes) if code]:
             # The others may have ended because of the process that reports a mistake of the user.
             if some_run and EXIT_USER_ERROR not in codes and waited < WORDS_SECONDS:
                 return None
-            self._failed = max(failed, key=lambda index: codes[index] == EXIT_USER_ERROR)
+            self._failed = max(failed_indices, key=lambda index: codes[index] == EXIT_USER_ERROR)
             self.kill()
             return codes[self._failed]
         if codes[0] is None:
@@ -202,11 +202,11 @@ class Orphans:
 
     def sweep(self, known: set[int], *, grace_seconds: float = ORPHAN_SECONDS) -> None:
         """Kill, with all below them, the children that are not `known` and had their grace."""
-        now = time.monotonic()
+        now_seconds = time.monotonic()
         strangers = [child for child in psutil.Process().children() if child.pid not in known | self._mine]
-        self._seen_at = {child.pid: self._seen_at.get(child.pid, now) for child in strangers}
+        self._seen_at = {child.pid: self._seen_at.get(child.pid, now_seconds) for child in strangers}
         for child in strangers:
-            if now - self._seen_at[child.pid] < grace_seconds:
+            if now_seconds - self._seen_at[child.pid] < grace_seconds:
                 continue
             with suppress(psutil.NoSuchProcess):
                 for process in [*child.children(recursive=True), child]:

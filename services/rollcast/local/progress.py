@@ -58,12 +58,12 @@ class StartUp:
             self._ready_at = time.time()
         trainer = _since(began, [_written_at(port_file(self._folder, "trainer"))])
         engine = _since(began, map(_written_at, ports_of(self._folder).glob("generator-*")))
-        both = None if trainer is None or engine is None else max(trainer, engine)
+        both_ready_at = None if trainer is None or engine is None else max(trainer, engine)
         ready = stepped_at if self._ready_at is None else self._ready_at
         return (
             Phase(TRAINER, began, trainer),
             Phase(ENGINE, began, engine),
-            Phase(WEIGHTS, both, ready),
+            Phase(WEIGHTS, both_ready_at, ready),
             Phase(STEP, ready, stepped_at),
         )
 
@@ -102,13 +102,13 @@ def pace_of(
     if len(times) < 2 or times[-1] <= times[0]:
         return None
     step = steps[-1].step
-    now = times[-1]
-    seconds = (now - times[0]) / (len(times) - 1)
-    end = _end(budget, step, seconds, now, compute_device_hours, num_devices)
+    last_step_at = times[-1]
+    seconds = (last_step_at - times[0]) / (len(times) - 1)
+    end = _end(budget, step, seconds, last_step_at, compute_device_hours, num_devices)
     evaluated = step + every_steps - step % every_steps
-    evaluation_at = now + (evaluated - step) * seconds
+    evaluation_at = last_step_at + (evaluated - step) * seconds
     is_before_end = end is None or evaluation_at <= end + seconds / 2
-    return Pace(seconds, now + seconds, evaluation_at if is_before_end else None, end)
+    return Pace(seconds, last_step_at + seconds, evaluation_at if is_before_end else None, end)
 
 
 def _end(budget: Budget, step: int, step_seconds: float, now: float, spent: float, num_devices: int) -> float | None:

@@ -51,7 +51,11 @@ def check_lengths(
     limit = recipe.max_prompt_tokens
     named = [("training", split.train), ("held-out", split.held_out)]
     named += [(repr(name), prompts) for name, prompts in split.downstream.items()]
-    parts = [PromptPart(name, len(found), _counted(found, tokenizer, limit)) for name, found in named if found]
+    parts = [
+        PromptPart(name, len(part_prompts), _counted(part_prompts, tokenizer, limit))
+        for name, part_prompts in named
+        if part_prompts
+    ]
     has_text = prompt_format.layout == "think" or (prompt_format.layout == "auto" and tokenizer.has_chat_template)
     room = tokens_around(prompt_format) if has_text else SPECIAL_TOKENS
     at_the_edge = [part for part in parts if part.shortest <= limit < part.shortest + room]
@@ -78,7 +82,7 @@ def check_lengths(
 
 def _too_long(recipe: Recipe, room: int, part: PromptPart, shortest: int) -> str:
     """The sentence, with what can be changed, if anything makes them fit. `room`: model.max_length."""
-    each = f"each of the {part.total} {part.name} prompts" if part.total > 1 else f"the one {part.name} prompt"
+    prompts_text = f"each of the {part.total} {part.name} prompts" if part.total > 1 else f"the one {part.name} prompt"
     remedy = f"set at least {shortest}"
     if shortest >= room:
         remedy = (
@@ -88,7 +92,7 @@ def _too_long(recipe: Recipe, room: int, part: PromptPart, shortest: int) -> str
         less = f"recipe.max_completion_tokens at most {room - shortest}"
         remedy = f"{remedy} (and {less}, since both must fit model.max_length = {room})"
     return (
-        f"recipe.max_prompt_tokens = {recipe.max_prompt_tokens}: {each} is longer, the shortest has {shortest} "
+        f"recipe.max_prompt_tokens = {recipe.max_prompt_tokens}: {prompts_text} is longer, the shortest has {shortest} "
         f"tokens; {remedy}"
     )
 
@@ -110,12 +114,12 @@ def _exact(model: Model, prompt_format: PromptFormat, groups: Sequence[Sequence[
 
     Raises UserError.
     """
-    chats = [[[(message.role, message.content) for message in prompt.messages] for prompt in part] for part in groups]
-    asked = {"model": model.model_dump(), "prompt_format": prompt_format.model_dump(), "groups": chats}
+    chats = [[[(message.role, message.content) for message in prompt.messages] for prompt in group] for group in groups]
+    request = {"model": model.model_dump(), "prompt_format": prompt_format.model_dump(), "groups": chats}
     command = [sys.executable, "-m", "rollcast.tasks.tokens"]
     try:
         done = subprocess.run(  # noqa: S603  # our own program
-            command, input=json.dumps(asked), capture_output=True, text=True, timeout=EXACT_SECONDS, check=False
+            command, input=json.dumps(request), capture_output=True, text=True, timeout=EXACT_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -31,7 +31,9 @@ def check_curve(changes: Sequence[Difference], before: Tasks, now: Tasks) -> Non
     regraded = _other_grades(before, now)
     if regraded:
         changed = "; ".join(difference.sentence for difference in regraded)
-        functions = all(is_function(str(name)) for one in regraded for name in (one.before, one.after))
+        functions = all(
+            is_function(str(name)) for difference in regraded for name in (difference.before, difference.after)
+        )
         remedy = REMEDY + (SAME_FUNCTION if functions else "")
         raise UserError(f"--resume: {changed}: the curve means something else then; {remedy}")
 
@@ -42,9 +44,9 @@ def check_checkpoint(changes: Sequence[Difference], before: Model, now: Model) -
         raise UserError(f"--resume: {fixed}: the newest checkpoint is of a run without that change; {REMEDY}")
     earlier = weight_sizes(config_of(before))
     later = weight_sizes(config_of(now))
-    others = [name for name in earlier.keys() & later.keys() if earlier[name] != later[name]]
-    if others:  # this machine has the config.json of both
-        sizes = ", ".join(f"{name} {earlier[name]} -> {later[name]}" for name in sorted(others))
+    changed_sizes = [name for name in earlier.keys() & later.keys() if earlier[name] != later[name]]
+    if changed_sizes:  # this machine has the config.json of both
+        sizes = ", ".join(f"{name} {earlier[name]} -> {later[name]}" for name in sorted(changed_sizes))
         raise UserError(
             f"--resume: model.path {before.path!r} -> {now.path!r}: {sizes}: the newest checkpoint is of a model of "
             f"another shape; {REMEDY}"
@@ -54,7 +56,9 @@ def check_checkpoint(changes: Sequence[Difference], before: Model, now: Model) -
 def _among(changes: Sequence[Difference], settings: Sequence[str]) -> str:
     """The changes of these settings and groups in words; empty without any."""
     return "; ".join(
-        one.sentence for one in changes if any(f"{one.field}.".startswith(f"{name}.") for name in settings)
+        difference.sentence
+        for difference in changes
+        if any(f"{difference.field}.".startswith(f"{name}.") for name in settings)
     )
 
 
@@ -70,25 +74,25 @@ def _other_grades(before: Tasks, now: Tasks) -> list[Difference]:
 
 def _grading(tasks: Tasks) -> dict[tuple[str, str], Any]:
     """What the curve's pass rate means, by data set and setting. Functions count by the names of their files."""
-    found: dict[tuple[str, str], Any] = {}
-    for part in tasks.parts:
-        dataset = part.dataset
-        found[dataset.name, "weight"] = part.weight
+    grading: dict[tuple[str, str], Any] = {}
+    for mixture_part in tasks.parts:
+        dataset = mixture_part.dataset
+        grading[dataset.name, "weight"] = mixture_part.weight
         if not isinstance(dataset, RowsDataset):
             continue
         verifier = mapping_of(dataset).verifier
-        found[dataset.name, "verifier"] = _without_folder(verifier)
-        found[dataset.name, "answer_field"] = dataset.answer_field
-        found[dataset.name, "environment"] = dataset.environment
-        named = [one for one in tasks.verifiers if one.name == verifier]
-        environments = [one for one in tasks.environments if one.name == dataset.environment]
+        grading[dataset.name, "verifier"] = _without_folder(verifier)
+        grading[dataset.name, "answer_field"] = dataset.answer_field
+        grading[dataset.name, "environment"] = dataset.environment
+        named = [verifier_settings for verifier_settings in tasks.verifiers if verifier_settings.name == verifier]
+        environments = [environment for environment in tasks.environments if environment.name == dataset.environment]
         for environment in environments:
             rewarding = "environment" if environment_rewards(environment, dataset) else "verifier"
-            found[dataset.name, f"{environment.name}.reward"] = rewarding
+            grading[dataset.name, f"{environment.name}.reward"] = rewarding
         for settings in (*named, *environments):
             for setting in set(GRADE_SETTINGS) & type(settings).model_fields.keys():
-                found[dataset.name, f"{settings.name}.{setting}"] = _without_folder(getattr(settings, setting))
-    return found
+                grading[dataset.name, f"{settings.name}.{setting}"] = _without_folder(getattr(settings, setting))
+    return grading
 
 
 def _without_folder(value: Any) -> Any:

@@ -49,16 +49,16 @@ def check_begun(folder: Path, checkpoints: str | None) -> None:
 
     `folder`: absolute. `checkpoints`: trainer.checkpoints.
     """
-    place = checkpoint_place(folder, checkpoints)
-    if not isinstance(place, Path) or checkpoint_rules(place) is not None:
+    checkpoint_location = checkpoint_place(folder, checkpoints)
+    if not isinstance(checkpoint_location, Path) or checkpoint_rules(checkpoint_location) is not None:
         return
     if run_folder.has_history(folder) or (folder / UP_FILE).exists():
         return
     runs = sorted(file.parent.name for file in folder.parent.glob(f"*/{UP_FILE}"))
-    near = difflib.get_close_matches(folder.name, runs, MAX_NAMES)
+    close_names = difflib.get_close_matches(folder.name, runs, MAX_NAMES)
     meant = "this folder has no run"
-    if near:
-        meant = f"did you mean {' or '.join(near)}?"
+    if close_names:
+        meant = f"did you mean {' or '.join(close_names)}?"
     elif runs:
         meant = f"its runs are {', '.join(runs[:MAX_NAMES])}{', ...' if len(runs) > MAX_NAMES else ''}"
     raise UserError(
@@ -77,15 +77,15 @@ def changes_since_start(folder: Path, config: RunConfig) -> list[str]:
     if not (folder / UP_FILE).exists():
         return rules
     try:
-        before = load_run_config(folder / UP_FILE)
+        old_config = load_run_config(folder / UP_FILE)
     except UserError as error:
         return [f"settings of the last start are not compared: {str(error).splitlines()[0]}", *rules]
-    found = [one for one in differences(before, config) if one.field not in CHOSEN_ANEW and not is_move(one)]
-    check_curve(found, before.tasks, config.tasks)
+    changes = [one for one in differences(old_config, config) if one.field not in CHOSEN_ANEW and not is_move(one)]
+    check_curve(changes, old_config.tasks, config.tasks)
     if newest is not None:  # of checkpoints behind a URL the trainer says so
-        check_checkpoint(found, before.model, config.model)
+        check_checkpoint(changes, old_config.model, config.model)
     lines = []
-    for one in found:
+    for one in changes:
         meaning = next(
             (f": {words}" for start, words in MEANING.items() if f"{one.field}.".startswith(f"{start}.")), ""
         )

@@ -77,10 +77,10 @@ def _redis(settings: Redis, folder: Path) -> ServiceSpec:
 def _grader(config: RunConfig, devices: Mapping[str, str]) -> ServiceSpec:
     """With a run file and an environment that hold no credential of others: it refuses to have them."""
     folder = config.run_folder
-    others = {variable: place for variable, place in SECRET_VARIABLES.items() if place[0] != "grader"}
-    updates = {group: getattr(config, group).model_copy(update={name: None}) for group, name in others.values()}
+    other_secrets = {variable: setting for variable, setting in SECRET_VARIABLES.items() if setting[0] != "grader"}
+    updates = {group: getattr(config, group).model_copy(update={name: None}) for group, name in other_secrets.values()}
     write_resolved(config.model_copy(update=updates), folder / files.GRADER_RUN_FILE)
-    environment = {**dict.fromkeys(others, ""), **devices}
+    environment = {**dict.fromkeys(other_secrets, ""), **devices}
     command = _program("grader", folder / files.GRADER_RUN_FILE, folder, lambda: environment)
     stop_seconds = config.tasks.grading.longest_wall_seconds + GRADER_STOP_SECONDS
     ready = port_file(folder, "grader")

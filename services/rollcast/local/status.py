@@ -104,8 +104,10 @@ class StatusReader:
         last = evaluations[-1] if evaluations else None
         ready = int(first(trainer, names.GENERATORS, state="ready") or 0)
         began = self._start_up.began_at
-        own = [record for record in self._recent if began is not None and record.at is not None and record.at >= began]
-        missing = "a generator" if trainer else "the trainer"
+        steps_since_start = [
+            record for record in self._recent if began is not None and record.at is not None and record.at >= began
+        ]
+        missing_service = "a generator" if trainer else "the trainer"
         return RunStatus(
             step=step,
             budget_share=self._budget_share(step, compute),
@@ -119,12 +121,14 @@ class StatusReader:
             tokens_per_second=self._token_rate(first(trainer, names.TOKENS, role="generator")),
             generators_ready=ready,
             forecast=forecast_on_page(self._page("forecaster")),
-            phases=self._start_up.phases(is_ready=ready > 0, stepped_at=own[0].at if own else None),
-            is_started=bool(own),
-            stepped_at=own[-1].at if own else None,
-            waits_for=missing if own and not ready else None,
+            phases=self._start_up.phases(
+                is_ready=ready > 0, stepped_at=steps_since_start[0].at if steps_since_start else None
+            ),
+            is_started=bool(steps_since_start),
+            stepped_at=steps_since_start[-1].at if steps_since_start else None,
+            waits_for=missing_service if steps_since_start and not ready else None,
             pace=pace_of(
-                own,
+                steps_since_start,
                 self._config.budget,
                 every_steps=self._config.tasks.evaluation.every_steps,
                 num_devices=num_devices(self._config.local, self._config.generator),
@@ -186,13 +190,13 @@ class StatusReader:
         return dict(sorted(counts.items()))
 
     def _token_rate(self, total: float | None) -> float | None:
-        now = time.monotonic()
+        now_seconds = time.monotonic()
         if total is None:
             return None
         if self._tokens and total < self._tokens[-1][1]:
             self._tokens.clear()  # the trainer was started again
-        self._tokens.append((now, total))
-        while len(self._tokens) > 2 and now - self._tokens[0][0] > RATE_SECONDS:
+        self._tokens.append((now_seconds, total))
+        while len(self._tokens) > 2 and now_seconds - self._tokens[0][0] > RATE_SECONDS:
             self._tokens.popleft()
         start, first = self._tokens[0]
         end, last = self._tokens[-1]

@@ -165,11 +165,11 @@ class Supervisor:
     def _look_at(self, watched: _Watched) -> bool:
         """Start it again if it died; True if the run is finished."""
         service = watched.service
-        now = time.monotonic()
+        now_seconds = time.monotonic()
         if watched.abandoned:
             return False
         if watched.start_again_at is not None:
-            if now >= watched.start_again_at:
+            if now_seconds >= watched.start_again_at:
                 watched.start_again_at = None
                 service.start()
             return False
@@ -177,7 +177,7 @@ class Supervisor:
         if code == 0 and service.spec.name == "trainer":
             return True
         if code is not None:
-            self._handle_death(watched, code, now)
+            self._handle_death(watched, code, now_seconds)
         return False
 
     def _handle_death(self, watched: _Watched, code: int, now: float) -> None:
@@ -214,11 +214,13 @@ class Supervisor:
         services = [watched.service for watched in self._watched]
         orders = sorted({service.spec.stop_order for service in services})
         for num_before, order in enumerate(orders, start=1):
-            asked = [service for service in services if service.spec.stop_order == order and service.running]
-            for service in asked:
+            stopping_services = [
+                service for service in services if service.spec.stop_order == order and service.running
+            ]
+            for service in stopping_services:
                 service.terminate()
             began = time.monotonic()
-            for service in asked:
+            for service in stopping_services:
                 self._await_end(service, began, is_finished=is_finished, num_later_orders=len(orders) - num_before)
 
     def _await_end(self, service: Service, began: float, *, is_finished: bool, num_later_orders: int) -> None:
@@ -226,18 +228,18 @@ class Supervisor:
         is_late_told = False
         spec = service.spec
         while service.running and not self._is_hurried():
-            now = time.monotonic()
+            now_seconds = time.monotonic()
             deadline = None if self._asked_at is None else self._asked_at + self._interrupt_seconds
             limit = killed_at(
                 spec, began, is_finished=is_finished, deadline=deadline, num_later_orders=num_later_orders
             )
-            if now >= limit:
+            if now_seconds >= limit:
                 break
-            if spec.saves and deadline is not None and now >= deadline and not is_late_told:
+            if spec.saves and deadline is not None and now_seconds >= deadline and not is_late_told:
                 is_late_told = True
                 self._report(
-                    f"{spec.name} still saves the run's work, for {limit - now:.0f} s at most; Ctrl-C again ends it at "
-                    "once, and what was made since the checkpoint before is made again"
+                    f"{spec.name} still saves the run's work, for {limit - now_seconds:.0f} s at most; Ctrl-C again "
+                    "ends it at once, and what was made since the checkpoint before is made again"
                 )
             self._show(self._show_state)
             time.sleep(STOP_POLL_SECONDS)
@@ -273,8 +275,8 @@ class Supervisor:
         return self._signals > max(self._signals_at_stop, 1)
 
     def _sweep_orphans(self, *, grace_seconds: float = ORPHAN_SECONDS) -> None:
-        known = {pid for watched in self._watched for pid in watched.service.pids}
-        self._orphans.sweep(known, grace_seconds=grace_seconds)
+        known_pids = {pid for watched in self._watched for pid in watched.service.pids}
+        self._orphans.sweep(known_pids, grace_seconds=grace_seconds)
 
     @contextmanager
     def _signals_taken(self) -> Iterator[None]:
@@ -283,10 +285,10 @@ class Supervisor:
             self._signals = max(self._signals, 1) if number == signal.SIGHUP else self._signals + 1
             self._asked_at = self._asked_at or time.monotonic()
 
-        taken = [signal.SIGINT, signal.SIGTERM]
+        handled_signals = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup's wish
-            taken.append(signal.SIGHUP)
-        previous = {number: signal.signal(number, count) for number in taken}
+            handled_signals.append(signal.SIGHUP)
+        previous = {number: signal.signal(number, count) for number in handled_signals}
         try:
             yield
         finally:

@@ -86,9 +86,11 @@ def _found(
     write_resolved(config, folder / RUN_FILE)
     files = ("--config", str(folder / RUN_FILE), "--out", str(out))
     program = (sys.executable, "-m", f"rollcast.{service}.trial", *files, *arguments)
-    code, failed = _ended([Command(program, folder / f"trial-{rank}.log", one) for rank, one in enumerate(ranks)])
+    code, log_file = _ended(
+        [Command(program, folder / f"trial-{rank}.log", environment) for rank, environment in enumerate(ranks)]
+    )
     if code != 0:
-        raise _failed(failed, code)
+        raise _failed(log_file, code)
     try:
         return read_record(out, kind)
     except (OSError, ValueError) as error:
@@ -119,14 +121,14 @@ def _ended(commands: Sequence[Command]) -> tuple[int, Path]:
 
 def _failed(log: Path, code: int) -> UserError:
     """The sentences of the log, else the reason that it names. The log is kept for the user."""
-    said = log.read_text(errors="replace")
-    descriptor, kept = tempfile.mkstemp(prefix="rollcast-try-", suffix=".log")
+    log_text = log.read_text(errors="replace")
+    descriptor, kept_log = tempfile.mkstemp(prefix="rollcast-try-", suffix=".log")
     with os.fdopen(descriptor, "w") as file:
-        file.write(said)
-    sentences = [line.removeprefix("error: ") for line in said.splitlines() if line.startswith("error: ")]
+        file.write(log_text)
+    sentences = [line.removeprefix("error: ") for line in log_text.splitlines() if line.startswith("error: ")]
     words = "\n".join(sentences) or f"the trial ended with exit code {code}: {last_words(log, 0)}"
     is_users_mistake = sentences and code == UserError.exit_code
-    return (UserError if is_users_mistake else PassingError)(f"{words} (log: {kept})")
+    return (UserError if is_users_mistake else PassingError)(f"{words} (log: {kept_log})")
 
 
 def outlook(
@@ -141,13 +143,13 @@ def outlook(
 ) -> TimeOutlook:
     """What the measured rates mean for a step, an evaluation and the budget. `workers`: devices of a generator."""
     at_once = len(trial.completions)
-    mean = sum(one.num_tokens for one in trial.completions) / at_once
+    mean = sum(completion.num_tokens for completion in trial.completions) / at_once
     rate = at_once * mean / max(trial.sampling_seconds, 1e-6)
     per_completion = mean / rate / max(1, generators)
     of_a_step = recipe.prompts_per_step * recipe.rollouts_per_prompt
     generation = of_a_step * per_completion
     training = update.passes_seconds * of_a_step / at_once + update.rest_seconds
-    held_out = sum(tasks.held_out_prompts(part) for part in tasks.parts)
+    held_out = sum(tasks.held_out_prompts(mixture_part) for mixture_part in tasks.parts)
     evaluation = held_out * tasks.evaluation.rollouts_per_prompt * per_completion
     devices = update.num_devices + generators * workers
     step = max(generation, training)

@@ -74,7 +74,7 @@ def run_locally(
     started = time.monotonic()
     config = config.model_copy(update={"folder": config.folder.absolute(), "recipe": with_digests(config.recipe)})
     cautions = [f"caution: {line}" for line in preflight.check(config, monitor=monitor)]
-    given = config
+    portable_config = config
     gpus = usable_gpus()[: config.local.gpus]
     config = config.model_copy(update={"local": with_gpus(config.local, gpus)})
     if config.local.shares_gpu and (device := smallest_gpu()) is not None:
@@ -85,14 +85,14 @@ def run_locally(
     if resume:
         check_begun(config.run_folder, config.trainer.checkpoints)
     with run_folder.locked(config.run_folder), undone_if_refused(config.run_folder) as undo:
-        changes = changes_since_start(config.run_folder, given) if resume else []
+        changes = changes_since_start(config.run_folder, portable_config) if resume else []
         if step is not None:
             changes += go_back(checkpoint_place(config.run_folder, config.trainer.checkpoints), step, undo)
         run_folder.prepare(config.run_folder, resume=resume)
         # Without this machine's GPUs: the run may go on on another.
-        own = {"recipe": with_copies(config.recipe, config.run_folder)}
-        write_resolved(given.model_copy(update=own), config.run_folder / UP_FILE)
-        config = config.model_copy(update=own)
+        recipe_update = {"recipe": with_copies(config.recipe, config.run_folder)}
+        write_resolved(portable_config.model_copy(update=recipe_update), config.run_folder / UP_FILE)
+        config = config.model_copy(update=recipe_update)
         config = preflight.resolve_ports(config, monitor=monitor)
         config = with_secrets(config, embed_redis=embed_redis, embed_grader=embed_grader)
         run_file = config.run_folder / RUN_FILE

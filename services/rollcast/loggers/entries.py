@@ -42,12 +42,12 @@ def of_step(record: StepRecord, newest: int) -> Entry:
 
 
 def of_evaluation(record: EvaluationRecord) -> Entry:
-    place = "eval" if is_own_curve(record.dataset) else f"eval/{record.dataset}"
+    prefix = "eval" if is_own_curve(record.dataset) else f"eval/{record.dataset}"
     names = (
         "pass_rate", "standard_error", "standard_error_new_prompts", "compute_device_hours", "samples", "num_prompts",
         "generated_tokens", "ungraded", "missing_prompts", "devices", "incarnation",
     )  # fmt: skip
-    return _entry(place, record.step, record.at, {name: getattr(record, name) for name in names})
+    return _entry(prefix, record.step, record.at, {name: getattr(record, name) for name in names})
 
 
 def of_samples(record: SamplesRecord) -> Entry:
@@ -64,9 +64,9 @@ def of_forecast(record: ForecastRecord) -> Entry:
 
 
 def _entry(place: str, step: int, at: float | None, values: Mapping[str, float | None]) -> Entry:
-    known = {f"{place}/{name}": float(value) for name, value in values.items() if value is not None}
-    finite = {name: value for name, value in known.items() if math.isfinite(value)}
-    return Entry(step, at or 0.0, finite, num_left_out=len(known) - len(finite))
+    present_values = {f"{place}/{name}": float(value) for name, value in values.items() if value is not None}
+    finite = {name: value for name, value in present_values.items() if math.isfinite(value)}
+    return Entry(step, at or 0.0, finite, num_left_out=len(present_values) - len(finite))
 
 
 def as_table(samples: tuple[SampledCompletion, ...]) -> Iterator[str]:

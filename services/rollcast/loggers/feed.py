@@ -47,8 +47,8 @@ class Feed:
 
     def read(self) -> list[Entry]:
         """New entries, ordered by time."""
-        found = [entry for file, make in self._files.values() for entry in _new(file, make)]
-        return sorted(found, key=lambda entry: entry.at)
+        new_entries = [entry for file, make in self._files.values() for entry in _new(file, make)]
+        return sorted(new_entries, key=lambda entry: entry.at)
 
     def _of_step(self, record: StepRecord) -> Entry:
         entry = of_step(record, self._newest_step)

@@ -43,10 +43,10 @@ class Forwarder(threading.Thread):
         self._position = folder / LOGGED / f"{kind}.json"
         self._make = make
         self._exporter = exporter
-        before = _read(self._position)
-        self._run_id = before.run_id
-        self._sent_lines = before.lines
-        self._feed = Feed(folder, before.lines)
+        saved_position = _read(self._position)
+        self._run_id = saved_position.run_id
+        self._sent_lines = saved_position.lines
+        self._feed = Feed(folder, saved_position.lines)
         self._waiting: list[Entry] = []
         self._destination: Destination | None = None
         self._asked = threading.Event()
@@ -108,13 +108,13 @@ class Forwarder(threading.Thread):
         return True
 
     def _open(self) -> None:
-        made = self._make(self._run_id)
+        destination = self._make(self._run_id)
         try:
-            made.open()
+            destination.open()
         finally:
-            self._run_id = made.run_id  # also if `open` failed after it created the run
+            self._run_id = destination.run_id  # also if `open` failed after it created the run
             self._keep_position()
-        self._destination = made
+        self._destination = destination
 
     def _write(self, batch: Sequence[Entry]) -> None:
         assert self._destination is not None

@@ -41,8 +41,10 @@ class MlflowRun:
         if self.run_id is not None:
             self._client.update_run(self.run_id, status="RUNNING")
             return
-        found = self._client.get_experiment_by_name(self.log.experiment)
-        experiment = found.experiment_id if found else self._client.create_experiment(self.log.experiment)
+        known_experiment = self._client.get_experiment_by_name(self.log.experiment)
+        experiment = (
+            known_experiment.experiment_id if known_experiment else self._client.create_experiment(self.log.experiment)
+        )
         self.run_id = str(self._client.create_run(experiment, run_name=self.name).info.run_id)
         params = [Param(name, text[:MAX_PARAM_CHARACTERS]) for name, text in flat(self.settings)]
         for start in range(0, len(params), MAX_PARAMS_PER_REQUEST):

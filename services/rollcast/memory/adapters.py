@@ -8,14 +8,14 @@ from rollcast.memory.architecture import ModelShape, Shape
 
 def adapters_of(weights: Mapping[str, Shape], lora: Lora) -> dict[str, Shape]:
     """The adapter weights of a unit with these weights: A [rank, inputs], B [outputs, rank]."""
-    found: dict[str, Shape] = {}
+    shapes: dict[str, Shape] = {}
     for name, shape in weights.items():
         layer = name.removesuffix(".weight")
         if len(shape) == 2 and layer != name and layer.rpartition(".")[2] in lora.layers:
             outputs, inputs = shape
-            found[f"{layer}.lora_A.weight"] = (lora.rank, inputs)
-            found[f"{layer}.lora_B.weight"] = (outputs, lora.rank)
-    return found
+            shapes[f"{layer}.lora_A.weight"] = (lora.rank, inputs)
+            shapes[f"{layer}.lora_B.weight"] = (outputs, lora.rank)
+    return shapes
 
 
 def all_adapters(model: ModelShape, lora: Lora) -> Iterator[tuple[str, Shape]]:

@@ -197,8 +197,8 @@ def _model_shape(settings: Mapping[str, Any], weights: Mapping[str, Shape], stor
     family = FAMILIES[settings["model_type"]]
     layers: list[dict[str, Shape]] = [{} for _ in range(settings["num_hidden_layers"])]
     for name, shape in weights.items():
-        if found := _OF_LAYER.fullmatch(name):
-            layers[int(found[1])][found[2]] = shape
+        if layer_match := _OF_LAYER.fullmatch(name):
+            layers[int(layer_match[1])][layer_match[2]] = shape
     vocabulary, hidden = weights[EMBEDDINGS]
     tied = bool(settings.get("tie_word_embeddings", family.tied))
     if not tied and weights[HEAD] != (vocabulary, hidden):

@@ -43,10 +43,10 @@ def _find_teacher(distillation: Distillation | None, *, ask_hub: bool) -> ModelS
 def _find_model(path: str, model_config: Path | None, *, ask_hub: bool) -> ModelShape | None:
     if model_config is not None:
         return find_model_shape(read_file(model_config, "--model-config"), folder=model_config.parent)
-    found = read_here(path)
-    if found is not None:
+    local_config = read_here(path)
+    if local_config is not None:
         return find_model_shape(
-            found, folder=folder_here(path), on_hub=path if ask_hub and not Path(path).is_dir() else None
+            local_config, folder=folder_here(path), on_hub=path if ask_hub and not Path(path).is_dir() else None
         )
     return find_model_shape(read_from_hub(path), on_hub=path) if ask_hub else None
 

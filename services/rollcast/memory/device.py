@@ -47,9 +47,9 @@ def gpu_sizes() -> list[int]:
         return []
     command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     try:
-        said = subprocess.run(  # noqa: S603  (a constant)
+        driver_output = subprocess.run(  # noqa: S603  (a constant)
             command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=True
         ).stdout
-        return [int(line) << 20 for line in said.split()]
+        return [int(line) << 20 for line in driver_output.split()]
     except (OSError, ValueError, subprocess.SubprocessError):
         return []

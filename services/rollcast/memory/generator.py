@@ -61,8 +61,8 @@ class WorkerMemory:
     @property
     def slots(self) -> int:
         """Concurrent rollouts: generator.slots, or as many as the engine will find that its KV cache holds."""
-        if (given := self.config.generator.slots) is not None:
-            return given
+        if (configured_slots := self.config.generator.slots) is not None:
+            return configured_slots
         group = max(self.config.recipe.most_rollouts_per_prompt, self.config.tasks.most_evaluation_rollouts)
         return max(group, min(self.slots_that_fit, MOST_DERIVED_SLOTS))
 
@@ -85,7 +85,9 @@ class WorkerMemory:
         if lora is None:
             return 0
         room = lora.model_copy(update={"rank": lora.engine_rank})
-        return sum(self.item * math.prod(shape) for each in (room, lora) for _, shape in all_adapters(self.model, each))
+        return sum(
+            self.item * math.prod(shape) for adapter in (room, lora) for _, shape in all_adapters(self.model, adapter)
+        )
 
     def _item_of(self, name: str) -> int:
         """Quantisation covers the projections of attention and feed-forward, not embeddings, head and norms."""
@@ -106,8 +108,8 @@ class WorkerMemory:
     def place(self) -> StagingPlace:
         """Where versions are staged. `auto` is decided as the engine will, by the memory that vLLM leaves."""
         free = None if self.kind == "cpu" else self.device_bytes - self.taken_by_engine
-        part = self.weights if self.config.model.lora is None else self._adapters
-        return staging_place(self.config.weights.stage, [(free, part)] * self.workers)
+        held_bytes = self.weights if self.config.model.lora is None else self._adapters
+        return staging_place(self.config.weights.stage, [(free, held_bytes)] * self.workers)
 
     @cached_property
     def staging(self) -> int:
@@ -128,8 +130,8 @@ class WorkerMemory:
         """Bytes left for KV cache; negative if weights and activations exceed vLLM's share."""
         if self.kind == "cpu":
             return self.config.generator.cpu_kv_cache_gib << 30
-        if (given := self.config.generator.gpu_kv_cache_gib) is not None:
-            return int(given * (1 << 30))
+        if (configured_gib := self.config.generator.gpu_kv_cache_gib) is not None:
+            return int(configured_gib * (1 << 30))
         return self.taken_by_engine - self.weights - self.activations
 
     def kv_of_slot(self, tokens: int) -> int:
@@ -146,10 +148,10 @@ class WorkerMemory:
             if layer.recurrent is not None:
                 total += VLLM_STATES * block * self._most_entry_bytes
                 continue
-            kept = tokens
+            cached_tokens = tokens
             if shape.window is not None:
-                kept = min(tokens, shape.window - (not shape.chunked) + self.batched_tokens)
-            blocks = -(-kept // block) + (shape.window is not None and not shape.chunked)
+                cached_tokens = min(tokens, shape.window - (not shape.chunked) + self.batched_tokens)
+            blocks = -(-cached_tokens // block) + (shape.window is not None and not shape.chunked)
             total += blocks * block * self._entry_bytes(layer)
         return total
 
@@ -164,9 +166,11 @@ class WorkerMemory:
 
     @cached_property
     def _block_tokens(self) -> int:
-        given = self.config.generator.block_size or BLOCK_TOKENS[self.kind]
-        states = [one.recurrent.state_bytes(self.item, self.workers) for one in self.model.layers if one.recurrent]
-        return given * max(1, -(-max(states, default=0) // (given * self._most_entry_bytes)))
+        block_size = self.config.generator.block_size or BLOCK_TOKENS[self.kind]
+        states = [
+            layer.recurrent.state_bytes(self.item, self.workers) for layer in self.model.layers if layer.recurrent
+        ]
+        return block_size * max(1, -(-max(states, default=0) // (block_size * self._most_entry_bytes)))
 
     @property
     def slots_that_fit(self) -> int:

@@ -44,10 +44,10 @@ NO_LIMITS = HostLimits()
 
 def quantity(text: str, option: str) -> int:
     """Bytes of a Kubernetes quantity. Raises UserError."""
-    found = QUANTITY.fullmatch(text)
-    if found is None:
+    quantity_match = QUANTITY.fullmatch(text)
+    if quantity_match is None:
         raise UserError(f"{option} = {text!r} is not a size; give it as Kubernetes writes it, such as 512Gi")
-    return int(float(found[1]) * UNITS[found[2]])
+    return int(float(quantity_match[1]) * UNITS[quantity_match[2]])
 
 
 def rank_on_host(plan: MemoryPlan, rank: int) -> Parts:

@@ -46,10 +46,10 @@ def hub_file(model: str, name: str, *, until: float) -> Generator[bytes]:
 
 def beginning(pieces: Iterable[bytes], num_bytes: int) -> bytes:
     """The next pieces of a file up to at least `num_bytes`, or to its end. The rest is not read."""
-    found = bytearray()
+    content = bytearray()
     if num_bytes > 0:
         for piece in pieces:
-            found += piece
-            if len(found) >= num_bytes:
+            content += piece
+            if len(content) >= num_bytes:
                 break
-    return bytes(found)
+    return bytes(content)

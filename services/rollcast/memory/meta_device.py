@@ -20,8 +20,8 @@ def shapes_on_meta_device(settings: Mapping[str, Any]) -> dict[str, Shape]:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    others = {name: value for name, value in settings.items() if name not in _NOT_SETTINGS}
-    config = AutoConfig.for_model(settings["model_type"], **others)
+    model_settings = {name: value for name, value in settings.items() if name not in _NOT_SETTINGS}
+    config = AutoConfig.for_model(settings["model_type"], **model_settings)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     return {name: tuple(weight.shape) for name, weight in model.named_parameters()}

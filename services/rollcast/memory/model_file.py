@@ -68,9 +68,9 @@ def _reason(error: Exception) -> str:
 
 def _parsed(content: bytes, source: str) -> dict[str, Any]:
     try:
-        found = json.loads(content)
+        model_config = json.loads(content)
     except ValueError as error:
         raise UserError(f"{source}: is not JSON; give a model's config.json") from error
-    if not isinstance(found, dict):
+    if not isinstance(model_config, dict):
         raise UserError(f"{source}: is not a JSON object; give a model's config.json")
-    return found
+    return model_config

@@ -74,5 +74,8 @@ def trainer(plan: MemoryPlan) -> int:
 def fits(plan: MemoryPlan) -> bool:
     """Whether both fit."""
     engines = plan.generators * plan.worker.taken_by_engine
-    held = trainer(plan) + engines + beside(plan)
-    return held <= plan.device.num_bytes and plan.worker.slots_that_fit >= plan.config.recipe.most_rollouts_per_prompt
+    needed_bytes = trainer(plan) + engines + beside(plan)
+    return (
+        needed_bytes <= plan.device.num_bytes
+        and plan.worker.slots_that_fit >= plan.config.recipe.most_rollouts_per_prompt
+    )

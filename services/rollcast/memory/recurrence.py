@@ -59,14 +59,14 @@ class RecurrentShape:
         keys = self.value_heads * self.key_size  # repeated for every head of values
         convolution = 2 * self.channels * d
         gated_norm = self.values * (3 * FLOAT32_BYTES + 3 * d)
-        before = 2 * keys * FLOAT32_BYTES  # queries and keys in float32, not of length 1 yet
+        unnormalised_keys = 2 * keys * FLOAT32_BYTES  # queries and keys in float32, not of length 1 yet
         # Queries and keys: of length 1, decayed, times beta, and what the solved system makes of the keys.
         of_keys = 6 * keys
         of_values = 3 * self.values
         between_tokens = 5 * self.value_heads * CHUNK_TOKENS
         states = self.state // CHUNK_TOKENS
         in_chunks = (of_keys + of_values + between_tokens + states) * FLOAT32_BYTES
-        return tokens * (convolution + gated_norm + before) + padded * in_chunks
+        return tokens * (convolution + gated_norm + unnormalised_keys) + padded * in_chunks
 
     def selected_numbers(self) -> int:
         """Numbers per token that selective recomputation keeps: the results of the projections."""

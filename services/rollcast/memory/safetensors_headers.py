@@ -47,10 +47,10 @@ def stored_on_hub(model: str) -> dict[str, Shape] | None:
     """Weights by the headers of the hub's files, of which only those are fetched. None if they cannot be read."""
     import httpx
 
-    read = partial(hub_file, model, until=hub_limit())
+    read_hub_file = partial(hub_file, model, until=hub_limit())
     for is_split in (False, True):
         try:
-            return _stored(read, is_split=is_split)
+            return _stored(read_hub_file, is_split=is_split)
         except httpx.HTTPStatusError as error:
             if error.response.status_code != httpx.codes.NOT_FOUND:
                 return None
@@ -68,11 +68,11 @@ def _pieces(folder: Path, name: str) -> Generator[bytes]:
 def _stored(read: ReadFile, *, is_split: bool) -> dict[str, Shape]:
     """Raises one of _UNREADABLE, or httpx.HTTPError."""
     names = _named_by_index(read) if is_split else [WHOLE]
-    found: dict[str, Shape] = {}
+    shapes: dict[str, Shape] = {}
     for name in names:
         with closing(read(name)) as pieces:
-            found |= _header(pieces)
-    return as_transformers_keeps_them(found)
+            shapes |= _header(pieces)
+    return as_transformers_keeps_them(shapes)
 
 
 def _named_by_index(read: ReadFile) -> list[str]:
@@ -91,7 +91,11 @@ def _header(pieces: Iterable[bytes]) -> dict[str, Shape]:
         raise ValueError(f"a header of {size} bytes")
     start += beginning(pieces, SIZE_BYTES + size - len(start))
     header = json.loads(start[SIZE_BYTES : SIZE_BYTES + size])
-    return {name: tuple(map(int, one["shape"])) for name, one in header.items() if name != "__metadata__"}
+    return {
+        name: tuple(map(int, tensor_header["shape"]))
+        for name, tensor_header in header.items()
+        if name != "__metadata__"
+    }
 
 
 def _is_text(name: str) -> bool:
@@ -103,19 +107,19 @@ def as_transformers_keeps_them(stored: Mapping[str, Shape]) -> dict[str, Shape]:
     if any(_TEXT_MODEL.match(name) for name in stored):
         text = {_TEXT_MODEL.sub("model.", name): shape for name, shape in stored.items() if _is_text(name)}
         stored = {name.replace("model.lm_head.", "lm_head."): shape for name, shape in text.items()}
-    found: dict[str, Shape] = {}
+    shapes: dict[str, Shape] = {}
     experts: Counter[str] = Counter()
     gates: dict[str, Shape] = {}
     for name, shape in stored.items():
         expert = _ONE_EXPERT.fullmatch(name)
         if expert is None:
             if not name.endswith(_BUFFER):
-                found[name.replace(".block_sparse_moe.", ".mlp.")] = shape
+                shapes[name.replace(".block_sparse_moe.", ".mlp.")] = shape
         elif expert[2] in _GATES:
             experts[expert[1]] += 1
             gates[expert[1]] = shape
     for layer, count in experts.items():
         width, hidden = gates[layer]
-        found[f"{layer}mlp.experts.gate_up_proj"] = (count, 2 * width, hidden)
-        found[f"{layer}mlp.experts.down_proj"] = (count, hidden, width)
-    return found
+        shapes[f"{layer}mlp.experts.gate_up_proj"] = (count, 2 * width, hidden)
+        shapes[f"{layer}mlp.experts.down_proj"] = (count, hidden, width)
+    return shapes

@@ -24,8 +24,8 @@ def staging_place(wanted: Literal["auto", "device", "host"], room: Sequence[tupl
     """
     if wanted != "auto":
         return wanted
-    whole = sum(held for _, held in room)
-    fits = all(free is None or free - whole >= MIN_FREE_DEVICE_BYTES for free, _ in room)
+    version_bytes = sum(worker_bytes for _, worker_bytes in room)
+    fits = all(free is None or free - version_bytes >= MIN_FREE_DEVICE_BYTES for free, _ in room)
     return "device" if fits and (len(room) == 1 or room[0][0] is not None) else "host"
 
 

@@ -51,15 +51,15 @@ def check_causal(model: Model) -> None:
 
     A model that is not here yet, cannot be read or names no class in its config.json is left to the trainer.
     """
-    found = config_of(model)
-    kind = found.get("model_type")
-    classes = found.get("architectures")
+    model_config = config_of(model)
+    kind = model_config.get("model_type")
+    classes = model_config.get("architectures")
     name = classes[0] if isinstance(classes, list) and classes and isinstance(classes[0], str) else ""
     remedy = "give a model that continues a text, such as Qwen/Qwen3-0.6B"
-    if found.get("is_encoder_decoder") is True:
-        what = f"an encoder and a decoder, not a causal language model ({name or kind})"
-        raise UserError(f"model.path = {model.path}: is {what}; {remedy}")
-    if name and not name.endswith(_CAUSAL) and found.get("is_decoder") is not True:
+    if model_config.get("is_encoder_decoder") is True:
+        model_kind = f"an encoder and a decoder, not a causal language model ({name or kind})"
+        raise UserError(f"model.path = {model.path}: is {model_kind}; {remedy}")
+    if name and not name.endswith(_CAUSAL) and model_config.get("is_decoder") is not True:
         raise UserError(f"model.path = {model.path}: is {name}, not a causal language model; {remedy}")
 
 
@@ -68,11 +68,11 @@ def check_max_length(model: Model) -> None:
 
     A length that config.json stretches (rope_scaling) counts as stretched.
     """
-    found = config_of(model)
-    length = known_length(found)
+    model_config = config_of(model)
+    length = known_length(model_config)
     if length is None or os.environ.get(_LONGER_ALLOWED, "0") not in ("", "0"):
         return
-    longest = int(max([length, *_other_lengths(found)]) * max([1.0, *_factors(found)]))
+    longest = int(max([length, *_other_lengths(model_config)]) * max([1.0, *_factors(model_config)]))
     if model.max_length > longest:
         raise UserError(
             f"model.max_length = {model.max_length}: the model knows texts of {longest} tokens (its config.json), and "

@@ -134,15 +134,15 @@ class RankMemory:
         stacks = [sharded([weight], self.rank, self.ranks) for weight in weights if self._is_stacked(weight[0])]
         item = self._read_item
         beyond = max(0 if self.model.stored_item == item else in_hand, item * max(stacks, default=0))
-        held = item * sharded(weights, self.rank, self.ranks)
-        most = held + beyond
+        held_bytes = item * sharded(weights, self.rank, self.ranks)
+        peak_bytes = held_bytes + beyond
         # In another order of the weights, as files have it, the sum differs by the padding of small ones: kilobytes.
         for weight in weights:
             rows, padded = (item * sharded([weight], rank, self.ranks) for rank in (self.rank, 0))
             if rows < padded:
-                most = max(most, held + padded)
-                held += padded - rows
-        return most
+                peak_bytes = max(peak_bytes, held_bytes + padded)
+                held_bytes += padded - rows
+        return peak_bytes
 
     def _is_stacked(self, name: str) -> bool:
         return self.model.family.stacked and ".experts." in name
@@ -160,17 +160,17 @@ class RankMemory:
     def _constant_parts(self) -> Parts:
         """Memory that a rank holds at every moment of a step. The first step has no moments of AdamW yet."""
         padded = sharded(self.trained, 0, self.ranks)
-        whole = self.load.item * sharded(self.model.weights(), 0, self.ranks)
+        model_bytes = self.load.item * sharded(self.model.weights(), 0, self.ranks)
         has_adapters = self.config.model.lora is not None
         parts = {
-            "weights": FLOAT32_BYTES * padded + (whole if has_adapters else 0),
+            "weights": FLOAT32_BYTES * padded + (model_bytes if has_adapters else 0),
             "gradients": FLOAT32_BYTES * padded,
             "optimizer": 2 * FLOAT32_BYTES * sharded(self.trained, self.rank, self.ranks),
         }
         kl = self.config.recipe.kl
         # With adapters the model itself is its own reference.
         if kl is not None and not (has_adapters and kl.reference in (None, self.config.model.path)):
-            parts["reference"] = whole
+            parts["reference"] = model_bytes
         if self.teacher is not None:
             parts["teacher"] = self.load.item * sharded(self.teacher.weights(), 0, self.ranks)
         if self.kind == "cpu":
@@ -202,14 +202,16 @@ class RankMemory:
         return self.load.item * max((math.prod(shape) for _, shape in self.trained), default=0)
 
     def _with_constant_parts(self, name: str, parts: Mapping[str, int], *, gradients: bool = True) -> StepMoment:
-        constant = {part: size for part, size in self._constant_parts.items() if gradients or part != "gradients"}
+        constant = {
+            part_name: size for part_name, size in self._constant_parts.items() if gradients or part_name != "gradients"
+        }
         return StepMoment(name, together(constant, parts))
 
     def _passes(self) -> Iterator[tuple[str, Parts]]:
-        kept = list(self._kept())
-        yield from self._head(sum(kept) + kept_around_layers(self.model, self.load))
-        for index in reversed(range(len(kept))):
-            yield from self._layer(index, sum(kept[:index]))
+        kept_bytes = list(self._kept())
+        yield from self._head(sum(kept_bytes) + kept_around_layers(self.model, self.load))
+        for index in reversed(range(len(kept_bytes))):
+            yield from self._layer(index, sum(kept_bytes[:index]))
         yield from self._embedding()
 
     def _kept(self) -> Iterator[int]:
@@ -267,15 +269,15 @@ class RankMemory:
         d = self.load.item
         layer = self.model.layers[index]
         gathered = d * _gathered(model.root, self.ranks) + (self._gathered_ahead(index - 1) if index else 0)
-        whole = self._kept_by(layer)
+        layer_bytes = self._kept_by(layer)
         if self.config.trainer.activation_checkpointing:
-            whole += kept_by_input(model, self.load)
+            layer_bytes += kept_by_input(model, self.load)
         if self.config.trainer.activation_checkpointing == "selective":
-            whole += kept_by_input(model, self.load)  # the result of the last product, which nothing reads again
+            layer_bytes += kept_by_input(model, self.load)  # the result of the last product, which nothing reads again
         above = model.layers[index + 1].weights if index + 1 < len(model.layers) else model.head
         backward = {
             "gathered": gathered + d * self._unit(layer.weights),
-            "activations": before + whole + self._passing_through(layer),
+            "activations": before + layer_bytes + self._passing_through(layer),
             "gradients": self._held_head() + FLOAT32_BYTES * _gathered(self._trained_of(above), self.ranks),
         }
         yield f"layer {index}, backward", backward
@@ -322,7 +324,7 @@ class RankMemory:
 
 
 def together(parts: Mapping[str, int], more: Mapping[str, int]) -> Parts:
-    return {**parts, **{part: parts.get(part, 0) + size for part, size in more.items()}}
+    return {**parts, **{name: parts.get(name, 0) + size for name, size in more.items()}}
 
 
 def _gathered(weights: Mapping[str, Shape], ranks: int) -> int:

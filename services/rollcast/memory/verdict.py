@@ -37,9 +37,9 @@ def warnings(plan: MemoryPlan) -> list[str]:
         return []
     length = plan.config.model.max_length
     group = plan.config.recipe.most_rollouts_per_prompt
-    given = plan.config.generator.slots or "null"
+    configured_slots = plan.config.generator.slots or "null"
     sentence = (
-        f"generator.slots = {given}: the KV cache holds {fit} rollouts of model.max_length {length}, or "
+        f"generator.slots = {configured_slots}: the KV cache holds {fit} rollouts of model.max_length {length}, or "
         f"{worker.tokens_per_slot} tokens each if all slots are taken; it will preempt"
     )
     if fit >= group:
@@ -66,19 +66,21 @@ def _trainer(plan: MemoryPlan) -> Iterator[str]:
     fullest = plan.trainer[0].fullest
     need = fullest.total
     parts = fullest.parts
-    most = ", ".join(f"{name} {gigabytes(size)}" for name, size in sorted(parts.items(), key=lambda one: -one[1])[:3])
-    said = f"trainer rank 0 of {plan.ranks} needs {gigabytes(need)} ({most}), and {plan.device.in_words}"
+    largest_parts = ", ".join(
+        f"{name} {gigabytes(size)}" for name, size in sorted(parts.items(), key=lambda one: -one[1])[:3]
+    )
+    lack = f"trainer rank 0 of {plan.ranks} needs {gigabytes(need)} ({largest_parts}), and {plan.device.in_words}"
     for setting, value, remedy, changes in _milder(plan):
         if _trainer_fits(plan.changed(trainer=changes)):
-            yield f"{setting} = {value}: {said}; {remedy}"
+            yield f"{setting} = {value}: {lack}; {remedy}"
             return
-    whole = plan.changed(trainer={"shard_ranks": None})
-    if (ranks := _ranks_that_fit(whole)) is not None:
+    fully_sharded_plan = plan.changed(trainer={"shard_ranks": None})
+    if (ranks := _ranks_that_fit(fully_sharded_plan)) is not None:
         also = "" if plan.config.trainer.shard_ranks is None else ", and set trainer.shard_ranks to null"
-        yield f"model.path = {plan.config.model.path}: {said}; train on {ranks} ranks{also}"
+        yield f"model.path = {plan.config.model.path}: {lack}; train on {ranks} ranks{also}"
         return
     yield (
-        f"model.path = {plan.config.model.path}: {said}; no number of ranks makes it fit: give GPUs of at least "
+        f"model.path = {plan.config.model.path}: {lack}; no number of ranks makes it fit: give GPUs of at least "
         f"{math.ceil(need / GB)} GB, or a smaller model"
     )
 
@@ -96,8 +98,8 @@ def _milder(plan: MemoryPlan) -> Iterator[tuple[str, Any, str, dict[str, Any]]]:
     if trainer.shard_ranks is not None:
         yield "trainer.shard_ranks", trainer.shard_ranks, "set it to null", {"shard_ranks": None}
     if trainer.activation_checkpointing is not True:
-        given = trainer.activation_checkpointing or "false"
-        yield "trainer.activation_checkpointing", given, "set it to true", recomputed
+        present_setting = trainer.activation_checkpointing or "false"
+        yield "trainer.activation_checkpointing", present_setting, "set it to true", recomputed
     if (tokens := trainer.tokens_per_micro_batch) > longest:
         remedy = f"set it to {longest}, the longest rollout"
         shorter = {"tokens_per_micro_batch": longest}
@@ -116,12 +118,12 @@ def _ranks_that_fit(plan: MemoryPlan) -> int | None:
     def fits(ranks: int) -> bool:
         return _trainer_fits(plan.changed(ranks=ranks))
 
-    most = plan.ranks
-    while not fits(most):  # doubled, because from some number on the padding of more ranks takes more than it saves
-        most *= 2
-        if most > MAX_RANKS:
+    bound = plan.ranks
+    while not fits(bound):  # doubled, because from some number on the padding of more ranks takes more than it saves
+        bound *= 2
+        if bound > MAX_RANKS:
             return None
-    counts = range(most // 2 + 1, most + 1)
+    counts = range(bound // 2 + 1, bound + 1)
     return counts[bisect_left(counts, True, key=fits)]
 
 
@@ -132,19 +134,19 @@ def _generator(plan: MemoryPlan) -> Iterator[str]:
     generator = plan.config.generator
     device = plan.device
     share = f"generator.gpu_memory_utilization = {generator.gpu_memory_utilization:g}"
-    one = worker.kv_of_slot(plan.config.model.max_length)
+    kv_need = worker.kv_of_slot(plan.config.model.max_length)
     if plan.worker_total > device.num_bytes:
-        said = (
+        lack = (
             f"a generator's worker takes {gigabytes(plan.worker_total - worker.staging)} and stages a version of "
             f"{gigabytes(worker.staging)} beside it, and {device.in_words}"
         )
     else:
-        said = (
+        lack = (
             f"weights {gigabytes(worker.weights)} and activations {gigabytes(worker.activations)} leave "
-            f"{gigabytes(worker.kv_bytes)} for KV cache, and one rollout of model.max_length needs {gigabytes(one)}"
+            f"{gigabytes(worker.kv_bytes)} for KV cache, and one rollout of model.max_length needs {gigabytes(kv_need)}"
         )
     if worker.place == "device" and _generator_fits(plan.changed(weights={"stage": "host"})):
-        yield f"{share}: {said}; set weights.stage to host"
+        yield f"{share}: {lack}; set weights.stage to host"
         return
     for workers in _worker_counts(plan):
         changed = _with_workers(plan, workers)
@@ -152,17 +154,17 @@ def _generator(plan: MemoryPlan) -> Iterator[str]:
             continue
         best = changed.config.generator
         if workers == generator.tensor_parallel:
-            yield f"{share}: {said}; set it to {best.gpu_memory_utilization:g}"
+            yield f"{share}: {lack}; set it to {best.gpu_memory_utilization:g}"
         else:
             yield (
-                f"generator.tensor_parallel = {generator.tensor_parallel}: {said}; set it to {workers}, and "
+                f"generator.tensor_parallel = {generator.tensor_parallel}: {lack}; set it to {workers}, and "
                 f"generator.gpu_memory_utilization to {best.gpu_memory_utilization:g}"
             )
         return
-    least = (worker.weights + worker.activations + one + worker.staging) / GB
+    needed_gb = (worker.weights + worker.activations + kv_need + worker.staging) / GB
     yield (
-        f"model.path = {plan.config.model.path}: {said}; no generator.tensor_parallel makes it fit: give GPUs of at "
-        f"least {math.ceil(least)} GB, or a smaller model"
+        f"model.path = {plan.config.model.path}: {lack}; no generator.tensor_parallel makes it fit: give GPUs of at "
+        f"least {math.ceil(needed_gb)} GB, or a smaller model"
     )
 
 
@@ -182,9 +184,9 @@ def _worker_counts(plan: MemoryPlan) -> Iterator[int]:
 
 def _with_workers(plan: MemoryPlan, workers: int) -> MemoryPlan:
     """With the largest share of the GPU that leaves room for the staged version, at most the given share."""
-    given = plan.config.generator.gpu_memory_utilization
+    configured_share = plan.config.generator.gpu_memory_utilization
     room = math.floor(100 * (1 - plan.worker.staging / plan.device.num_bytes)) / 100
-    share = min(given, room) if room > 0 else given
+    share = min(configured_share, room) if room > 0 else configured_share
     return plan.changed(generator={"tensor_parallel": workers, "gpu_memory_utilization": share})
 
 
@@ -193,28 +195,28 @@ def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
     if one_gpu.fits(plan):
         return
     share = plan.config.generator.gpu_memory_utilization
-    said = (
+    lack = (
         f"one GPU has {gigabytes(plan.device.num_bytes)}; the trainer needs {gigabytes(one_gpu.trainer(plan))}, each "
         f"generator ({plan.generators}) at least {gigabytes(one_gpu.least_of_each(plan))}, contexts and margin "
         f"{gigabytes(one_gpu.beside(plan))}"
     )
     counted = plan.changed(generator={"gpu_memory_utilization": DEFAULT_GPU_SHARE, "gpu_kv_cache_gib": None})
     if share != DEFAULT_GPU_SHARE and one_gpu.fits(one_gpu.shared(counted)):
-        yield f"generator.gpu_memory_utilization = {share:g}: {said}; leave it out, and it is counted"
+        yield f"generator.gpu_memory_utilization = {share:g}: {lack}; leave it out, and it is counted"
         return
     for setting, value, remedy, changes in _milder(counted):
         if one_gpu.fits(one_gpu.shared(counted.changed(trainer=changes))):
-            yield f"{setting} = {value}: {said}; {remedy}"
+            yield f"{setting} = {value}: {lack}; {remedy}"
             return
     if plan.generators > 1 and one_gpu.fits(one_gpu.shared(replace(counted, generators=1))):
-        yield f"local.generators = {plan.generators}: {said}; set it to 1"
+        yield f"local.generators = {plan.generators}: {lack}; set it to 1"
         return
     alone = replace(counted, generators=1)
     for setting, value, remedy, changes in _milder(alone):
         if one_gpu.fits(one_gpu.shared(alone.changed(trainer=changes))):
-            yield f"local.generators = {plan.generators}: {said}; set it to 1, and as {setting} = {value}: {remedy}"
+            yield f"local.generators = {plan.generators}: {lack}; set it to 1, and as {setting} = {value}: {remedy}"
             return
-    yield f"model.path = {plan.config.model.path}: {said}; use two GPUs, a larger one, or a smaller model"
+    yield f"model.path = {plan.config.model.path}: {lack}; use two GPUs, a larger one, or a smaller model"
 
 
 def _machine(plan: MemoryPlan) -> Iterator[str]:

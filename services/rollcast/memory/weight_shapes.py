@@ -27,8 +27,8 @@ _LAYERS = re.compile(r"model\.layers\.(\d{1,5})-(\d{1,5})\.(.+)")
 def find_model_shape(config: Mapping[str, Any], *, folder: Path | None = None, on_hub: str | None = None) -> ModelShape:
     """`folder`: of config.json. `on_hub`: the name there, if the hub may be asked. Raises UncountedModelError."""
     settings = text_settings(config)
-    if isinstance(given := config.get(WEIGHTS), Mapping):
-        return model_shape(config, layer_by_layer(given, settings["num_hidden_layers"]))
+    if isinstance(listed_weights := config.get(WEIGHTS), Mapping):
+        return model_shape(config, layer_by_layer(listed_weights, settings["num_hidden_layers"]))
     for stored in _stored(config, folder, on_hub):
         try:
             return model_shape(config, stored)
@@ -67,15 +67,15 @@ def _made_by_transformers(settings: Mapping[str, Any]) -> dict[str, Shape]:
         )
         return {name: tuple(shape) for name, shape in json.loads(done.stdout.splitlines()[-1]).items()}
     except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
-        written = str(getattr(error, "stderr", None) or error).strip().splitlines() or [""]
+        error_lines = str(getattr(error, "stderr", None) or error).strip().splitlines() or [""]
         raise UncountedModelError(
-            f"config.json: Transformers makes no model of it ({written[-1][:200]}); give that of a whole model"
+            f"config.json: Transformers makes no model of it ({error_lines[-1][:200]}); give that of a whole model"
         ) from error
 
 
 def layer_by_layer(weights: Mapping[str, Any], num_layers: int) -> dict[str, Shape]:
     """`model.layers.0-35.NAME` written out as 36 weights. Raises UncountedModelError."""
-    found: dict[str, Shape] = {}
+    shapes: dict[str, Shape] = {}
     for name, sizes in weights.items():
         if not isinstance(sizes, list) or not all(isinstance(size, int) and size > 0 for size in sizes):
             raise UncountedModelError(
@@ -83,17 +83,17 @@ def layer_by_layer(weights: Mapping[str, Any], num_layers: int) -> dict[str, Sha
             )
         layers = _LAYERS.fullmatch(name)
         if layers is None:
-            found[name] = tuple(sizes)
+            shapes[name] = tuple(sizes)
         else:
             for index in range(int(layers[1]), min(int(layers[2]) + 1, num_layers)):
-                found[f"model.layers.{index}.{layers[3]}"] = tuple(sizes)
-    return found
+                shapes[f"model.layers.{index}.{layers[3]}"] = tuple(sizes)
+    return shapes
 
 
 def same_layers_together(model: ModelShape) -> dict[str, Shape]:
     """Every weight once for each range of layers that are alike: what `layer_by_layer` reads."""
-    found = model.root | model.head
+    shapes = model.root | model.head
     for weights, alike in groupby(enumerate(model.layers), key=lambda layer: layer[1].weights):
         indices = [index for index, _ in alike]
-        found |= {f"model.layers.{indices[0]}-{indices[-1]}.{name}": shape for name, shape in weights.items()}
-    return found
+        shapes |= {f"model.layers.{indices[0]}-{indices[-1]}.{name}": shape for name, shape in weights.items()}
+    return shapes

@@ -62,12 +62,20 @@ def _draw_curve(
         axes.plot(curve.compute, curve.pass_rate, marker, ms=3.5, label=label, color=colour)
         return
     first, end = ends
-    seen = np.geomspace(first, last, 150)
+    seen_compute = np.geomspace(first, last, 150)
     beyond = np.geomspace(last, end, 50)
-    low, _, high = forecast.pass_rate(np.concatenate([seen, beyond]))
-    axes.fill_between(np.concatenate([seen, beyond]), low, high, alpha=0.12, lw=0, color=colour)
+    low, _, high = forecast.pass_rate(np.concatenate([seen_compute, beyond]))
+    axes.fill_between(np.concatenate([seen_compute, beyond]), low, high, alpha=0.12, lw=0, color=colour)
     look = {"color": colour, "lw": 1.4}
-    axes.plot(seen, forecast.pass_rate(seen, (0.5,))[0], marker=marker, ms=3.5, markevery=[], label=_label(run), **look)
+    axes.plot(
+        seen_compute,
+        forecast.pass_rate(seen_compute, (0.5,))[0],
+        marker=marker,
+        ms=3.5,
+        markevery=[],
+        label=_label(run),
+        **look,
+    )
     axes.plot(beyond, forecast.pass_rate(beyond, (0.5,))[0], ls="--", **look)
     fitted = slice(forecast.excluded, None)
     axes.plot(curve.compute[fitted], curve.pass_rate[fitted], marker, ms=3.5, color=colour)

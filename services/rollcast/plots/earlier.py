@@ -37,25 +37,25 @@ def forecasts_of_the_end(run: RunForecast, end: float) -> list[EndForecast]:
 
     Each is fitted on the evaluations until then alone.
     """
-    now = run.forecast
-    if not now.verdict.has_forecast or end <= run.newest.compute:
+    current_forecast = run.forecast
+    if not current_forecast.verdict.has_forecast or end <= run.newest.compute:
         return []
     at = run.to_fitted([end])
-    found = []
+    end_forecasts = []
     for share in SHARES:
-        seen = now.curve.compute <= share * now.curve.compute[-1]
+        is_seen = current_forecast.curve.compute <= share * current_forecast.curve.compute[-1]
         # A prefix whose fitted part has too few evaluations gave no forecast.
-        if np.sum(seen) < MIN_LAW_POINTS:
+        if np.sum(is_seen) < MIN_LAW_POINTS:
             continue
-        part = now.curve.window(stop=float(now.curve.compute[seen][-1]))
+        partial_curve = current_forecast.curve.window(stop=float(current_forecast.curve.compute[is_seen][-1]))
         try:
-            if len(fitted_part(part, now.options)) < MIN_LAW_POINTS:
+            if len(fitted_part(partial_curve, current_forecast.options)) < MIN_LAW_POINTS:
                 continue
         except ValueError:  # all of it was before the point from which the user wants the fit
             continue
-        then = fit_part(part, now.options)
-        if then.verdict.has_forecast:
-            found.append(EndForecast(share, tuple(then.predictive(at, QUANTILES)[:, 0].tolist())))
-    if not found:
+        earlier_forecast = fit_part(partial_curve, current_forecast.options)
+        if earlier_forecast.verdict.has_forecast:
+            end_forecasts.append(EndForecast(share, tuple(earlier_forecast.predictive(at, QUANTILES)[:, 0].tolist())))
+    if not end_forecasts:
         return []
-    return [*found, EndForecast(1.0, tuple(run.reading([end])[:, 0].tolist()))]
+    return [*end_forecasts, EndForecast(1.0, tuple(run.reading([end])[:, 0].tolist()))]

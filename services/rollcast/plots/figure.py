@@ -58,8 +58,8 @@ def write_heading(figure: Any, sentences: Sequence[str], cautions: Sequence[str]
     `cautions`: what the text warns of. A picture is passed on without its text.
     """
     width = round(HEADING_WIDTH_PER_INCH * figure.get_figwidth())
-    said = [*sentences, *(f"caution: {one}" for one in cautions)]
-    lines = [line for sentence in said for line in textwrap.wrap(sentence, width)]
+    all_sentences = [*sentences, *(f"caution: {caution}" for caution in cautions)]
+    lines = [line for sentence in all_sentences for line in textwrap.wrap(sentence, width)]
     figure.set_figheight(figure.get_figheight() + LINE_INCHES * len(lines))
     figure.suptitle("\n".join(lines), fontsize=9.5, x=0.01, ha="left", color=INK)
 

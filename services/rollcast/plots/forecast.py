@@ -77,12 +77,12 @@ def forecast_figure(
 
     A `target` (pass rate) is drawn as a line.
     """
-    now = run.newest.compute
+    newest_compute = run.newest.compute
     looks_ahead = run.forecast.verdict.has_forecast
     end = advice.budget if until is None else until
     if not looks_ahead and advice.is_assumed:
-        end = now
-    scene = _Scene(run, advice, now, advice.budget, max(end, PAST_END * now), target, looks_ahead)
+        end = newest_compute
+    scene = _Scene(run, advice, newest_compute, advice.budget, max(end, PAST_END * newest_compute), target, looks_ahead)
     earlier = forecasts_of_the_end(run, scene.budget)
     figure: Figure = new_figure((9, 4.6))
     if earlier:
@@ -110,13 +110,13 @@ def _draw_points(axes: Any, scene: _Scene) -> list[float]:
     forecast = run.forecast
     curve = forecast.curve
     measured = run.axis.to_device_hours(curve.compute)
-    for part, face, label in (
+    for point_slice, face, label in (
         (slice(forecast.excluded, None), INK, "evaluation"),
         (slice(0, forecast.excluded), "none", "evaluation, left out of the fit"),
     ):
-        if curve.compute[part].size:
-            spread = None if curve.standard_error is None else curve.standard_error[part]
-            points = (measured[part], curve.pass_rate[part])
+        if curve.compute[point_slice].size:
+            spread = None if curve.standard_error is None else curve.standard_error[point_slice]
+            points = (measured[point_slice], curve.pass_rate[point_slice])
             axes.errorbar(*points, yerr=spread, fmt="o", ms=3.5, lw=0.8, color=INK, mfc=face, label=label, zorder=3)
     drawn: list[float] = curve.pass_rate.tolist()
     if curve.initial is not None and not scene.is_logarithmic:
@@ -159,9 +159,9 @@ def _draw_marks(axes: Any, scene: _Scene) -> None:
     verdict = scene.run.forecast.verdict
     if verdict.at is not None:
         at = float(scene.run.axis.to_device_hours(np.array([verdict.at]))[0])
-        what = "peak" if verdict.kind is VerdictKind.BROKEN else "change"
+        mark_name = "peak" if verdict.kind is VerdictKind.BROKEN else "change"
         axes.axvline(at, color=COLOURS[1], lw=1.2, ls=":")
-        _write_above(axes, f"{what}, {amount(at)} {unit}", at, line=1)
+        _write_above(axes, f"{mark_name}, {amount(at)} {unit}", at, line=1)
     if not scene.start < scene.budget <= scene.end:
         return
     axes.axvline(scene.budget, color=INK, lw=1.2, ls="-.", clip_on=False)
@@ -192,12 +192,12 @@ def _write_above(axes: Any, text: str, compute: float, *, line: int, side: str =
 
 
 def _draw_earlier(axes: Any, forecasts: list[EndForecast]) -> None:
-    for place, forecast in enumerate(forecasts):
+    for position, forecast in enumerate(forecasts):
         low, quarter, median, three_quarters, high = forecast.reading
         colour = COLOURS[0] if forecast.share == 1.0 else COLOURS[1]
-        axes.plot([place, place], [low, high], color=colour, lw=1.2)
-        axes.plot([place, place], [quarter, three_quarters], color=colour, lw=4, alpha=0.5, solid_capstyle="butt")
-        axes.plot([place], [median], "o" if forecast.share == 1.0 else "s", ms=5, color=colour)
+        axes.plot([position, position], [low, high], color=colour, lw=1.2)
+        axes.plot([position, position], [quarter, three_quarters], color=colour, lw=4, alpha=0.5, solid_capstyle="butt")
+        axes.plot([position], [median], "o" if forecast.share == 1.0 else "s", ms=5, color=colour)
     names = ["now" if forecast.share == 1.0 else f"{100 * forecast.share:.0f} %" for forecast in forecasts]
     axes.set_xticks(range(len(forecasts)), names, fontsize=8)
     axes.set_xlim(-0.6, len(forecasts) - 0.4)
@@ -211,9 +211,9 @@ def _set_axes(axes: Any, scene: _Scene, rates: list[float]) -> None:
     axes.set_xlim(scene.start, scene.end)
     low = min(rates)
     high = max(rates)
-    missing = max(MIN_RATE_RANGE - (high - low), 0.0)
+    range_shortfall = max(MIN_RATE_RANGE - (high - low), 0.0)
     margin = RATE_MARGIN * max(high - low, MIN_RATE_RANGE)
-    axes.set_ylim(max(low - missing / 2, 0.0) - margin, min(high + missing / 2, 1.0) + margin)
+    axes.set_ylim(max(low - range_shortfall / 2, 0.0) - margin, min(high + range_shortfall / 2, 1.0) + margin)
     axes.set_xlabel(f"compute ({scene.run.unit})")
     axes.set_ylabel("pass rate")
 

@@ -32,11 +32,11 @@ token of probability 0, and one such token must not outweigh its whole batch."""
 
 def distilled(advantages: Values, generator_logprobs: Values, teacher_logprobs: Values, coefficient: float) -> Values:
     """Return A_t [T] from the verifier's advantages [T] and both log-probs [T]. For NumPy and torch alike."""
-    found: Values = advantages - coefficient * token_reverse_kl(generator_logprobs, teacher_logprobs)
-    return found
+    token_advantages: Values = advantages - coefficient * token_reverse_kl(generator_logprobs, teacher_logprobs)
+    return token_advantages
 
 
 def token_reverse_kl(generator_logprobs: Values, teacher_logprobs: Values) -> Values:
     """Return [T] log pi_gen - log pi_teacher, whose mean over sampled tokens estimates KL(pi_gen || pi_teacher)."""
-    found: Values = generator_logprobs - teacher_logprobs.clip(MIN_TEACHER_LOGPROB)
-    return found
+    reverse_kl: Values = generator_logprobs - teacher_logprobs.clip(MIN_TEACHER_LOGPROB)
+    return reverse_kl

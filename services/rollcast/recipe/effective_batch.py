@@ -57,14 +57,16 @@ def kept_rollouts(
 ) -> NDArray[np.bool_]:
     """Return [R] the rollouts that are trained on. Arguments as for `effective_batch`."""
     usable = ~excluded & (loss_tokens > 0)
-    kept = varied(rewards if compared is None else compared, group, usable) if zero_variance_filter else usable
+    kept_mask = varied(rewards if compared is None else compared, group, usable) if zero_variance_filter else usable
     if keeps_group is not None:
-        for index in np.unique(group[kept]):
-            rows = kept & (group == index)
-            seen = rows if graded is None else rows & graded
-            if seen.any() and not keeps_group(int(index), GroupRecord(rewards[seen], loss_tokens[seen])):
-                kept = kept & ~rows
-    return kept
+        for index in np.unique(group[kept_mask]):
+            rows = kept_mask & (group == index)
+            graded_rows = rows if graded is None else rows & graded
+            if graded_rows.any() and not keeps_group(
+                int(index), GroupRecord(rewards[graded_rows], loss_tokens[graded_rows])
+            ):
+                kept_mask = kept_mask & ~rows
+    return kept_mask
 
 
 def effective_batch(
@@ -99,7 +101,7 @@ def effective_batch(
         graded: [R] rollouts with a verdict. None = all.
         compared: [R] what the zero-variance filter compares in place of `rewards`. None = those.
     """
-    kept = kept_rollouts(
+    kept_mask = kept_rollouts(
         rewards=rewards,
         group=group,
         loss_tokens=loss_tokens,
@@ -111,11 +113,11 @@ def effective_batch(
     )
     values = np.zeros(len(rewards))
     if own_advantages is None:
-        values[kept] = advantages(normalisation, shaped[kept], group[kept])
-    elif kept.any():
-        values[kept] = own_advantages(BatchRecord(shaped[kept], group[kept], loss_tokens[kept]))
+        values[kept_mask] = advantages(normalisation, shaped[kept_mask], group[kept_mask])
+    elif kept_mask.any():
+        values[kept_mask] = own_advantages(BatchRecord(shaped[kept_mask], group[kept_mask], loss_tokens[kept_mask]))
     return EffectiveBatch(
-        kept=kept,
+        kept=kept_mask,
         advantages=values,
-        weights=rollout_weights(aggregation, group, np.where(kept, loss_tokens, 0)),
+        weights=rollout_weights(aggregation, group, np.where(kept_mask, loss_tokens, 0)),
     )

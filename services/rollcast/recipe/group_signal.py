@@ -68,19 +68,21 @@ def signal_of(
         return GroupSignal.USABLE if is_any_whole else GroupSignal.TRUNCATED
     counted = [0.0 if cut else reward for reward, cut in zip(rewards, truncated, strict=True)]
     rollouts = list(zip(counted, truncated, has_verdict, strict=True))
-    kept = [reward for reward, cut, graded in rollouts if graded and not (cut and recipe.exclude_truncated)]
-    if kept and (_differs(compared or counted, truncated, has_verdict, recipe) or not recipe.zero_variance_filter):
+    eligible_rewards = [reward for reward, cut, graded in rollouts if graded and not (cut and recipe.exclude_truncated)]
+    if eligible_rewards and (
+        _differs(compared or counted, truncated, has_verdict, recipe) or not recipe.zero_variance_filter
+    ):
         return GroupSignal.USABLE
     if all(truncated):
         return GroupSignal.TRUNCATED
-    if len(kept) <= 1:
+    if len(eligible_rewards) <= 1:
         num_ungraded = sum(not graded for graded in has_verdict)
         num_cut = sum(cut for cut, graded in zip(truncated, has_verdict, strict=True) if graded)
-        if max(num_ungraded, num_cut) > len(kept):
+        if max(num_ungraded, num_cut) > len(eligible_rewards):
             return GroupSignal.NO_VERDICT if num_ungraded >= num_cut else GroupSignal.TRUNCATED
-    if kept[0] <= 0.0:
+    if eligible_rewards[0] <= 0.0:
         return GroupSignal.WRONG
-    return GroupSignal.RIGHT if kept[0] >= 1.0 else GroupSignal.EQUAL
+    return GroupSignal.RIGHT if eligible_rewards[0] >= 1.0 else GroupSignal.EQUAL
 
 
 def _differs(
@@ -88,7 +90,7 @@ def _differs(
 ) -> bool:
     """Whether the rollouts that count differ."""
     rollouts = zip(compared, truncated, has_verdict, strict=True)
-    return len({one for one, cut, graded in rollouts if graded and not (cut and recipe.exclude_truncated)}) > 1
+    return len({outcome for outcome, cut, graded in rollouts if graded and not (cut and recipe.exclude_truncated)}) > 1
 
 
 def came_back_in_words(counts: Mapping[str, float]) -> str:
@@ -107,8 +109,8 @@ def why_none_is_used(counts: Mapping[str, int], recipe: Recipe) -> str | None:
     total = sum(counts.values())
     if total < MIN_GROUPS_TO_WARN or counts.get(GroupSignal.USABLE):
         return None
-    most = _unused(counts)[0][0]
-    remedy = _REMEDY[most].format(most=recipe.max_completion_tokens)
+    main_signal = _unused(counts)[0][0]
+    remedy = _REMEDY[main_signal].format(most=recipe.max_completion_tokens)
     return f"none of the first {total} groups can be trained on: {_unused_in_words(counts)}; {remedy}"
 
 
@@ -118,5 +120,5 @@ def _unused_in_words(counts: Mapping[str, float]) -> str:
 
 
 def _unused(counts: Mapping[str, float]) -> list[tuple[GroupSignal, int]]:
-    found = [(signal, int(counts.get(signal, 0))) for signal in GroupSignal if signal is not GroupSignal.USABLE]
-    return sorted(((signal, count) for signal, count in found if count), key=lambda one: -one[1])
+    signal_counts = [(signal, int(counts.get(signal, 0))) for signal in GroupSignal if signal is not GroupSignal.USABLE]
+    return sorted(((signal, count) for signal, count in signal_counts if count), key=lambda one: -one[1])

@@ -50,7 +50,7 @@ class MixtureCurriculum:
         self._weights = {share.name: share.weight for share in shares}
         self._parts = [Curriculum(share.prompt_ids, seed=seed, remove_at=remove_at, own=own) for share in shares]
         self._part_of = {
-            name: part for share, part in zip(shares, self._parts, strict=True) for name in share.prompt_ids
+            name: curriculum for share, curriculum in zip(shares, self._parts, strict=True) for name in share.prompt_ids
         }
         if len(self._part_of) < sum(len(share.prompt_ids) for share in shares):
             raise UserError("a prompt id occurs in two parts of the mixture; make the ids unique")
@@ -59,12 +59,12 @@ class MixtureCurriculum:
     @property
     def num_removed(self) -> int:
         """Prompts removed for good, of all parts."""
-        return sum(part.num_removed for part in self._parts)
+        return sum(curriculum.num_removed for curriculum in self._parts)
 
     @property
     def is_exhausted(self) -> bool:
         """Whether every prompt of every part is removed."""
-        return all(part.is_exhausted for part in self._parts)
+        return all(curriculum.is_exhausted for curriculum in self._parts)
 
     def counts(self, prompt_id: str) -> tuple[float, int]:
         """Sum of the rewards and number of the graded rollouts of the prompt so far; zeros before the first."""
@@ -77,10 +77,10 @@ class MixtureCurriculum:
     def draw(self) -> str | None:
         """Return the next prompt id, or None when every prompt is removed."""
         weights = list(self._weights.values())
-        left = [index for index, part in enumerate(self._parts) if not part.is_exhausted]
-        if not left:
+        open_indices = [index for index, curriculum in enumerate(self._parts) if not curriculum.is_exhausted]
+        if not open_indices:
             return None
-        index = min(left, key=lambda i: (self._drawn[i] + 0.5) / weights[i])
+        index = min(open_indices, key=lambda i: (self._drawn[i] + 0.5) / weights[i])
         self._drawn[index] += 1
         return self._parts[index].draw()
 
@@ -93,7 +93,7 @@ class MixtureCurriculum:
         return {
             "weights": dict(self._weights),
             "drawn": list(self._drawn),
-            "parts": [part.state() for part in self._parts],
+            "parts": [curriculum.state() for curriculum in self._parts],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -103,8 +103,8 @@ class MixtureCurriculum:
                 "tasks.dataset: the parts of the mixture or their weights differ from those of the checkpoint; restore "
                 "them or start a new run"
             )
-        for part, saved in zip(self._parts, state["parts"], strict=True):
-            part.restore(saved)
+        for curriculum, saved in zip(self._parts, state["parts"], strict=True):
+            curriculum.restore(saved)
         self._drawn = list(state["drawn"])
 
 

@@ -79,11 +79,11 @@ def _loaded(setting: str, part: OwnPart) -> Callable[..., Any]:
     """Once a process: a file that is edited during the run changes nothing in it."""
     if is_function(part.function):
         check_file(part.function, setting)
-    now = file_digest(part.function)
-    if part.digest is not None and now is not None and now != part.digest:
+    current_digest = file_digest(part.function)
+    if part.digest is not None and current_digest is not None and current_digest != part.digest:
         raise UserError(
-            f"{setting} {part.function}: the file's digest is {now[:12]} and {setting}.digest {part.digest[:12]}; "
-            "restore the file, or remove digest to use it as it is"
+            f"{setting} {part.function}: the file's digest is {current_digest[:12]} and {setting}.digest "
+            f"{part.digest[:12]}; restore the file, or remove digest to use it as it is"
         )
     try:
         return load_function(part.function)
@@ -96,8 +96,8 @@ def load_own_parts(recipe: Recipe) -> None:
 
     Raises UserError for the first that cannot be loaded.
     """
-    for setting, part in recipe.own_parts.items():
-        _loaded(setting, part)
+    for setting, own_part in recipe.own_parts.items():
+        _loaded(setting, own_part)
 
 
 def _said(error: BaseException, function: Callable[..., Any] | None) -> str:
@@ -127,43 +127,43 @@ class OwnFunction:
 
     def refused(self, found: object, needed: str) -> UserError:
         """The error for a result that cannot be used."""
-        said = " ".join(repr(found).split())[:100]
-        place = definition(_loaded(self.setting, self.part))
-        return UserError(f"{self.setting} {self.part.function}: returned {said}, needs {needed}{place}")
+        value_text = " ".join(repr(found).split())[:100]
+        location = definition(_loaded(self.setting, self.part))
+        return UserError(f"{self.setting} {self.part.function}: returned {value_text}, needs {needed}{location}")
 
     def number(self, record: object, low: float, high: float) -> float:
         """Call it for a number from `low` to `high`."""
-        found = self.call(record)
-        is_number = isinstance(found, int | float | np.number | np.bool_)
-        if not is_number or not low <= float(found) <= high or not math.isfinite(float(found)):
-            raise self.refused(found, f"a number from {low:g} to {high:g}")
-        return float(found)
+        returned_value = self.call(record)
+        is_number = isinstance(returned_value, int | float | np.number | np.bool_)
+        if not is_number or not low <= float(returned_value) <= high or not math.isfinite(float(returned_value)):
+            raise self.refused(returned_value, f"a number from {low:g} to {high:g}")
+        return float(returned_value)
 
 
 def own_advantages(part: OwnPart, batch: BatchRecord) -> NDArray[np.float64]:
     """Return A [R] of the kept rollouts."""
     function = OwnFunction("recipe.advantage", part)
-    found = function.call(batch)
+    returned_value = function.call(batch)
     try:
-        values = np.asarray(found, dtype=np.float64)
+        values = np.asarray(returned_value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise function.refused(found, "one number for each rollout") from None
+        raise function.refused(returned_value, "one number for each rollout") from None
     if values.shape != batch.rewards.shape:
         raise function.refused(
-            found, f"shape [{len(batch.rewards)}], one number for each rollout, and not {list(values.shape)}"
+            returned_value, f"shape [{len(batch.rewards)}], one number for each rollout, and not {list(values.shape)}"
         )
     if not np.isfinite(values).all():
-        raise function.refused(found, "finite numbers")
+        raise function.refused(returned_value, "finite numbers")
     return values
 
 
 def own_filter(part: OwnPart, group: GroupRecord) -> bool:
     """Whether the group is trained on."""
     function = OwnFunction("recipe.filter", part)
-    found = function.call(group)
-    if not isinstance(found, bool | np.bool_):
-        raise function.refused(found, "True (train on the group) or False")
-    return bool(found)
+    returned_value = function.call(group)
+    if not isinstance(returned_value, bool | np.bool_):
+        raise function.refused(returned_value, "True (train on the group) or False")
+    return bool(returned_value)
 
 
 def own_weight(part: OwnPart, prompt: PromptRecord) -> float:

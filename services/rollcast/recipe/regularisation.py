@@ -45,8 +45,8 @@ def kl_terms(
     value = reported_ratio(log_ratio) * _estimate(distance.double(), estimator)
     largest = torch.finfo(logprobs.dtype).max ** 0.5
     slope = torch.where(overflows(log_ratio, distance), 0.0, clamped(log_ratio, distance).exp() * distance)
-    own = torch.where(weights > 0, logprobs, torch.zeros_like(weights))
-    return value.clamp(-largest, largest).to(logprobs.dtype) + slope * (own - own.detach())
+    live_logprobs = torch.where(weights > 0, logprobs, torch.zeros_like(weights))
+    return value.clamp(-largest, largest).to(logprobs.dtype) + slope * (live_logprobs - live_logprobs.detach())
 
 
 def clamped_kl(logprobs: Tensor, generator_logprobs: Tensor, reference_logprobs: Tensor, weights: Tensor) -> Tensor:

@@ -95,9 +95,9 @@ def stragglers(
     """
     dated = [(deadline(group, floor=floor, max_staleness=max_staleness), group.sequence, group) for group in remaining]
     dated.sort()
-    for left, (due, _, _) in enumerate(dated, start=1):
-        if left > (due - step) * groups_per_step:
-            late = tuple(group for other, _, group in dated if other <= due and not group.ready)
+    for num_remaining, (due, _, _) in enumerate(dated, start=1):
+        if num_remaining > (due - step) * groups_per_step:
+            late = tuple(group for other_deadline, _, group in dated if other_deadline <= due and not group.ready)
             assert late, f"groups due at step {due} can no longer be used; give up what `unusable` returns first"
             return late
     return ()
@@ -112,14 +112,14 @@ def unusable(
     one deadline the latest dispatched go, ready or not, so that the choice does not favour short answers.
     """
     given_up = []
-    kept = 0
+    num_kept = 0
     for due, _, group in sorted(
         (deadline(group, floor=floor, max_staleness=max_staleness), group.sequence, group) for group in groups
     ):
-        if kept + 1 > (due - step + 1) * groups_per_step:
+        if num_kept + 1 > (due - step + 1) * groups_per_step:
             given_up.append(group)
         else:
-            kept += 1
+            num_kept += 1
     return tuple(given_up)
 
 
@@ -140,8 +140,8 @@ def enough_groups(
     """
     if not lifetimes or longest_group_ratio(lifetimes, max_staleness) > 1.0:
         return None
-    taken = groups_per_step if taken_per_step is None else taken_per_step
-    return math.ceil(2.0 * groups_per_step + sum(lifetimes) / len(lifetimes) * taken)
+    consumed_per_step = groups_per_step if taken_per_step is None else taken_per_step
+    return math.ceil(2.0 * groups_per_step + sum(lifetimes) / len(lifetimes) * consumed_per_step)
 
 
 def drop_deadline_seconds(token_budget: int, slowest_decode_rate: float, *, budgets: float = 3.0) -> float:

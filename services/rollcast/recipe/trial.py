@@ -39,13 +39,13 @@ class OutOfTimeError(BaseException):
 
 def failure_of(setting: str, recipe: Recipe, deadline_seconds: float = DEADLINE_SECONDS) -> str | None:
     """Try one part; return the sentence about its mistake, or None. Call it in the main thread."""
-    part = recipe.own_parts[setting]
+    own_part = recipe.own_parts[setting]
     try:
         with _deadline(deadline_seconds):
-            _TRIALS[setting](part, recipe)
+            _TRIALS[setting](own_part, recipe)
     except OutOfTimeError:
         return (
-            f"{setting} {part.function}: had not returned after {deadline_seconds:g} s on a small made-up record; "
+            f"{setting} {own_part.function}: had not returned after {deadline_seconds:g} s on a small made-up record; "
             "a run calls it often, so make it fast"
         )
     except UserError as error:
@@ -58,13 +58,13 @@ def _deadline(seconds: float) -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         raise OutOfTimeError
 
-    before = signal.signal(signal.SIGALRM, end)
+    previous_handler = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)
 
 
 def _try_loss(part: OwnPart, recipe: Recipe) -> None:
@@ -114,9 +114,9 @@ def _try_curriculum(part: OwnPart, recipe: Recipe) -> None:
 
 
 def _try_length_control(part: OwnPart, recipe: Recipe) -> None:
-    most = recipe.max_completion_tokens
-    own_penalty(part, CompletionRecord(num_tokens=1, max_tokens=most, reward=1.0, truncated=False))
-    own_penalty(part, CompletionRecord(num_tokens=most, max_tokens=most, reward=0.0, truncated=True))
+    token_budget = recipe.max_completion_tokens
+    own_penalty(part, CompletionRecord(num_tokens=1, max_tokens=token_budget, reward=1.0, truncated=False))
+    own_penalty(part, CompletionRecord(num_tokens=token_budget, max_tokens=token_budget, reward=0.0, truncated=True))
 
 
 _TRIALS: dict[str, Callable[[OwnPart, Recipe], None]] = {

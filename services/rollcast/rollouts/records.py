@@ -264,8 +264,8 @@ class Rollout:
         """[P] what one of its sequences was sampled after; `task_prompt` is the prompt of its task."""
         if isinstance(sequence, Branch):
             return sequence.prompt_token_ids
-        own = self.episode.prompt_token_ids if self.episode else None
-        return task_prompt if own is None else own
+        episode_prompt = self.episode.prompt_token_ids if self.episode else None
+        return task_prompt if episode_prompt is None else episode_prompt
 
 
 def _num_given(legs: tuple[Leg, ...]) -> int:

@@ -44,7 +44,7 @@ def script_source(name: str) -> str:
     """
     parts = ["append", "entries", *(["rebuild"] if name in _REBUILDING else []), name]
     folder = resources.files("rollcast.rollouts") / "lua"
-    return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts)
+    return "\n".join((folder / f"{part_name}.lua").read_text(encoding="utf-8") for part_name in parts)
 
 
 class _QueueEnd:
@@ -83,8 +83,8 @@ class RedisTrainerQueue(_QueueEnd):
     def start_incarnation(self, at_least: int) -> int:
         incarnation = self._run("incarnation", at_least)
         if isinstance(incarnation, bytes):
-            found = f"redis: incarnation in {self._keys.state} is {incarnation[:200]!r}, not a number"
-            raise UserError(f"{found}; set it (HSET) to the highest incarnation that the trainer's log names")
+            problem = f"redis: incarnation in {self._keys.state} is {incarnation[:200]!r}, not a number"
+            raise UserError(f"{problem}; set it (HSET) to the highest incarnation that the trainer's log names")
         return int(incarnation)
 
     def dispatch(self, tasks: Sequence[PromptTask]) -> list[int]:
@@ -193,9 +193,9 @@ class RedisTrainerQueue(_QueueEnd):
         rows: list[tuple[bytes, dict[bytes, bytes]]] = []
         for entry_id in (row["message_id"] for row in pending):
             if len(rows) < max_groups and entry_id.decode() not in self._held:
-                found = self._call(partial(self._client.xrange, self._keys.rollouts, entry_id, entry_id))
-                rows += found
-                if not found:
+                entries = self._call(partial(self._client.xrange, self._keys.rollouts, entry_id, entry_id))
+                rows += entries
+                if not entries:
                     self._call(partial(self._client.xack, self._keys.rollouts, TRAINER, entry_id))
         return rows
 
@@ -261,8 +261,8 @@ class RedisGeneratorQueue(_QueueEnd):
         deadline = time.monotonic() + block_seconds
         while True:
             claimed, delivered = await self._claim_now(max(train, 0), max(evals, 0), first_version)
-            left = min(deadline - time.monotonic(), self._longest_block)
-            if claimed or left < 0.001:
+            remaining_seconds = min(deadline - time.monotonic(), self._longest_block)
+            if claimed or remaining_seconds < 0.001:
                 return claimed
             places = dict(zip((self._keys.evals, self._keys.tasks), delivered, strict=True))
             watched: dict[Any, Any] = {
@@ -271,7 +271,7 @@ class RedisGeneratorQueue(_QueueEnd):
                 if count > 0
             }
             # Only wakes: the entry itself is claimed by the script, together with its record.
-            await self._call(partial(self._client.xread, watched, count=1, block=int(left * 1000)))
+            await self._call(partial(self._client.xread, watched, count=1, block=int(remaining_seconds * 1000)))
 
     async def recorded(self) -> None:
         async with self._recording:
@@ -325,9 +325,9 @@ class RedisGeneratorQueue(_QueueEnd):
                 if fenced is not None:
                     raise OwnerFenced(f"{self.owner} was removed from the run: {fenced.decode(errors='replace')}")
                 claimed = await self._decode(rows)
-                known = self._held | {(item.task.purpose, item.stream_id) for item in claimed}
-                if num_pending != len(known):
-                    places = [f"{purpose.value} {stream_id}" for purpose, stream_id in known]
+                known_entries = self._held | {(item.task.purpose, item.stream_id) for item in claimed}
+                if num_pending != len(known_entries):
+                    places = [f"{purpose.value} {stream_id}" for purpose, stream_id in known_entries]
                     claimed += await self._decode(await self._script("recover", self.owner, version, *places))
                 self._held.update((item.task.purpose, item.stream_id) for item in claimed)
                 return claimed, delivered

@@ -62,9 +62,9 @@ _Word = TypeVar("_Word", Purpose, GradingStatus, StopReason, LegKind, EpisodeEnd
 
 def word(words: dict[_Word, Any], value: int, name: str) -> _Word:
     """The word that `value` stands for. Raises CodecError."""
-    for found, number in words.items():
+    for known_word, number in words.items():
         if number == value:
-            return found
+            return known_word
     raise CodecError(f"{name} = {value} has no meaning here")
 
 

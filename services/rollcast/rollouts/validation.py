@@ -128,13 +128,13 @@ def _check_sequence(name: str, sequence: Rollout | Branch, num_prompt_tokens: in
 
 def _check_given(name: str, sequence: Rollout | Branch) -> None:
     """Given tokens have no log-probability and no loss."""
-    given = [(leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN]
-    if not given:
+    environment_ranges = [(leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN]
+    if not environment_ranges:
         return
     has_loss = np.ones(len(sequence.token_ids), dtype=np.bool_)
     for start, end in sequence.loss_masked:
         has_loss[start:end] = False
-    for start, end in given:
+    for start, end in environment_ranges:
         _require(not has_loss[start:end].any(), f"{name}: given tokens [{start}, {end}) carry loss")
         _require(
             not sequence.logprobs[start:end].any(), f"{name}: given tokens [{start}, {end}) have log-probabilities"
@@ -149,8 +149,8 @@ def _check_episode(name: str, rollout: Rollout, episode: Episode) -> None:
     _require(is_running or not rollout.partial, f"{name}: partial, and its episode has ended")
     is_failed = episode.end is EpisodeEnd.FAILED
     _require(not (is_failed and rollout.has_verdict), f"{name}: its environment failed, and it has a verdict")
-    for what, seconds in (("environment", episode.environment_seconds), ("sampling", episode.sampling_seconds)):
-        _require(0 <= seconds < math.inf, f"{name}: the {what}'s time is {seconds:g} s")
+    for activity, seconds in (("environment", episode.environment_seconds), ("sampling", episode.sampling_seconds)):
+        _require(0 <= seconds < math.inf, f"{name}: the {activity}'s time is {seconds:g} s")
     if episode.prompt_token_ids is not None:
         _check_token_ids(f"{name}: prompt", episode.prompt_token_ids)
     for branch in episode.branches:
@@ -179,8 +179,8 @@ def _check_episode_task(episode: EpisodeTask) -> None:
     _check_texts(environment=episode.environment)
     _require(episode.environment != "", "the environment has no name")
     for name, text in (("messages", episode.messages), ("answer", episode.answer)):
-        most = MAX_REFERENCE_CHARACTERS
-        _require(len(text) <= most, f"{name}: {len(text)} characters, more than {most}")
+        max_characters = MAX_REFERENCE_CHARACTERS
+        _require(len(text) <= max_characters, f"{name}: {len(text)} characters, more than {max_characters}")
     _require(1 <= episode.max_turns <= MAX_TURNS, f"max_turns = {episode.max_turns}, not in 1..{MAX_TURNS}")
     seconds = episode.max_seconds
     _require(math.isfinite(seconds) and seconds > 0, f"max_seconds = {seconds} is no duration")

@@ -72,14 +72,14 @@ def place_of(text: str) -> Place:
 
 def earlier_run_place(text: str) -> Place:
     """The checkpoints of an earlier run, given its folder or the checkpoints' own location."""
-    place = place_of(text)
-    inner = place / CHECKPOINTS if isinstance(place, Path) else None
-    return inner if inner is not None and inner.is_dir() else place
+    location = place_of(text)
+    inner = location / CHECKPOINTS if isinstance(location, Path) else None
+    return inner if inner is not None and inner.is_dir() else location
 
 
 def checkpoint_place(run_folder: Path, checkpoints: str | None) -> Place:
     """The location for one run: runs that share one each have a subfolder of it. `checkpoints`: trainer.checkpoints."""
     if checkpoints is None:
         return run_folder / CHECKPOINTS
-    place = place_of(checkpoints)
-    return place / run_folder.name if isinstance(place, Path) else f"{place}/{run_folder.name}"
+    location = place_of(checkpoints)
+    return location / run_folder.name if isinstance(location, Path) else f"{location}/{run_folder.name}"

@@ -138,7 +138,7 @@ def check_format(folder: Path) -> None:
     """Raises UserError if the folder holds records that this release cannot read."""
     path = folder / files.FORMAT
     try:
-        found = read_record(path, FormatRecord).format
+        folder_format = read_record(path, FormatRecord).format
     except FileNotFoundError:
         if any(os.path.exists(folder / name) for name in (files.EVALUATIONS, files.STEPS)):
             raise _unknown(path) from None
@@ -147,9 +147,9 @@ def check_format(folder: Path) -> None:
         raise UserError(f"{path}: cannot be read ({error.strerror}); fix the permissions") from error
     except ValueError:
         raise _unknown(path) from None
-    if found > NEWEST_FORMAT:
+    if folder_format > NEWEST_FORMAT:
         raise UserError(
-            f"run folder {folder}: is written in format {found}, this Rollcast knows {NEWEST_FORMAT} at most; "
+            f"run folder {folder}: is written in format {folder_format}, this Rollcast knows {NEWEST_FORMAT} at most; "
             "use the release that wrote it, or a newer one"
         )
 

@@ -26,14 +26,14 @@ def kept_versions(place: Place) -> dict[tuple[int, int], Path]:
         folders = [file.parent for file in place.glob(f"*/{CONTROLLER}")]
     except OSError:  # the check of the run's folder reports it
         return {}
-    found = {}
+    folders_by_version = {}
     for folder in folders:
         try:
             incarnation, step = map(int, folder.name.split("."))
         except ValueError:  # a folder of something else
             continue
-        found[incarnation, step] = folder
-    return dict(sorted(found.items()))
+        folders_by_version[incarnation, step] = folder
+    return dict(sorted(folders_by_version.items()))
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,15 @@ class KeptCheckpoints:
     @classmethod
     def at(cls, folder: Path, checkpoints: str | None) -> "KeptCheckpoints | None":
         """Those of the run in `folder`; None if they are behind a URL. `checkpoints`: trainer.checkpoints."""
-        place = checkpoint_place(folder.absolute(), checkpoints)
-        if not isinstance(place, Path):
+        location = checkpoint_place(folder.absolute(), checkpoints)
+        if not isinstance(location, Path):
             return None
         command = None
         file = folder / UP_FILE
         if file.exists():
             file = file.resolve() if file.is_symlink() else file  # a page is served from links
             command = shlex.join(["rollcast", "up", "--config", str(file), "--resume", "--step"])
-        return cls(tuple(sorted({step for _, step in kept_versions(place)})), command)
+        return cls(tuple(sorted({step for _, step in kept_versions(location)})), command)
 
 
 def kept_in_words(steps: Collection[int]) -> str:

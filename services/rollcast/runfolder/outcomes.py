@@ -67,10 +67,10 @@ class RunResult:
         measured = f"the end: pass rate {self.measured:.3f}{mean} (started at {self.initial:.3f})"
         if self.frozen is None or self.error is None:
             return f"{measured}; no forecast was ready at half of the budget, which takes five evaluations"
-        held = "held" if self.inside else "missed"
+        interval_outcome = "held" if self.inside else "missed"
         return (
             f"{measured}; forecast at step {self.frozen.step} was {self.frozen.median:.3f}, error {self.error:+.3f}, "
-            f"its interval {held} it; repeating the value of then errs by {self.last_value_error:+.3f}"
+            f"its interval {interval_outcome} it; repeating the value of then errs by {self.last_value_error:+.3f}"
         )
 
 

@@ -70,11 +70,11 @@ class RecordFile(Generic[Record]):
         return lines
 
     def _parsed(self, lines: Sequence[bytes]) -> Iterator[tuple[Record, bool]]:
-        known = 0 if self.was_written_anew else self._num_known
-        for place, line in enumerate(lines, start=self.num_lines - len(lines)):
+        num_known = 0 if self.was_written_anew else self._num_known
+        for line_number, line in enumerate(lines, start=self.num_lines - len(lines)):
             if not line.strip():
                 continue
             try:
-                yield parse(line, self._kind), place >= known
+                yield parse(line, self._kind), line_number >= num_known
             except ValueError:
-                self.num_skipped += place >= known
+                self.num_skipped += line_number >= num_known

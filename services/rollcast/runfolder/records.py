@@ -98,10 +98,10 @@ class EvaluationRecord:
 
         Records without `asked_prompts` count the missing ones instead.
         """
-        asked = self.asked_prompts
-        if asked is None and self.num_prompts is not None and self.missing_prompts is not None:
-            asked = self.num_prompts + self.missing_prompts
-        return graded_share(self.num_prompts, asked)
+        requested_prompts = self.asked_prompts
+        if requested_prompts is None and self.num_prompts is not None and self.missing_prompts is not None:
+            requested_prompts = self.num_prompts + self.missing_prompts
+        return graded_share(self.num_prompts, requested_prompts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +224,8 @@ class BeforeRecord:
     @property
     def sentence(self) -> str:
         cost = "an unknown number of" if self.device_hours is None else f"{self.device_hours:.4g}"
-        what = self.source if self.version is None else f"{self.source}, {self.version}"
-        return f"before this run: {cost} device-hours ({what}), no part of the curve"
+        origin = self.source if self.version is None else f"{self.source}, {self.version}"
+        return f"before this run: {cost} device-hours ({origin}), no part of the curve"
 
 
 TaskOutcome = Literal["used", "filtered", "dead", "stale", "redone"]
@@ -339,12 +339,12 @@ def parse(line: bytes, kind: type[Record]) -> Record:
     Raises ValueError, in a few words: no JSON object, a field is missing, of another type, or out of bounds.
     """
     try:
-        found: Record = _adapter(kind).validate_json(line)
+        record: Record = _adapter(kind).validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{place}: {first['msg']}" if place else str(first["msg"])) from None
-    return found
+        field_path = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{field_path}: {first['msg']}" if field_path else str(first["msg"])) from None
+    return record
 
 
 def read_record(path: Path, kind: type[Record]) -> Record:

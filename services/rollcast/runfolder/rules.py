@@ -46,7 +46,7 @@ def begun_with(place: Place) -> CheckpointRules:
 
 def _version(controller: dict[str, Any], name: str) -> int:
     """Raises ValueError for what no release writes."""
-    found = controller.get(name, FIRST_RULES)
-    if type(found) is not int or found < 1:
+    rules_version = controller.get(name, FIRST_RULES)
+    if type(rules_version) is not int or rules_version < 1:
         raise ValueError(name)
-    return found
+    return rules_version

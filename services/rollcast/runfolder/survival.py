@@ -46,14 +46,14 @@ def surviving(items: Iterable[Item], starts: Mapping[int, int] | None = None) ->
     for item in ordered:
         first[item.incarnation] = min(item.step, first.get(item.incarnation, item.step))
     last = last_surviving_steps(first, starts)
-    kept: dict[tuple[int, int], Item] = {}
+    items_by_version: dict[tuple[int, int], Item] = {}
     for item in ordered:
         if item.step <= last[item.incarnation]:
-            kept.setdefault((item.incarnation, item.step), item)
-    newest = {step: incarnation for incarnation, step in kept}
+            items_by_version.setdefault((item.incarnation, item.step), item)
+    newest = {step: incarnation for incarnation, step in items_by_version}
     counts = [
         item
-        for (incarnation, step), item in kept.items()
+        for (incarnation, step), item in items_by_version.items()
         if incarnation == newest[step] or starts.get(newest[step]) == NEVER_ENDED
     ]
     return sorted(counts, key=lambda item: item.step)

@@ -34,20 +34,25 @@ def write_failures(file: Path, failures: Sequence[VerifierFailure]) -> None:
 
 def read_failures(folder: Path) -> list[VerifierFailure]:
     """The failures of all generators, one for each verifier. Files of another form are skipped."""
-    found: dict[str, VerifierFailure] = {}
+    failures_by_verifier: dict[str, VerifierFailure] = {}
     for file in sorted((folder / FAILURES).glob("*.json")):
-        for one in _read(file):
-            known = found.get(one.verifier)
-            found[one.verifier] = (
-                one if known is None else VerifierFailure(one.verifier, known.sentence, known.count + one.count)
+        for failure in _read(file):
+            earlier_failure = failures_by_verifier.get(failure.verifier)
+            failures_by_verifier[failure.verifier] = (
+                failure
+                if earlier_failure is None
+                else VerifierFailure(failure.verifier, earlier_failure.sentence, earlier_failure.count + failure.count)
             )
-    return list(found.values())
+    return list(failures_by_verifier.values())
 
 
 def _read(file: Path) -> list[VerifierFailure]:
     try:
         with file.open("rb") as stream:
             listed: Any = json.loads(stream.read(MAX_FILE_BYTES))["failures"]
-        return [VerifierFailure(str(one["verifier"]), str(one["sentence"]), int(one["count"])) for one in listed]
+        return [
+            VerifierFailure(str(failure["verifier"]), str(failure["sentence"]), int(failure["count"]))
+            for failure in listed
+        ]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []

@@ -56,11 +56,11 @@ class Attempt:
 
     def group(self) -> Group:
         """Return the record of it that the trainer has."""
-        known = self._group
-        if known is None or known.first_step != self.recorded or known.ready != self.ready:
-            known = Group(self.sequence, self.recorded, self.ready)
-            self._group = known
-        return known
+        group_record = self._group
+        if group_record is None or group_record.first_step != self.recorded or group_record.ready != self.ready:
+            group_record = Group(self.sequence, self.recorded, self.ready)
+            self._group = group_record
+        return group_record
 
 
 @dataclass(slots=True, eq=False)
@@ -157,8 +157,8 @@ class SimulatedGenerator:
         """Stop sampling `attempt`; its unfinished rollouts keep their tokens."""
         self.advance(now)
         self.changes += 1
-        mine = [end for end, sequence, _ in self._ends if sequence == attempt.sequence]
-        attempt.remaining = [max(0.0, end - self._progress) for end in mine]
+        attempt_ends = [end for end, sequence, _ in self._ends if sequence == attempt.sequence]
+        attempt.remaining = [max(0.0, end - self._progress) for end in attempt_ends]
         self._ends = [entry for entry in self._ends if entry[1] != attempt.sequence]
         self._context = sum(context for _, _, context in self._ends)
         heapq.heapify(self._ends)

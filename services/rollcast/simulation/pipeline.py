@@ -133,8 +133,8 @@ class Pipeline:
         self._book()
         while True:
             state = self._state()
-            if missing := self._schedule.dispatch(state):
-                for _ in range(missing):
+            if num_dispatches := self._schedule.dispatch(state):
+                for _ in range(num_dispatches):
                     self._dispatch()
                 self.fleet.claim()
                 state = self._state()

@@ -74,8 +74,8 @@ class Rates:
 
     def tokens_per_second(self) -> float:
         """The most tokens a second that one generator can sample."""
-        most = max(self.engine.slots, self.rollouts_per_group)
-        return max(running / self.engine.step_seconds(running) for running in (1, most))
+        max_running = max(self.engine.slots, self.rollouts_per_group)
+        return max(running / self.engine.step_seconds(running) for running in (1, max_running))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +240,10 @@ class SplitSimulator:
 def _is_as_good(one: SplitOutcome, best: SplitOutcome) -> bool:
     """Whether the rate is equal to the best within `EQUAL_RATE_SHARE`, or within the errors of both."""
     error = math.hypot(one.standard_error, best.standard_error)
-    least = EQUAL_RATE_SHARE * best.steps_per_hour
-    return best.steps_per_hour - one.steps_per_hour <= max(least, min(error, MAX_UNCERTAIN_SHARE * best.steps_per_hour))
+    rate_tolerance = EQUAL_RATE_SHARE * best.steps_per_hour
+    return best.steps_per_hour - one.steps_per_hour <= max(
+        rate_tolerance, min(error, MAX_UNCERTAIN_SHARE * best.steps_per_hour)
+    )
 
 
 def _next_place(bounds: list[float], outcomes: dict[int, SplitOutcome]) -> int | None:
@@ -258,9 +260,9 @@ def _next_place(bounds: list[float], outcomes: dict[int, SplitOutcome]) -> int |
         return max(able, key=lambda place: bounds[place], default=None)
     below = max((place for place in outcomes if place < best), default=-1)
     above = min((place for place in outcomes if place > best), default=last + 1)
-    near = [place for place in able if below < place < above]
+    near_indices = [place for place in able if below < place < above]
     middles = ((below + best) / 2, (best + above) / 2)
-    return min(near, key=lambda place: min(abs(place - middle) for middle in middles), default=None)
+    return min(near_indices, key=lambda place: min(abs(place - middle) for middle in middles), default=None)
 
 
 def _tokens(pipeline: Pipeline) -> float:

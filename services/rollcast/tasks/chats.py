@@ -27,10 +27,12 @@ def of_text(prompt: str) -> Chat:
 
 def chat(row: Row, name: str) -> Chat:
     """A field that holds text, or a list of messages. Raises RowError."""
-    found = value(row, name)
-    if not isinstance(found, list):
+    field_value = value(row, name)
+    if not isinstance(field_value, list):
         return of_text(text(row, name))
-    messages = tuple(_message(item, f"field {name!r}, message {number}") for number, item in enumerate(found, start=1))
+    messages = tuple(
+        _message(item, f"field {name!r}, message {number}") for number, item in enumerate(field_value, start=1)
+    )
     if not messages or len(messages) > MAX_MESSAGES or messages[-1].role != "user":
         end = f"that ends with one by the {messages[-1].role}" if messages else "that is empty"
         raise RowError(
@@ -48,7 +50,7 @@ def _message(item: Any, where: str) -> Message:
         )
     content = item.get("content")
     if isinstance(content, list):
-        content = "".join(_part(part, where) for part in content)
+        content = "".join(_part(content_part, where) for content_part in content)
     if not isinstance(content, str) or not content:
         raise RowError(f"{where} has no text as its content; fix or remove the row")
     return Message(cast(Role, role), checked_text(content, where))

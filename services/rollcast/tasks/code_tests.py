@@ -55,16 +55,16 @@ def mbpp_plus(row: Row) -> CodeReference:
 
 
 def deepcoder(row: Row) -> CodeReference:
-    found = _json(text(row, "tests"), "tests")
-    if isinstance(found, dict):
-        inputs = found.get("inputs")
-        outputs = found.get("outputs")
+    parsed_tests = _json(text(row, "tests"), "tests")
+    if isinstance(parsed_tests, dict):
+        inputs = parsed_tests.get("inputs")
+        outputs = parsed_tests.get("outputs")
         if not (isinstance(inputs, list) and isinstance(outputs, list) and len(inputs) == len(outputs)):
             raise RowError("field 'tests' holds no inputs and outputs of one length")
         pairs = list(zip(inputs, outputs, strict=True))
-        name = found.get("fn_name")
+        name = parsed_tests.get("fn_name")
         return _reference(pairs, name, AS_TACO, wrapped=True)
-    cases = _cases(found, "tests")
+    cases = _cases(parsed_tests, "tests")
     pairs = [(case.get("input"), case.get("output")) for case in cases]
     if cases and "testtype" in cases[0]:
         comparing = EXACT if _is_of_livecodebench(row) else AS_TACO
@@ -93,10 +93,10 @@ def unpack(packed: str) -> Any:
         opcodes = [(opcode.name, argument) for opcode, argument, _ in pickletools.genops(data)]
     except (binascii.Error, zlib.error, ValueError) as error:
         raise RowError(f"field 'private_test_cases' cannot be unpacked ({str(error)[:100]})") from None
-    found = [argument for name, argument in opcodes if name in _TEXT_OPCODES]
-    if len(found) != 1 or not {name for name, _ in opcodes} <= _HARMLESS_OPCODES:
+    pickled_texts = [argument for name, argument in opcodes if name in _TEXT_OPCODES]
+    if len(pickled_texts) != 1 or not {name for name, _ in opcodes} <= _HARMLESS_OPCODES:
         raise RowError("field 'private_test_cases' holds a pickle that is more than one text; it is not read")
-    return _json(str(found[0]), "private_test_cases")
+    return _json(str(pickled_texts[0]), "private_test_cases")
 
 
 def _is_of_livecodebench(row: Row) -> bool:
@@ -111,8 +111,11 @@ def _functional(pairs: list[tuple[Any, Any]], kind: object, name: object, compar
     if not name:
         raise RowError("the tests call a function, and field 'metadata' does not name it")
     decoded = [
-        ([_json(line, "input") for line in _plain(given).splitlines() if line.strip()], _json(_plain(wanted), "output"))
-        for given, wanted in pairs
+        (
+            [_json(line, "input") for line in _plain(input_text).splitlines() if line.strip()],
+            _json(_plain(expected_output), "output"),
+        )
+        for input_text, expected_output in pairs
     ]
     return _reference(decoded, name, comparing, wrapped=False)
 
@@ -122,13 +125,15 @@ def _reference(pairs: list[tuple[Any, Any]], name: object, comparing: Comparing,
     if not pairs:
         raise RowError("there is no test")
     if not name:
-        cases = [StdinCase(input=_plain(given), output=_plain(wanted)) for given, wanted in pairs]
+        cases = [
+            StdinCase(input=_plain(stdin_text), output=_plain(expected_output)) for stdin_text, expected_output in pairs
+        ]
         return stdin(cases, USUAL_IMPORTS, comparing)
-    if not all(isinstance(given, list) for given, _ in pairs):
+    if not all(isinstance(case_input, list) for case_input, _ in pairs):
         raise RowError("the tests call a function, and an input is not a list of arguments")
-    if wrapped and all(isinstance(wanted, list) and len(wanted) == 1 for _, wanted in pairs):
-        pairs = [(given, wanted[0]) for given, wanted in pairs]
-    called = [Call(arguments=given, output=wanted) for given, wanted in pairs]
+    if wrapped and all(isinstance(wrapped_output, list) and len(wrapped_output) == 1 for _, wrapped_output in pairs):
+        pairs = [(call_arguments, output_list[0]) for call_arguments, output_list in pairs]
+    called = [Call(arguments=arguments, output=expected_result) for arguments, expected_result in pairs]
     # The usual imports except this one: a task called `gcd` is not solved by an empty program.
     preamble = f"{USUAL_IMPORTS}globals().pop({str(name)!r}, None)\n"
     return calls(str(name), called, preamble, comparing)

@@ -81,17 +81,20 @@ def single(bare: Chat, verifier: str = "", reference: object = None) -> PromptQu
     puzzle = _puzzle(reference) if verifier == COUNTDOWN else None
     if puzzle is not None:
         return PromptQuestion(_digest(puzzle), _digest(puzzle))
-    whole = _digest(normal_form(flat(bare)))
-    asked = [message for message in bare if message.role != "system"]
-    return PromptQuestion(whole, whole if len(asked) == len(bare) else _digest(normal_form(flat(asked))))
+    text_digest = _digest(normal_form(flat(bare)))
+    non_system_messages = [message for message in bare if message.role != "system"]
+    return PromptQuestion(
+        text_digest,
+        text_digest if len(non_system_messages) == len(bare) else _digest(normal_form(flat(non_system_messages))),
+    )
 
 
 def episode(bare: Chat, row: Any) -> PromptQuestion:
     """A prompt that is answered in an environment, which gets the whole row."""
     text = normal_form(flat(bare))
     plain = single(bare)
-    others = {name: form for name, found in row.items() if (form := _row_form(found)) != text}
-    parts = json.dumps(others, sort_keys=True)
+    other_fields = {name: form for name, field_value in row.items() if (form := _row_form(field_value)) != text}
+    parts = json.dumps(other_fields, sort_keys=True)
     return PromptQuestion(plain.whole, plain.without_system, _digest(f"{text}\n{parts}"))
 
 
@@ -145,9 +148,9 @@ class EvaluatedQuestions:
 
     def holds(self, question: PromptQuestion) -> bool:
         """Whether a training prompt asks one of them."""
-        whole = question.whole
+        text_digest = question.whole
         if question.episode is not None:
-            return question.episode in self._episodes or whole in self._single
-        if whole in self._single or question.without_system in self._single:
+            return question.episode in self._episodes or text_digest in self._single
+        if text_digest in self._single or question.without_system in self._single:
             return True
-        return whole in self._without_system or whole in self._of_episodes
+        return text_digest in self._without_system or text_digest in self._of_episodes

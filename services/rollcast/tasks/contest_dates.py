@@ -15,11 +15,11 @@ def why_outside_the_window(row: Row, first: date | None, last: date | None) -> s
     """Why a row is left out, `other_date` or `no_date`; None = it is in the window, or there is no window."""
     if first is None and last is None:
         return None
-    held = _date_of(row.get(DATE_FIELD))
-    if held is None:
+    contest_date = _date_of(row.get(DATE_FIELD))
+    if contest_date is None:
         return "no_date"
-    is_early = first is not None and held < first
-    is_late = last is not None and held > last
+    is_early = first is not None and contest_date < first
+    is_late = last is not None and contest_date > last
     return "other_date" if is_early or is_late else None
 
 

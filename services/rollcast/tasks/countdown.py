@@ -61,10 +61,10 @@ def _combined(rng: random.Random, numbers: tuple[int, ...]) -> Fraction:
     """The value of a random expression of all the numbers."""
     values = [Fraction(number) for number in numbers]
     while len(values) > 1:
-        left = values.pop(rng.randrange(len(values)))
-        right = values.pop(rng.randrange(len(values)))
-        sign = rng.choice("+-*/" if right else "+-*")
-        values.append(_OPERATIONS[sign](left, right))
+        left_operand = values.pop(rng.randrange(len(values)))
+        right_operand = values.pop(rng.randrange(len(values)))
+        sign = rng.choice("+-*/" if right_operand else "+-*")
+        values.append(_OPERATIONS[sign](left_operand, right_operand))
     return values[0]
 
 

@@ -21,15 +21,15 @@ def environment_of(
     """
     if not environments:
         return None
-    own = row.get(FIELD)
-    name = dataset.environment if own is None else own
+    row_environment = row.get(FIELD)
+    name = dataset.environment if row_environment is None else row_environment
     if name is None:
         return None
     for environment in environments:
         if environment.name == name:
             return environment
-    known = ", ".join(environment.name for environment in environments)
+    names = ", ".join(environment.name for environment in environments)
     raise UserError(
-        f"{where}: field {FIELD!r} is {str(name)[:60]!r}, which is not one of tasks.environments ({known}); correct it "
+        f"{where}: field {FIELD!r} is {str(name)[:60]!r}, which is not one of tasks.environments ({names}); correct it "
         "or add that environment"
     )

@@ -16,25 +16,25 @@ class RowError(ValueError):
 
 def value(row: Row, name: str) -> Any:
     """The field `name`, or for `a.b` field b of field a. Raises RowError if it is missing, null or empty."""
-    found: Any = row.get(name)
+    field_value: Any = row.get(name)
     if name not in row and "." in name:
-        found = row
-        for part in name.split("."):
-            found = found.get(part) if isinstance(found, dict) else None
-    if found is None or found == "":
+        field_value = row
+        for key in name.split("."):
+            field_value = field_value.get(key) if isinstance(field_value, dict) else None
+    if field_value is None or field_value == "":
         raise RowError(
             f"field {name!r} is missing or empty (the row has {', '.join(map(repr, list(row)[:10]))}); "
             "add it, or name the right field or mapping in tasks.dataset"
         )
-    return found
+    return field_value
 
 
 def text(row: Row, name: str) -> str:
     """A field that holds text or a number."""
-    found = value(row, name)
-    if isinstance(found, bool) or not isinstance(found, str | int | float):
-        raise RowError(f"field {name!r} holds {kind_of(found)}, needs text; name another field in tasks.dataset")
-    return checked_text(str(found), f"field {name!r}")
+    field_value = value(row, name)
+    if isinstance(field_value, bool) or not isinstance(field_value, str | int | float):
+        raise RowError(f"field {name!r} holds {kind_of(field_value)}, needs text; name another field in tasks.dataset")
+    return checked_text(str(field_value), f"field {name!r}")
 
 
 def checked_text(written: str, where: str) -> str:
@@ -46,7 +46,7 @@ def checked_text(written: str, where: str) -> str:
 
 def plain_values(row: Row) -> Row:
     """The row as JSON has it: dates and decimal numbers become text. Raises RowError naming a field that cannot."""
-    return {name: _plain(found, name) for name, found in row.items()}
+    return {name: _plain(field_value, name) for name, field_value in row.items()}
 
 
 def _plain(found: Any, name: str) -> Any:

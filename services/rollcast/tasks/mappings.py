@@ -160,7 +160,7 @@ def mapping_of(dataset: RowsDataset) -> Mapping:
 
 def verifier_names(tasks: Tasks) -> set[str]:
     """What grades the rows of its data sets; generated sets need no verifier of others."""
-    datasets = [*(part.dataset for part in tasks.parts), *(item.dataset for item in tasks.downstream)]
+    datasets = [*(dataset_part.dataset for dataset_part in tasks.parts), *(item.dataset for item in tasks.downstream)]
     rows = [dataset for dataset in datasets if isinstance(dataset, RowsDataset)]
     return {mapping_of(dataset).verifier for dataset in rows if _may_be_graded(dataset, tasks)}
 

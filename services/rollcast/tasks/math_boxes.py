@@ -71,7 +71,7 @@ def _is_connector(gap: str) -> bool:
 
 def _boxes(text: str) -> list[Box]:
     """Boxes in the order of their ends; of nested ones the innermost, which holds what the others show."""
-    found: list[Box] = []
+    closed_boxes: list[Box] = []
     open_braces: list[tuple[int, int, bool]] = []
     for token in _TOKEN.finditer(text):
         mark = token[0]
@@ -80,7 +80,7 @@ def _boxes(text: str) -> list[Box]:
         elif mark == "}" and open_braces:
             start, content_start, is_box = open_braces.pop()
             content = text[content_start : token.start()].strip()
-            if is_box and content and not (found and found[-1].start > start):
-                found.append(Box(start, token.end(), content))
-    found += [Box(bare.start(), bare.end(), bare["content"]) for bare in _WITHOUT_BRACES.finditer(text)]
-    return sorted(found, key=lambda box: box.start)
+            if is_box and content and not (closed_boxes and closed_boxes[-1].start > start):
+                closed_boxes.append(Box(start, token.end(), content))
+    closed_boxes += [Box(bare.start(), bare.end(), bare["content"]) for bare in _WITHOUT_BRACES.finditer(text)]
+    return sorted(closed_boxes, key=lambda box: box.start)

@@ -48,7 +48,7 @@ def are_equal(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
 
 
 def _text(parsed: Sequence[Any]) -> str:
-    return next((one for one in reversed(parsed) if isinstance(one, str)), "")
+    return next((parsed_element for parsed_element in reversed(parsed) if isinstance(parsed_element, str)), "")
 
 
 def _comparable(gold: Any, answer: Any, gold_text: str, answer_text: str) -> tuple[Any, Any] | None:
@@ -116,7 +116,10 @@ def _clash(gold: Any, gold_kind: Kind | None, answer: Any, answer_kind: Kind | N
         return False
     if "tuple" not in (gold_kind, answer_kind):  # in any order
         return sorted(map(_signature, pairs[0])) != sorted(map(_signature, pairs[1]))
-    return any(_clash(one, _kind(one), other, _kind(other)) for one, other in zip(*pairs, strict=True))
+    return any(
+        _clash(gold_member, _kind(gold_member), answer_member, _kind(answer_member))
+        for gold_member, answer_member in zip(*pairs, strict=True)
+    )
 
 
 def _signature(expression: Any) -> str:
@@ -136,7 +139,7 @@ def _parts(expression: Any) -> tuple[Any, ...]:
 
 def _rebuilt(expression: Any, change: Callable[[Any], Any]) -> Any:
     """With `change` made to each formula that holds no other."""
-    parts = [_rebuilt(part, change) for part in _parts(expression)]
+    parts = [_rebuilt(subformula, change) for subformula in _parts(expression)]
     if not parts:
         return change(expression)
     if isinstance(expression, MatrixBase):
@@ -152,8 +155,8 @@ def _leaves(expression: Any) -> Iterator[Any]:
     parts = _parts(expression)
     if not parts:
         yield expression
-    for part in parts:
-        yield from _leaves(part)
+    for subformula in parts:
+        yield from _leaves(subformula)
 
 
 def _has_floats(expression: Any) -> bool:
@@ -167,9 +170,9 @@ def _decimal(leaf: Any) -> Decimal | None:
         return value.normalize() if value.is_finite() else None
     if not isinstance(leaf, Mul) or len(leaf.args) != 2:
         return None
-    signs = [one for one in leaf.args if one == -1]
-    percents = [one for one in leaf.args if one == UnevaluatedExpr(Rational(1, 100))]
-    rest = [one for one in leaf.args if one not in (*signs, *percents)]
+    signs = [sign for sign in leaf.args if sign == -1]
+    percents = [percent for percent in leaf.args if percent == UnevaluatedExpr(Rational(1, 100))]
+    rest = [factor for factor in leaf.args if factor not in (*signs, *percents)]
     inner = _decimal(rest[0]) if len(rest) == 1 else None
     if inner is None:
         return None
@@ -178,14 +181,14 @@ def _decimal(leaf: Any) -> Decimal | None:
 
 def _decimals(expression: Any, text: str) -> dict[Any, Decimal]:
     """Each leaf that is a decimal with its value, which has as many digits as are written."""
-    found = {leaf: value for leaf in _leaves(expression) if (value := _decimal(leaf)) is not None}
-    written = _DECIMAL_TEXT.fullmatch(text)
-    if written and expression in found:  # digits 0 at the end are digits too
-        places = len(written[1]) + (_PERCENT_PLACES if "%" in text else 0)
-        value = found[expression]
+    leaf_values = {leaf: value for leaf in _leaves(expression) if (value := _decimal(leaf)) is not None}
+    decimal_match = _DECIMAL_TEXT.fullmatch(text)
+    if decimal_match and expression in leaf_values:  # digits 0 at the end are digits too
+        places = len(decimal_match[1]) + (_PERCENT_PLACES if "%" in text else 0)
+        value = leaf_values[expression]
         digits = (*value.as_tuple().digits, *[0] * max(0, places + int(value.as_tuple().exponent)))
-        found[expression] = Decimal((value.as_tuple().sign, digits, -places))
-    return found
+        leaf_values[expression] = Decimal((value.as_tuple().sign, digits, -places))
+    return leaf_values
 
 
 def _exact_forms(expression: Any) -> list[Any]:
@@ -202,7 +205,7 @@ def _without_decimals(expression: Any, decimals: dict[Any, Decimal], forms: Sequ
             if form is not None:
                 return form
         floats = leaf.atoms(Float) if hasattr(leaf, "atoms") and not _has_large_power(leaf) else ()
-        return leaf.xreplace({one: _fraction(one) for one in floats}) if floats else leaf
+        return leaf.xreplace({float_atom: _fraction(float_atom) for float_atom in floats}) if floats else leaf
 
     return _rebuilt(expression, exactly)
 

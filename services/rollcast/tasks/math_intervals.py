@@ -63,18 +63,21 @@ def _described(text: str) -> RealSet | None:
     alternatives = _OR.split(text)
     if len(alternatives) > _MAX_PARTS:
         return None
-    found = [_all_of(part.strip(" ,")) for part in alternatives]
-    variables = {one.variable for one in found if one is not None} - {None}
-    if None in found or len(variables) > 1:
+    parsed_sets = [_all_of(alternative.strip(" ,")) for alternative in alternatives]
+    variables = {parsed_set.variable for parsed_set in parsed_sets if parsed_set is not None} - {None}
+    if None in parsed_sets or len(variables) > 1:
         return None
-    return RealSet(r"\cup ".join(one.latex for one in found if one is not None), next(iter(variables), None))
+    return RealSet(
+        r"\cup ".join(member_set.latex for member_set in parsed_sets if member_set is not None),
+        next(iter(variables), None),
+    )
 
 
 def _all_of(text: str) -> RealSet | None:
     """An interval, or what one chain, or two joined by `and`, leave for one variable."""
     if _INTERVAL.fullmatch(text):
         return RealSet(text, None)
-    bounds = [_chain(part.strip(" ,")) for part in _AND.split(text)]
+    bounds = [_chain(condition.strip(" ,")) for condition in _AND.split(text)]
     if None in bounds or len({variable for variable, _ in filter(None, bounds)}) != 1:
         return None
     relations = [relation for _, chain in filter(None, bounds) for relation in chain]
@@ -114,14 +117,14 @@ def _bounded(relations: list[tuple[str, str]]) -> str | None:
             return rf"\{{{term}\}}"
         if sign == "!=":
             return None if "," in term else rf"(-\infty,{term})\cup ({term},\infty)"
-        found = real_set(term)
-        return found.latex if found else term
+        member_set = real_set(term)
+        return member_set.latex if member_set else term
     lower = [pair for pair in relations if pair[0] in (">", ">=")]
     upper = [pair for pair in relations if pair[0] in ("<", "<=")]
     if len(lower) > 1 or len(upper) > 1 or len(lower) + len(upper) != len(relations):
         return None
     if any("," in term for _, term in relations):
         return None
-    left = "(-\\infty" if not lower else ("[" if lower[0][0] == ">=" else "(") + lower[0][1]
-    right = "\\infty)" if not upper else upper[0][1] + ("]" if upper[0][0] == "<=" else ")")
-    return f"{left},{right}"
+    left_end = "(-\\infty" if not lower else ("[" if lower[0][0] == ">=" else "(") + lower[0][1]
+    right_end = "\\infty)" if not upper else upper[0][1] + ("]" if upper[0][0] == "<=" else ")")
+    return f"{left_end},{right_end}"

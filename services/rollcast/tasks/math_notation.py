@@ -108,16 +108,16 @@ def formula(text: str) -> str:
     text = _FULL_STOP.sub("", text)
     if mixed := _MIXED.fullmatch(text):
         text = rf"{mixed[1]}\frac{{{mixed[2]}}}{{{mixed[3]}}}"
-    if whole := _WHOLE_IN_BRACKETS.fullmatch(text):
-        text = _repeating(whole)
+    if decimal_match := _WHOLE_IN_BRACKETS.fullmatch(text):
+        text = _repeating(decimal_match)
     return _trimmed(text).replace("~", " ")
 
 
 def _trimmed(text: str) -> str:
-    ended = _ENDS.sub("", text)
-    if len(ended) < len(text) and ended.endswith("\\"):  # `\ ` and `\.` are one sign each
-        ended = ended[:-1]
-    return _STARTS.sub("", ended)
+    text_without_end = _ENDS.sub("", text)
+    if len(text_without_end) < len(text) and text_without_end.endswith("\\"):  # `\ ` and `\.` are one sign each
+        text_without_end = text_without_end[:-1]
+    return _STARTS.sub("", text_without_end)
 
 
 def _power(sign: str, content: str) -> str:
@@ -177,8 +177,8 @@ def _scientific(found: re.Match[str]) -> str:
 
 def _power_of_ten(found: re.Match[str]) -> str:
     exponent = int(found["exponent"] or found["digit"] or found["power"])
-    before = found.string[max(0, found.start() - 8) : found.start()]
-    if abs(exponent) > MAX_EXPONENT or _BINDS_TIGHTER.search(before):
+    preceding_text = found.string[max(0, found.start() - 8) : found.start()]
+    if abs(exponent) > MAX_EXPONENT or _BINDS_TIGHTER.search(preceding_text):
         return found[0]
     return _shifted(found["digits"], exponent)
 

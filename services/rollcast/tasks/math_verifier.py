@@ -57,8 +57,8 @@ def math(completion: str, reference: Any) -> float:
 
 def _read_reference(text: str) -> _Formula:
     boxes = final_boxes(text)
-    if boxes is None and _UNESCAPED_DOLLAR.search(text) and (found := _read_in(plain_signs(text))).values:
-        return found
+    if boxes is None and _UNESCAPED_DOLLAR.search(text) and (embedded_formula := _read_in(plain_signs(text))).values:
+        return embedded_formula
     return _read(",".join(boxes.adjacent) if boxes else text)
 
 
@@ -76,7 +76,7 @@ def _is_right(answer: str, gold: _Formula) -> bool:
 def _boxes_are_right(boxes: FinalBoxes, gold: _Formula) -> bool:
     """A list is one answer: either it is the reference as a whole, or each of its members is."""
     if len(boxes.listed) > 1:
-        return _is(gold, ",".join(boxes.listed)) or all(_is(gold, one) for one in boxes.listed)
+        return _is(gold, ",".join(boxes.listed)) or all(_is(gold, box_content) for box_content in boxes.listed)
     return _is(gold, boxes.last) or (len(boxes.adjacent) > 1 and _is(gold, ",".join(boxes.adjacent)))
 
 
@@ -90,8 +90,8 @@ def _read(text: str) -> _Formula:
     is_other = _OTHER_RELATION.search(text) is not None
     if _RELATION_FIRST.match(latex):  # math-verify reads \\neq 7 as 7
         described = real_set(f"x {latex}")
-        found = RealSet(described.latex, None) if described else None
-        return _Formula(_parse(f"$x {latex}$"), found, is_other_relation=is_other)
+        described_set = RealSet(described.latex, None) if described else None
+        return _Formula(_parse(f"$x {latex}$"), described_set, is_other_relation=is_other)
     based = _BASE.fullmatch(latex.replace(" ", ""))
     return _Formula(_parse(f"${latex}$"), real_set(latex), based["base"] if based else None, is_other)
 
@@ -100,8 +100,8 @@ def _read_in(text: str) -> _Formula:
     """The formula that math-verify chooses in a text; no values if the text says that it is not the value."""
     values = _parse(text)
     chosen = values[-1] if values and isinstance(values[-1], str) else ""
-    before = text[: text.rfind(chosen)] if chosen in text else ""
-    is_denied = _RELATION_FIRST.match(chosen) or _NOT_EQUAL_TO.search(before[-_MAX_BEFORE_CHARACTERS:])
+    preceding_text = text[: text.rfind(chosen)] if chosen in text else ""
+    is_denied = _RELATION_FIRST.match(chosen) or _NOT_EQUAL_TO.search(preceding_text[-_MAX_BEFORE_CHARACTERS:])
     return _Formula([] if is_denied else values, is_other_relation=_OTHER_RELATION.search(chosen) is not None)
 
 
@@ -121,4 +121,4 @@ def _equal(gold: _Formula, answer: _Formula) -> bool:
         return True
     if gold.set is None or answer.set is None or not gold.set.may_equal(answer.set):
         return False
-    return are_equal(*(_parse(f"${one.latex}$") for one in (gold.set, answer.set)))
+    return are_equal(*(_parse(f"${solution_set.latex}$") for solution_set in (gold.set, answer.set)))

@@ -44,10 +44,12 @@ class NearDuplicates:
         subject = f"{self.num_prompts:,} training prompts nearly repeat"
         if self.num_prompts == 1:
             subject = "1 training prompt nearly repeats"
-        shown = "; ".join(f"{_short(one)!r} and {_short(other)!r}" for one, other in self.pairs)
+        examples = "; ".join(
+            f"{_short(training_text)!r} and {_short(evaluated_text)!r}" for training_text, evaluated_text in self.pairs
+        )
         more = f" (the first {len(self.pairs)})" if self.num_prompts > len(self.pairs) else ""
         return [
-            f"tasks.dataset: {subject} a held-out or downstream prompt, {NUM_WORDS} words in a row{more}: {shown}; "
+            f"tasks.dataset: {subject} a held-out or downstream prompt, {NUM_WORDS} words in a row{more}: {examples}; "
             "remove rows that are copies"
         ]
 
@@ -57,34 +59,37 @@ def near_duplicates(tasks: Tasks, split: PromptSplit) -> NearDuplicates:
     bare = _BareTexts(tasks)
     evaluated: list[tuple[str, set[Sequence]]] = []
     holders: defaultdict[Sequence, list[int]] = defaultdict(list)
-    for prompt in (*split.held_out, *(one for prompts in split.downstream.values() for one in prompts)):
+    for prompt in (
+        *split.held_out,
+        *(downstream_prompt for prompts in split.downstream.values() for downstream_prompt in prompts),
+    ):
         text = bare.of(prompt)
         sequences = set() if text is None else set(_sequences(_words(text)))
         for sequence in sequences:
             holders[sequence].append(len(evaluated))
         evaluated.append((text or "", sequences))
-    asked = {sequence: places for sequence, places in holders.items() if len(places) <= MAX_EVALUATED}
-    found = _shared(asked, (bare.of(prompt) for prompt in split.train))
-    counts = Counter(sequence for _, sequences in found for sequence in sequences)
+    rare_sequences = {sequence: places for sequence, places in holders.items() if len(places) <= MAX_EVALUATED}
+    overlapping_texts = _shared(rare_sequences, (bare.of(prompt) for prompt in split.train))
+    counts = Counter(sequence for _, sequences in overlapping_texts for sequence in sequences)
     overlaps: list[tuple[float, str, str]] = []
-    for text, sequences in found:
-        best = _best_overlap(sequences, asked, counts, evaluated)
+    for text, sequences in overlapping_texts:
+        best = _best_overlap(sequences, rare_sequences, counts, evaluated)
         if best is not None:
             overlaps.append((best[0], text, evaluated[best[1]][0]))
     overlaps.sort(key=lambda item: -item[0])
-    return NearDuplicates(len(overlaps), [(text, other) for _, text, other in overlaps[:MAX_PAIRS]])
+    return NearDuplicates(len(overlaps), [(text, evaluated_text) for _, text, evaluated_text in overlaps[:MAX_PAIRS]])
 
 
 def _shared(asked: Mapping[Sequence, list[int]], texts: Iterable[str | None]) -> list[tuple[str, set[Sequence]]]:
     """The texts that hold a sequence of an evaluated prompt, with all of those."""
-    known = {word for sequence in asked for word in sequence}
-    found = []
+    rare_words = {word for sequence in asked for word in sequence}
+    overlapping_texts = []
     for text in texts if asked else ():
         if text is not None:
-            shared = {sequence for sequence in _sequences(_words(text), known) if sequence in asked}
+            shared = {sequence for sequence in _sequences(_words(text), rare_words) if sequence in asked}
             if shared:
-                found.append((text, shared))
-    return found
+                overlapping_texts.append((text, shared))
+    return overlapping_texts
 
 
 def _best_overlap(
@@ -123,7 +128,7 @@ class _BareTexts:
     """Texts of prompts without the template of their data set."""
 
     def __init__(self, tasks: Tasks) -> None:
-        datasets: list[Dataset] = [part.dataset for part in tasks.parts]
+        datasets: list[Dataset] = [dataset_part.dataset for dataset_part in tasks.parts]
         datasets += [item.dataset for item in tasks.downstream]
         self._around = {
             dataset.name: mapping_of(dataset).template.partition("{prompt}")[::2]
@@ -135,11 +140,11 @@ class _BareTexts:
         """None = a prompt of a generated set."""
         if prompt.dataset not in self._around:
             return None
-        before, after = self._around[prompt.dataset]
+        template_start, template_end = self._around[prompt.dataset]
         if len(prompt.messages) > 1:
-            *others, last = (message.content for message in prompt.messages)
-            return "\n\n".join([*others, last.removeprefix(before).removesuffix(after)])
-        return prompt.text.removeprefix(before).removesuffix(after)
+            *earlier_texts, last = (message.content for message in prompt.messages)
+            return "\n\n".join([*earlier_texts, last.removeprefix(template_start).removesuffix(template_end)])
+        return prompt.text.removeprefix(template_start).removesuffix(template_end)
 
 
 def _short(text: str) -> str:

@@ -112,18 +112,20 @@ def load(tasks: Tasks, split_rules: int = SPLIT_RULES) -> PromptSplit:
     downstream = {item.dataset.name: _downstream(item, tasks, seed, skipped) for item in tasks.downstream}
     evaluated = EvaluatedQuestions()
     evaluated.add(row.question for rows in downstream.values() for row in rows.values())
-    asked = {key for rows in downstream.values() for key in rows}
-    parts = _kept_rows(tasks, asked, evaluated if split_rules > 1 else EvaluatedQuestions(), skipped)
-    spellings = Counter(found.question.main for rows in parts for found in rows.values() if split_rules > 1)
+    downstream_keys = {key for rows in downstream.values() for key in rows}
+    parts = _kept_rows(tasks, downstream_keys, evaluated if split_rules > 1 else EvaluatedQuestions(), skipped)
+    spellings = Counter(spelled_row.question.main for rows in parts for spelled_row in rows.values() if split_rules > 1)
     train: list[_Found] = []
     held_out: list[_Found] = []
-    for number, (part, rows) in enumerate(zip(tasks.parts, parts, strict=True)):
-        chosen = _chosen(rows, tasks.held_out_prompts(part), f"tasks.dataset.parts.{number}", part, seed, spellings)
-        train += [found for key, found in rows.items() if key not in chosen]
-        held_out += [found for key, found in rows.items() if key in chosen]
-    evaluated.add(found.question for found in held_out)
-    clean = [found for found in train if not evaluated.holds(found.question)]
-    contaminated = {found.prompt.id for found in train} - {found.prompt.id for found in clean}
+    for number, (dataset_part, rows) in enumerate(zip(tasks.parts, parts, strict=True)):
+        held_out_keys = _chosen(
+            rows, tasks.held_out_prompts(dataset_part), f"tasks.dataset.parts.{number}", dataset_part, seed, spellings
+        )
+        train += [training_row for key, training_row in rows.items() if key not in held_out_keys]
+        held_out += [held_out_row for key, held_out_row in rows.items() if key in held_out_keys]
+    evaluated.add(evaluated_row.question for evaluated_row in held_out)
+    clean = [candidate_row for candidate_row in train if not evaluated.holds(candidate_row.question)]
+    contaminated = {train_row.prompt.id for train_row in train} - {clean_row.prompt.id for clean_row in clean}
     if split_rules > 1:
         skipped["contaminated"] += len(train) - len(clean)
         train = clean
@@ -133,8 +135,8 @@ def load(tasks: Tasks, split_rules: int = SPLIT_RULES) -> PromptSplit:
             "tasks.dataset: each training prompt asks what a held-out prompt asks, in another spelling; use more data"
         )
     return PromptSplit(
-        [found.prompt for found in train],
-        [found.prompt for found in held_out],
+        [kept_row.prompt for kept_row in train],
+        [test_row.prompt for test_row in held_out],
         dict(+skipped),
         {name: [row.prompt for row in rows.values()] for name, rows in downstream.items()},
         frozenset(contaminated),
@@ -145,20 +147,20 @@ def _kept_rows(
     tasks: Tasks, asked: Collection[str], evaluated: EvaluatedQuestions, skipped: Counter[str]
 ) -> list[dict[str, _Found]]:
     """The rows of each part, by their keys, that neither a row before nor a downstream set asks."""
-    seen: dict[str, _Found] = {}
+    rows_by_key: dict[str, _Found] = {}
     parts = []
-    for part in tasks.parts:
+    for dataset_part in tasks.parts:
         rows: dict[str, _Found] = {}
-        for found in _read(part.dataset, tasks, tasks.held_out_prompts(part), skipped):
-            if found.key in asked:
+        for dataset_row in _read(dataset_part.dataset, tasks, tasks.held_out_prompts(dataset_part), skipped):
+            if dataset_row.key in asked:
                 skipped["downstream"] += 1
-            elif evaluated.holds(found.question):
+            elif evaluated.holds(dataset_row.question):
                 skipped["contaminated"] += 1
-            elif found.key in seen:
-                _check_agreement(seen[found.key], found)
+            elif dataset_row.key in rows_by_key:
+                _check_agreement(rows_by_key[dataset_row.key], dataset_row)
                 skipped["duplicate"] += 1
             else:
-                seen[found.key] = rows[found.key] = found
+                rows_by_key[dataset_row.key] = rows[dataset_row.key] = dataset_row
         parts.append(rows)
     return parts
 
@@ -195,9 +197,9 @@ def _drawn(by_key: dict[str, _Found], count: int, seed: int, spellings: Mapping[
 
     def order(key: str) -> tuple[bool, str, str]:
         """Rows of environments may share a text; their ids differ."""
-        found = by_key[key]
-        has_others = spellings is not None and spellings.get(found.question.main, 1) > 1
-        return has_others, _digest(f"{seed}/{spelling(found.prompt.text)}"), found.prompt.id
+        dataset_row = by_key[key]
+        has_others = spellings is not None and spellings.get(dataset_row.question.main, 1) > 1
+        return has_others, _digest(f"{seed}/{spelling(dataset_row.prompt.text)}"), dataset_row.prompt.id
 
     return set(sorted(by_key, key=order)[:count])
 
@@ -211,8 +213,8 @@ def _downstream(item: Downstream, tasks: Tasks, seed: int, skipped: Counter[str]
         raise UserError(f"tasks.downstream: data set {item.dataset.name!r} holds no prompt; {source}")
     if item.num_prompts is None or item.num_prompts >= len(rows):
         return rows
-    kept = _drawn(rows, item.num_prompts, seed)
-    return {key: row for key, row in rows.items() if key in kept}
+    drawn_keys = _drawn(rows, item.num_prompts, seed)
+    return {key: row for key, row in rows.items() if key in drawn_keys}
 
 
 def _check_agreement(first: _Found, second: _Found) -> None:
@@ -227,8 +229,8 @@ def _check_agreement(first: _Found, second: _Found) -> None:
 
 
 def _shown(answer: Any) -> str:
-    shown = repr(answer)
-    return shown if len(shown) <= MAX_SHOWN_CHARACTERS else f"{shown[:MAX_SHOWN_CHARACTERS]}..."
+    answer_text = repr(answer)
+    return answer_text if len(answer_text) <= MAX_SHOWN_CHARACTERS else f"{answer_text[:MAX_SHOWN_CHARACTERS]}..."
 
 
 def _digest(text: str) -> str:
@@ -268,11 +270,13 @@ def _with_own_ids(rows: Iterator[_Found]) -> Iterator[_Found]:
     """Prompts that differ only in details that ids ignore, such as case: all except the first get an id of the whole
     text."""
     keys: dict[str, str] = {}
-    for found in rows:
-        prompt = found.prompt
-        if keys.setdefault(prompt.id, found.key) != found.key:
-            found = replace(found, prompt=replace(prompt, id=_identity(prompt.dataset, f"exactly/{prompt.text}")))
-        yield found
+    for dataset_row in rows:
+        prompt = dataset_row.prompt
+        if keys.setdefault(prompt.id, dataset_row.key) != dataset_row.key:
+            dataset_row = replace(
+                dataset_row, prompt=replace(prompt, id=_identity(prompt.dataset, f"exactly/{prompt.text}"))
+            )
+        yield dataset_row
 
 
 def _rows(dataset: RowsDataset, tasks: Tasks, skipped: Counter[str]) -> Iterator[_Found]:
@@ -288,15 +292,15 @@ def _rows(dataset: RowsDataset, tasks: Tasks, skipped: Counter[str]) -> Iterator
         try:
             bare = mapping.prompt(row)
             if environment is not None:
-                found = _episode(dataset, mapping, environment, row, bare, where)
+                dataset_row = _episode(dataset, mapping, environment, row, bare, where)
             else:
-                found = _single(dataset, mapping, row, bare, where)
+                dataset_row = _single(dataset, mapping, row, bare, where)
         except RowError as error:
             raise UserError(f"{where}: {error}") from None
-        if max(len(found.prompt.reference), len(found.prompt.answer)) > MAX_REFERENCE_CHARACTERS:
+        if max(len(dataset_row.prompt.reference), len(dataset_row.prompt.answer)) > MAX_REFERENCE_CHARACTERS:
             oversized += 1
         else:
-            yield found
+            yield dataset_row
     if oversized:
         skipped["oversized"] += oversized
         log.warning(
@@ -333,9 +337,9 @@ def _episode(
         answer = mapping.reference(row)
     messages = with_last(bare, mapping.template)
     values = plain_values(row)
-    whole = {"prompt": flat(messages)} | values
+    row_reference = {"prompt": flat(messages)} | values
     try:
-        prompt = _prompt(dataset.name, messages, whole, "" if is_rewarded else mapping.verifier)
+        prompt = _prompt(dataset.name, messages, row_reference, "" if is_rewarded else mapping.verifier)
         prompt = replace(
             prompt,
             id=_identity(dataset.name, f"{spelling(prompt.text)}/{prompt.reference}"),
@@ -343,7 +347,7 @@ def _episode(
             answer="" if answer is None else json.dumps(answer),
         )
     except (TypeError, ValueError, RecursionError):
-        raise _no_json(where, whole if answer is None else answer) from None
+        raise _no_json(where, row_reference if answer is None else answer) from None
     return _Found(f"{normalise(prompt.text)}\n{prompt.reference}", prompt, episode(bare, values), where=where)
 
 
@@ -378,10 +382,12 @@ def spelling(text: str) -> str:
 
 def same_answer(left: Any, right: Any) -> bool:
     """Whether two references are one answer, as far as text says: 4 and "4", 0.5 and "1/2", \\dfrac12 and \\frac12."""
-    if left == right or not all(isinstance(one, str | int | float) for one in (left, right)):
+    if left == right or not all(isinstance(answer, str | int | float) for answer in (left, right)):
         return bool(left == right)
-    written = [str(one).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac") for one in (left, right)]
-    plain = [_LATEX_NOISE.sub("", one) for one in written]
+    latex_texts = [
+        str(reference).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac") for reference in (left, right)
+    ]
+    plain = [_LATEX_NOISE.sub("", latex_text) for latex_text in latex_texts]
     if plain[0] == plain[1]:
         return True
     if any(map(_LONG_EXPONENT.search, plain)):

@@ -23,7 +23,7 @@ def adapted(function: Callable[..., Any]) -> Callable[..., Any]:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # written in C
         return function
-    takes_more = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    takes_more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     if "solution_str" in parameters:
         return _around(function, _for_verl, _verl_reward, takes_more=False)
     if "solution_strs" in parameters:
@@ -41,7 +41,11 @@ def _around(
     takes_more: bool,
 ) -> Callable[[str, Mapping[str, Any]], Any]:
     parameters = inspect.signature(function).parameters
-    named = {name: one for name, one in parameters.items() if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    named = {
+        name: signature_parameter
+        for name, signature_parameter in parameters.items()
+        if signature_parameter.kind in (signature_parameter.POSITIONAL_OR_KEYWORD, signature_parameter.KEYWORD_ONLY)
+    }
 
     def grade(completion: str, row: Mapping[str, Any]) -> Any:
         arguments = offered(completion, row)

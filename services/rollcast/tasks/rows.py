@@ -97,8 +97,8 @@ def _parquet(path: Path) -> Iterator[tuple[str, Row]]:
 
 def _hub(dataset: HuggingfaceDataset, hub: Hub | None) -> Iterator[tuple[str, Row]]:
     datasets = _library("datasets", "datasets")
-    own = dataset.path is None or (hub is not None and dataset.path == hub.path)
-    home = hub if hub is not None and own else Hub(dataset.path or "")
+    is_mapping_hub = dataset.path is None or (hub is not None and dataset.path == hub.path)
+    home = hub if hub is not None and is_mapping_hub else Hub(dataset.path or "")
     config = dataset.config or home.config
     split = dataset.split or home.split
     datasets.disable_progress_bars()

@@ -42,9 +42,9 @@ class _Watchdog:
     def _watch(self) -> None:
         while True:
             time.sleep(LOOK_SECONDS)
-            now = time.monotonic()
+            now_seconds = time.monotonic()
             for name, deadline in list(self.rendering.values()):
-                if now > deadline:
+                if now_seconds > deadline:
                     _end(name)
 
 

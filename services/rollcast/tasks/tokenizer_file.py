@@ -85,8 +85,8 @@ class TokenizerFile:
 def _unknown_id(tokenizer: Any) -> int | None:
     """Id of the token for unknown text; None if the vocabulary has no such token."""
     for name in _unknown_names(tokenizer):
-        if isinstance(name, str) and (found := tokenizer.token_to_id(name)) is not None:
-            return int(found)
+        if isinstance(name, str) and (token_id := tokenizer.token_to_id(name)) is not None:
+            return int(token_id)
     return None
 
 

@@ -94,7 +94,10 @@ def end_token_ids(model: Model, tokenizer: Tokenizer) -> frozenset[int]:
     with suppress(OSError):  # many models have no such file
         values.append(GenerationConfig.from_pretrained(model.path).eos_token_id)
     return frozenset(
-        one for value in values for one in (value if isinstance(value, list) else [value]) if one is not None
+        token_id
+        for value in values
+        for token_id in (value if isinstance(value, list) else [value])
+        if token_id is not None
     )
 
 
@@ -118,8 +121,8 @@ def render(tokenizer: Tokenizer, messages: Chat, prompt_format: PromptFormat) ->
 
 
 def _think(messages: Chat, system: str | None) -> str:
-    own = [message.content for message in messages if message.role == "system"]
-    parts = own or [THINK_SYSTEM if system is None else system]
+    system_texts = [message.content for message in messages if message.role == "system"]
+    parts = system_texts or [THINK_SYSTEM if system is None else system]
     names = {"user": "User: ", "assistant": "Assistant: "}
     parts += [names[message.role] + message.content for message in messages if message.role != "system"]
     return "\n\n".join([*parts, "Assistant:"])
@@ -168,8 +171,8 @@ def tokenize_prompts(
 ) -> tuple[list[TokenizedPrompt], int]:
     """The prompts that fit, and how many were skipped because they are longer than `max_prompt_tokens` (or empty)."""
     tokenized = [TokenizedPrompt(prompt, tokenize(tokenizer, prompt.messages, prompt_format)) for prompt in prompts]
-    kept = [item for item in tokenized if 0 < len(item.token_ids) <= max_prompt_tokens]
-    return kept, len(tokenized) - len(kept)
+    fitting_prompts = [item for item in tokenized if 0 < len(item.token_ids) <= max_prompt_tokens]
+    return fitting_prompts, len(tokenized) - len(fitting_prompts)
 
 
 def main() -> None:
@@ -180,11 +183,11 @@ def main() -> None:
     number for each group. Exit code 2 and a sentence on standard error: the tokenizer cannot be read, or its chat
     template refuses a prompt.
     """
-    asked = json.load(sys.stdin)
-    prompt_format = PromptFormat.model_validate(asked["prompt_format"])
+    request = json.load(sys.stdin)
+    prompt_format = PromptFormat.model_validate(request["prompt_format"])
     try:
-        tokenizer = load_tokenizer(Model.model_validate(asked["model"]))
-        for chats in asked["groups"]:
+        tokenizer = load_tokenizer(Model.model_validate(request["model"]))
+        for chats in request["groups"]:
             messages = [tuple(Message(role, content) for role, content in chat) for chat in chats]
             print(min(len(tokenize(tokenizer, chat, prompt_format)) for chat in messages))
     except UserError as error:

@@ -33,11 +33,11 @@ def grader(tasks: Tasks) -> Iterator[GradeOne]:
 
         def grade_one(prompt: Prompt, completion: str) -> Grade:
             name = prompt.verifier
-            place = verifiers.find(name).place
-            if place == "remote":
+            grading_place = verifiers.find(name).place
+            if grading_place == "remote":
                 return runner.run(services.grade(name, completion, prompt.verifier_reference))
-            if place != "here" and (why := sandbox.start(name)):
-                raise UserError(f"verifier {name}: {why}")
+            if grading_place != "here" and (failure_reason := sandbox.start(name)):
+                raise UserError(f"verifier {name}: {failure_reason}")
             return grade(name, completion, prompt.verifier_reference, sandbox=sandbox, verifiers=verifiers)
 
         try:
@@ -59,7 +59,7 @@ def try_verifiers(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
         if not is_built_in(prompt.verifier) and len(tried := rows.setdefault(prompt.verifier, [])) < TRIED_ROWS:
             tried.append(prompt)
     verifiers = Verifiers.of(tasks)
-    failed = list[str]()
+    failure_messages = list[str]()
     cautions = list[str]()
     with grader(tasks) as grade_one:
         for name, tried in rows.items():
@@ -67,14 +67,16 @@ def try_verifiers(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
             gradings = [(prompt, answer) for prompt in tried for answer in ([_WRONG] if once else _answers(prompt))]
             rewards: list[float] = []
             for prompt, answer in gradings[:1] if once else gradings:
-                if (found := grade_one(prompt, answer)).status in ("error", "timeout"):
-                    failed.append(f"verifier {name}: gives no verdict on the completion {answer!r}: {found.failure}")
+                if (verdict := grade_one(prompt, answer)).status in ("error", "timeout"):
+                    failure_messages.append(
+                        f"verifier {name}: gives no verdict on the completion {answer!r}: {verdict.failure}"
+                    )
                     break
-                rewards.append(found.reward)
+                rewards.append(verdict.reward)
             else:
                 cautions += [] if once else _constant(name, rewards, with_right_ones=len(gradings) > 2 * len(tried))
-    if failed:
-        raise UserError("\n".join(failed))
+    if failure_messages:
+        raise UserError("\n".join(failure_messages))
     return cautions
 
 
@@ -98,10 +100,10 @@ def _answers(prompt: Prompt) -> list[str]:
 
 def reference_answer(prompt: Prompt) -> str | None:
     """The text that the row gives as its answer; None if no usual field holds one."""
-    found: Any = json.loads(prompt.reference)
-    if isinstance(found, dict):
-        model = found.get("reward_model")
-        answers = [found.get(name) for name in ("answer", "solution", "ground_truth", "target")]
+    reference: Any = json.loads(prompt.reference)
+    if isinstance(reference, dict):
+        model = reference.get("reward_model")
+        answers = [reference.get(name) for name in ("answer", "solution", "ground_truth", "target")]
         answers += [model.get("ground_truth")] if isinstance(model, dict) else []
-        found = next((answer for answer in answers if answer not in (None, "")), None)
-    return str(found) if isinstance(found, str | int | float) and found != "" else None
+        reference = next((answer for answer in answers if answer not in (None, "")), None)
+    return str(reference) if isinstance(reference, str | int | float) and reference != "" else None

@@ -97,8 +97,8 @@ def knights_and_knaves(completion: str, reference: Any) -> float:
     names = "|".join(re.escape(name) for name in sorted(kinds, key=len, reverse=True))
     gap = r"[\s*_]{0,8}"  # bounded: an answer that consists of spaces must not cost minutes
     statement = re.compile(rf"\b({names})\b{gap}(?:is|:|=|-)?{gap}(?:an?\s)?{gap}\b(knight|knave)\b")
-    found = statement.findall(final_answer(completion).casefold())[-len(kinds) :]
-    return float(len(found) == len(kinds) and dict(found) == kinds)
+    named_kinds = statement.findall(final_answer(completion).casefold())[-len(kinds) :]
+    return float(len(named_kinds) == len(kinds) and dict(named_kinds) == kinds)
 
 
 def _countdown(completion: str, reference: Any) -> float:
@@ -150,7 +150,7 @@ class Verifiers:
     """
 
     def __init__(self, declared: Sequence[VerifierSettings] = (), named: Collection[str] = ()) -> None:
-        self.declared = {one.name: one for one in declared if not is_built_in(one.name)}
+        self.declared = {declaration.name: declaration for declaration in declared if not is_built_in(declaration.name)}
         self._named = frozenset(named)
 
     @classmethod
@@ -180,9 +180,9 @@ def _installed(name: str) -> Verifier:
     installed = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     if name in installed.names:
         return Verifier(lambda: adapted(installed[name].load()), "sandbox", name)
-    known = ", ".join(sorted({*BUILT_IN, *installed.names}))
+    names = ", ".join(sorted({*BUILT_IN, *installed.names}))
     raise UserError(
-        f"tasks.dataset.verifier = {name!r}: neither built in nor installed here; choose one of {known}, install its "
+        f"tasks.dataset.verifier = {name!r}: neither built in nor installed here; choose one of {names}, install its "
         "package, or name a function as ./reward.py:grade"
     )
 
@@ -210,11 +210,11 @@ def grade(
     Raises UserError if there is no such verifier, or if this machine cannot contain what it runs. Whatever goes
     wrong inside a verifier is a status.
     """
-    found = verifiers.find(verifier) if verifiers is not None else find_verifier(verifier)
+    resolved_verifier = verifiers.find(verifier) if verifiers is not None else find_verifier(verifier)
     if len(completion) > MAX_COMPLETION_CHARACTERS:
         return Grade(0.0, "wrong")
-    if found.place == "here":
-        return run_verifier(found, completion, reference)
+    if resolved_verifier.place == "here":
+        return run_verifier(resolved_verifier, completion, reference)
     assert sandbox is not None, verifier
     return sandbox.grade(verifier, completion, reference)
 
@@ -223,14 +223,14 @@ def run_verifier(verifier: Verifier, completion: str, reference: str) -> Grade:
     """Call the function here; an exception of it, or any result except a reward in [0, 1], gives status error with
     its reason."""
     function = None
-    given = None
+    decoded_reference = None
     try:
         function = verifier.load()
-        given = json.loads(reference)
-        reward = function(completion, given)
+        decoded_reference = json.loads(reference)
+        reward = function(completion, decoded_reference)
     except Exception as error:
-        told = own_functions.failure(error, function, given, in_sandbox=verifier.sandboxed)
-        return Grade(0.0, "error", failure=told)
+        failure_sentence = own_functions.failure(error, function, decoded_reference, in_sandbox=verifier.sandboxed)
+        return Grade(0.0, "error", failure=failure_sentence)
     return graded(reward, "the verifier returned", own_functions.definition(function))
 
 

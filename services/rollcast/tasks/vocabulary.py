@@ -29,10 +29,10 @@ def check_token_ids(tokenizer: Any, token_ids: Sequence[int], text: str) -> None
 
 
 def without_row(path: str, token: str, token_id: int, rows: int, text: str) -> UserError:
-    place = max(0, text.find(token))
-    shown = text[max(0, place - MAX_SHOWN_CHARACTERS // 2) :][:MAX_SHOWN_CHARACTERS]
+    token_start = max(0, text.find(token))
+    excerpt = text[max(0, token_start - MAX_SHOWN_CHARACTERS // 2) :][:MAX_SHOWN_CHARACTERS]
     return UserError(
-        f"model.path = {path}: the tokenizer makes token {token_id} of {token!r} in the prompt {shown!r}, and the "
+        f"model.path = {path}: the tokenizer makes token {token_id} of {token!r} in the prompt {excerpt!r}, and the "
         f"model has embeddings for {rows} tokens, 0 to {rows - 1}; remove {token!r} from the prompts, or give a model "
         "with a row for each token of its tokenizer"
     )

@@ -41,10 +41,10 @@ def failure_reason(log: str) -> str | None:
     if not reasons:
         return None
     telling = [reason for reason in reasons if not points_elsewhere(reason)]
-    found = (telling or reasons)[-1]
-    if found.startswith(SENTENCE):
-        return found.removeprefix(SENTENCE)
-    return found if len(found) <= MAX_REASON_CHARACTERS else f"{found[:MAX_REASON_CHARACTERS]}..."
+    last_reason = (telling or reasons)[-1]
+    if last_reason.startswith(SENTENCE):
+        return last_reason.removeprefix(SENTENCE)
+    return last_reason if len(last_reason) <= MAX_REASON_CHARACTERS else f"{last_reason[:MAX_REASON_CHARACTERS]}..."
 
 
 def deepest_error(error: BaseException) -> str:
@@ -73,8 +73,8 @@ def _reasons(lines: Sequence[str]) -> list[str]:
         if line.strip() == _TRACEBACK:
             if not is_chained or not chains:
                 chains.append([])
-            found, number = _error_of(lines, number)
-            chains[-1] += [found] if found else []
+            error_text, number = _error_of(lines, number)
+            chains[-1] += [error_text] if error_text else []
             is_chained = False
         elif line.strip() in _CHAINED:
             is_chained = True

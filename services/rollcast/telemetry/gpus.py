@@ -24,8 +24,8 @@ LEAST_DRIVER = {12: 525, 13: 580}
 
 def expected_gpus(environment: Mapping[str, str] = os.environ) -> int:
     """0 = none, or the variable is not set."""
-    said = environment.get(EXPECTED_GPUS, "")
-    return int(said) if said.isdigit() else 0
+    count_text = environment.get(EXPECTED_GPUS, "")
+    return int(count_text) if count_text.isdigit() else 0
 
 
 def node_name(environment: Mapping[str, str] = os.environ) -> str:
@@ -35,12 +35,12 @@ def node_name(environment: Mapping[str, str] = os.environ) -> str:
 def driver_version(file: Path | None = None) -> str | None:
     """The version of NVIDIA's loaded kernel module; None = it is not loaded. `file`: DRIVER_VERSION, unless given."""
     try:
-        said = (file or DRIVER_VERSION).read_text()
+        version_text = (file or DRIVER_VERSION).read_text()
     except OSError:
         return None
     # "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build ..."
-    found = re.search(r"^NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s", said, re.MULTILINE)
-    return None if found is None else found[1]
+    version_match = re.search(r"^NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s", version_text, re.MULTILINE)
+    return None if version_match is None else version_match[1]
 
 
 def is_driver_too_old(cuda: str | None) -> bool:
@@ -48,8 +48,8 @@ def is_driver_too_old(cuda: str | None) -> bool:
     version = driver_version()
     if cuda is None or version is None:
         return False
-    least = LEAST_DRIVER.get(int(cuda.split(".")[0]), 0)
-    return int(version.split(".")[0]) < least
+    branch = LEAST_DRIVER.get(int(cuda.split(".")[0]), 0)
+    return int(version.split(".")[0]) < branch
 
 
 def unusable(cuda: str | None, said: str) -> UserError:
@@ -60,17 +60,17 @@ def unusable(cuda: str | None, said: str) -> UserError:
     """
     node = node_name()
     number = os.environ.get(EXPECTED_GPUS)
-    told = f"{EXPECTED_GPUS} = {number}" if number else "a process on GPUs"
+    need = f"{EXPECTED_GPUS} = {number}" if number else "a process on GPUs"
     if cuda is None:
-        return UserError(f"{told}: torch is a build for CPUs; install, or take the image of, the build for CUDA")
+        return UserError(f"{need}: torch is a build for CPUs; install, or take the image of, the build for CUDA")
     if is_driver_too_old(cuda):
-        least = LEAST_DRIVER[int(cuda.split(".")[0])]
+        branch = LEAST_DRIVER[int(cuda.split(".")[0])]
         return UserError(
-            f"NVIDIA driver {driver_version()} on node {node}: torch's CUDA {cuda} needs R{least} or newer; update the "
-            "driver"
+            f"NVIDIA driver {driver_version()} on node {node}: torch's CUDA {cuda} needs R{branch} or newer; update "
+            "the driver"
         )
     driver = driver_version() or "not loaded"
     return PassingError(
-        f"{told}: node {node} has a GPU that cannot be used ({said}; driver {driver}); look at nvidia-smi there, and "
+        f"{need}: node {node} has a GPU that cannot be used ({said}; driver {driver}); look at nvidia-smi there, and "
         "take the node out of service if the card has failed"
     )

@@ -64,12 +64,12 @@ class Balance:
     @property
     def step_seconds(self) -> float:
         """Time from one step to the next."""
-        own = self.trainer.update_seconds + self.trainer.publish_seconds
+        trainer_seconds = self.trainer.update_seconds + self.trainer.publish_seconds
         if self.shares_gpu:
-            own += self._gpu_seconds_of_sampling
+            trainer_seconds += self._gpu_seconds_of_sampling
         if not self.runs_ahead:
-            return own + self.sampling_seconds
-        return max(own, self.sampling_seconds, self.window_seconds)
+            return trainer_seconds + self.sampling_seconds
+        return max(trainer_seconds, self.sampling_seconds, self.window_seconds)
 
     @property
     def trainer_idle(self) -> float:
@@ -122,8 +122,8 @@ def predict(plan: MemoryPlan, card: Card, generators: int, assumptions: Assumpti
     """`generators`: how many of them. Raises UserError: a mean length that the budget does not allow."""
     recipe = plan.config.recipe
     budget = recipe.max_completion_tokens
-    given = assumptions.mean_tokens
-    mean = assumptions.mean_length_share * budget if given is None else given
+    configured_mean = assumptions.mean_tokens
+    mean = assumptions.mean_length_share * budget if configured_mean is None else configured_mean
     if not 0 < mean <= MAX_MEAN_SHARE * budget:
         raise UserError(
             f"--mean-tokens {mean:g}: must be positive and at most {MAX_MEAN_SHARE * budget:.0f}, 95 % of "

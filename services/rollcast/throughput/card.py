@@ -33,8 +33,8 @@ def card_named(name: str) -> Card:
     for card in CARDS:
         if card.name.lower() == name.lower():
             return card
-    known = ", ".join(card.name for card in CARDS)
-    raise UserError(f"--card {name}: is not a GPU whose rates are known; choose from {known}")
+    card_names = ", ".join(card.name for card in CARDS)
+    raise UserError(f"--card {name}: is not a GPU whose rates are known; choose from {card_names}")
 
 
 def card_of(num_bytes: int) -> Card:

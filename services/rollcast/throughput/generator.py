@@ -88,16 +88,16 @@ class GeneratorRate:
     def gpu_seconds(self, running: float) -> float:
         """Work of each GPU in one engine step with this number of rollouts."""
         model = self.plan.model
-        read = self.card.bandwidth * self.assumptions.bandwidth_share
+        bytes_per_second = self.card.bandwidth * self.assumptions.bandwidth_share
         products = running * 2 * self.active_weights / self._product_rate
-        weights = max(self.plan.worker.weights / read, products)
+        weights = max(self.plan.worker.weights / bytes_per_second, products)
         reduces = ALL_REDUCES_PER_LAYER * len(model.layers) if self.plan.worker.workers > 1 else 0
-        return weights + running * self.kv_of_running / read + reduces * self.assumptions.all_reduce_seconds
+        return weights + running * self.kv_of_running / bytes_per_second + reduces * self.assumptions.all_reduce_seconds
 
     def step_seconds(self, running: float) -> float:
         """One engine step with this number of rollouts."""
-        own = self.assumptions.engine_step_seconds + running * self.assumptions.engine_rollout_seconds
-        return self.gpu_seconds(running) + own
+        overhead_seconds = self.assumptions.engine_step_seconds + running * self.assumptions.engine_rollout_seconds
+        return self.gpu_seconds(running) + overhead_seconds
 
     def tokens_per_second_with(self, running: float) -> float:
         """Completion tokens, the time for prompts taken off."""

@@ -30,8 +30,8 @@ class CutLengths:
     def moment(self, order: int) -> float:
         """E[min(L, B)^order]."""
         cut = (math.log(self.budget) - self.location) / self.spread
-        whole = math.exp(order * self.location + (order * self.spread) ** 2 / 2)
-        return whole * _NORMAL.cdf(cut - order * self.spread) + self.budget**order * self.cut_share
+        uncut_moment = math.exp(order * self.location + (order * self.spread) ** 2 / 2)
+        return uncut_moment * _NORMAL.cdf(cut - order * self.spread) + self.budget**order * self.cut_share
 
     @property
     def cut_share(self) -> float:

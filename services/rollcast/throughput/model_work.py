@@ -35,8 +35,8 @@ def attention_flops(model: ModelShape, position: float) -> float:
         if layer.recurrent is not None:
             total += layer.recurrent.operations
         window = layer.attention.window
-        seen = position if window is None else min(position, window)
-        total += 4 * layer.attention.query_width * seen
+        attended_tokens = position if window is None else min(position, window)
+        total += 4 * layer.attention.query_width * attended_tokens
     return total
 
 

@@ -30,7 +30,7 @@ def assumed(balance: Balance) -> Iterator[str]:
     """Each assumption with its unit and source."""
     trainer = balance.trainer
     generator = balance.generator
-    given = trainer.assumptions
+    inputs = trainer.assumptions
     recipe = trainer.plan.config.recipe
     lengths = trainer.lengths
     share = lengths.mean / recipe.max_completion_tokens
@@ -40,28 +40,28 @@ def assumed(balance: Balance) -> Iterator[str]:
         f"recipe.max_completion_tokens, and {lengths.cut_share:.1%} truncated; set --mean-tokens"
     )
     yield f"prompts: {trainer.prompt_tokens:,.0f} tokens on average"
-    yield f"groups without an advantage: {given.filtered_share:.0%}, sampled but not trained; set --filtered"
+    yield f"groups without an advantage: {inputs.filtered_share:.0%}, sampled but not trained; set --filtered"
     yield (
         f"trainer: MFU {trainer.utilization:.3f} of {peak:,.0f} TFLOP/s ({trainer.card.name}) on {trainer.plan.ranks} "
         f"GPUs, {trainer.tokens_per_second:,.0f} tokens/s; set --mfu"
     )
     yield (
         f"generators: {balance.generators} with {generator.plan.worker.slots} slots, {generator.running:.0f} of them "
-        f"decoding, {generator.tokens_per_second:,.0f} tokens/s each, at {given.bandwidth_share:.0%} of "
-        f"{trainer.card.bandwidth / 1e12:.2f} TB/s and {1e3 * given.engine_step_seconds:.1f} ms + "
-        f"{1e6 * given.engine_rollout_seconds:.0f} us a rollout of the engine's own"
+        f"decoding, {generator.tokens_per_second:,.0f} tokens/s each, at {inputs.bandwidth_share:.0%} of "
+        f"{trainer.card.bandwidth / 1e12:.2f} TB/s and {1e3 * inputs.engine_step_seconds:.1f} ms + "
+        f"{1e6 * inputs.engine_rollout_seconds:.0f} us a rollout of the engine's own"
     )
     yield (
         f"KV cache: {generator.kv_share:.0%} full on average; rollouts are preempted in "
         f"{generator.preemption_share:.0%} of the time, and each costs {generator.rebuild_seconds:.2f} s to rebuild"
     )
     yield (
-        f"weights: {given.lane_bytes_per_second / 1e9:g} GB/s from each trainer rank, "
+        f"weights: {inputs.lane_bytes_per_second / 1e9:g} GB/s from each trainer rank, "
         f"{trainer.sending_seconds:.1f} s for {gigabytes(trainer.plan.trainer[0].version)}"
         f"{'; gloo, which a shared GPU uses, was not measured' if balance.shares_gpu else ''}"
     )
     yield (
-        f"checkpoints: {given.checkpoint_bytes_per_second / 1e9:g} GB/s, {checkpoint_seconds(balance):.0f} s each, so "
+        f"checkpoints: {inputs.checkpoint_bytes_per_second / 1e9:g} GB/s, {checkpoint_seconds(balance):.0f} s each, so "
         f"that the trainer may need {grace_seconds(balance)} s after SIGTERM"
     )
 
@@ -74,11 +74,11 @@ def full_cache(balance: Balance) -> Iterator[str]:
     worker = generator.plan.worker
     group = generator.plan.config.recipe.most_rollouts_per_prompt
     enough = int(worker.slots * MAX_KV_SHARE / generator.kv_share)
-    said = (
+    lack = (
         f"generator.slots = {worker.slots}: running rollouts of {generator.running_tokens:,} tokens on average fill "
         f"the KV cache to {generator.kv_share:.0%}, so that vLLM preempts often"
     )
     if enough >= group:
-        yield f"{said}; set it to {enough}"
+        yield f"{lack}; set it to {enough}"
     else:
-        yield f"{said}, and the {group} rollouts of one prompt need as many slots; raise generator.tensor_parallel"
+        yield f"{lack}, and the {group} rollouts of one prompt need as many slots; raise generator.tensor_parallel"

@@ -25,9 +25,9 @@ class TrainerRate:
     @property
     def utilization(self) -> float:
         """MFU."""
-        given = self.assumptions.flops_utilization
-        if given is not None:
-            return given
+        configured_utilization = self.assumptions.flops_utilization
+        if configured_utilization is not None:
+            return configured_utilization
         model = self.plan.model
         # What "selective" recomputes costs hardly any of the FLOPs.
         recomputed = self.plan.config.trainer.activation_checkpointing is True

@@ -143,11 +143,11 @@ class RankLauncher:
         """Returns the exit code. Raises UserError, Interrupted, TimeoutError before a rank was started."""
         with self._held(folder) if self._placement.node_rank == 0 else contextlib.nullcontext():
             while True:
-                begun = time.monotonic()
+                started_at = time.monotonic()
                 self._start_ranks()
                 code = self._wait_for_ranks()
                 mark = os.environ.get(RESTART_MARK)
-                if mark is None or not self._may_restart(code, time.monotonic() - begun):
+                if mark is None or not self._may_restart(code, time.monotonic() - started_at):
                     return code
                 log.warning(
                     "the ranks of this machine start again", exit_code=code, pause_seconds=RESTART_PAUSE_SECONDS
@@ -179,27 +179,27 @@ class RankLauncher:
         return worked_seconds >= MIN_WORK_SECONDS and self._num_failures <= MAX_FAILURES
 
     def _wait_for_ranks(self) -> int:
-        failed: list[int] = []
+        failed_codes: list[int] = []
         killed = kills()
         running = list(self._ranks)
         deadline = float("inf")
         while running:
             time.sleep(POLL_SECONDS)
             self._leave_for_another()
-            ended = [rank for rank in running if rank.poll() is not None]
-            running = [rank for rank in running if rank not in ended]
+            ended_ranks = [rank for rank in running if rank.poll() is not None]
+            running = [rank for rank in running if rank not in ended_ranks]
             if time.monotonic() <= deadline:  # we ended the rest ourselves
-                self._report(ended, killed)
-            failed += [rank.returncode for rank in ended if rank.returncode != 0]
-            if failed and deadline == float("inf"):
+                self._report(ended_ranks, killed)
+            failed_codes += [rank.returncode for rank in ended_ranks if rank.returncode != 0]
+            if failed_codes and deadline == float("inf"):
                 deadline = time.monotonic() + LOST_RANK_PATIENCE_SECONDS
             if time.monotonic() > deadline:
                 self._signal(signal.SIGKILL)
-        if EXIT_USER_ERROR in failed:
+        if EXIT_USER_ERROR in failed_codes:
             return EXIT_USER_ERROR
-        if failed and (self.superseded or self._left_elsewhere(failed)):
+        if failed_codes and (self.superseded or self._left_elsewhere(failed_codes)):
             return EXIT_SUPERSEDED
-        first = failed[0] if failed else 0
+        first = failed_codes[0] if failed_codes else 0
         return first if first >= 0 else 128 - first
 
     def _report(self, ended: list[subprocess.Popen[bytes]], kills_before: int) -> None:
@@ -229,8 +229,8 @@ class RankLauncher:
         self._signal(signal.SIGTERM)
 
     def _leave_for_another(self) -> None:
-        if self._named is not None and not self.superseded and (other := self._named.other()):
-            log.warning("this trainer leaves: its release names another", job=other)
+        if self._named is not None and not self.superseded and (other_job := self._named.other()):
+            log.warning("this trainer leaves: its release names another", job=other_job)
             self.superseded = True
             self._pass_on(signal.SIGTERM, None)
 

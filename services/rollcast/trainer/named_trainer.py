@@ -35,14 +35,14 @@ class NamedTrainer:
 
     def other(self) -> str:
         """The Job that is to train in our place; "" = none, or not for long enough."""
-        now = time.monotonic()
-        if now - self._looked_at >= READ_INTERVAL_SECONDS:
-            self._looked_at = now
-            found = self.read_other()
-            if found != self._other:
-                self._other = found
-                self._other_since = now
-        return self._other if now - self._other_since >= PATIENCE_SECONDS else ""
+        now_seconds = time.monotonic()
+        if now_seconds - self._looked_at >= READ_INTERVAL_SECONDS:
+            self._looked_at = now_seconds
+            other_job = self.read_other()
+            if other_job != self._other:
+                self._other = other_job
+                self._other_since = now_seconds
+        return self._other if now_seconds - self._other_since >= PATIENCE_SECONDS else ""
 
     def read_other(self) -> str:
         """The Job that we must leave for by what the files say now, however short they have said so; else ""."""

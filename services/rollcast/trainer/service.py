@@ -105,8 +105,10 @@ def _lead(
 ) -> TrainerEnding:
     folder = config.run_folder
     make_folder(folder)
-    place = checkpoint_place(folder, config.trainer.checkpoints)
-    progress = restore(config.run, place, learners, resume=resume, step=step) or begin(folder, config.model, learners)
+    location = checkpoint_place(folder, config.trainer.checkpoints)
+    progress = restore(config.run, location, learners, resume=resume, step=step) or begin(
+        folder, config.model, learners
+    )
     tokenizer = load_tokenizer(config.model)
     check_teacher(config.recipe.distillation, config.model, tokenizer)
     exporter = Exporter(config.run)
@@ -164,20 +166,20 @@ def restore(
     Raises UserError if all are damaged, with `step` all from the newest of that step on: a restarted trainer may
     continue from later ones.
     """
-    found = checkpoints(place)
-    if not found:
+    locations = checkpoints(place)
+    if not locations:
         return None
     if not resume:
         raise UserError(
             f"run = {run!r}: {place} holds a checkpoint already; resume it with --resume, "
             "or choose another name or folder"
         )
-    steps = [checkpoint_version(path).step for path in found]
+    steps = [checkpoint_version(path).step for path in locations]
     if step not in steps:
-        return _newest_whole(found, learners.restore)[1]
+        return _newest_whole(locations, learners.restore)[1]
     chosen = steps.index(step) + 1
     try:
-        return _newest_whole(found[:chosen], learners.restore)[1]
+        return _newest_whole(locations[:chosen], learners.restore)[1]
     except DamagedCheckpoint as error:
         raise UserError(f"--step {step}: {error}, or name another step: {kept_in_words(steps[chosen:])}") from error
 
@@ -187,21 +189,21 @@ def begin(run_folder: Path, model: Model, learners: LearnerGroup) -> Progress:
 
     Raises UserError if model.from_run has no weights that fit.
     """
-    before = BeforeRecord(model.path, None, model.spent_device_hours)
+    before_record = BeforeRecord(model.path, None, model.spent_device_hours)
     if model.from_run is not None:
-        before = _earlier_run(model.from_run, model.from_step, learners)
-    if before.version is not None or before.device_hours is not None:
-        replace_json(run_folder / BEFORE, as_json(before))
-        log.info("device-hours spent before the run are not part of the curve", **as_json(before))
-    return Progress(spent_before=before.device_hours)
+        before_record = _earlier_run(model.from_run, model.from_step, learners)
+    if before_record.version is not None or before_record.device_hours is not None:
+        replace_json(run_folder / BEFORE, as_json(before_record))
+        log.info("device-hours spent before the run are not part of the curve", **as_json(before_record))
+    return Progress(spent_before=before_record.device_hours)
 
 
 def _earlier_run(name: str, step: int | None, learners: LearnerGroup) -> BeforeRecord:
-    found = checkpoints(earlier_run_place(name))
-    check_earlier_run(name, step, [checkpoint_version(place).step for place in found])
+    locations = checkpoints(earlier_run_place(name))
+    check_earlier_run(name, step, [checkpoint_version(location).step for location in locations])
     if step is not None:
-        found = [place for place in found if checkpoint_version(place).step == step]
-    path, earlier = _newest_whole(found, learners.take_weights)
+        locations = [checkpoint for checkpoint in locations if checkpoint_version(checkpoint).step == step]
+    path, earlier = _newest_whole(locations, learners.take_weights)
     spent = None if earlier.compute_state is None else sum(earlier.compute_state.values()) + (earlier.spent_before or 0)
     return BeforeRecord(name, str(checkpoint_version(path)), spent)
 
@@ -270,7 +272,9 @@ def _read_books(tasks: Tasks, recipe: Recipe, tokenizer: Tokenizer, exporter: Ex
         held_out=book(split.held_out),
         downstream={names.DOWNSTREAM_PREFIX + name: book(prompts) for name, prompts in split.downstream.items()},
     )
-    skipped = sum(one.skipped_too_long for one in (books.train, books.held_out, *books.downstream.values()))
+    skipped = sum(
+        prompt_book.skipped_too_long for prompt_book in (books.train, books.held_out, *books.downstream.values())
+    )
     exporter.set(names.PROMPTS_SKIPPED, skipped, reason="too_long")
     return books
 

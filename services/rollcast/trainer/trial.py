@@ -68,12 +68,12 @@ def time_update(
 def _made_up(tried: Sequence[TriedCompletion], vocab_size: int) -> list[TrainingSequence]:
     """Half of them right, so that there is something to learn."""
     rng = np.random.default_rng(0)
-    found = []
-    for index, one in enumerate(tried):
-        length = max(1, one.num_tokens)
-        found.append(
+    sequences = []
+    for index, completion in enumerate(tried):
+        length = max(1, completion.num_tokens)
+        sequences.append(
             TrainingSequence(
-                prompt_token_ids=rng.integers(0, vocab_size, max(1, one.num_prompt_tokens)).astype(np.int32),
+                prompt_token_ids=rng.integers(0, vocab_size, max(1, completion.num_prompt_tokens)).astype(np.int32),
                 token_ids=rng.integers(0, vocab_size, length).astype(np.int32),
                 generator_logprobs=np.full(length, -np.log(vocab_size), dtype=np.float32),
                 loss_mask=np.ones(length, dtype=np.bool_),
@@ -81,7 +81,7 @@ def _made_up(tried: Sequence[TriedCompletion], vocab_size: int) -> list[Training
                 weight=1.0 / length,
             )
         )
-    return found
+    return sequences
 
 
 def main() -> int:
@@ -102,11 +102,11 @@ def main() -> int:
         )
         try:
             tried = read_record(arguments.trial, TrialRecord).completions
-            found = time_update(config.model, config.recipe, config.trainer, ranks, tried)
+            update_record = time_update(config.model, config.recipe, config.trainer, ranks, tried)
         finally:
             ranks.leave()
         if ranks.rank == 0:
-            replace_json(arguments.out, asdict(found))
+            replace_json(arguments.out, asdict(update_record))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

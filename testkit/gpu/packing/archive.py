@@ -98,8 +98,8 @@ export ROLLCAST_CACHE=$PROOF/../cache HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=fa
 def pins(requirements: Path, names: Collection[str] | None = None) -> dict[str, str]:
     """Package -> version of a pinned list; `names`: only these."""
     lines = requirements.read_text().splitlines()
-    found = [match for line in lines if (match := re.match(r"([A-Za-z0-9_.-]+)==([^ ;]+)", line))]
-    pinned = {canonical(match[1]): match[2] for match in found}
+    pin_matches = [match for line in lines if (match := re.match(r"([A-Za-z0-9_.-]+)==([^ ;]+)", line))]
+    pinned = {canonical(match[1]): match[2] for match in pin_matches}
     return pinned if names is None else {name: pinned[name] for name in names}
 
 
@@ -119,8 +119,10 @@ def wanted_packages(already_there: Collection[str]) -> dict[str, str]:
     pinned: dict[str, str] = {}
     for name in REQUIREMENTS:
         pinned |= pins(ROOT / "requirements" / name)
-    kept = {name: version for name, version in pinned.items() if name not in UNUSED and name not in already_there}
-    return kept | pins(ROOT / "requirements" / "cuda.txt", (*PROOF_PACKAGES, "vllm"))
+    needed_versions = {
+        name: version for name, version in pinned.items() if name not in UNUSED and name not in already_there
+    }
+    return needed_versions | pins(ROOT / "requirements" / "cuda.txt", (*PROOF_PACKAGES, "vllm"))
 
 
 def download(packages: dict[str, str], python: str, folder: Path) -> None:
@@ -141,9 +143,9 @@ def unpack(wheel: Path, site: Path) -> None:
             if not name.startswith(VLLM_UNUSED) and not name.endswith("/RECORD"):
                 archive.extract(name, site)
     for data in site.glob("*.data"):
-        for part in ("purelib", "platlib"):
-            if (data / part).is_dir():
-                shutil.copytree(data / part, site, dirs_exist_ok=True)
+        for library_folder in ("purelib", "platlib"):
+            if (data / library_folder).is_dir():
+                shutil.copytree(data / library_folder, site, dirs_exist_ok=True)
         shutil.rmtree(data)
 
 

@@ -44,15 +44,15 @@ def run_part(name: str, limit: Limit, *, is_small: bool) -> dict[str, Any]:
     command = [*PROGRAM, name, *(["--small"] if is_small else [])]
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, EndAllProcesses():
-        said = Path(folder, "stdout")
+        output_file = Path(folder, "stdout")
         complaints = Path(folder, "stderr")
-        with said.open("wb") as out, complaints.open("wb") as errors:
+        with output_file.open("wb") as out, complaints.open("wb") as errors:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors)
         with suppress(subprocess.TimeoutExpired):
             process.wait(limit.seconds)
         code = process.poll()
         reasons = complaints.read_text(errors="replace")
-        figures = _reported(said.read_text(errors="replace"))
+        figures = _reported(output_file.read_text(errors="replace"))
     sys.stderr.write(reasons)
     seconds = time.monotonic() - started
     about = {"small": is_small, **figures, "seconds": round(seconds, 1)}
@@ -76,8 +76,8 @@ def _reported(text: str) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for line in text.splitlines():
         with suppress(ValueError):
-            if isinstance(found := json.loads(line), dict):
-                figures |= found
+            if isinstance(record := json.loads(line), dict):
+                figures |= record
     return figures
 
 
@@ -92,12 +92,12 @@ class EndAllProcesses:
     def __exit__(self, *_: object) -> None:
         deadline = time.monotonic() + KILLED_SECONDS
         # Again and again: a process may start another one while it is looked at.
-        while (left := self._started_since()) and time.monotonic() < deadline:
-            for process in left:
+        while (remaining_processes := self._started_since()) and time.monotonic() < deadline:
+            for process in remaining_processes:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
-            psutil.wait_procs(left, timeout=1.0)
+            psutil.wait_procs(remaining_processes, timeout=1.0)
 
     def _started_since(self) -> list[psutil.Process]:
-        found = psutil.Process().children(recursive=True)
-        return [child for child in found if child.pid not in self._others]
+        descendants = psutil.Process().children(recursive=True)
+        return [child for child in descendants if child.pid not in self._others]

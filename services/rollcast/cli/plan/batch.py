@@ -63,12 +63,12 @@ def batch(
 
     if not 0 < budget <= MOST_COMPUTE:
         raise UserError(f"--budget {budget:g}: compute must be in {COMPUTES}")
-    wanted = [parse_split(text) for text in candidate or []]
+    candidate_splits = [parse_split(text) for text in candidate or []]
     runs = read_runs(sources, columns.chosen(), rollouts or [], prompts or [])
     refuse_one_run_twice(runs)
     refuse_two_units([(run.name, run.curve) for run in runs])
     plan = BatchPlan(runs, [_forecast(run, exclude_before) for run in runs])
-    answer = answer_of(plan, wanted, budget)
+    answer = answer_of(plan, candidate_splits, budget)
     report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
         from rollcast.cli.plan.plot_batch import draw_batch
@@ -80,10 +80,10 @@ def parse_split(text: str) -> BatchSplit:
     """16x64 -> 16 rollouts of each of 64 prompts. Raises UserError."""
     from rollcast.scaling.law.batch_split import BatchSplit
 
-    found = re.fullmatch(r"(\d{1,6})\s*x\s*(\d{1,6})", text.strip())
-    if found is None or int(found[1]) < 2 or int(found[2]) < 1:
+    split_match = re.fullmatch(r"(\d{1,6})\s*x\s*(\d{1,6})", text.strip())
+    if split_match is None or int(split_match[1]) < 2 or int(split_match[2]) < 1:
         raise UserError(f"--candidate {text}: is no split; write rollouts (2 or more) x prompts, as 16x64")
-    return BatchSplit(int(found[1]), int(found[2]))
+    return BatchSplit(int(split_match[1]), int(split_match[2]))
 
 
 def _forecast(run: BatchRun, exclude_before: float | None) -> Forecast:
@@ -103,14 +103,14 @@ def _show(answer: dict[str, Any]) -> None:
     rows = []
     for row in answer["splits"]:
         law = row["pass_rate"]
-        own = ", ".join(amounts.span(curve, ".3f") for curve in row["own_curves"]) or report.NO_NUMBER
+        curve_spans = ", ".join(amounts.span(curve, ".3f") for curve in row["own_curves"]) or report.NO_NUMBER
         steps = report.NO_NUMBER if row["steps"] is None else amounts.amount(row["steps"], ".0f")
         best_with = report.NO_NUMBER
         loss = report.NO_NUMBER
         if row["best_with"] is not None:
             best_with = chance_in_words(row["best_with"])
             loss = f"{row['expected_loss']:.3f}"
-        rows.append((row["name"], steps, f"{law['q50']:.3f}", amounts.span(law, ".3f"), own, best_with, loss))
+        rows.append((row["name"], steps, f"{law['q50']:.3f}", amounts.span(law, ".3f"), curve_spans, best_with, loss))
     header = ("rollouts x prompts", "steps", f"law at {at}", "90 %", "own curve, 90 %", "best with", "expected loss")
     report.show_table(header, rows)
     _show_choice(answer)
@@ -133,13 +133,13 @@ def _show_choice(answer: dict[str, Any]) -> None:
             f"{answer['expected_loss']:.3f}{sure}."
         )
         say(f"With other budgets: {_listed(answer['budgets'])}.")
-    missing = answer["missing"]
-    if missing is None:
+    next_run = answer["missing"]
+    if next_run is None:
         say("No further run would improve the choice by 0.001.")
     else:
         say(
-            f"Missing: a run of {missing['rollouts_per_prompt']} rollouts of {missing['prompts_per_step']} prompts, "
-            f"{missing['why']}; the choice after it is expected to gain {missing['value']:.3f}."
+            f"Missing: a run of {next_run['rollouts_per_prompt']} rollouts of {next_run['prompts_per_step']} prompts, "
+            f"{next_run['why']}; the choice after it is expected to gain {next_run['value']:.3f}."
         )
 
 
@@ -147,6 +147,6 @@ def _listed(budgets: Sequence[dict[str, Any]]) -> str:
     from rollcast.scaling.decisions.advice import chance_in_words
 
     return ", ".join(
-        f"{each['recommended']} at {amounts.amount(each['budget'])} ({chance_in_words(each['probability'])})"
-        for each in budgets
+        f"{choice['recommended']} at {amounts.amount(choice['budget'])} ({chance_in_words(choice['probability'])})"
+        for choice in budgets
     )

@@ -45,13 +45,13 @@ class BatchPlan:
 
     def steps(self, split: BatchSplit, budget: float) -> float | None:
         """Steps that the budget buys; a rollout costs as much as in the runs of the nearest batches. None = unknown."""
-        known = {run.split.rollouts_per_step: run.compute_per_step for run in self.runs if run.compute_per_step}
-        if not known:
+        step_costs = {run.split.rollouts_per_step: run.compute_per_step for run in self.runs if run.compute_per_step}
+        if not step_costs:
             return None
-        batches = sorted(known)
-        cost_of_rollout = [known[batch] / batch for batch in batches]
+        batches = sorted(step_costs)
+        rollout_costs = [step_costs[batch] / batch for batch in batches]
         size = split.rollouts_per_step
-        return budget / (size * float(np.interp(math.log(size), np.log(batches), cost_of_rollout)))
+        return budget / (size * float(np.interp(math.log(size), np.log(batches), rollout_costs)))
 
 
 def answer_of(plan: BatchPlan, wanted: Sequence[BatchSplit], budget: float) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def answer_of(plan: BatchPlan, wanted: Sequence[BatchSplit], budget: float) -> d
         raise UserError(f"NAME=SOURCE: no run has a forecast ({verdicts}); give runs that neither broke nor fell")
     splits = sorted({*between(trained), *wanted})
     usable = [(run.split, forecast) for run, forecast in plan.usable]
-    law, *others = law_at(usable, [budget, *(multiple * budget for multiple in BUDGET_MULTIPLES)])
+    law, *other_laws = law_at(usable, [budget, *(multiple * budget for multiple in BUDGET_MULTIPLES)])
     choice = choose(law, splits)
     why_not = None
     if len(trained) < 2:
@@ -89,8 +89,8 @@ def answer_of(plan: BatchPlan, wanted: Sequence[BatchSplit], budget: float) -> d
         "unfit": why_not,
         "splits": rows,
         "budgets": [
-            _at_budget(other, splits, multiple * budget)
-            for other, multiple in zip(others, BUDGET_MULTIPLES, strict=True)
+            _at_budget(other_law, splits, multiple * budget)
+            for other_law, multiple in zip(other_laws, BUDGET_MULTIPLES, strict=True)
             if not why_not
         ],
         "missing": _missing(law, splits, trained),
@@ -113,16 +113,18 @@ def unknown_settings(trained: Sequence[BatchSplit]) -> list[str]:
     """Which of the two settings the runs do not tell apart."""
     rollouts = {split.rollouts for split in trained}
     prompts = {split.prompts for split in trained}
-    found = []
+    sentences = []
     if len(rollouts) == 1:
-        found.append(f"rollouts_per_prompt is {min(rollouts)} in every run; other numbers are guessed.")
+        sentences.append(f"rollouts_per_prompt is {min(rollouts)} in every run; other numbers are guessed.")
     elif len(rollouts) < MIN_PEAK_VALUES:
-        found.append("Two numbers of rollouts per prompt give a slope and no best number; train a third one.")
+        sentences.append("Two numbers of rollouts per prompt give a slope and no best number; train a third one.")
     if len(prompts) == 1:
-        found.append(f"prompts_per_step is {min(prompts)} in every run; other numbers are guessed.")
+        sentences.append(f"prompts_per_step is {min(prompts)} in every run; other numbers are guessed.")
     if len(rollouts) > 1 and len(prompts) > 1 and _are_aligned(trained):
-        found.append("Rollouts and prompts changed together, so which of the two matters is not known; vary one alone.")
-    return found
+        sentences.append(
+            "Rollouts and prompts changed together, so which of the two matters is not known; vary one alone."
+        )
+    return sentences
 
 
 def _are_aligned(splits: Sequence[BatchSplit]) -> bool:
@@ -174,7 +176,7 @@ def _why(split: BatchSplit, trained: Sequence[BatchSplit]) -> str:
     if split in trained:
         return "since those of this split leave its pass rate open"
     for setting, value, values in (
-        ("rollouts per prompt", split.rollouts, [each.rollouts for each in trained]),
+        ("rollouts per prompt", split.rollouts, [trained_split.rollouts for trained_split in trained]),
         ("prompts per step", split.prompts, [each.prompts for each in trained]),
     ):
         if value > max(values):
@@ -186,31 +188,31 @@ def _why(split: BatchSplit, trained: Sequence[BatchSplit]) -> str:
 
 def _cautions(plan: BatchPlan, rows: Sequence[dict[str, Any]], budget: float) -> list[str]:
     """What the intervals do not account for."""
-    found = []
+    warnings = []
     for run, forecast in zip(plan.runs, plan.forecasts, strict=True):
         kind = forecast.verdict.kind
         times = budget / float(run.curve.compute[-1])
         if not kind.is_described:
-            found.append(
+            warnings.append(
                 f"{run.name} ({run.split.name}): verdict {str(kind).replace('_', ' ')}; it is left out of the law. "
                 "If its split is the cause, avoid it."
             )
         elif times > FAR_COMPUTE_FACTOR:
-            found.append(f"{run.name} ({run.split.name}): the budget is {times:.1f} times its compute.")
-    found += [sentence for row in rows for sentence in _disagreements(row)]
+            warnings.append(f"{run.name} ({run.split.name}): the budget is {times:.1f} times its compute.")
+    warnings += [sentence for row in rows for sentence in _disagreements(row)]
     if len(plan.usable) == len(plan.trained):
-        found.append("One run of each split: how far runs of one split stray is assumed, not measured.")
-    return found
+        warnings.append("One run of each split: how far runs of one split stray is assumed, not measured.")
+    return warnings
 
 
 def _disagreements(row: dict[str, Any]) -> list[str]:
     """The own curves of one split whose interval at the budget does not touch the law's."""
     law = row["pass_rate"]
     return [
-        f"{own['curve']} ({row['name']}): its own curve says {amounts.span(own, '.3f')} at the budget, the law "
+        f"{fit['curve']} ({row['name']}): its own curve says {amounts.span(fit, '.3f')} at the budget, the law "
         f"{amounts.span(law, '.3f')}; trust its own."
-        for own in row["own_curves"]
-        if own["is_described"] and (own["q95"] < law["q05"] or own["q05"] > law["q95"])
+        for fit in row["own_curves"]
+        if fit["is_described"] and (fit["q95"] < law["q05"] or fit["q05"] > law["q95"])
     ]
 
 

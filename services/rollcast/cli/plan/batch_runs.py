@@ -63,8 +63,8 @@ class Source:
     @classmethod
     def parse(cls, text: str) -> Source:
         """A name has neither slash nor colon, so that an address with `=` in it stays whole. Raises UserError."""
-        name, found, path = text.partition("=")
-        if not found or re.search("[/:]", name):
+        name, separator, path = text.partition("=")
+        if not separator or re.search("[/:]", name):
             return cls(Path(text).name.removesuffix(".csv"), text)
         if not name or not path:
             raise UserError(f"NAME=SOURCE {text!r}: needs a name and a curve or run folder, as a=curve.csv")
@@ -84,12 +84,12 @@ def read_runs(
     histories = [
         read_histories(source.path, Columns() if _is_folder(source) else columns, is_one=True)[0] for source in sources
     ]
-    own = [_run_file(source) for source in sources]
-    foreign = [source.name for source, settings in zip(sources, own, strict=True) if settings is None]
+    run_configs = [_run_file(source) for source in sources]
+    foreign = [source.name for source, settings in zip(sources, run_configs, strict=True) if settings is None]
     given_rollouts = given_numbers("--rollouts", rollouts, names, foreign)
     given_prompts = given_numbers("--prompts", prompts, names, foreign)
     runs = []
-    for source, history, settings in zip(sources, histories, own, strict=True):
+    for source, history, settings in zip(sources, histories, run_configs, strict=True):
         if settings is not None:
             split = BatchSplit(settings.recipe.rollouts_per_prompt, settings.recipe.prompts_per_step)
         else:
@@ -104,7 +104,7 @@ def read_runs(
 
 def given_numbers(option: str, texts: Sequence[str], names: Sequence[str], foreign: Sequence[str]) -> dict[str, int]:
     """The number of each run in `foreign`, those without a run file. Raises UserError."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for text in texts:
         name, _, number = text.rpartition("=")
         if not number.isdecimal() or not 1 <= int(number) <= MAX_BATCH_SETTING:
@@ -115,30 +115,30 @@ def given_numbers(option: str, texts: Sequence[str], names: Sequence[str], forei
             raise UserError(f"{option} {text}: no run has the name {name!r}; give one of {', '.join(names)}")
         if name and name not in foreign:
             raise UserError(f"{option} {text}: the run file of {name} has this number; leave the option out")
-        for one in [name] if name else foreign:
-            if one in found:
-                raise UserError(f"{option} {text}: {one} has {found[one]} already; give each run one number")
-            found[one] = int(number)
-    return found
+        for run in [name] if name else foreign:
+            if run in numbers:
+                raise UserError(f"{option} {text}: {run} has {numbers[run]} already; give each run one number")
+            numbers[run] = int(number)
+    return numbers
 
 
 def refuse_one_run_twice(runs: Sequence[BatchRun]) -> None:
     """Two runs of one split are welcome, the same curve under two names is not. Raises UserError."""
-    for one, other in combinations(runs, 2):
-        same = (one.curve.compute.tobytes(), one.curve.pass_rate.tobytes()) == (
-            other.curve.compute.tobytes(),
-            other.curve.pass_rate.tobytes(),
+    for first_run, second_run in combinations(runs, 2):
+        are_equal = (first_run.curve.compute.tobytes(), first_run.curve.pass_rate.tobytes()) == (
+            second_run.curve.compute.tobytes(),
+            second_run.curve.pass_rate.tobytes(),
         )
-        if same:
-            raise UserError(f"{other.name}: is the same run as {one.name}; give each run once")
+        if are_equal:
+            raise UserError(f"{second_run.name}: is the same run as {first_run.name}; give each run once")
 
 
 def differences_of_files(runs: Sequence[BatchRun]) -> list[str]:
     """Cautions: settings besides the split in which run files differ from the first."""
-    known = [(run, run.settings) for run in runs if run.settings is not None]
+    runs_with_files = [(run, run.settings) for run in runs if run.settings is not None]
     cautions = []
-    for run, settings in known[1:]:
-        first, its_settings = known[0]
+    for run, settings in runs_with_files[1:]:
+        first, its_settings = runs_with_files[0]
         fields = [
             difference.field
             for difference in differences(its_settings, settings)

@@ -48,10 +48,10 @@ def budget(
     if target is not None and not 0 <= target <= 1:
         raise UserError(f"--target {target:g}: is no pass rate; give a value in [0, 1]")
     forecast = forecast_source(source, columns.chosen(), run, initial, exclude_before)
-    now = forecast.newest.compute
-    if budget is not None and not now <= budget <= MOST_COMPUTE:
+    compute = forecast.newest.compute
+    if budget is not None and not compute <= budget <= MOST_COMPUTE:
         raise UserError(
-            f"--budget {budget:g}: the curve is at {now:g} {forecast.unit}; give those of the whole run, up to 1e12"
+            f"--budget {budget:g}: the curve is at {compute:g} {forecast.unit}; give those of the whole run, up to 1e12"
         )
     answer = expectations(forecast, budget, target)
     report.print_answer(answer, _show, as_json=as_json)
@@ -103,8 +103,8 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
 
 def _shown_until(answer: dict[str, Any], advice: Advice) -> float:
     """The end of the picture: the budget, or without one the compute that the target takes if that is further."""
-    wanted = answer["target"]["compute"] if advice.is_assumed and "target" in answer else None
-    reached = None if wanted is None else wanted["q50"]
+    target_compute = answer["target"]["compute"] if advice.is_assumed and "target" in answer else None
+    reached = None if target_compute is None else target_compute["q50"]
     return max(advice.budget, min(reached or 0.0, MOST_COMPUTE))
 
 
@@ -114,26 +114,26 @@ def conclusions(answer: dict[str, Any]) -> list[str]:
 
     sentences = []
     if (spent := answer.get("budget")) is not None and spent["reading"]["q50"] is not None:
-        left = spent["compute"] - answer["compute"]
+        rest_compute = spent["compute"] - answer["compute"]
         gain = spent["gain"]
         at_the_end = f"{spent['reading']['q50']:.3f} ({amounts.span(spent['reading'], '.3f')})"
         if gain is None:
             sentences.append(f"An evaluation at the end reads {at_the_end}; no gain can be given.")
         else:
             sentences.append(
-                f"The remaining {amounts.amount(left)} {answer['unit']} gain {gain['mean']:.3f} on average "
+                f"The remaining {amounts.amount(rest_compute)} {answer['unit']} gain {gain['mean']:.3f} on average "
                 f"(90 % {gain['q05']:.3f} to {gain['q95']:.3f}); an evaluation at the end reads {at_the_end}."
             )
         sentences += _above_the_ceiling(answer, spent["law"])
-    if (wanted := answer.get("target")) is not None and wanted["compute"] is not None:
-        middle = wanted["compute"]["q50"]
+    if (target := answer.get("target")) is not None and target["compute"] is not None:
+        middle = target["compute"]["q50"]
         cost = "is more likely never reached" if middle is None else f"takes {amounts.amount(middle)} {answer['unit']}"
         sentence = (
-            f"{wanted['pass_rate']:g} {cost} (90 % {amounts.span(wanted['compute'])}); "
-            f"it is reached at some time with probability {chance_in_words(wanted['probability_ever'])}"
+            f"{target['pass_rate']:g} {cost} (90 % {amounts.span(target['compute'])}); "
+            f"it is reached at some time with probability {chance_in_words(target['probability_ever'])}"
         )
-        if "probability_within_budget" in wanted:
-            sentence += f", within the budget with {chance_in_words(wanted['probability_within_budget'])}"
+        if "probability_within_budget" in target:
+            sentence += f", within the budget with {chance_in_words(target['probability_within_budget'])}"
         sentences.append(f"{sentence}.")
     if not answer["for_decisions"] and sentences:
         sentences.append(f"Verdict {answer['verdict'].replace('_', ' ')}: do not decide on these numbers yet.")
@@ -157,8 +157,8 @@ def _show(answer: dict[str, Any]) -> None:
         at = amounts.amount(spent["compute"])
         reading = spent["reading"] if spent["reading"]["q50"] is not None else None
         rows += [(f"reading at {at}", reading, ".3f"), (f"law at {at}", spent["law"], ".3f")]
-    if (wanted := answer.get("target")) is not None:
-        rows.append((f"{answer['unit']} to {wanted['pass_rate']:g}", wanted["compute"], ".4g"))
+    if (target := answer.get("target")) is not None:
+        rows.append((f"{answer['unit']} to {target['pass_rate']:g}", target["compute"], ".4g"))
     report.show_quantiles(rows)
     for sentence in conclusions(answer):
         say(sentence)

@@ -79,18 +79,18 @@ def devices(
     simulator = SplitSimulator(rates)
     try:
         with _progress("simulating splits", min(len(splits), MAX_SIMULATIONS)) as show:
-            found = simulator.search(splits, show)
+            split_search = simulator.search(splits, show)
         check = None if run is None else measured_against_model(run, simulator)
     except DeadlockError as error:
         raise UserError(f"--devices {devices}: the simulated run cannot finish ({error}); check the rates") from None
-    answer = report_of(devices, found, rates, check, caveats)
-    best = found.frugal.split
+    answer = report_of(devices, split_search, rates, check, caveats)
+    best = split_search.frugal.split
     answer |= predicted(None if prediction is None else prediction.balance_of(best.trainer_devices, best.generators))
     report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
         from rollcast.cli.plan.plot import draw_splits
 
-        draw_splits(found, answer["caveats"], plot)
+        draw_splits(split_search, answer["caveats"], plot)
 
 
 def measured_against_model(run: MeasuredRun, simulator: SplitSimulator) -> dict[str, Any]:
@@ -157,8 +157,8 @@ def limit(outcome: SplitOutcome) -> str:
 
 
 def _split(outcome: SplitOutcome) -> dict[str, Any]:
-    found = asdict(outcome)
-    return {**found.pop("split"), **found, "trainer_idle": outcome.trainer_idle}
+    outcome_fields = asdict(outcome)
+    return {**outcome_fields.pop("split"), **outcome_fields, "trainer_idle": outcome.trainer_idle}
 
 
 LIMITS = {
@@ -225,10 +225,10 @@ def _progress(title: str, expected: int) -> Iterator[Callable[[int], None]]:
 
     If that is not a terminal, one line after the first split announces a simulation of more than 20 seconds.
     """
-    begun = time.monotonic()
+    start_seconds = time.monotonic()
 
     def left(done: int) -> float:
-        return (time.monotonic() - begun) / done * max(expected - done, 0)
+        return (time.monotonic() - start_seconds) / done * max(expected - done, 0)
 
     if not sys.stderr.isatty():
 

@@ -80,14 +80,14 @@ def of_run_file(file: Path, pass_rate: float = 0.5, spread: float = DEFAULT_BETW
             "remove one of the two"
         )
     lines = []
-    for part in tasks.parts:
-        prompts = tasks.held_out_prompts(part)
+    for mixture_part in tasks.parts:
+        prompts = tasks.held_out_prompts(mixture_part)
         samples = tasks.evaluation.rollouts_per_prompt
         error = evaluation_error(prompts, samples, pass_rate, spread)
         lines.append(
-            f"{part.dataset.name}: {prompts} held-out prompts, {samples} samples of each: a pass rate of {pass_rate:g} "
-            f"is measured to ±{error.same_prompts:.3f} on these prompts, ±{error.other_prompts:.3f} on others of their "
-            "kind (90 %)"
+            f"{mixture_part.dataset.name}: {prompts} held-out prompts, {samples} samples of each: a pass rate of "
+            f"{pass_rate:g} is measured to ±{error.same_prompts:.3f} on these prompts, ±{error.other_prompts:.3f} on "
+            "others of their kind (90 %)"
         )
     lines.append(f"none of the {len(split.held_out)} held-out prompts is among the {len(split.train)} trained on")
     return lines

@@ -60,12 +60,14 @@ def read_run(folder: Path) -> MeasuredRun:
     """The rates of the run in `folder`. Raises UserError if something is missing."""
     check_format(folder)
     config = load_run_config(folder / RUN_FILE)
-    made = _records(folder / STEPS, StepRecord)
-    records = [step for record in made if (step := _step(record)) is not None]
-    if unmeasured := len(made) - len(records):
+    recorded_steps = _records(folder / STEPS, StepRecord)
+    records = [step for record in recorded_steps if (step := _step(record)) is not None]
+    if unmeasured := len(recorded_steps) - len(records):
         tell(left_out(folder / STEPS, unmeasured, "step", "without its time, its update's or its tokens"))
     recent = records[-min(MAX_MEASURED_STEPS, max(len(records) // 2, MIN_MEASURED_STEPS)) :]
-    intervals = [after.at - before.at for before, after in pairwise(recent) if after.step == before.step + 1]
+    intervals = [
+        new_step.at - old_step.at for old_step, new_step in pairwise(recent) if new_step.step == old_step.step + 1
+    ]
     intervals = [seconds for seconds in intervals if seconds > 0]
     usual = [seconds for seconds in intervals if seconds <= PAUSE_MEDIAN_INTERVALS * median(intervals)]
     if len(usual) < MIN_MEASURED_STEPS - 1:

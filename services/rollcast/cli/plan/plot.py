@@ -44,13 +44,13 @@ def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: di
     first = min(float(forecast.curve.compute[0]) for _, forecast in runs)
     last = max(answer["budget"], *(float(forecast.curve.compute[-1]) for _, forecast in runs))
     compute = np.geomspace(first, last * 1.5, 200)
-    for place, row in enumerate(answer["sizes"]):
-        colour = COLOURS[place % len(COLOURS)]
+    for index, row in enumerate(answer["sizes"]):
+        colour = COLOURS[index % len(COLOURS)]
         low, middle, high = law.pass_rate(row["size"], compute)
         axes.fill_between(compute, low, high, color=colour, alpha=0.12, lw=0)
         name = row["name"] if row["trained"] else f"{row['name']}, not trained"
         axes.plot(compute, middle, color=colour, ls="-" if row["trained"] else "--", label=name)
-        marker = MARKERS[place % len(MARKERS)]
+        marker = MARKERS[index % len(MARKERS)]
         for curve in (forecast.curve for size, forecast in runs if size == row["size"]):
             axes.plot(curve.compute, curve.pass_rate, marker, ms=3.5, color=colour)
     _draw_changes(axes, answer["changes"], first, float(compute[-1]))
@@ -59,11 +59,11 @@ def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: di
     axes.set_xscale("log")
     axes.set_xlabel(f"compute ({answer['unit']})")
     axes.set_ylabel("pass rate (law of each size, 90 % band)")
-    found = f"No size is recommended at {at}."
+    heading = f"No size is recommended at {at}."
     if answer["recommended"] is not None:
         chance = chance_in_words(answer["probability"])
-        found = f"{answer['recommended']} is the best size at {at} with a chance of {chance}."
-    write_heading(figure, [found], answer["caveats"])
+        heading = f"{answer['recommended']} is the best size at {at} with a chance of {chance}."
+    write_heading(figure, [heading], answer["caveats"])
     legend_below(figure, columns=3)
     save(figure, path)
 
@@ -86,38 +86,38 @@ def draw_runs(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path)
     `answer`: the command's answer about these runs, in their order. Raises UserError if the file cannot be written.
     """
     figure = new_figure((11, 4.4 + 0.2 * max(0, len(answer["choices"]) - 12)))
-    left, right = figure.subplots(1, 2, width_ratios=(4, 3))
-    for place, (forecast, run) in enumerate(zip(forecasts, answer["runs"], strict=True)):
-        _draw_run(left, forecast, run, *look_of_run(place))
-    left.set_title("Laws; 90 % bands of runs that continue; cross: stopped", fontsize=10, loc="left")
-    left.set_xscale("log")
-    left.set_xlabel(f"compute ({answer['unit']})")
-    left.set_ylabel("pass rate")
-    _draw_losses(right, answer)
+    curve_axes, loss_axes = figure.subplots(1, 2, width_ratios=(4, 3))
+    for index, (forecast, run) in enumerate(zip(forecasts, answer["runs"], strict=True)):
+        _draw_run(curve_axes, forecast, run, *look_of_run(index))
+    curve_axes.set_title("Laws; 90 % bands of runs that continue; cross: stopped", fontsize=10, loc="left")
+    curve_axes.set_xscale("log")
+    curve_axes.set_xlabel(f"compute ({answer['unit']})")
+    curve_axes.set_ylabel("pass rate")
+    _draw_losses(loss_axes, answer)
     write_heading(figure, [answer["recommendation"]], answer["cautions"])
     if len(forecasts) <= MOST_LABELLED:
-        legend_below(figure, left, columns=2)
+        legend_below(figure, curve_axes, columns=2)
     save(figure, path)
 
 
 def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
     choices = answer["choices"]
-    for place, choice in enumerate(choices):
+    for index, choice in enumerate(choices):
         loss = choice["expected_loss"]
-        most = max(loss, choice["loss_upper"])
-        taken = choice["continued"] == answer["recommended"]["continued"]
-        colour = COLOURS[0] if taken else GREY
-        axes.barh(place, loss, color=colour, alpha=0.5, height=0.5)
-        axes.plot([loss, most], [place, place], color=INK, lw=1)
-        text = f"{loss:.3f}, at most {most:.3f}" if most >= MIN_SHOWN_LOSS else f"{loss:.3f}"
+        upper_loss = max(loss, choice["loss_upper"])
+        is_recommended = choice["continued"] == answer["recommended"]["continued"]
+        colour = COLOURS[0] if is_recommended else GREY
+        axes.barh(index, loss, color=colour, alpha=0.5, height=0.5)
+        axes.plot([loss, upper_loss], [index, index], color=INK, lw=1)
+        text = f"{loss:.3f}, at most {upper_loss:.3f}" if upper_loss >= MIN_SHOWN_LOSS else f"{loss:.3f}"
         axes.annotate(
-            f"{text}, recommended" if taken else text,
-            (most, place),
+            f"{text}, recommended" if is_recommended else text,
+            (upper_loss, index),
             xytext=(5, 0),
             textcoords="offset points",
             va="center",
             fontsize=8,
-            color=colour if taken else INK,
+            color=colour if is_recommended else INK,
         )
     names = [
         choice["name"]
@@ -147,12 +147,12 @@ def _draw_run(axes: Any, forecast: Forecast, run: dict[str, Any], colour: str, m
     label = f"{run['run']}: {gets} ({run['verdict'].replace('_', ' ')})"
     axes.plot(curve.compute, curve.pass_rate, marker, ms=3.5, color=colour, label=label)
     if run["has_forecast"]:
-        seen = np.geomspace(curve.compute[0], last, 150)
-        beyond = np.geomspace(last, last + run["hours"], 100)
-        axes.plot(seen, forecast.pass_rate(seen, (0.5,))[0], color=colour, lw=1.2)
-        low, middle, high = forecast.pass_rate(beyond)
-        axes.fill_between(beyond, low, high, color=colour, alpha=0.15, lw=0)
-        axes.plot(beyond, middle, color=colour, lw=1.4, ls="--")
+        measured_compute = np.geomspace(curve.compute[0], last, 150)
+        further_compute = np.geomspace(last, last + run["hours"], 100)
+        axes.plot(measured_compute, forecast.pass_rate(measured_compute, (0.5,))[0], color=colour, lw=1.2)
+        low, middle, high = forecast.pass_rate(further_compute)
+        axes.fill_between(further_compute, low, high, color=colour, alpha=0.15, lw=0)
+        axes.plot(further_compute, middle, color=colour, lw=1.4, ls="--")
     if not run["hours"]:
         axes.plot([last], [run["now"]["mean"]], "X", ms=9, color=colour, mec="white", zorder=4)
 
@@ -176,9 +176,9 @@ def draw_splits(found: SplitSearch, cautions: Sequence[str], path: Path) -> None
         color=COLOURS[0],
         label="simulated (2 standard errors)",
     )
-    chosen = found.frugal
-    place = ([chosen.split.trainer_devices], [chosen.steps_per_hour])
-    upper.plot(*place, "o", ms=10, mfc="none", color=COLOURS[1], label="recommended split")
+    best_outcome = found.frugal
+    best_point = ([best_outcome.split.trainer_devices], [best_outcome.steps_per_hour])
+    upper.plot(*best_point, "o", ms=10, mfc="none", color=COLOURS[1], label="recommended split")
     upper.set_ylabel("steps per hour")
     upper.set_ylim(bottom=0)
     waiting = [outcome.trainer_idle for outcome in found.outcomes]
@@ -189,7 +189,7 @@ def draw_splits(found: SplitSearch, cautions: Sequence[str], path: Path) -> None
     lower.set_ylabel("share of the time")
     lower.xaxis.get_major_locator().set_params(integer=True)
     lower.set_xlabel("devices of the trainer")
-    split = f"{chosen.split.generators} generators and {chosen.split.trainer_devices} trainer devices"
-    write_heading(figure, [f"{split}: {chosen.steps_per_hour:.4g} steps an hour."], cautions)
+    split = f"{best_outcome.split.generators} generators and {best_outcome.split.trainer_devices} trainer devices"
+    write_heading(figure, [f"{split}: {best_outcome.steps_per_hour:.4g} steps an hour."], cautions)
     legend_below(figure, columns=3)
     save(figure, path)

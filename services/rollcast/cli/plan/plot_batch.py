@@ -22,23 +22,25 @@ def draw_batch(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path
     `forecasts`: in the order of the runs. Raises UserError if the file cannot be written.
     """
     figure = new_figure((11, 4.8))
-    left, right = figure.subplots(1, 2, width_ratios=(1, 1))
-    splits = {own["curve"]: row["name"] for row in answer["splits"] for own in row["own_curves"]}
-    for place, forecast in enumerate(forecasts):
-        _draw_run(left, forecast, splits.get(forecast.curve.name), answer["budget"], COLOURS[place % len(COLOURS)])
-    left.axvline(answer["budget"], color=INK, lw=1, ls=":")
-    left.set_xscale("log")
-    left.set_xlabel(f"compute ({answer['unit']}); dotted: the budget")
-    left.set_ylabel("pass rate")
-    left.set_title("each run, and its forecast to the budget (90 %)", fontsize=10)
-    _draw_splits(right, answer)
+    curve_axes, split_axes = figure.subplots(1, 2, width_ratios=(1, 1))
+    splits = {own_curve["curve"]: row["name"] for row in answer["splits"] for own_curve in row["own_curves"]}
+    for index, forecast in enumerate(forecasts):
+        _draw_run(
+            curve_axes, forecast, splits.get(forecast.curve.name), answer["budget"], COLOURS[index % len(COLOURS)]
+        )
+    curve_axes.axvline(answer["budget"], color=INK, lw=1, ls=":")
+    curve_axes.set_xscale("log")
+    curve_axes.set_xlabel(f"compute ({answer['unit']}); dotted: the budget")
+    curve_axes.set_ylabel("pass rate")
+    curve_axes.set_title("each run, and its forecast to the budget (90 %)", fontsize=10)
+    _draw_splits(split_axes, answer)
     at = f"{amount(answer['budget'])} {answer['unit']}"
     best = answer["recommended"]
     title = f"No split is recommended at {at}"
     if best is not None:
         title = f"{best['name']} at {at}, the best with {chance_in_words(answer['probability'])}"
     write_heading(figure, [title], answer["caveats"])
-    legend_below(figure, left, columns=4)
+    legend_below(figure, curve_axes, columns=4)
     save(figure, path)
 
 
@@ -58,14 +60,14 @@ def _draw_run(axes: Any, forecast: Forecast, split: str | None, budget: float, c
 def _draw_splits(axes: Any, answer: dict[str, Any]) -> None:
     """By the law, with 90 % intervals; crosses are forecasts of the split's own runs."""
     best = answer["recommended"]
-    for place, row in enumerate(answer["splits"]):
+    for index, row in enumerate(answer["splits"]):
         law = row["pass_rate"]
         is_best = best is not None and row["name"] == best["name"]
         colour = COLOURS[0] if is_best else GREY
-        axes.plot([place, place], [law["q05"], law["q95"]], color=colour, lw=2 if is_best else 1.2)
-        axes.plot([place], [law["q50"]], "o", ms=6, color=colour, mfc=colour if row["trained"] else "white")
-        own = [each["q50"] for each in row["own_curves"] if each["is_described"]]
-        axes.plot([place] * len(own), own, "x", ms=6, color=INK)
+        axes.plot([index, index], [law["q05"], law["q95"]], color=colour, lw=2 if is_best else 1.2)
+        axes.plot([index], [law["q50"]], "o", ms=6, color=colour, mfc=colour if row["trained"] else "white")
+        own_rates = [own_curve["q50"] for own_curve in row["own_curves"] if own_curve["is_described"]]
+        axes.plot([index] * len(own_rates), own_rates, "x", ms=6, color=INK)
     names = [row["name"] for row in answer["splits"]]
     axes.set_xticks(range(len(names)), names, rotation=45 if len(names) > 6 else 0, fontsize=8)
     axes.set_xlabel("rollouts x prompts (hollow: not trained; crosses: own curves)")

@@ -71,9 +71,11 @@ def runs(
         raise UserError(f"--budget {budget:g}: further compute to share must be in {COMPUTES}")
     if not 0 <= least_gain <= 1:
         raise UserError(f"--least-gain {least_gain:g}: is no pass rate; give a value in [0, 1]")
-    found = [(source, curve) for source in sources for _, curve in read_curves(source, columns.chosen(), all_runs=True)]
-    refuse_twice(found, beginnings=True)
-    curves = in_device_hours(with_distinct_names(found), unit or [])
+    source_curves = [
+        (source, curve) for source in sources for _, curve in read_curves(source, columns.chosen(), all_runs=True)
+    ]
+    refuse_twice(source_curves, beginnings=True)
+    curves = in_device_hours(with_distinct_names(source_curves), unit or [])
     refuse_two_units([(curve.name, curve) for curve in curves])
     try:
         forecasts = [fit(curve, fit_options(initial, exclude_before)) for curve in curves]
@@ -206,7 +208,7 @@ def recommendation(
     nothing = choices[-1]
     best = taken["best"]
     hours = amounts.amount(nothing["saved"])
-    now = nothing["best"]["mean"]
+    current_rate = nothing["best"]["mean"]
     able = [row["run"] for row in rows if row["has_forecast"]]
     broken = [row["run"] for row in rows if not row["has_forecast"]]
     if not able:
@@ -216,20 +218,20 @@ def recommendation(
     if taken is nothing:
         return (
             f"Stop {listed(able)}{aside}: with 95 % the {hours} {unit} gain at most {nothing['loss_upper']:.3f}, "
-            f"less than {least_gain:g}; the best run has {now:.3f} now."
+            f"less than {least_gain:g}; the best run has {current_rate:.3f} now."
         )
     count = len(taken["continued"])
-    each = f"{amounts.amount(taken['hours'])} {unit} each" if count > 1 else f"all {hours} {unit}"
-    left = [name for name in able if name not in taken["continued"]]
-    stop = f", stop {listed(left)}" if left else ""
-    sentence = f"Continue {listed(taken['continued'])} with {each}{stop}{aside}"
+    budget_share = f"{amounts.amount(taken['hours'])} {unit} each" if count > 1 else f"all {hours} {unit}"
+    stopped_runs = [name for name in able if name not in taken["continued"]]
+    stop = f", stop {listed(stopped_runs)}" if stopped_runs else ""
+    sentence = f"Continue {listed(taken['continued'])} with {budget_share}{stop}{aside}"
     sentence += (
         f": the best run is expected to end at {best['mean']:.3f} (90 % {best['q05']:.3f} to {best['q95']:.3f}), "
-        f"{best['mean'] - now:.3f} above the best now"
+        f"{best['mean'] - current_rate:.3f} above the best now"
     )
-    others = [choice for choice in choices[:-1] if choice is not taken]
-    if others:
-        second = min(others, key=lambda choice: float(choice["expected_loss"]))
+    other_choices = [choice for choice in choices[:-1] if choice is not taken]
+    if other_choices:
+        second = min(other_choices, key=lambda choice: float(choice["expected_loss"]))
         less = second["expected_loss"] - taken["expected_loss"]
         lower = f"{less:.3f} lower" if less >= 0.0005 else "as high"
         sentence += f"; the next best choice, to continue {second['name']}, ends {lower}"
@@ -238,34 +240,36 @@ def recommendation(
 
 def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
     """What the figures do not account for."""
-    found = []
+    warnings = []
     early = [row for row in rows if row["verdict"] == "too_early"]
-    for some, remedy in (
+    for early_runs, remedy in (
         ([row["run"] for row in early if row["hours"]], "ask again before that budget is spent"),
         ([row["run"] for row in early if not row["hours"]], "stop nothing for good before its curve has bent"),
     ):
-        if some:
-            found.append(f"{listed(some)}: verdict too early, so the gain depends mostly on the prior; {remedy}.")
+        if early_runs:
+            warnings.append(
+                f"{listed(early_runs)}: verdict too early, so the gain depends mostly on the prior; {remedy}."
+            )
     for row in rows:
         if not row["has_forecast"]:
             remedy = REMEDIES[row["verdict"]]
-            found.append(
+            warnings.append(
                 f"{row['run']}: verdict {row['verdict'].replace('_', ' ')}. {row['reason']} It counts with its last "
                 f"readings ({row['now']['mean']:.3f}) and gets nothing; {remedy}."
             )
         elif row["hours"] > (FAR_COMPUTE_FACTOR - 1) * row["compute"]:
             times = (row["compute"] + row["hours"]) / row["compute"]
-            found.append(f"{row['run']}: ends at {times:.3g} times its compute so far, an extrapolation far out.")
-    least = min(rows, key=lambda row: float(row["compute"]))
-    most = max(rows, key=lambda row: float(row["compute"]))
-    if most["compute"] > MAX_COMPUTE_RATIO * least["compute"]:
-        found.append(
-            f"{most['run']} is at {amounts.amount(most['compute'])} {unit} and {least['run']} at "
-            f"{amounts.amount(least['compute'])}; if one counts in another unit, say so with --unit RUN=HOURS."
+            warnings.append(f"{row['run']}: ends at {times:.3g} times its compute so far, an extrapolation far out.")
+    shortest_run = min(rows, key=lambda row: float(row["compute"]))
+    longest_run = max(rows, key=lambda row: float(row["compute"]))
+    if longest_run["compute"] > MAX_COMPUTE_RATIO * shortest_run["compute"]:
+        warnings.append(
+            f"{longest_run['run']} is at {amounts.amount(longest_run['compute'])} {unit} and {shortest_run['run']} at "
+            f"{amounts.amount(shortest_run['compute'])}; if one counts in another unit, say so with --unit RUN=HOURS."
         )
     if len(rows) == 1:
-        found.append("One run is given; `rollcast plan budget` says more about it.")
-    return found
+        warnings.append("One run is given; `rollcast plan budget` says more about it.")
+    return warnings
 
 
 def _show(answer: dict[str, Any]) -> None:

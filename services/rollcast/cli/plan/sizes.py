@@ -55,20 +55,20 @@ def sizes(
     if not 0 < budget <= MOST_COMPUTE:
         raise UserError(f"--budget {budget:g}: compute must be in {COMPUTES}")
     parts = [_pair(source) for source in sources]
-    wanted = {parse_size(text, f"--candidate {text}") for text in candidate or []}
+    candidate_sizes = {parse_size(text, f"--candidate {text}") for text in candidate or []}
     if len({size for size, _ in parts}) < 2:
         raise UserError("SIZE=CURVE: one size is given; give the curves of two sizes or more")
     runs: list[tuple[float, Forecast]] = []
-    found = [(path, read_curve(path, columns.chosen(), None)) for _, path in parts]
-    refuse_two_units(found)
-    for (size, path), (_, curve) in zip(parts, found, strict=True):
+    source_curves = [(path, read_curve(path, columns.chosen(), None)) for _, path in parts]
+    refuse_two_units(source_curves)
+    for (size, path), (_, curve) in zip(parts, source_curves, strict=True):
         try:
             runs.append((size, fit(curve, fit_options(None, exclude_before, law_alone=True))))
         except ValueError as error:
             raise UserError(f"{path}: {error}") from None
     runs.sort(key=lambda pair: pair[0])
     law = fit_law(described(runs))
-    answer = choice(runs, law, sorted(wanted | {size for size, _ in runs}), budget)
+    answer = choice(runs, law, sorted(candidate_sizes | {size for size, _ in runs}), budget)
     report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
         from rollcast.cli.plan.plot import draw_sizes
@@ -78,8 +78,8 @@ def sizes(
 
 def parse_size(text: str, source: str) -> float:
     """Parameters from 1.7B, 600M, 8e9. Raises UserError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*([KMBT]?)", text.strip(), re.IGNORECASE)
-    size = float(found[1]) * PARAMETERS_PER_UNIT[found[2].upper()] if found else 0.0
+    size_match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*([KMBT]?)", text.strip(), re.IGNORECASE)
+    size = float(size_match[1]) * PARAMETERS_PER_UNIT[size_match[2].upper()] if size_match else 0.0
     if not 0 < size <= 1e18:
         raise UserError(f"{source}: {text!r} is no model size; write parameters as 1.7B, 600M or 8e9")
     return size
@@ -92,21 +92,21 @@ def size_name(size: float) -> str:
 
 
 def _pair(source: str) -> tuple[float, str]:
-    size, found, path = source.partition("=")
-    if not found or not path:
+    size, separator, path = source.partition("=")
+    if not separator or not path:
         raise UserError(f"SIZE=CURVE {source!r}: needs a model size and its curve, as 1.7B=curve.csv")
     return parse_size(size, f"SIZE=CURVE {source!r}"), path
 
 
 def described(runs: list[tuple[float, Forecast]]) -> list[tuple[float, Forecast]]:
     """The runs without those that broke or fell, whose points would mislead the law; all, if too few are left."""
-    kept = [pair for pair in runs if pair[1].verdict.kind.is_described]
-    return kept if len({size for size, _ in kept}) > 1 else runs
+    described_runs = [pair for pair in runs if pair[1].verdict.kind.is_described]
+    return described_runs if len({size for size, _ in described_runs}) > 1 else runs
 
 
 def unfit(runs: list[tuple[float, Forecast]], law: ModelSizeLaw) -> str | None:
     """Why no size can be recommended by the law, or None."""
-    if len({size for size, one in runs if one.verdict.kind.is_described}) < 2:
+    if len({size for size, forecast in runs if forecast.verdict.kind.is_described}) < 2:
         return "fewer than two sizes have a run that neither broke nor fell"
     if (scatter := float(_quantiles(law.noise)[1])) > MAX_LOG_LOSS_SCATTER:
         return f"the points scatter by {scatter:.0%} of the loss about the law, which does not describe these runs"
@@ -141,20 +141,20 @@ def choice(
     """
     from rollcast.scaling.decisions.size_choice import size_changes
 
-    seen = [float(forecast.curve.compute[place]) for _, forecast in runs for place in (0, -1)]
+    compute_bounds = [float(forecast.curve.compute[index]) for _, forecast in runs for index in (0, -1)]
     best, wins = law.best_size(candidates, budget)
-    low = min(*seen, budget)
-    high = 10 * max(*seen, budget)
+    low = min(*compute_bounds, budget)
+    high = 10 * max(*compute_bounds, budget)
     rows = []
     for size, best_with in zip(candidates, wins.tolist(), strict=True):
-        own = [forecast for number, forecast in runs if number == size]
-        rows.append(_size(size, own, law, budget, best_with))
+        own_forecasts = [forecast for number, forecast in runs if number == size]
+        rows.append(_size(size, own_forecasts, law, budget, best_with))
     changes = [
         {
             "from": size_name(candidates[change.smaller]),
             "to": size_name(candidates[change.larger]),
             "compute": amounts.interval(change.budget),
-            "beyond_what_was_seen": change.budget[1] > max(seen),
+            "beyond_what_was_seen": change.budget[1] > max(compute_bounds),
         }
         for change in size_changes(law, candidates, low, high)
     ]
@@ -204,38 +204,40 @@ def caveats(
 ) -> list[str]:
     """What the intervals do not account for."""
     trained = sorted({size for size, _ in runs})
-    found = []
+    warnings = []
     if len(trained) < MIN_IDENTIFYING_SIZES:
-        found.append(
+        warnings.append(
             f"The law is not identified by {len(trained)} sizes: it holds at these only, others are guessed; "
             "train a third size."
         )
     outside = [row["name"] for row in rows if not trained[0] <= row["size"] <= trained[-1]]
     if outside:
-        found.append(f"{', '.join(outside)}: outside of the sizes trained, an extrapolation of the law.")
+        warnings.append(f"{', '.join(outside)}: outside of the sizes trained, an extrapolation of the law.")
     longest = max(float(forecast.curve.compute[-1]) for _, forecast in runs)
     if budget > FAR_COMPUTE_FACTOR * longest:
-        found.append(
+        warnings.append(
             f"The budget is {budget / longest:.1f} times the longest curve; the loss of a run stops falling as a power "
             "near its asymptote."
         )
     if (scatter := float(_quantiles(law.noise)[1])) > MAX_LOG_LOSS_SCATTER:
-        found.append(f"The points scatter by {scatter:.0%} of the loss about the law: it does not describe these runs.")
+        warnings.append(
+            f"The points scatter by {scatter:.0%} of the loss about the law: it does not describe these runs."
+        )
     for row in rows:
-        for own in row["own_curves"]:
-            if not own["is_described"]:
-                found.append(
-                    f"{own['curve']} ({row['name']}): verdict {own['verdict'].replace('_', ' ')}; "
+        for fit in row["own_curves"]:
+            if not fit["is_described"]:
+                warnings.append(
+                    f"{fit['curve']} ({row['name']}): verdict {fit['verdict'].replace('_', ' ')}; "
                     "its points would mislead the law and are left out of it."
                 )
-            elif own["q95"] < row["pass_rate"]["q05"] or own["q05"] > row["pass_rate"]["q95"]:
-                found.append(
-                    f"{own['curve']} ({row['name']}): its own curve says {amounts.span(own, '.3f')} at the budget, the "
+            elif fit["q95"] < row["pass_rate"]["q05"] or fit["q05"] > row["pass_rate"]["q95"]:
+                warnings.append(
+                    f"{fit['curve']} ({row['name']}): its own curve says {amounts.span(fit, '.3f')} at the budget, the "
                     f"law across sizes {amounts.span(row['pass_rate'], '.3f')}; trust its own."
                 )
     if len(runs) == len(trained):
-        found.append("One run per size: the spread between runs of one size is not in the intervals.")
-    return found
+        warnings.append("One run per size: the spread between runs of one size is not in the intervals.")
+    return warnings
 
 
 def _quantiles(values: Any) -> Any:
@@ -250,11 +252,11 @@ def _show(answer: dict[str, Any]) -> None:
     at = amounts.amount(answer["budget"])
     rows = []
     for row in answer["sizes"]:
-        own = ", ".join(amounts.span(curve, ".3f") for curve in row["own_curves"]) or "-"
+        curve_spans = ", ".join(amounts.span(curve, ".3f") for curve in row["own_curves"]) or "-"
         law = row["pass_rate"]
         best_with = chance_in_words(row["best_with"])
         rows.append(
-            (row["name"], str(row["num_points"]), f"{law['q50']:.3f}", amounts.span(law, ".3f"), own, best_with)
+            (row["name"], str(row["num_points"]), f"{law['q50']:.3f}", amounts.span(law, ".3f"), curve_spans, best_with)
         )
     report.show_table(("size", "points", f"law at {at}", "90 %", "own curve, 90 %", "best with"), rows)
     _show_choice(answer)

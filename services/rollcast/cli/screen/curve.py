@@ -30,12 +30,12 @@ def draw_curve(
     rows = height - 2
     if columns < 10 or rows < 3 or not points:
         return []
-    now = points[-1].compute_device_hours
+    current_hours = points[-1].compute_device_hours
     end = forecast.end_device_hours if forecast is not None else None
-    last = max(end, now) if end is not None else 1.5 * now
+    last = max(end, current_hours) if end is not None else 1.5 * current_hours
     if last <= 0:
         last = 1.0
-    band = _between([] if forecast is None else forecast.band, columns, last, now)
+    band = _between([] if forecast is None else forecast.band, columns, last, current_hours)
     low, high = _scale(points, band)
     cells = [[" "] * columns for _ in range(rows)]
 
@@ -49,23 +49,23 @@ def draw_curve(
     for point in points:
         column = min(columns - 1, round(point.compute_device_hours / last * (columns - 1)))
         cells[row(point.pass_rate)][column] = _POINT
-    return [*_with_scale(cells, low, high), *_feet(columns, last, now, is_budget=end is not None)]
+    return [*_with_scale(cells, low, high), *_feet(columns, last, current_hours, is_budget=end is not None)]
 
 
 def _between(band: Band, columns: int, last: float, now: float) -> dict[int, tuple[float, float, float]]:
     """The band at each column from the newest evaluation on, straight between its points."""
-    found = {}
+    interpolated_band = {}
     for column in range(columns):
         at = column / (columns - 1) * last
         if at < now:
             continue
-        for (left, *before), (right, *after) in pairwise(band):
-            if left <= at <= right and right > left:
-                share = (at - left) / (right - left)
-                low, middle, high = (a + share * (b - a) for a, b in zip(before, after, strict=True))
-                found[column] = (low, middle, high)
+        for (left_hours, *left_rates), (right_hours, *right_rates) in pairwise(band):
+            if left_hours <= at <= right_hours and right_hours > left_hours:
+                share = (at - left_hours) / (right_hours - left_hours)
+                low, middle, high = (a + share * (b - a) for a, b in zip(left_rates, right_rates, strict=True))
+                interpolated_band[column] = (low, middle, high)
                 break
-    return found
+    return interpolated_band
 
 
 def _scale(points: Sequence[EvaluationRecord], band: dict[int, tuple[float, float, float]]) -> tuple[float, float]:
@@ -83,9 +83,11 @@ def _scale(points: Sequence[EvaluationRecord], band: dict[int, tuple[float, floa
 def _with_scale(cells: list[list[str]], low: float, high: float) -> list[rich.text.Text]:
     lines = []
     middle = (len(cells) - 1) // 2
-    for place, row in enumerate(cells):
-        told = {0: high, middle: high - (high - low) * middle / (len(cells) - 1), len(cells) - 1: low}.get(place)
-        line = rich.text.Text("     │ " if told is None else f"{told:.3f}┤ ")
+    for row_index, row in enumerate(cells):
+        scale_rate = {0: high, middle: high - (high - low) * middle / (len(cells) - 1), len(cells) - 1: low}.get(
+            row_index
+        )
+        line = rich.text.Text("     │ " if scale_rate is None else f"{scale_rate:.3f}┤ ")
         for cell in row:
             line.append(cell, _STYLE.get(cell, ""))
         line.rstrip()
@@ -97,7 +99,7 @@ def _feet(columns: int, last: float, now: float, *, is_budget: bool) -> list[ric
     """The axis with a mark at the compute so far, and its labels."""
     mark = min(columns - 1, round(now / last * (columns - 1)))
     axis = "─" * mark + "┴" + "─" * (columns - 1 - mark)
-    here = f"now {now:.3g}"
+    current_label = f"now {now:.3g}"
     end = ", the end" if is_budget else ""
     unit = " device-hours"
     if len(f"0 {last:.3g}{unit}") > columns:
@@ -105,10 +107,10 @@ def _feet(columns: int, last: float, now: float, *, is_budget: bool) -> list[ric
     for right in (f"{last:.3g}{unit}{end}", f"{last:.3g}{unit}"):
         feet = "0".ljust(columns - len(right)) + right
         free = columns - len(right) - 2
-        if mark > 2 and mark + len(here) <= free:
-            feet = feet[:mark] + here + feet[mark + len(here) :]
+        if mark > 2 and mark + len(current_label) <= free:
+            feet = feet[:mark] + current_label + feet[mark + len(current_label) :]
             break
-        if len(here) + 2 < mark < free:
-            feet = feet[: mark - len(here) + 1] + here + feet[mark + 1 :]
+        if len(current_label) + 2 < mark < free:
+            feet = feet[: mark - len(current_label) + 1] + current_label + feet[mark + 1 :]
             break
     return [rich.text.Text(f"     └ {axis}", "dim"), rich.text.Text(f"       {feet}", "dim")]

@@ -20,14 +20,14 @@ LATE_SECONDS = 10.0
 
 def duration(seconds: float) -> str:
     """42 s, 3 min 05 s, 2 h 05 min, 3 d 4 h."""
-    whole = max(0, round(seconds))
-    if whole < MINUTE:
-        return f"{whole} s"
-    if whole < HOUR:
-        return f"{whole // MINUTE} min {whole % MINUTE:02} s"
-    if whole < DAY:
-        return f"{whole // HOUR} h {whole % HOUR // MINUTE:02} min"
-    return f"{whole // DAY} d {whole % DAY // HOUR} h"
+    whole_seconds = max(0, round(seconds))
+    if whole_seconds < MINUTE:
+        return f"{whole_seconds} s"
+    if whole_seconds < HOUR:
+        return f"{whole_seconds // MINUTE} min {whole_seconds % MINUTE:02} s"
+    if whole_seconds < DAY:
+        return f"{whole_seconds // HOUR} h {whole_seconds % HOUR // MINUTE:02} min"
+    return f"{whole_seconds // DAY} d {whole_seconds % DAY // HOUR} h"
 
 
 def interval(quantiles: Quantiles) -> str:
@@ -59,17 +59,17 @@ def coming(status: RunStatus, now: float) -> list[str]:
     if pace is None:
         since = now - (status.stepped_at or now)
         return [] if since < LATE_SECONDS else [f"no step for {duration(since)}{_waiting(status)}"]
-    told = [f"{_step_seconds(pace.step_seconds)} a step"]
+    phrases = [f"{_step_seconds(pace.step_seconds)} a step"]
     late = now - pace.next_step_at
     if late >= max(LATE_SECONDS, pace.step_seconds) or (late >= LEAST_DUE_SECONDS and status.waits_for):
-        return [*told, f"next step late by {duration(late)}{_waiting(status)}"]
-    told.append(_due("next step", pace.next_step_at, now))
+        return [*phrases, f"next step late by {duration(late)}{_waiting(status)}"]
+    phrases.append(_due("next step", pace.next_step_at, now))
     if pace.next_evaluation_at is not None:
-        told.append(_due("next evaluation", pace.next_evaluation_at, now))
+        phrases.append(_due("next evaluation", pace.next_evaluation_at, now))
     if pace.end_at is not None:
         at = time.strftime("%H:%M" if pace.end_at - now < DAY else "%d %b %H:%M", time.localtime(pace.end_at))
-        told.append(f"{_due('end', pace.end_at, now)} ({at})")
-    return told
+        phrases.append(f"{_due('end', pace.end_at, now)} ({at})")
+    return phrases
 
 
 def _waiting(status: RunStatus) -> str:
@@ -86,31 +86,31 @@ def _step_seconds(seconds: float) -> str:
 
 def work(status: RunStatus, num_generators: int, max_staleness: int, *, is_running: bool) -> list[str]:
     """Compute, generators, speed, staleness."""
-    told = [f"{status.compute_device_hours:.4g} device-hours"]
+    phrases = [f"{status.compute_device_hours:.4g} device-hours"]
     if is_running:
-        told.append(f"generators {status.generators_ready} of {num_generators}")
+        phrases.append(f"generators {status.generators_ready} of {num_generators}")
     if status.tokens_per_second is not None:
-        told.append(f"{status.tokens_per_second:,.0f} tokens/s")
+        phrases.append(f"{status.tokens_per_second:,.0f} tokens/s")
     if total := sum(status.staleness.values()):
         mean = sum(age * tokens for age, tokens in status.staleness.items()) / total
-        told.append(f"staleness {mean:.1f}, at most {max(status.staleness)} of {max_staleness}")
-    return told
+        phrases.append(f"staleness {mean:.1f}, at most {max(status.staleness)} of {max_staleness}")
+    return phrases
 
 
 def measured(status: RunStatus) -> list[str]:
     """The newest evaluation, and the reward of the newest batch."""
-    told = []
+    phrases = []
     if status.evaluations:
         newest = status.evaluations[-1]
         error = "" if newest.standard_error is None else f" ± {newest.standard_error:.3f}"
-        told.append(f"pass rate {newest.pass_rate:.3f}{error} at step {newest.step:,}")
+        phrases.append(f"pass rate {newest.pass_rate:.3f}{error} at step {newest.step:,}")
     else:
-        told.append("no evaluation yet")
+        phrases.append("no evaluation yet")
     if status.num_incomplete:
-        told.append(f"{incomplete_points(status.num_incomplete)} left out")
+        phrases.append(f"{incomplete_points(status.num_incomplete)} left out")
     if status.reward_mean is not None:
-        told.append(f"training reward {status.reward_mean:.3f}")
-    return told
+        phrases.append(f"training reward {status.reward_mean:.3f}")
+    return phrases
 
 
 def law_of(status: RunStatus) -> ForecastReading | None:
@@ -120,18 +120,18 @@ def law_of(status: RunStatus) -> ForecastReading | None:
 
 def forecast_words(status: RunStatus) -> list[str]:
     """The verdict first. Below five evaluations nothing else is known."""
-    made = num_after_first_step(status.evaluations)
-    if made < LEAST_EVALUATIONS:
-        return [f"too few: {made} of the {LEAST_EVALUATIONS} evaluations that a forecast needs"]
+    num_evaluations = num_after_first_step(status.evaluations)
+    if num_evaluations < LEAST_EVALUATIONS:
+        return [f"too few: {num_evaluations} of the {LEAST_EVALUATIONS} evaluations that a forecast needs"]
     forecast = law_of(status)
     if forecast is None:
         return ["the forecaster has not answered yet"]
-    told = [forecast.verdict_in_words]
+    phrases = [forecast.verdict_in_words]
     if forecast.end is not None:
-        told.append(f"end {interval(forecast.end)}")
+        phrases.append(f"end {interval(forecast.end)}")
     if forecast.asymptote is not None:
-        told.append(f"ceiling {interval(forecast.asymptote)}")
-    return told
+        phrases.append(f"ceiling {interval(forecast.asymptote)}")
+    return phrases
 
 
 def advice_words(status: RunStatus) -> str | None:

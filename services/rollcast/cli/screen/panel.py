@@ -47,11 +47,11 @@ class Screen:
 def panel(screen: Screen, width: int, height: int) -> Text:
     """The screen as at most `height` lines of at most `width` columns."""
     events = _events(screen.events, width)
-    least = min(len(events), FEWEST_EVENT_LINES)
-    head = [*_head(screen, width), *_body(screen, width)][: max(1, height - least)]
+    min_event_lines = min(len(events), FEWEST_EVENT_LINES)
+    head = [*_head(screen, width), *_body(screen, width)][: max(1, height - min_event_lines)]
     room = height - len(head)
-    kept = min(len(events), max(LEAST_EVENT_LINES, height // EVENT_SHARE))
-    curve_lines = min(MOST_CURVE_LINES, room - kept)
+    reserved_lines = min(len(events), max(LEAST_EVENT_LINES, height // EVENT_SHARE))
+    curve_lines = min(MOST_CURVE_LINES, room - reserved_lines)
     curve = []
     if curve_lines >= LEAST_CURVE_LINES:
         curve = draw_curve(screen.status.evaluations, figures.law_of(screen.status), width, curve_lines)
@@ -114,9 +114,9 @@ def _events(events: Sequence[RunEvent], width: int) -> list[Text]:
     """The newest first of each kind, troubles before the rest, so that the least important ones are cut off."""
     events = newest_of_each(events)
     troubles = [event for event in events if event.trouble][-MOST_TROUBLES:]
-    others = [event for event in events if event not in troubles]
+    other_events = [event for event in events if event not in troubles]
     lines = []
-    for event in [*reversed(troubles), *reversed(others)]:
+    for event in [*reversed(troubles), *reversed(other_events)]:
         mark, style = ("!", "bold red") if event.trouble else (" ", "")
         lines += [Text(line, style) for line in _wrapped(f"{mark} {event.at} {event.line}", width, 11)]
     return lines
@@ -136,7 +136,7 @@ def flow(items: Sequence[str], width: int, start: str = "", gap: str = GAP) -> l
         line += item
     if line.strip():
         lines.append(line)
-    return [part for line in lines for part in _wrapped(line, width, len(start))]
+    return [wrapped_line for line in lines for wrapped_line in _wrapped(line, width, len(start))]
 
 
 def _wrapped(line: str, width: int, indent: int) -> list[str]:

@@ -15,12 +15,16 @@ from rollcast.config.environments.settings import EnvironmentSettings
 def environment_classes() -> list[type[EnvironmentSettings]]:
     """Return the settings classes of all environments."""
     classes: list[type[EnvironmentSettings]] = []
-    for found in iter_modules(rollcast.config.environments.__path__, f"{rollcast.config.environments.__name__}."):
-        if found.name == __name__:
+    for module_info in iter_modules(rollcast.config.environments.__path__, f"{rollcast.config.environments.__name__}."):
+        if module_info.name == __name__:
             continue
-        module = import_module(found.name)
-        own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
-        classes += [value for value in own if issubclass(value, EnvironmentSettings) and "kind" in value.model_fields]
+        module = import_module(module_info.name)
+        module_classes = [
+            value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__
+        ]
+        classes += [
+            value for value in module_classes if issubclass(value, EnvironmentSettings) and "kind" in value.model_fields
+        ]
     return classes
 
 

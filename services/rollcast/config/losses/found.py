@@ -15,12 +15,14 @@ from rollcast.config.losses.settings import LossSettings
 def loss_classes() -> list[type[LossSettings]]:
     """Return the settings classes of all losses."""
     classes: list[type[LossSettings]] = []
-    for found in iter_modules(rollcast.config.losses.__path__, f"{rollcast.config.losses.__name__}."):
-        if found.name == __name__:
+    for module_info in iter_modules(rollcast.config.losses.__path__, f"{rollcast.config.losses.__name__}."):
+        if module_info.name == __name__:
             continue
-        module = import_module(found.name)
-        own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
-        classes += [value for value in own if value is not LossSettings and issubclass(value, LossSettings)]
+        module = import_module(module_info.name)
+        module_classes = [
+            value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__
+        ]
+        classes += [value for value in module_classes if value is not LossSettings and issubclass(value, LossSettings)]
     return classes
 
 

@@ -56,14 +56,16 @@ def read(log: LogFile) -> Sheet:
     refuse_wide(max(first.count(mark) for mark in NAMES if mark not in LOOSE_DELIMITERS))
     delimiter = ","
     header: list[str] = []
-    for each in NAMES:
-        if each in LOOSE_DELIMITERS and len(header) > 1:
+    for candidate_delimiter in NAMES:
+        if candidate_delimiter in LOOSE_DELIMITERS and len(header) > 1:
             continue  # names of columns may have spaces
         with suppress(csv.Error):  # one field, as long as a wide header
-            found = next(csv.reader([first], delimiter=each, skipinitialspace=each == " "), [])
-            if len(found) > len(header):
-                header = found
-                delimiter = each
+            header_fields = next(
+                csv.reader([first], delimiter=candidate_delimiter, skipinitialspace=candidate_delimiter == " "), []
+            )
+            if len(header_fields) > len(header):
+                header = header_fields
+                delimiter = candidate_delimiter
     try:
         rows = _rows(chain([first], lines), delimiter, log)
         # The header may continue in the next line, between quotes.
@@ -127,8 +129,8 @@ def _rows(lines: Iterable[str], delimiter: str, log: LogFile) -> Iterator[list[s
             yield fields[:width] + [""] * (width - len(fields))
     for count, more, rest in ((num_short, "fewer", "empty"), (num_long, "more", "left out")):
         if count:
-            lines_of = f"{counted(count, 'line')} with {more} fields than columns, {width}"
-            log.tell(f"{log.path}: {lines_of}; the rest is {rest}")
+            irregular_lines = f"{counted(count, 'line')} with {more} fields than columns, {width}"
+            log.tell(f"{log.path}: {irregular_lines}; the rest is {rest}")
 
 
 def _is_panel(header: list[str]) -> bool:
@@ -151,11 +153,13 @@ def _by_run(sheet: Sheet) -> Sheet:
         if not name.endswith(_PANEL_BOUNDS) and metric != _STEP_COUNTER:
             columns.setdefault(run, {})[metric] = name
     rows: list[Row] = []
-    at = sheet.texts_of(sheet.columns[axis])
+    axis_values = sheet.texts_of(sheet.columns[axis])
     for run, metrics in columns.items():
-        for place, *values in zip(at, *(sheet.texts_of(sheet.columns[name]) for name in metrics.values()), strict=True):
+        for axis_value, *values in zip(
+            axis_values, *(sheet.texts_of(sheet.columns[name]) for name in metrics.values()), strict=True
+        ):
             if any(values):
-                rows.append({RUN: run, axis: place, **dict(zip(metrics, values, strict=True))})
+                rows.append({RUN: run, axis: axis_value, **dict(zip(metrics, values, strict=True))})
     return Sheet.of_rows(PANEL_NAME, rows)
 
 

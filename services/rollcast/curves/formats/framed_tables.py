@@ -42,10 +42,10 @@ def recognises(log: LogFile) -> bool:
     """Whether tables hold a measure of success, and no line of names and values does."""
     if not any(side in log.console for side in _SIDES):
         return False
-    seen: Counter[str] = Counter()
+    measure_counts: Counter[str] = Counter()
     for row in _rows(log.console):
-        seen.update(name for name in row if seen[name] or measure_of(name) is not None)
-        if seen and max(seen.values()) >= MIN_ROWS:
+        measure_counts.update(name for name in row if measure_counts[name] or measure_of(name) is not None)
+        if measure_counts and max(measure_counts.values()) >= MIN_ROWS:
             return not key_values.has_loop(log.text)
     return False
 
@@ -62,8 +62,8 @@ def _rows(text: str) -> Iterator[Row]:
         if _is_of_pairs(block):
             yield from ({**counters_in(block.title), **pairs} for pairs in _pairs(block))
             continue
-        header, *others = block.cells
-        for cells in others:
+        header, *body_rows = block.cells
+        for cells in body_rows:
             if len(cells) == len(header) > 1 and cells != header:
                 yield {name: cell for name, cell in zip(header, cells, strict=True) if name and cell}
 

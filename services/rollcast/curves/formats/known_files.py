@@ -33,20 +33,20 @@ def _newest_state(folder: Path) -> Path | None:
     """The trainer_state.json of the most steps, of the folder itself or of a checkpoint in it."""
     states: list[tuple[int, Path]] = []
     for checkpoint in folder.iterdir():
-        made = _CHECKPOINT.fullmatch(checkpoint.name)
+        checkpoint_match = _CHECKPOINT.fullmatch(checkpoint.name)
         state = checkpoint / json_rows.TRL_STATE_FILE
-        if made is not None and state.is_file():
-            states.append((int(made[1]), state))
-    own = folder / json_rows.TRL_STATE_FILE
+        if checkpoint_match is not None and state.is_file():
+            states.append((int(checkpoint_match[1]), state))
+    folder_state = folder / json_rows.TRL_STATE_FILE
     newest = max(states, default=None)
-    if not own.is_file():
+    if not folder_state.is_file():
         return None if newest is None else newest[1]
-    if newest is not None and newest[0] > _steps_of(own):
+    if newest is not None and newest[0] > _steps_of(folder_state):
         return newest[1]
-    return own
+    return folder_state
 
 
 def _steps_of(state: Path) -> int:
     """Its last step, or 0."""
-    found = _GLOBAL_STEP.search(state.read_bytes())
-    return int(found[1]) if found else 0
+    step_match = _GLOBAL_STEP.search(state.read_bytes())
+    return int(step_match[1]) if step_match else 0

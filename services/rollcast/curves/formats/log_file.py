@@ -87,7 +87,7 @@ class LogFile:
         head = content[:UTF16_SAMPLE_BYTES]
         for first, encoding, line_end in ((1, "utf-16-le", b"\n\x00"), (0, "utf-16-be", b"\x00\n")):
             # In Latin text every other byte is 0. Frames around a table have other bytes, but their lines end.
-            ends = sum(head[place : place + 2] == line_end for place in range(0, len(head), 2))
+            ends = sum(head[offset : offset + 2] == line_end for offset in range(0, len(head), 2))
             if len(head) > 3 and (ends or head[first::2].count(0) > 0.9 * (len(head) // 2)):
                 try:
                     return content.decode(encoding)

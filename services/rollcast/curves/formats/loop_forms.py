@@ -65,7 +65,7 @@ class _Form:
     @cached_property
     def rises(self) -> bool:
         """Whether its steps mostly rise."""
-        num_falls = sum(after.counts < before.counts for before, after in pairwise(self.lines))
+        num_falls = sum(later.counts < earlier.counts for earlier, later in pairwise(self.lines))
         return self.counter is not None and num_falls <= MAX_FALLING_SHARE * len(self.lines)
 
     @property
@@ -75,13 +75,13 @@ class _Form:
     @cached_property
     def weight(self) -> float:
         """Its different steps, less if it repeats them, and less if all of its lines follow one another."""
-        gaps = sum(after.number - before.number > 1 for before, after in pairwise(self.lines))
+        gaps = sum(later.number - earlier.number > 1 for earlier, later in pairwise(self.lines))
         return self.num_distinct**2 / len(self.lines) * (1.0 if gaps else ONE_CLUSTER_FACTOR)
 
     def is_interleaved(self, other: "_Form") -> bool:
         """Whether lines of the other form separate most of these lines, or these lines those."""
-        owners = sorted([(place, 0) for place in self.places] + [(place, 1) for place in other.places])
-        num_changes = sum(before[1] != after[1] for before, after in pairwise(owners))
+        owners = sorted([(line_index, 0) for line_index in self.places] + [(place, 1) for place in other.places])
+        num_changes = sum(earlier[1] != later[1] for earlier, later in pairwise(owners))
         return num_changes >= 2 * MIN_INTERLEAVED_SHARE * min(len(self.places), len(other.places))
 
 
@@ -109,10 +109,13 @@ def _by_names(line: ConsoleLine) -> Hashable:
 
 
 def _forms(lines: list[ConsoleLine], key: Callable[[ConsoleLine], Hashable]) -> list[_Form]:
-    places: dict[Hashable, list[int]] = defaultdict(list)
+    line_indices: dict[Hashable, list[int]] = defaultdict(list)
     for place, line in enumerate(lines):
-        places[key(line)].append(place)
-    return [_Form([lines[place] for place in found], found) for found in places.values()]
+        line_indices[key(line)].append(place)
+    return [
+        _Form([lines[place] for place in form_line_indices], form_line_indices)
+        for form_line_indices in line_indices.values()
+    ]
 
 
 def _anchor(forms: list[_Form]) -> _Form | None:
@@ -136,31 +139,31 @@ def _anchor(forms: list[_Form]) -> _Form | None:
 
 def _chosen(forms: list[_Form], anchor: _Form) -> ChosenLines:
     timeline = StepTimeline.of(anchor.places, [line.row[anchor.counter or ""] for line in anchor.lines])
-    kept: list[tuple[int, ConsoleLine]] = []
+    loop_lines: list[tuple[int, ConsoleLine]] = []
     printed: list[tuple[int, ConsoleLine]] = []
     for form in forms:
         left_out = set() if form is anchor else _left_out(form, anchor, timeline)
-        for place, line in zip(form.places, form.lines, strict=True):
-            if place not in left_out:
-                kept.append((place, line if form.counter else _with_step(line, place, anchor)))
+        for line_index, line in zip(form.places, form.lines, strict=True):
+            if line_index not in left_out:
+                loop_lines.append((line_index, line if form.counter else _with_step(line, line_index, anchor)))
             elif form.stage is not None and form.counter:
-                printed.append((place, line))
-    kept.sort(key=lambda item: item[0])
-    return ChosenLines([line for _, line in kept], [line for _, line in printed])
+                printed.append((line_index, line))
+    loop_lines.sort(key=lambda item: item[0])
+    return ChosenLines([line for _, line in loop_lines], [line for _, line in printed])
 
 
 def _with_step(line: ConsoleLine, place: int, anchor: _Form) -> ConsoleLine:
     """A line that names no step, with that of the loop's line before it, or of the first one."""
     counter = anchor.counter or ""
-    before = anchor.lines[max(bisect(anchor.places, place) - 1, 0)]
-    return replace(line, row={counter: before.row[counter], **line.row})
+    loop_line = anchor.lines[max(bisect(anchor.places, place) - 1, 0)]
+    return replace(line, row={counter: loop_line.row[counter], **line.row})
 
 
 def _left_out(form: _Form, anchor: _Form, timeline: StepTimeline) -> set[int]:
     """The places of the lines of a form that the loop did not print."""
     everything = set(form.places)
     counter = anchor.counter or ""
-    stretches = {bisect(anchor.places, place) for place in form.places}
+    stretches = {bisect(anchor.places, line_index) for line_index in form.places}
     is_list = len(stretches) == 1 and len(form.lines) >= MIN_SERIES_STEPS
     if is_list and 0 < min(stretches) < len(anchor.places):
         return everything
@@ -169,8 +172,8 @@ def _left_out(form: _Form, anchor: _Form, timeline: StepTimeline) -> set[int]:
     if form.stage is None and not form.is_series:
         return everything
     left_out = set(printed_answers(timeline, form.places, [line.row[counter] for line in form.lines]))
-    most = MAX_UNMEASURED_SHARE if form.stage is None else MAX_PRINTED_SHARE
-    return everything if len(left_out) > most * len(everything) else left_out
+    max_share = MAX_UNMEASURED_SHARE if form.stage is None else MAX_PRINTED_SHARE
+    return everything if len(left_out) > max_share * len(everything) else left_out
 
 
 def _goes_with(form: _Form, anchor: _Form) -> bool:

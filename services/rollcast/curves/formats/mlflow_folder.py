@@ -31,8 +31,8 @@ def recognises(log: LogFile) -> bool:
     if log.path.is_dir():
         return next(_run_folders(log.path), None) is not None
     # The first line rules out most other formats, which may have a million lines.
-    first, _, others = log.text.rstrip("\n").partition("\n")
-    return bool(_LINE.fullmatch(first)) and all(_LINE.fullmatch(line) for line in others.splitlines())
+    first, _, further_lines = log.text.rstrip("\n").partition("\n")
+    return bool(_LINE.fullmatch(first)) and all(_LINE.fullmatch(line) for line in further_lines.splitlines())
 
 
 def read(log: LogFile) -> Sheet:
@@ -42,7 +42,7 @@ def read(log: LogFile) -> Sheet:
         return Sheet.of_rows(
             FILE_NAME, ({"step": step, TIME: at / 1000, log.path.name: value} for at, value, step in values)
         )
-    found: list[Value] = []
+    metric_values: list[Value] = []
     called: dict[str, str] = {}
     num_left = MAX_FILE_BYTES
     for run in _run_folders(log.path):
@@ -54,28 +54,28 @@ def read(log: LogFile) -> Sheet:
         for file in sorted(file for file in files if file.is_file()):
             key = file.relative_to(run / METRICS).as_posix()
             metric = LogFile(file, log.tell, max_bytes=num_left)
-            found += [(run.name, key, step, at, value) for at, value, step in _values_in(metric.text)]
+            metric_values += [(run.name, key, step, at, value) for at, value, step in _values_in(metric.text)]
             num_left -= len(metric.content)
-            if len(found) > MAX_ROWS:
+            if len(metric_values) > MAX_ROWS:
                 raise TooMuch(f"holds more than {MAX_ROWS:,} values")
-    found.sort(key=lambda item: item[3])
+    metric_values.sort(key=lambda item: item[3])
     names = distinct(called)
-    return Sheet.of_rows(NAME, merged((names[run], *rest) for run, *rest in found))  # type: ignore[misc]
+    return Sheet.of_rows(NAME, merged((names[run], *rest) for run, *rest in metric_values))  # type: ignore[misc]
 
 
 def _values_in(text: str) -> list[tuple[int, str, int]]:
     """Milliseconds, value and step of each line."""
-    found = (_LINE.fullmatch(line) for line in text.split("\n"))
-    return [(int(line[1]), line[2], int(line[3])) for line in found if line]
+    line_matches = (_LINE.fullmatch(line) for line in text.split("\n"))
+    return [(int(line[1]), line[2], int(line[3])) for line in line_matches if line]
 
 
 def _run_folders(folder: Path) -> Iterator[Path]:
     """The folder itself, its folders, and their folders, as far as they are runs. Their number is bounded."""
-    seen = 0
+    num_folders = 0
     for pattern in ("", "*/", "*/*/"):
         for metrics in sorted(folder.glob(pattern + METRICS)) if pattern else [folder / METRICS]:
-            seen += 1
-            if seen > MAX_FILES:
+            num_folders += 1
+            if num_folders > MAX_FILES:
                 return
             if metrics.is_dir() and (metrics.parent / _META).is_file():
                 yield metrics.parent
@@ -83,8 +83,8 @@ def _run_folders(folder: Path) -> Iterator[Path]:
 
 def distinct(names: dict[str, str]) -> dict[str, str]:
     """Id -> name, or the id again if two runs have one name."""
-    taken = Counter(names.values())
-    return {run: name if name and taken[name] == 1 else run for run, name in names.items()}
+    name_counts = Counter(names.values())
+    return {run: name if name and name_counts[name] == 1 else run for run, name in names.items()}
 
 
 def merged(values: Iterable[Value]) -> list[Row]:

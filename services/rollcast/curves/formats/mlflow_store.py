@@ -77,10 +77,10 @@ def _restrict(connection: sqlite3.Connection) -> None:
 
 def _check_is_plain(connection: sqlite3.Connection, table: str) -> None:
     """Raises sqlite3.Error unless it is a table with pages of its own, all of whose columns are stored."""
-    found = connection.execute(
+    table_types = connection.execute(
         "SELECT type FROM sqlite_master WHERE name = ? COLLATE NOCASE AND rootpage > 0 LIMIT 2", (table,)
     ).fetchall()
-    if found != [("table",)]:
+    if table_types != [("table",)]:
         raise sqlite3.DatabaseError(f"no such table: {table}")
     if any(hidden for *_, hidden in connection.execute(f"PRAGMA table_xinfo({table})")):
         raise sqlite3.DatabaseError(f"columns of {table} are computed")

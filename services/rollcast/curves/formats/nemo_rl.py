@@ -20,7 +20,7 @@ def recognises(log: LogFile) -> bool:
 
 def read(log: LogFile) -> Sheet:
     """One row for each block of results."""
-    found: list[Row] = []
+    rows: list[Row] = []
     step = 0
     row: Row | None = None
     prefix = ""
@@ -31,8 +31,8 @@ def read(log: LogFile) -> Sheet:
         elif block := _RESULTS.search(line):
             prefix = _PREFIX[block[1]]
             row = {"step": step}
-            found.append(row)
+            rows.append(row)
         elif row is not None:
             for name, value in _ITEM.findall(line):
                 row.setdefault(prefix + name.strip().lower().replace(" ", "_"), value)
-    return Sheet.of_rows(NAME, found)
+    return Sheet.of_rows(NAME, rows)

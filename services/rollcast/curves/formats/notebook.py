@@ -63,10 +63,10 @@ def _outputs(notebook: Any) -> Iterator[tuple[int, str, str]]:
             if not isinstance(output, dict):
                 continue
             data = output.get("data")
-            shown = data if isinstance(data, dict) else {}
-            if html := _joined(shown.get("text/html")):
+            mime_bundle = data if isinstance(data, dict) else {}
+            if html := _joined(mime_bundle.get("text/html")):
                 yield number, "html", html
-            if text := _joined(output.get("text")) or _joined(shown.get("text/plain")):
+            if text := _joined(output.get("text")) or _joined(mime_bundle.get("text/plain")):
                 yield number, "text", text
 
 

@@ -58,9 +58,9 @@ class OneLineConsole:
         for line in self.line.finditer(text):
             number += text.count("\n", counted, line.start())
             counted = line.start()
-            found = line.groupdict()
-            metrics = dict(self.item.findall(found.pop("metrics")))
-            yield number, {name: int(step) for name, step in found.items()}, metrics
+            line_fields = line.groupdict()
+            metrics = dict(self.item.findall(line_fields.pop("metrics")))
+            yield number, {name: int(step) for name, step in line_fields.items()}, metrics
 
 
 VERL = OneLineConsole(

@@ -30,7 +30,7 @@ def recognises(log: LogFile) -> bool:
 
 def read(log: LogFile) -> Sheet:
     """One row for each table."""
-    found: list[Row] = []
+    rows: list[Row] = []
     row: Row | None = None
     group = unfinished = ""
     for line in log.console.split("\n"):
@@ -38,17 +38,17 @@ def read(log: LogFile) -> Sheet:
             row = {}
             group = unfinished = ""
         elif row is not None and _END.search(line):
-            found.append(row)
+            rows.append(row)
             row = None
-        elif row is not None and (told := _inside(line)) is not None:
-            if not unfinished and (named := _GROUP.match(told)):
+        elif row is not None and (table_text := _inside(line)) is not None:
+            if not unfinished and (named := _GROUP.match(table_text)):
                 group = named[1]
-            told = f"{unfinished} {told}"
-            unfinished = broken[1] if (broken := _BROKEN.search(told)) else ""
+            table_text = f"{unfinished} {table_text}"
+            unfinished = broken[1] if (broken := _BROKEN.search(table_text)) else ""
             if group not in _TRAINING_GROUPS:
                 prefix = "" if group == "other" else f"{group}/"
-                row.update({prefix + name: value for name, value in _ITEM.findall(told)})
-    return Sheet.of_rows(NAME, found)
+                row.update({prefix + name: value for name, value in _ITEM.findall(table_text)})
+    return Sheet.of_rows(NAME, rows)
 
 
 def _begins(line: str) -> bool:

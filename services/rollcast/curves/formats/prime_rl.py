@@ -24,25 +24,28 @@ def recognises(log: LogFile) -> bool:
 
 def read(log: LogFile) -> Sheet:
     """A row for each step and each evaluation. An evaluation whose step no line names belongs to the step before it."""
-    found: list[Row] = []
+    rows: list[Row] = []
     step = 0
     evaluated: int | None = None
     line_numbers: list[int] = []
     for number, line in enumerate(log.console.split("\n"), 1):
-        if made := _made(line):
-            step = int(made[1])
+        if entry_match := _made(line):
+            step = int(entry_match[1])
             line_numbers.append(number)
-            found.append({"step": step, **{_name(key): value for key, value in _PART.findall(line, made.end())}})
-        elif begun := _BEGUN.search(line):
-            evaluated = int(begun[1]) if begun[1] else step
-        elif (made := _EVALUATED.search(line)) and (end := line.rfind(")")) >= made.end():
+            rows.append({"step": step, **{_name(key): value for key, value in _PART.findall(line, entry_match.end())}})
+        elif start_match := _BEGUN.search(line):
+            evaluated = int(start_match[1]) if start_match[1] else step
+        elif (entry_match := _EVALUATED.search(line)) and (end := line.rfind(")")) >= entry_match.end():
             at = step if evaluated is None else evaluated
-            if told := _AT_STEP.search(line):
-                at = int(told[1])
-            values = {f"eval/{made[1]}/{_name(key)}": value for key, value in _PART.findall(line[made.end() : end])}
+            if step_match := _AT_STEP.search(line):
+                at = int(step_match[1])
+            values = {
+                f"eval/{entry_match[1]}/{_name(key)}": value
+                for key, value in _PART.findall(line[entry_match.end() : end])
+            }
             line_numbers.append(number)
-            found.append({"step": at, **values})
-    return Sheet.of_rows(NAME, found).titled(titles_by_row(printed_titles(log.console), line_numbers))
+            rows.append({"step": at, **values})
+    return Sheet.of_rows(NAME, rows).titled(titles_by_row(printed_titles(log.console), line_numbers))
 
 
 def _made(line: str) -> re.Match[str] | None:

@@ -27,7 +27,7 @@ MAX_FALLING_SHARE = 0.25
 
 def printed_answers(loop: "StepTimeline", places: Sequence[int], steps: Sequence[int]) -> Iterator[int]:
     """Places of lines, all of one form, that are not readings. `places`, `steps`: of each line, in order."""
-    yield from _unread([loop.line_at(place, step) for place, step in zip(places, steps, strict=True)])
+    yield from _unread([loop.line_at(line_index, step) for line_index, step in zip(places, steps, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -65,26 +65,28 @@ class StepTimeline:
 
     @classmethod
     def of(cls, places: list[int], steps: list[int]) -> "StepTimeline":
-        found = np.array(steps, dtype=np.int64)
-        goes_back = np.diff(found, prepend=found[:1]) < 0
-        return cls(places, steps, np.maximum.accumulate(found).tolist(), np.cumsum(goes_back).tolist())
+        step_array = np.array(steps, dtype=np.int64)
+        goes_back = np.diff(step_array, prepend=step_array[:1]) < 0
+        return cls(places, steps, np.maximum.accumulate(step_array).tolist(), np.cumsum(goes_back).tolist())
 
     def line_at(self, place: int, step: int) -> _Line:
         """Where in the loop a line is."""
-        after = bisect(self.places, place)
-        is_last = after == len(self.places)
-        if after == 0:
+        next_index = bisect(self.places, place)
+        is_last = next_index == len(self.places)
+        if next_index == 0:
             return _Line(place, step, -1, -1, 0, step <= self.steps[0], step in (0, self.steps[0]), is_last)
-        before = after - 1
-        is_between = step >= self.steps[before]
-        if not is_last and self.stretches[after] == self.stretches[before]:
-            is_between = is_between and step <= self.steps[after]
+        previous_index = next_index - 1
+        is_between = step >= self.steps[previous_index]
+        if not is_last and self.stretches[next_index] == self.stretches[previous_index]:
+            is_between = is_between and step <= self.steps[next_index]
         elif not is_last:
             # Here the loop's step goes back, so the line ends one stretch or begins the next one.
-            is_between = is_between or step <= self.steps[after]
-        is_at = step in self.steps[before : after + 1]
-        highest = self.highest_steps[before]
-        return _Line(place, step, self.steps[before], highest, self.stretches[before], is_between, is_at, is_last)
+            is_between = is_between or step <= self.steps[next_index]
+        is_at = step in self.steps[previous_index : next_index + 1]
+        highest = self.highest_steps[previous_index]
+        return _Line(
+            place, step, self.steps[previous_index], highest, self.stretches[previous_index], is_between, is_at, is_last
+        )
 
 
 def _unread(lines: list[_Line]) -> Iterator[int]:
@@ -108,9 +110,9 @@ def _unread(lines: list[_Line]) -> Iterator[int]:
 
 def _out_of_order(lines: list[_Line]) -> Iterator[int]:
     """Places of the lines without which the steps of a series rise: an answer among evaluations."""
-    kept: dict[int, list[_Line]] = defaultdict(list)
+    rising_by_stretch: dict[int, list[_Line]] = defaultdict(list)
     for line in lines:
-        rising = kept[line.stretch]
+        rising = rising_by_stretch[line.stretch]
         if rising and line.step < rising[-1].step:
             # One of the two is too many: the earlier one if this one continues from the one before it.
             if len(rising) > 1 and line.step < rising[-2].step:
@@ -122,5 +124,8 @@ def _out_of_order(lines: list[_Line]) -> Iterator[int]:
 
 def _is_series(lines: list[_Line]) -> bool:
     """Whether the steps of lines rise by themselves, restarts of the loop aside."""
-    num_falls = sum(line.step < before.step and line.stretch == before.stretch for before, line in pairwise(lines))
+    num_falls = sum(
+        line.step < previous_line.step and line.stretch == previous_line.stretch
+        for previous_line, line in pairwise(lines)
+    )
     return len({line.step for line in lines}) >= MIN_SERIES_STEPS and num_falls <= MAX_FALLING_SHARE * len(lines)

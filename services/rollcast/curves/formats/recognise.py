@@ -93,15 +93,15 @@ def read_sheet(source: str, tell: Tell, *, is_growing: bool = False) -> Sheet:
 
 def _sheet_of_file(log: LogFile) -> Sheet:
     """The columns of a file in the first format that reads it, else as a table. Raises UserError, TooMuch."""
-    other: OtherFormat | None = None
+    first_error: OtherFormat | None = None
     for format in FORMATS:
         try:
             if format.recognises(log):
                 return format.read(log)
         except OtherFormat as error:
-            other = other or error
-    if other is not None:
-        raise other
+            first_error = first_error or error
+    if first_error is not None:
+        raise first_error
     return _table(log)
 
 

@@ -115,7 +115,7 @@ def _rising_form(headings: list[ConsoleLine]) -> str | None:
     counts = Counter(heading.form for heading in headings)
     for form, count in counts.items():
         steps = [heading.counts for heading in headings if heading.form == form] if count >= MIN_HEADINGS else []
-        num_falls = sum(after < before for before, after in pairwise(steps))
+        num_falls = sum(later < earlier for earlier, later in pairwise(steps))
         distinct = len(set(steps))
         if distinct >= max(MIN_HEADINGS, MIN_DISTINCT_SHARE * count) and num_falls <= MAX_FALLING_SHARE * count:
             num_distinct[form] = distinct

@@ -110,13 +110,13 @@ def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:
     scalars: dict[str, float] = {}
     step = 0
     at = 0.0
-    for number, kind, part, value in fields(message):
+    for number, kind, payload, value in fields(message):
         if (number, kind) == (1, WIRE_FIXED64):
-            (at,) = struct.unpack("<d", part)
+            (at,) = struct.unpack("<d", payload)
         elif (number, kind) == (2, WIRE_VARINT):
             step = signed(value)
         elif (number, kind) == (5, WIRE_BYTES):
-            for summary_number, summary_kind, summary, _ in fields(part):
+            for summary_number, summary_kind, summary, _ in fields(payload):
                 if (summary_number, summary_kind) == (1, WIRE_BYTES) and len(scalars) < MAX_FIELDS:
                     tag, scalar = _scalar(summary)
                     if scalar is not None:
@@ -127,13 +127,13 @@ def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:
 def _scalar(message: memoryview) -> tuple[str, float | None]:
     tag = ""
     scalar = None
-    for number, kind, part, _ in fields(message):
+    for number, kind, payload, _ in fields(message):
         if (number, kind) == (1, WIRE_BYTES):
-            tag = bytes(part[: 4 * MAX_NAME_CHARS]).decode(errors="replace")[:MAX_NAME_CHARS]
+            tag = bytes(payload[: 4 * MAX_NAME_CHARS]).decode(errors="replace")[:MAX_NAME_CHARS]
         elif (number, kind) == (2, WIRE_FIXED32):
-            (scalar,) = struct.unpack("<f", part)
+            (scalar,) = struct.unpack("<f", payload)
         elif (number, kind) == (8, WIRE_BYTES):
-            scalar = _of_tensor(part)
+            scalar = _of_tensor(payload)
     return tag, scalar
 
 
@@ -141,11 +141,11 @@ def _of_tensor(message: memoryview) -> float | None:
     """The one number of a tensor; None for more, or for another type than float and double."""
     data_type = 0
     raw = b""
-    for number, kind, part, value in fields(message):
+    for number, kind, payload, value in fields(message):
         if (number, kind) == (1, WIRE_VARINT):
             data_type = value
         elif number in (4, 5, 6) and kind != WIRE_VARINT:
-            raw = bytes(part)
+            raw = bytes(payload)
     if (data_type, len(raw)) == (_TYPE_FLOAT, 4):
         return float(struct.unpack("<f", raw)[0])
     if (data_type, len(raw)) == (_TYPE_DOUBLE, 8):

@@ -19,12 +19,12 @@ Titles = list[tuple[int, str]]
 
 def printed_titles(text: str) -> Titles:
     """The number of the line, from 1, and the name, of each kind that is printed most reliably."""
-    found: dict[str, Titles] = {}
+    titles_by_kind: dict[str, Titles] = {}
     for number, kind, name in _named(text):
-        titles = found.setdefault(kind, [])
+        titles = titles_by_kind.setdefault(kind, [])
         if len(titles) < MAX_TITLES and (not titles or titles[-1][1] != name):
             titles.append((number, name))
-    return next((found[kind] for kind in _KINDS if kind in found), [])
+    return next((titles_by_kind[kind] for kind in _KINDS if kind in titles_by_kind), [])
 
 
 def _named(text: str) -> Iterator[tuple[int, str, str]]:

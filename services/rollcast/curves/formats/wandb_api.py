@@ -27,8 +27,10 @@ def read(source: str) -> Sheet:
         history = wandb.Api(timeout=TIMEOUT_SECONDS).run(address).scan_history()
         rows = [flat(row) for row in islice(history, MAX_ROWS)]
     except Exception as error:  # the client raises errors of any type
-        told = " ".join(str(error).split())[:200]
-        raise UserError(f"{source}: W&B does not answer ({told}); check the address, or run `wandb login`") from None
+        error_message = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"{source}: W&B does not answer ({error_message}); check the address, or run `wandb login`"
+        ) from None
     if not rows:
         raise UserError(f"{source}: has no history yet")
     return Sheet.of_rows(NAME, rows)

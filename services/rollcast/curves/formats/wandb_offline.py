@@ -47,14 +47,16 @@ def rows(log: LogFile) -> Iterator[Row]:
     num_bad = 0
     for record in _records(log.content):
         try:
-            parts = [part for number, kind, part, _ in fields(record) if (number, kind) == (_FIELD_HISTORY, WIRE_BYTES)]
-            found = [row for part in parts if (row := _history(part))]
+            payloads = [
+                payload for number, kind, payload, _ in fields(record) if (number, kind) == (_FIELD_HISTORY, WIRE_BYTES)
+            ]
+            history_rows = [row for part in payloads if (row := _history(part))]
         except TooMuch:
             raise
         except (ValueError, RecursionError):
             num_bad += 1
             continue
-        yield from found
+        yield from history_rows
     if num_bad:
         log.tell(f"{log.path}: {counted(num_bad, 'record')} left out, malformed")
 
@@ -65,9 +67,9 @@ def _records(content: bytes) -> Iterator[memoryview]:
     view = memoryview(content)
     pieces: bytearray | None = None
     while at + RECORD.size <= len(content):
-        left = BLOCK_BYTES - at % BLOCK_BYTES
-        if left < RECORD.size:
-            at += left
+        block_bytes_left = BLOCK_BYTES - at % BLOCK_BYTES
+        if block_bytes_left < RECORD.size:
+            at += block_bytes_left
             continue
         _, length, kind = RECORD.unpack_from(content, at)
         start = at + RECORD.size
@@ -90,13 +92,13 @@ def _records(content: bytes) -> Iterator[memoryview]:
 
 def _history(message: memoryview) -> Row:
     row: Row = {}
-    for number, kind, part, _ in fields(message):
+    for number, kind, payload, _ in fields(message):
         if (number, kind) == (_FIELD_ITEM, WIRE_BYTES) and len(row) < MAX_FIELDS:
-            name, text = _item(part)
+            name, text = _item(payload)
             refuse_json(text)
-            found = json.loads(text) if text else None
-            if name and not isinstance(found, list):
-                row |= flat({name: found})
+            logged_value = json.loads(text) if text else None
+            if name and not isinstance(logged_value, list):
+                row |= flat({name: logged_value})
     return row
 
 
@@ -104,8 +106,8 @@ def _item(message: memoryview) -> tuple[str, str]:
     """Name and value as JSON; a nested name is joined."""
     key = text = ""
     nested: list[str] = []
-    for number, kind, part, _ in fields(message):
-        spelt = bytes(part).decode(errors="replace") if kind == WIRE_BYTES else ""
+    for number, kind, payload, _ in fields(message):
+        spelt = bytes(payload).decode(errors="replace") if kind == WIRE_BYTES else ""
         if number == 1:
             key = spelt
         elif number == 2:

@@ -38,13 +38,13 @@ def fields(message: memoryview) -> Iterator[tuple[int, int, memoryview, int]]:
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
     value = 0
-    for place in range(MAX_VARINT_BYTES):
-        if at + place >= len(message):
+    for byte_index in range(MAX_VARINT_BYTES):
+        if at + byte_index >= len(message):
             break
-        byte = message[at + place]
-        value |= (byte & 0x7F) << (7 * place)
+        byte = message[at + byte_index]
+        value |= (byte & 0x7F) << (7 * byte_index)
         if byte < 0x80:
-            return value, at + place + 1
+            return value, at + byte_index + 1
     raise ValueError("a number does not end")
 
 

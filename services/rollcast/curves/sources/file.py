@@ -43,15 +43,15 @@ class CurveFiles:
         failures = []
         for file in self._files:
             try:
-                part = file.read()
+                file_reading = file.read()
             except SourceAway as error:
                 failures.append(error)
                 continue
-            reading.evaluations += part.evaluations
-            reading.starts.update(part.starts)
-            reading.origins.update(part.origins)
-            reading.anew |= part.anew
-            reading.skipped += part.skipped
+            reading.evaluations += file_reading.evaluations
+            reading.starts.update(file_reading.starts)
+            reading.origins.update(file_reading.origins)
+            reading.anew |= file_reading.anew
+            reading.skipped += file_reading.skipped
         if len(failures) == len(self._files):
             raise failures[0]
         reading.skipped["file_away"] += len(failures)
@@ -67,8 +67,8 @@ class CurveFileReader:
 
     def __init__(self, settings: CurveFile) -> None:
         self._settings = settings
-        of_columns = settings.model_dump(include={field.name for field in fields(Columns)})
-        self._columns = Columns(**of_columns, in_run_file=True)
+        column_settings = settings.model_dump(include={field.name for field in fields(Columns)})
+        self._columns = Columns(**column_settings, in_run_file=True)
         self._signature: Signature = ()
         self._not_before = 0.0
         """When the file may be read again, by the monotonic clock."""
@@ -110,20 +110,20 @@ class CurveFileReader:
         """Raises UserError, ValueError."""
         name = self._settings.run
         path = self._settings.path
-        now = time.time()
+        now_seconds = time.time()
         sheet = read_sheet(str(path), self._say, is_growing=True)
         try:
             curve = averaged(curve_sheet(sheet, self._columns, None, self._say), self._say)
             curve = separate_runs(curve, self._say, is_one=True)
-            found = evaluations_of(curve, name, now)
-            rates = column(found.points, "pass_rate")
+            run_evaluations = evaluations_of(curve, name, now_seconds)
+            rates = column(run_evaluations.points, "pass_rate")
             refuse_outside(rates, curve.sheet, curve.columns.pass_rate, self._columns)
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
-        complaint = found.complaint
-        skipped = Counter(bad_line=found.num_malformed + found.num_unknown)
+        complaint = run_evaluations.complaint
+        skipped = Counter(bad_line=run_evaluations.num_malformed + run_evaluations.num_unknown)
         by_key: dict[tuple[str, int, int], CurvePoint] = {}
-        for point in found.points:
+        for point in run_evaluations.points:
             try:
                 checked(point)
             except ValueError as error:
@@ -137,7 +137,7 @@ class CurveFileReader:
         reading = Reading(list(by_key.values()), skipped=skipped - self._skipped)
         self._skipped = skipped
         self._origin = curve.origin
-        reading.starts[name] = found.starts
+        reading.starts[name] = run_evaluations.starts
         # If an evaluation of an earlier look is missing now, the engine takes the file for that of another run.
         reading.anew.add(name)
         return reading
@@ -151,11 +151,11 @@ class CurveFileReader:
 
 def _signature(path: Path) -> Signature:
     """Names, sizes and times of a file, or of the files in a folder. They differ after a change."""
-    found = []
+    file_states = []
     for file in [path] if path.is_file() else sorted(path.rglob("*"))[:MAX_FILES]:
         try:
             status = os.stat(file)
         except OSError:  # removed in between
             continue
-        found.append((str(file), status.st_size, status.st_mtime_ns))
-    return tuple(found)
+        file_states.append((str(file), status.st_size, status.st_mtime_ns))
+    return tuple(file_states)

@@ -64,11 +64,11 @@ class ForeignCurve:
         end = (now - SETTLED_SECONDS) // self._resolution * self._resolution
         if end <= self._looked_until:
             return reading
-        place = self._place or self._beginning(end)
-        while place is not None and place.until < end:
-            part_end = min(end, place.until + MAX_INSTANTS * self._resolution)
-            place = self._read_part(place, part_end, reading)
-        self._place = place
+        progress = self._place or self._beginning(end)
+        while progress is not None and progress.until < end:
+            part_end = min(end, progress.until + MAX_INSTANTS * self._resolution)
+            progress = self._read_part(progress, part_end, reading)
+        self._place = progress
         self._looked_until = end
         return reading
 
@@ -76,17 +76,17 @@ class ForeignCurve:
         """The place before the first value in the look-back; None if it has no value."""
         coarse = self._resolution * max(1, COARSE_SECONDS // self._resolution)
         start = end - self._look_back // coarse * coarse
-        part = start
-        while part <= end:
-            part_end = min(end, part + (MAX_INSTANTS - 1) * coarse)
-            found = self._ask(self._queries.pass_rate, part, part_end, coarse)
-            if found is not None and found.times:
-                first = found.times[0]
+        part_start = start
+        while part_start <= end:
+            part_end = min(end, part_start + (MAX_INSTANTS - 1) * coarse)
+            series = self._ask(self._queries.pass_rate, part_start, part_end, coarse)
+            if series is not None and series.times:
+                first = series.times[0]
                 if first > start:
                     return _Place(until=first - coarse)
                 # The time of a value that is older than the look-back is unknown.
-                return _Place(until=start, began=start, mark=None if self._queries.step else found.values[0])
-            part = part_end + coarse
+                return _Place(until=start, began=start, mark=None if self._queries.step else series.values[0])
+            part_start = part_end + coarse
         return None
 
     def _read_part(self, place: _Place, end: float, reading: Reading) -> _Place:
@@ -131,15 +131,19 @@ class ForeignCurve:
         return min(age / MOST_BY_AGE, self._look_back / MAX_INSTANTS)
 
     def _ask(self, expression: str, start: float, end: float, resolution: float) -> Series | None:
-        found = self._prometheus.query_range(expression, start, end, resolution)
-        if len(found) > 1:
-            raise SourceAway(f"run {self._queries.run!r}: {expression} selects {len(found)} series, needs one")
-        return found[0] if found else None
+        matching_series = self._prometheus.query_range(expression, start, end, resolution)
+        if len(matching_series) > 1:
+            raise SourceAway(
+                f"run {self._queries.run!r}: {expression} selects {len(matching_series)} series, needs one"
+            )
+        return matching_series[0] if matching_series else None
 
 
 def _value_at(series: Series | None, at: float) -> float | None:
     """The value at that very instant."""
     if series is None:
         return None
-    place = bisect.bisect_left(series.times, at)
-    return series.values[place] if place < len(series.times) and series.times[place] == at else None
+    sample_index = bisect.bisect_left(series.times, at)
+    return (
+        series.values[sample_index] if sample_index < len(series.times) and series.times[sample_index] == at else None
+    )

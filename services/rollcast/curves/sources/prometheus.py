@@ -48,10 +48,10 @@ class PrometheusQueries:
         """Evaluations of the last look at everything and of those since. They are not dated again."""
 
     def read(self) -> Reading:
-        now = time.time()
+        now_seconds = time.time()
         for curve in self._curves:
-            self._untold.append(curve.read(now))
-        since, since_whole = (max(0.0, now - last) for last in (self._last, self._last_whole))
+            self._untold.append(curve.read(now_seconds))
+        since, since_whole = (max(0.0, now_seconds - last) for last in (self._last, self._last_whole))
         is_whole = since_whole >= WHOLE_EVERY_SECONDS
         if is_whole:
             window = min(since_whole + OVERLAP_SECONDS, LOOK_BACK_SECONDS)
@@ -61,14 +61,14 @@ class PrometheusQueries:
             expression = _new_within(self._any_of(EVALUATION_NAMES), math.ceil(window))
         samples = self._prometheus.query(expression)
         samples += self._prometheus.query(self._any_of(STATUS_NAMES))
-        reading = interpret(samples, at=now)
-        self._date(reading, window, now, is_whole=is_whole)
-        self._last = now
+        reading = interpret(samples, at=now_seconds)
+        self._date(reading, window, now_seconds, is_whole=is_whole)
+        self._last = now_seconds
         if is_whole:
-            self._last_whole = now
-        for part in self._untold:
-            reading.evaluations += part.evaluations
-            reading.skipped += part.skipped
+            self._last_whole = now_seconds
+        for curve_reading in self._untold:
+            reading.evaluations += curve_reading.evaluations
+            reading.skipped += curve_reading.skipped
         self._untold = []
         return reading
 
@@ -76,15 +76,15 @@ class PrometheusQueries:
         self._prometheus.close()
 
     def _any_of(self, metric_names: tuple[str, ...]) -> str:
-        place = f',namespace="{self._namespace}"' if self._namespace else ""
-        return f'{{__name__=~"{"|".join(metric_names)}"{place}}}'
+        namespace_matcher = f',namespace="{self._namespace}"' if self._namespace else ""
+        return f'{{__name__=~"{"|".join(metric_names)}"{namespace_matcher}}}'
 
     def _date(self, reading: Reading, window_seconds: float, now: float, *, is_whole: bool) -> None:
         """Set the times of new evaluations. If Prometheus cannot answer, they keep the time of this look."""
-        told = {(item.run, *item.key) for item in reading.evaluations}
-        seen = self._seen
-        self._seen = told if is_whole else seen | told
-        new = [place for place, item in enumerate(reading.evaluations) if (item.run, *item.key) not in seen]
+        reading_keys = {(item.run, *item.key) for item in reading.evaluations}
+        dated_keys = self._seen
+        self._seen = reading_keys if is_whole else dated_keys | reading_keys
+        new = [place for place, item in enumerate(reading.evaluations) if (item.run, *item.key) not in dated_keys]
         try:
             first = self._first_scrapes(window_seconds, now) if new else {}
         except SourceAway:
@@ -100,16 +100,18 @@ class PrometheusQueries:
 
         Those in the window before `now`. Raises SourceAway if Prometheus cannot be read.
         """
-        place = f'{{namespace="{self._namespace}"}}' if self._namespace else ""
+        namespace_matcher = f'{{namespace="{self._namespace}"}}' if self._namespace else ""
         first: dict[tuple[str, ...], float] = {}
         while True:
             resolution = max(FINEST_SECONDS, math.ceil(window_seconds / MAX_INSTANTS))
-            scraped = f"timestamp({names.EVAL_PASS_RATE.name}{place})[{math.ceil(window_seconds)}s:{resolution}s]"
-            found: dict[tuple[str, ...], float] = {}
+            scraped = (
+                f"timestamp({names.EVAL_PASS_RATE.name}{namespace_matcher})[{math.ceil(window_seconds)}s:{resolution}s]"
+            )
+            scrape_times: dict[tuple[str, ...], float] = {}
             for sample in self._prometheus.query(f"min_over_time({scraped})"):
                 key = tuple(sample.labels.get(label, "") for label in _EVALUATION.split(", "))
-                found[key] = min(sample.value, found.get(key, math.inf))
-            first |= found
+                scrape_times[key] = min(sample.value, scrape_times.get(key, math.inf))
+            first |= scrape_times
             since_first = now - min(first.values(), default=now) + resolution
             # A run that began late in the window is asked about again, at instants closer together.
             if resolution == FINEST_SECONDS or since_first > window_seconds / 2:

@@ -45,13 +45,13 @@ class RunFolder:
 
     def _read(self) -> Reading:
         reading = Reading()
-        now = time.time()
+        now_seconds = time.time()
         for record in self._evaluations.read():
             run = record.run or self._run
             if record.started_from is not None:
                 reading.starts.setdefault(run, {})[record.incarnation] = record.started_from
             try:
-                reading.evaluations.append(point_of(record, run, now))
+                reading.evaluations.append(point_of(record, run, now_seconds))
             except ValueError:
                 reading.skipped["out_of_bounds"] += 1
         for began in self._incarnations.read():
@@ -85,24 +85,24 @@ def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, i
     for item in points:
         if (item.run, item.dataset) == (name, points[0].dataset):
             log.add(item)
-    found = log.sorted_out()
-    if not any(item.step > 0 and item.compute > 0 for item in found.kept):
-        incomplete = f", apart from {incomplete_points(found.num_incomplete)}" if found.num_incomplete else ""
+    sorted_log = log.sorted_out()
+    if not any(item.step > 0 and item.compute > 0 for item in sorted_log.kept):
+        incomplete = f", apart from {incomplete_points(sorted_log.num_incomplete)}" if sorted_log.num_incomplete else ""
         raise UserError(
             f"run folder {folder}: holds no evaluation after the first step{incomplete}; train it for longer"
         )
-    terms = terms_of_folder(folder, len(found.kept))
+    terms = terms_of_folder(folder, len(sorted_log.kept))
     history = RunHistory(
         name,
-        found.kept,
-        num_incomplete=found.num_incomplete,
+        sorted_log.kept,
+        num_incomplete=sorted_log.num_incomplete,
         budget_steps=terms.budget.steps,
         budget_device_hours=terms.budget.device_hours,
         ended=terms.ended,
         last_advice=terms.last_advice,
         kept=terms.kept,
     )
-    return history, reading.skipped.total(), found.num_lost
+    return history, reading.skipped.total(), sorted_log.num_lost
 
 
 def spent_before(folder: Path) -> BeforeRecord | None:

@@ -44,8 +44,8 @@ def terms_of_folder(folder: Path, num_evaluations: int) -> RunTerms:
         budget = Budget()
     trainer = content.get("trainer")
     checkpoints = trainer.get("checkpoints") if isinstance(trainer, dict) else None
-    kept = KeptCheckpoints.at(folder, checkpoints if isinstance(checkpoints, str) else None)
-    return RunTerms(budget, early_end(folder), _last_advice(folder, num_evaluations), kept)
+    kept_checkpoints = KeptCheckpoints.at(folder, checkpoints if isinstance(checkpoints, str) else None)
+    return RunTerms(budget, early_end(folder), _last_advice(folder, num_evaluations), kept_checkpoints)
 
 
 def _run_file(path: Path) -> dict[str, Any]:
@@ -79,7 +79,9 @@ def early_end(folder: Path) -> str | None:
 
 def _last_advice(folder: Path, num_evaluations: int) -> EarlierAdvice | None:
     records = RecordFile(folder / FORECASTS_SAID, ForecastRecord).read()
-    known = deque((record for record in records if record.num_evaluations <= num_evaluations), maxlen=1)
-    if not known or known[0].headline is None or known[0].advice not in list(AdviceKind):
+    last_records = deque((record for record in records if record.num_evaluations <= num_evaluations), maxlen=1)
+    if not last_records or last_records[0].headline is None or last_records[0].advice not in list(AdviceKind):
         return None
-    return EarlierAdvice.after(known[0].advice, known[0].evaluations, num_evaluations - known[0].num_evaluations)
+    return EarlierAdvice.after(
+        last_records[0].advice, last_records[0].evaluations, num_evaluations - last_records[0].num_evaluations
+    )

@@ -136,37 +136,37 @@ class TracedHelper(Generic[Played]):
 
     async def _start(self) -> None:
         await self._end()
-        own, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        generator_socket, program_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         interpreter = Path(self._command[0])
         seconds = self._seconds
-        with its_end:
+        with program_socket:
             try:
                 variables = {**adapter_variables(interpreter), **self._variables}
-                self._program = await HarnessProgram.start(self._command, variables, stdin=its_end.fileno())
+                self._program = await HarnessProgram.start(self._command, variables, stdin=program_socket.fileno())
             except BaseException:
-                own.close()
+                generator_socket.close()
                 raise
-        reader, self._writer = await asyncio.open_connection(sock=own)
-        why: str | None = None
+        reader, self._writer = await asyncio.open_connection(sock=generator_socket)
+        reason: str | None = None
         try:
             async with asyncio.timeout(seconds):
                 self._writer.write(packed(self._loading))
-                why = (await read(reader)).get("failed")
+                reason = (await read(reader)).get("failed")
         except TimeoutError:
-            why = f"does not load {self._loaded} within {seconds:g} s"
+            reason = f"does not load {self._loaded} within {seconds:g} s"
         except (OSError, asyncio.IncompleteReadError):
             await self._program.wait(CANCEL_SECONDS)
-            why = f"ends before {self._loaded} is loaded ({self._program.last_lines or 'it printed nothing'})"
+            reason = f"ends before {self._loaded} is loaded ({self._program.last_lines or 'it printed nothing'})"
         except FrameError as error:
-            why = f"sent {error}"
-        if why is not None:
+            reason = f"sent {error}"
+        if reason is not None:
             await self._end()
-            raise EnvironmentFailedError(f"interpreter: {interpreter} {why}")
+            raise EnvironmentFailedError(f"interpreter: {interpreter} {reason}")
         self._reading = asyncio.create_task(self._read(reader))
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         """Pass the answers on, until the process ends: then all its rollouts have failed."""
-        why = "its process ended"
+        reason = "its process ended"
         try:
             while True:
                 answer = await read(reader)
@@ -175,11 +175,11 @@ class TracedHelper(Generic[Played]):
                     rollout.note(answer)
         except (OSError, asyncio.IncompleteReadError):
             if self._program is not None and await self._program.wait(CANCEL_SECONDS) and self._program.last_lines:
-                why = f"its process ended: {self._program.last_lines}"
+                reason = f"its process ended: {self._program.last_lines}"
         except (FrameError, TypeError, ValueError) as error:
-            why = f"its process sent {error}"
+            reason = f"its process sent {error}"
         finally:
-            self._fail_all(why)
+            self._fail_all(reason)
 
     def _fail_all(self, why: str, *, ended_by_another: bool = False) -> None:
         for rollout in self._running.values():

@@ -27,21 +27,24 @@ def why_unfit(command: Sequence[str], asked: Mapping[str, Any]) -> str | None:
         done = subprocess.run(  # noqa: S603  # the user's own interpreter
             command, input=json.dumps(asked), capture_output=True, text=True, timeout=LOOK_SECONDS, check=False
         )
-        found: dict[str, Any] = json.loads(done.stdout)
+        answer: dict[str, Any] = json.loads(done.stdout)
     except OSError as error:
         return f"cannot be started ({error.strerror}); give the python of a virtual environment"
     except subprocess.TimeoutExpired:
         return f"does not answer within {LOOK_SECONDS:g} s; give the python of a virtual environment"
     except ValueError:
         return "is no Python of 3.11 or later; give the python of a virtual environment"
-    return found.get("failed")
+    return answer.get("failed")
 
 
 def adapter_variables(interpreter: Path) -> dict[str, str]:
     """What an adapter has besides what a harness has: keys, and the programs of its virtual environment."""
-    kept = {
+    secret_variables = {
         name: value
         for name, value in os.environ.items()
         if name.upper().startswith(SECRET_PREFIXES) and not name.upper().startswith(OWN_PREFIXES)
     }
-    return {**kept, "PATH": f"{os.path.abspath(interpreter.parent)}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+    return {
+        **secret_variables,
+        "PATH": f"{os.path.abspath(interpreter.parent)}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    }

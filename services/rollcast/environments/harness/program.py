@@ -104,10 +104,10 @@ class HarnessProgram:
         """Read its output, so that it never waits for a reader, and wait for its end."""
         assert self._process.stdout is not None
         line = b""
-        while part := await self._process.stdout.read(READ_BYTES):
-            *finished, line = (line + part).split(b"\n")
-            for one in finished[-MAX_LINES:]:
-                self._lines.append(_readable(one))
+        while chunk := await self._process.stdout.read(READ_BYTES):
+            *finished, line = (line + chunk).split(b"\n")
+            for finished_line in finished[-MAX_LINES:]:
+                self._lines.append(_readable(finished_line))
             line = line[-MAX_LINE_CHARACTERS:]
         self._lines.append(_readable(line))
         await self._process.wait()
@@ -116,16 +116,19 @@ class HarnessProgram:
 def absolute(command: Sequence[str]) -> list[str]:
     """The command for another working folder: the program's path, and the files among its arguments."""
     program = shutil.which(command[0])
-    found = command[0] if program is None else os.path.abspath(program)
-    return [found, *(os.path.abspath(one) if os.path.isfile(one) else one for one in command[1:])]
+    program_path = command[0] if program is None else os.path.abspath(program)
+    return [
+        program_path,
+        *(os.path.abspath(argument) if os.path.isfile(argument) else argument for argument in command[1:]),
+    ]
 
 
 def inherited() -> dict[str, str]:
     """The user's variables without the run's secrets; calls to this machine go through no proxy."""
-    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(SECRET_PREFIXES)}
+    variables = {name: value for name, value in os.environ.items() if not name.upper().startswith(SECRET_PREFIXES)}
     for name in ("NO_PROXY", "no_proxy"):
-        kept[name] = ",".join(filter(None, (kept.get(name), "127.0.0.1", "localhost")))
-    return kept
+        variables[name] = ",".join(filter(None, (variables.get(name), "127.0.0.1", "localhost")))
+    return variables
 
 
 def _readable(line: bytes) -> str:

@@ -10,12 +10,12 @@ USED_BY = {"SSL_CERT_FILE": "OpenSSL and httpx", "REQUESTS_CA_BUNDLE": "requests
 
 def trusting(authority: Path, folder: Path) -> dict[str, str]:
     """The variables of a program that calls the generator, with a file for each in `folder`. Raises OSError."""
-    found = {}
+    certificate_variables = {}
     for name in USED_BY:
         file = folder / f"{name}.pem"
         file.write_bytes(_usual(name) + b"\n" + authority.read_bytes())
-        found[name] = str(file)
-    return found
+        certificate_variables[name] = str(file)
+    return certificate_variables
 
 
 def _usual(name: str) -> bytes:

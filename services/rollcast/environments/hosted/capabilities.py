@@ -40,9 +40,9 @@ def keep_only_file_capabilities() -> None:
         if number not in FILES:
             libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
     libc.prctl(_PR_CAP_AMBIENT, _CLEAR_ALL, 0, 0, 0)
-    kept = sum(1 << number for number in FILES) if os.getuid() == 0 else 0
+    file_capability_bits = sum(1 << number for number in FILES) if os.getuid() == 0 else 0
     for index, word in enumerate(words):
-        mask = kept >> (_BITS_PER_WORD * index) & 0xFFFFFFFF
+        mask = file_capability_bits >> (_BITS_PER_WORD * index) & 0xFFFFFFFF
         word.effective &= mask
         word.permitted &= mask
         word.inheritable = 0

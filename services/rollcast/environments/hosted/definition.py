@@ -48,31 +48,33 @@ def load_definition(source: HostedSource) -> Definition:
     if source.code is not None:
         return _of_class(source.name, source.code)
     functions = tool_functions(source)
-    own = [functions[name.rpartition(":")[2]].__module__ for name in source.tools if is_function(name)]
+    own_modules = [functions[name.rpartition(":")[2]].__module__ for name in source.tools if is_function(name)]
     schemas = tuple(schema_of(function, name, source.name) for name, function in functions.items())
-    is_shipped = not own and source.corpus is None
+    is_shipped = not own_modules and source.corpus is None
     instance = Instance(functions)
-    return Definition(lambda: instance, schemas, own[0] if own else None, program_tools(source), is_shipped)
+    return Definition(
+        lambda: instance, schemas, own_modules[0] if own_modules else None, program_tools(source), is_shipped
+    )
 
 
 def _of_class(environment: str, code: str) -> Definition:
-    made = load_function(code, ENVIRONMENTS_GROUP)
-    if not isinstance(made, type):
+    environment_class = load_function(code, ENVIRONMENTS_GROUP)
+    if not isinstance(environment_class, type):
         raise UserError(f"environment {environment}: {code} is no class; name a class with reset and methods")
-    names = list(_tool_names(made))
-    if not names and not hasattr(made, RESET):
+    names = list(_tool_names(environment_class))
+    if not names and not hasattr(environment_class, RESET):
         raise UserError(f"environment {environment}: {code} has neither reset nor a public method; add one")
-    schemas = tuple(schema_of(getattr(made, name), name, environment) for name in names)
+    schemas = tuple(schema_of(getattr(environment_class, name), name, environment) for name in names)
 
-    gives_call_rewards = hasattr(made, CALL_REWARD)
+    gives_call_rewards = hasattr(environment_class, CALL_REWARD)
 
     def make() -> Instance:
-        one = made()
-        tools = {name: getattr(one, name) for name in names}
-        call_reward = getattr(one, CALL_REWARD) if gives_call_rewards else None
-        return Instance(tools, getattr(one, RESET, None), getattr(one, REWARD, None), call_reward)
+        user_instance = environment_class()
+        tools = {name: getattr(user_instance, name) for name in names}
+        call_reward = getattr(user_instance, CALL_REWARD) if gives_call_rewards else None
+        return Instance(tools, getattr(user_instance, RESET, None), getattr(user_instance, REWARD, None), call_reward)
 
-    return Definition(make, schemas, made.__module__, gives_call_rewards=gives_call_rewards)
+    return Definition(make, schemas, environment_class.__module__, gives_call_rewards=gives_call_rewards)
 
 
 def _tool_names(made: type) -> Iterator[str]:
@@ -90,9 +92,9 @@ def schema_of(function: Function, name: str, environment: str) -> ToolSchema:
     try:
         schema: dict[str, Any] = chat_template_utils.get_json_schema(function)
     except Exception as error:  # its own kinds of errors, and what odd annotations raise
-        said = " ".join(str(error).split())
+        error_message = " ".join(str(error).split())
         raise UserError(
-            f"environment {environment}: the tool {name} cannot be described to a model ({said}); give each "
+            f"environment {environment}: the tool {name} cannot be described to a model ({error_message}); give each "
             "parameter a type and a line under `Args:` in the docstring"
         ) from error
     schema["function"]["name"] = name

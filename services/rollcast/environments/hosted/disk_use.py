@@ -95,13 +95,17 @@ class _ReadFolder:
 
 def _nameless(processes: Iterable[int]) -> Iterator[int]:
     """Sizes of the files that were removed and are still open. Each is counted once, however many have it open."""
-    seen: set[tuple[int, int]] = set()
+    counted_files: set[tuple[int, int]] = set()
     for pid in processes:
         descriptors = f"/proc/{pid}/fd"
         with contextlib.suppress(OSError):  # it has ended meanwhile
             for number in os.listdir(descriptors):
                 with contextlib.suppress(OSError):
-                    found = os.stat(f"{descriptors}/{number}")
-                    if stat.S_ISREG(found.st_mode) and not found.st_nlink and (found.st_dev, found.st_ino) not in seen:
-                        seen.add((found.st_dev, found.st_ino))
-                        yield found.st_blocks * BLOCK_BYTES
+                    status = os.stat(f"{descriptors}/{number}")
+                    if (
+                        stat.S_ISREG(status.st_mode)
+                        and not status.st_nlink
+                        and (status.st_dev, status.st_ino) not in counted_files
+                    ):
+                        counted_files.add((status.st_dev, status.st_ino))
+                        yield status.st_blocks * BLOCK_BYTES

@@ -135,8 +135,8 @@ class FileChanges:
     def _open_descriptor(self, pid: int, number: int) -> int:
         """A handle of the file that a process has open, if it is of the folder. Raises OSError."""
         handle = os.open(f"/proc/{pid}/fd/{number}", os.O_PATH | os.O_CLOEXEC)
-        place = os.readlink(os.fsencode(f"/proc/self/fd/{handle}"))
-        if place != self._home and not place.startswith(self._home + b"/"):
+        target_path = os.readlink(os.fsencode(f"/proc/self/fd/{handle}"))
+        if target_path != self._home and not target_path.startswith(self._home + b"/"):
             os.close(handle)
             raise OSError(errno.EPERM, os.strerror(errno.EPERM))
         return handle
@@ -165,8 +165,8 @@ def _text(memory: int, address: int) -> bytes:
     content = b""
     while len(content) < MAX_PATH_BYTES:
         size = MAX_PATH_BYTES - (address + len(content)) % MAX_PATH_BYTES  # the next page may not be there
-        part, zero, _ = _read(memory, address + len(content), size).partition(b"\0")
-        content += part
+        chunk, zero, _ = _read(memory, address + len(content), size).partition(b"\0")
+        content += chunk
         if zero:
             return content
     raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))

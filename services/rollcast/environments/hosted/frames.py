@@ -66,10 +66,10 @@ def _taken(connection: socket.socket, size: int, deadline: float | None = None) 
     while len(parts) < size:
         if deadline is not None:
             connection.settimeout(max(deadline - time.monotonic(), 1e-3))
-        part = connection.recv(min(size - len(parts), READ_BYTES))
-        if not part:
+        chunk = connection.recv(min(size - len(parts), READ_BYTES))
+        if not chunk:
             return None
-        parts += part
+        parts += chunk
     return bytes(parts)
 
 

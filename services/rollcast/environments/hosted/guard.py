@@ -70,10 +70,10 @@ def guard(
         die_with_parent(signal.SIGTERM)
         if os.getppid() != parent:  # it was gone before the signal was asked for
             return -signal.SIGTERM
-        code, why = _Watch(pid, private, environment_end).wait()
-        if why and connection is not None:
+        code, excess_reason = _Watch(pid, private, environment_end).wait()
+        if excess_reason and connection is not None:
             with contextlib.suppress(OSError):
-                connection.sendall(packed({"ended": f"its processes were ended: {why}"}))
+                connection.sendall(packed({"ended": f"its processes were ended: {excess_reason}"}))
         return code
     except _EndedError:
         return -signal.SIGTERM
@@ -99,13 +99,13 @@ class _Watch:
     def wait(self) -> tuple[int, str]:
         """Its exit code, and a sentence if it was too much."""
         while True:
-            while (ended := _reaped()) is not None:
-                pid, code = ended
+            while (ended_child := _reaped()) is not None:
+                pid, code = ended_child
                 if pid == self._environment:
                     return code, ""
             self._looks += 1
-            if self._private is not None and (why := self._too_much(self._private)):
-                return -signal.SIGKILL, why
+            if self._private is not None and (excess_reason := self._too_much(self._private)):
+                return -signal.SIGKILL, excess_reason
             self._answer_calls(LOOK_SECONDS)
 
     def _too_much(self, private: PrivateFolder) -> str:
@@ -118,10 +118,10 @@ class _Watch:
         began = time.monotonic()
         if self._looks % LOOKS_PER_DISK_USE or began < self._next_disk_use:
             return ""
-        why = excess(private.path, processes, DiskLimits(), lambda: self._answer_calls(0.0))
-        ended = time.monotonic()
-        self._next_disk_use = ended + (ended - began) / DISK_USE_SHARE
-        return why
+        excess_reason = excess(private.path, processes, DiskLimits(), lambda: self._answer_calls(0.0))
+        end_seconds = time.monotonic()
+        self._next_disk_use = end_seconds + (end_seconds - began) / DISK_USE_SHARE
+        return excess_reason
 
     def _answer_calls(self, seconds: float) -> None:
         """Answer what the environment's processes ask, for this time; 0 = what waits."""

@@ -124,8 +124,8 @@ class HostedEnvironment:
 
     def _raise_if_failed(self, answer: Mapping[str, Any]) -> None:
         """Raises EnvironmentFailedError, FrameError."""
-        if (ended := get_reason(answer, "ended")) is not None:
-            raise self._failed(ended, is_overdue=get_flag(answer, "overdue"))
+        if (end_reason := get_reason(answer, "ended")) is not None:
+            raise self._failed(end_reason, is_overdue=get_flag(answer, "overdue"))
         check_number(answer, self._num_requests)
         if (reason := get_reason(answer, "failed")) is not None:
             raise self._failed(reason)

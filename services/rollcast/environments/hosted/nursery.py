@@ -211,9 +211,9 @@ def _run(control: socket.socket, folder: Path) -> None:
     gc.collect()
     gc.freeze()
     _say(control.send, {"ready": True, "gives_call_rewards": definition.gives_call_rewards})
-    nursery = Nursery(control, source, definition, contained, folder)
-    nursery.serve()
-    nursery.close()
+    fork_server = Nursery(control, source, definition, contained, folder)
+    fork_server.serve()
+    fork_server.close()
 
 
 def main(arguments: list[str]) -> int:

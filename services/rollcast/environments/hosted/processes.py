@@ -76,10 +76,10 @@ class EnvironmentProcesses:
         if self._watch is None:
             self._watch = asyncio.create_task(self._replace_hung_nurseries())
         async with self._beginning:
-            environment, nursery = await self._connected()
-            if await self._has_begun(environment, nursery):
+            environment, fork_server = await self._connected()
+            if await self._has_begun(environment, fork_server):
                 return environment
-            environment, nursery = await self._connected()
+            environment, fork_server = await self._connected()
             await self._has_begun(environment, None)
             return environment
 
@@ -103,20 +103,22 @@ class EnvironmentProcesses:
         await environment.close()
 
     async def _connected(self) -> tuple[HostedEnvironment, RunningNursery]:
-        own, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        send = asyncio.create_task(self._send(its_end))
+        generator_socket, environment_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        send = asyncio.create_task(self._send(environment_socket))
         self._sends.add(send)
         send.add_done_callback(self._sent)
         try:
             # Goes on if this is cancelled: until the thread is done, no other file may get the descriptor's number.
-            nursery = await asyncio.shield(send)
+            fork_server = await asyncio.shield(send)
         except BaseException:
-            own.close()
+            generator_socket.close()
             raise
-        reader, writer = await asyncio.open_connection(sock=own)
-        environment = HostedEnvironment(self._settings, reader, writer, gives_call_rewards=nursery.gives_call_rewards)
+        reader, writer = await asyncio.open_connection(sock=generator_socket)
+        environment = HostedEnvironment(
+            self._settings, reader, writer, gives_call_rewards=fork_server.gives_call_rewards
+        )
         self._live.add(environment)
-        return environment, nursery
+        return environment, fork_server
 
     async def _send(self, its_end: socket.socket) -> RunningNursery:
         """Send the environment's end of a connection to the nursery. Raises EnvironmentFailedError."""
@@ -136,15 +138,15 @@ class EnvironmentProcesses:
             raise EnvironmentFailedError("the generator ends")
         if self._nursery is None or self._nursery.has_ended:
             self._start()
-        nursery = self._nursery
-        assert nursery is not None
+        fork_server = self._nursery
+        assert fork_server is not None
         try:
-            nursery.fork(connection)
+            fork_server.fork(connection)
         except EnvironmentFailedError:
-            if not nursery.was_killed:
+            if not fork_server.was_killed:
                 raise
             return self._ask_for(connection)
-        return nursery
+        return fork_server
 
     def _start(self) -> None:
         """Raises EnvironmentFailedError: the module cannot be imported, or the machine cannot contain it."""
@@ -159,11 +161,11 @@ class EnvironmentProcesses:
     async def _replace_hung_nurseries(self) -> None:
         while True:
             await asyncio.sleep(PING_EVERY_SECONDS)
-            nursery = self._nursery
-            if nursery is None or not nursery.is_ready or nursery.has_ended:
+            fork_server = self._nursery
+            if fork_server is None or not fork_server.is_ready or fork_server.has_ended:
                 continue
-            if not await asyncio.to_thread(nursery.answers, PONG_SECONDS) and not self._is_closing:
-                await asyncio.to_thread(nursery.kill)
+            if not await asyncio.to_thread(fork_server.answers, PONG_SECONDS) and not self._is_closing:
+                await asyncio.to_thread(fork_server.kill)
                 self._on_replaced()
 
     async def release(self, environment: HostedEnvironment, *, is_reusable: bool) -> None:

@@ -120,9 +120,9 @@ class Containment:
         keep_only_file_capabilities()
         listener = self.system_calls.load()
         show_descriptors()  # its guard counts the files that it has open, and reads the paths that it asks about
-        with socket.socket(fileno=FIRST_KEPT_DESCRIPTOR + len(descriptors)) as kept:
+        with socket.socket(fileno=FIRST_KEPT_DESCRIPTOR + len(descriptors)) as guard_socket:
             if listener is not None:
-                socket.send_fds(kept, [b"listener"], [listener.fileno()])
+                socket.send_fds(guard_socket, [b"listener"], [listener.fileno()])
                 listener.close()
 
 

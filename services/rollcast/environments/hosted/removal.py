@@ -46,8 +46,8 @@ def _clear(folder: int, root: int) -> list[str]:
     """Unlink the files of a folder and move its folders up into `root`; returns their new names."""
     moved = []
     with os.scandir(folder) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in found:
+        folder_entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in folder_entries:
         with contextlib.suppress(OSError):
             if is_folder:
                 _allow_owner(name, folder)  # else it could not be moved

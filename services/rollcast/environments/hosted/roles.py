@@ -70,14 +70,14 @@ class EnvironmentRole:
 
     def run_guarded(self) -> None:
         """Become the guard, and in its fork the environment."""
-        own = theirs = None
+        guard_socket = environment_socket = None
         if self.private is not None:
-            own, theirs = socket.socketpair()
+            guard_socket, environment_socket = socket.socketpair()
 
         def run() -> None:
-            raise Become(partial(self.run, theirs))
+            raise Become(partial(self.run, environment_socket))
 
-        guard(run, self.connection, self.private, self.parent, own)
+        guard(run, self.connection, self.private, self.parent, guard_socket)
 
     def run_alone(self) -> None:
         """Become the environment, as a child of the nursery."""
@@ -93,8 +93,8 @@ class EnvironmentRole:
         if self.private is not None:
             os.setpgid(0, 0)  # a signal to its own group reaches neither guard nor nursery
             show_descriptors()
-        kept = [self.connection] if process is None else [self.connection, process.connection]
-        numbers = self.contained.put_on(tuple(end.fileno() for end in kept), self.private, guard_end)
+        connections = [self.connection] if process is None else [self.connection, process.connection]
+        numbers = self.contained.put_on(tuple(end.fileno() for end in connections), self.private, guard_end)
         connection = _renumbered(self.connection, numbers[0])
         if process is not None:
             process.connection = _renumbered(process.connection, numbers[1])
@@ -105,15 +105,15 @@ class EnvironmentRole:
         serve(self.definition, connection, process)
 
     def _fork_programs(self) -> ProgramProcess:
-        own, theirs = socket.socketpair()
+        environment_socket, program_socket = socket.socketpair()
         names = self.definition.programs
         parent = os.getpid()
         if os.fork() == 0:
-            own.close()
-            run = partial(_run_programs, self.contained, theirs, names, self.call_seconds, parent)
+            environment_socket.close()
+            run = partial(_run_programs, self.contained, program_socket, names, self.call_seconds, parent)
             raise Become(run if self.definition.is_shipped else partial(run, starts_anew=True))
-        theirs.close()
-        return ProgramProcess(own, names)
+        program_socket.close()
+        return ProgramProcess(environment_socket, names)
 
 
 def _run_programs(
@@ -133,9 +133,9 @@ def _run_programs(
         program = contained.put_on_new_programs(connection.fileno())
         module = [sys.executable, "-P", "-m", programs.__name__]
         os.execv(sys.executable, [*module, ",".join(names), str(call_seconds), program.hex()])  # noqa: S606
-    made = programs.make_programs(names, call_seconds)
+    program_functions = programs.make_programs(names, call_seconds)
     number = contained.put_on_programs(connection.fileno())
-    programs.serve_programs(made, _renumbered(connection, number))
+    programs.serve_programs(program_functions, _renumbered(connection, number))
 
 
 def _renumbered(connection: socket.socket, number: int) -> socket.socket:

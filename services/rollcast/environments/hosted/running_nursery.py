@@ -82,23 +82,23 @@ class RunningNursery:
     def wait_until_ready(self) -> None:
         """Raises EnvironmentFailedError: its module cannot be imported, or the machine cannot contain it."""
         self._control.settimeout(START_SECONDS)
-        why = None
+        failure_reason = None
         try:
             content = self._control.recv(1 << 16)
             if not content:
-                why = "its module ends the process when it is imported"
+                failure_reason = "its module ends the process when it is imported"
             else:
                 answer = json.loads(content)
-                why = answer.get("failed")
+                failure_reason = answer.get("failed")
                 self.gives_call_rewards = bool(answer.get("gives_call_rewards"))
         except TimeoutError:
-            why = f"its module takes more than {START_SECONDS:g} s to import"
+            failure_reason = f"its module takes more than {START_SECONDS:g} s to import"
         except (OSError, ValueError) as error:
-            why = f"{type(error).__name__}: {error}"
+            failure_reason = f"{type(error).__name__}: {error}"
         self._control.settimeout(SEND_SECONDS)
-        if why is not None:
+        if failure_reason is not None:
             self.close()
-            raise EnvironmentFailedError(str(why))
+            raise EnvironmentFailedError(str(failure_reason))
         self.is_ready = True
 
     def fork(self, connection: int) -> None:

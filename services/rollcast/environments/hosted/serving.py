@@ -100,8 +100,8 @@ class _Session:
 
     def _unknown_tool(self, tool: str) -> dict[str, Any]:
         assert self._instance is not None
-        known = ", ".join(self._instance.tools) or "none"
-        return {"text": f"Error: there is no tool {tool!r}; there are: {known}", "malformed": True}
+        tool_names = ", ".join(self._instance.tools) or "none"
+        return {"text": f"Error: there is no tool {tool!r}; there are: {tool_names}", "malformed": True}
 
     def _rewarded(self, function: Callable[[], Any] | None) -> dict[str, Any]:
         if function is None:
@@ -146,5 +146,5 @@ def _accepted(function: Function, row: Mapping[str, Any]) -> dict[str, Any]:
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return dict(row)
-    wanted = {parameter.name for parameter in parameters}
-    return {name: value for name, value in row.items() if name in wanted}
+    parameter_names = {parameter.name for parameter in parameters}
+    return {name: value for name, value in row.items() if name in parameter_names}

@@ -49,22 +49,22 @@ class Session:
 
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to one request of the generator; `failed` says why it cannot be given."""
-        what = request["do"]
+        request_name = request["do"]
         seconds = request["seconds"]
         try:
             async with asyncio.timeout(seconds):
-                if what == "reset":
+                if request_name == "reset":
                     return await self._reset(request["row"], seconds)
-                if what == "call":
+                if request_name == "call":
                     return await self._call(request["tool"], request["arguments"])
                 await self.end()
                 return {}
         except TimeoutError:
-            return {"failed": f"{what} took longer than {seconds:g} s", "late": True}
+            return {"failed": f"{request_name} took longer than {seconds:g} s", "late": True}
         except ServerError as error:
             return {"failed": str(error)}
         except Exception as error:
-            return {"failed": f"{what} failed at {self._url} ({type(error).__name__}: {one_line(error)})"}
+            return {"failed": f"{request_name} failed at {self._url} ({type(error).__name__}: {one_line(error)})"}
 
     async def end(self) -> None:
         """Close the session, so that another episode may have its place."""
@@ -95,8 +95,10 @@ class Session:
             described = await asyncio.to_thread(description, f"{self._url}/schema", seconds)
             action = described["action"]
         except (OSError, ValueError, LookupError, TypeError) as error:
-            why = f"{type(error).__name__}: {one_line(error)}"
-            raise ServerError(f"no OpenEnv server describes its actions at {self._url}/schema ({why})") from error
+            error_message = f"{type(error).__name__}: {one_line(error)}"
+            raise ServerError(
+                f"no OpenEnv server describes its actions at {self._url}/schema ({error_message})"
+            ) from error
         if not isinstance(action, dict):
             raise ServerError(f"{self._url}/schema describes no action")
         return action
@@ -179,12 +181,12 @@ def called(result: Any) -> dict[str, Any]:
 
 def refusal(tool: str, error: RuntimeError) -> dict[str, Any]:
     """OpenEnv's client raises RuntimeError for every error of the server; after two kinds the session lives on."""
-    said = str(error)
-    if said.endswith("(code: VALIDATION_ERROR)"):
+    error_message = str(error)
+    if error_message.endswith("(code: VALIDATION_ERROR)"):
         return {"text": f"Error: {tool}: the arguments do not fit its parameters", "malformed": True}
-    if said.endswith("(code: EXECUTION_ERROR)"):
-        return {"text": text_of(f"Error: {said}")}
-    raise ServerError(said) from error
+    if error_message.endswith("(code: EXECUTION_ERROR)"):
+        return {"text": text_of(f"Error: {error_message}")}
+    raise ServerError(error_message) from error
 
 
 def text_of(content: Any) -> str:

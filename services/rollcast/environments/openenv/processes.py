@@ -86,7 +86,7 @@ class OpenEnvSession:
         return self._reward
 
     async def _ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        what = request["do"]
+        request_name = request["do"]
         is_answered = False
         try:
             async with asyncio.timeout(seconds + GRACE_SECONDS):
@@ -95,9 +95,9 @@ class OpenEnvSession:
                 answer = await read(self._reader)
             is_answered = "failed" not in answer
         except TimeoutError:
-            raise self._failed(f"{what} took longer than {seconds:g} s", is_overdue=True) from None
+            raise self._failed(f"{request_name} took longer than {seconds:g} s", is_overdue=True) from None
         except (OSError, asyncio.IncompleteReadError):
-            raise self._failed(f"its adapter ended during {what}") from None
+            raise self._failed(f"its adapter ended during {request_name}") from None
         except FrameError as error:
             raise self._failed(f"its adapter sent {error}") from error
         finally:
@@ -131,14 +131,14 @@ class OpenEnvSessions:
         if self._idle:
             return self._idle.pop()
         assert self._control is not None
-        own, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        generator_socket, adapter_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            with its_end:
-                socket.send_fds(self._control, [CONNECT], [its_end.fileno()])
+            with adapter_socket:
+                socket.send_fds(self._control, [CONNECT], [adapter_socket.fileno()])
         except OSError as error:
-            own.close()
+            generator_socket.close()
             raise EnvironmentFailedError(f"its adapter is gone ({error})") from error
-        reader, writer = await asyncio.open_connection(sock=own)
+        reader, writer = await asyncio.open_connection(sock=generator_socket)
         session = OpenEnvSession(self._settings, reader, writer)
         self._live.add(session)
         return session
@@ -172,10 +172,10 @@ class OpenEnvSessions:
         """Raises EnvironmentFailedError: the interpreter cannot be started, or has no openenv."""
         if self._control is not None:
             self._control.close()
-        self._control, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control, adapter_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         interpreter = self._settings.interpreter
-        with its_end:
-            descriptor = its_end.fileno()
+        with adapter_socket:
+            descriptor = adapter_socket.fileno()
             program = [str(Path(adapter.__file__).resolve()), str(descriptor), self._settings.url]
             try:
                 self._adapter = subprocess.Popen(  # noqa: S603  # the user's own interpreter
@@ -191,10 +191,10 @@ class OpenEnvSessions:
                     f"interpreter: {interpreter} cannot be started ({error.strerror}); name the Python of a virtual "
                     "environment in which openenv is installed"
                 ) from error
-        why = _why_not_ready(self._control)
-        if why is not None:
+        failure_reason = _why_not_ready(self._control)
+        if failure_reason is not None:
             _ended(self._adapter)
-            raise EnvironmentFailedError(f"interpreter: {interpreter} {why}")
+            raise EnvironmentFailedError(f"interpreter: {interpreter} {failure_reason}")
 
 
 def _why_not_ready(control: socket.socket) -> str | None:
@@ -210,8 +210,8 @@ def _why_not_ready(control: socket.socket) -> str | None:
         control.settimeout(None)
     if not content:
         return "ends before OpenEnv's client is ready"
-    failed = json.loads(content).get("failed")
-    return None if failed is None else f"cannot import openenv ({failed}); install openenv==0.10.0 there"
+    import_error = json.loads(content).get("failed")
+    return None if import_error is None else f"cannot import openenv ({import_error}); install openenv==0.10.0 there"
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:

@@ -68,49 +68,55 @@ def one_line(error: BaseException) -> str:
 
 def why_missing(factory: str) -> str | None:
     """Why this Python cannot make the factory; None = it may. Imports neither openenv nor the factory."""
-    found = importlib.util.find_spec("openenv")
-    if found is None or not found.submodule_search_locations:
+    package_spec = importlib.util.find_spec("openenv")
+    if package_spec is None or not package_spec.submodule_search_locations:
         return f"has no openenv; install openenv=={RELEASE} there"
-    if not Path(next(iter(found.submodule_search_locations)), "core", "harness", "training.py").is_file():
+    if not Path(next(iter(package_spec.submodule_search_locations)), "core", "harness", "training.py").is_file():
         return f"has openenv {importlib.metadata.version('openenv')}; install openenv=={RELEASE} there"
-    place = factory.rpartition(":")[0]
-    package = place.partition(".")[0]
-    if place.endswith(".py") or importlib.util.find_spec(package) is not None:
+    module_name = factory.rpartition(":")[0]
+    package = module_name.partition(".")[0]
+    if module_name.endswith(".py") or importlib.util.find_spec(package) is not None:
         return None
     return f"has no package {package!r}; install it there, or correct factory"
 
 
 def loaded(factory: str) -> Callable[..., Any]:
     """What the name stands for. Raises whatever its import raises."""
-    place, _, name = factory.rpartition(":")
-    if place.endswith(".py"):
-        sys.path.insert(0, os.path.dirname(place))
-        place = Path(place).stem
-    found: Callable[..., Any] = getattr(importlib.import_module(place), name)
-    return found
+    module_name, _, name = factory.rpartition(":")
+    if module_name.endswith(".py"):
+        sys.path.insert(0, os.path.dirname(module_name))
+        module_name = Path(module_name).stem
+    factory_function: Callable[..., Any] = getattr(importlib.import_module(module_name), name)
+    return factory_function
 
 
 def made(build: Callable[..., Any], asked: Mapping[str, Any]) -> Any:
     """The factory. Arguments of the run file win over those of the session."""
-    own = {"llm_url": asked["base_url"], "api_key": asked["token"]}
-    own.update((name, asked[name]) for name in ("base_url", "model", "sampling"))
-    taken = inspect.signature(build).parameters.values()
-    names = {one.name for one in taken if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
-    return build(**{**{name: value for name, value in own.items() if name in names}, **asked["arguments"]})
+    session_arguments = {"llm_url": asked["base_url"], "api_key": asked["token"]}
+    session_arguments.update((name, asked[name]) for name in ("base_url", "model", "sampling"))
+    parameters = inspect.signature(build).parameters.values()
+    names = {
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    return build(
+        **{**{name: value for name, value in session_arguments.items() if name in names}, **asked["arguments"]}
+    )
 
 
 def calls(trace: Any) -> list[list[Any]]:
     """The digest of each call, and the ranges of its own tokens that carry no loss. Raises OverflowError."""
-    found = []
+    call_records = []
     for turn in trace.turns:
         masked = ranges(turn.loss_mask[len(turn.prompt_token_ids) :])
-        found.append([call_digest(turn.prompt_token_ids, turn.completion_token_ids), masked])
-    return found
+        call_records.append([call_digest(turn.prompt_token_ids, turn.completion_token_ids), masked])
+    return call_records
 
 
 def ranges(mask: Sequence[int]) -> list[list[int]]:
     """The stretches of zeros, [start, end)."""
-    edges = [place for place in range(len(mask) + 1) if _has_loss(mask, place - 1) != _has_loss(mask, place)]
+    edges = [index for index in range(len(mask) + 1) if _has_loss(mask, index - 1) != _has_loss(mask, index)]
     return [edges[at : at + 2] for at in range(0, len(edges), 2)]
 
 
@@ -159,9 +165,9 @@ class Player:
     def _outcome(self) -> dict[str, Any]:
         from openenv.core.harness import TrainableSession, TrainingTrace
 
-        asked = self._asked
-        factory = made(self._build, asked)
-        session = factory.create(task=asked["task"], seed=asked["seed"], episode_id=asked["episode"])
+        request = self._asked
+        factory = made(self._build, request)
+        session = factory.create(task=request["task"], seed=request["seed"], episode_id=request["episode"])
         self._session = session
         if not isinstance(session, TrainableSession):
             return {"unusable": f"has sessions ({type(session).__name__}) without fetch_training_trace"}
@@ -232,21 +238,25 @@ class ForkedSessions:
                 live.connection.shutdown(socket.SHUT_WR)
 
     def _begin(self, request: dict[str, Any]) -> None:
-        own, its_end = socket.socketpair()
+        adapter_socket, session_socket = socket.socketpair()
         guard = os.fork()
         if guard == 0:
             try:
-                for one in (own, self._connection, *(live.connection for live in self._live.values())):
-                    one.close()
+                for inherited_socket in (
+                    adapter_socket,
+                    self._connection,
+                    *(live.connection for live in self._live.values()),
+                ):
+                    inherited_socket.close()
                 self._selector.close()
-                guarded(its_end, Player(self._build, {**request, "arguments": self._arguments}), request)
+                guarded(session_socket, Player(self._build, {**request, "arguments": self._arguments}), request)
             finally:
                 os._exit(1)
-        its_end.close()
-        live = Live(request["id"], guard, own)
+        session_socket.close()
+        live = Live(request["id"], guard, adapter_socket)
         self._live[live.number] = live
         self._guards.add(guard)
-        self._selector.register(own, selectors.EVENT_READ, live)
+        self._selector.register(adapter_socket, selectors.EVENT_READ, live)
 
     def _end(self, live: Live) -> None:
         """Pass a session's answer on. Its guard kills the processes that it has left."""
@@ -313,13 +323,13 @@ def kill_children(deadline: float) -> None:
 
 
 def children(parent: int) -> list[int]:
-    found = []
+    child_pids = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()  # after a name that may be anything
             if int(fields[1]) == parent:
-                found.append(int(stat.parent.name))
-    return found
+                child_pids.append(int(stat.parent.name))
+    return child_pids
 
 
 def play(connection: socket.socket, player: Player) -> None:
@@ -350,29 +360,29 @@ def received(connection: socket.socket, most: int = MAX_REQUEST_BYTES) -> dict[s
     size = int.from_bytes(head, "big")
     if size > most:
         raise ValueError(f"a message of {size} bytes")
-    found: dict[str, Any] = json.loads(taken(connection, size) or b"null")
-    return found
+    message: dict[str, Any] = json.loads(taken(connection, size) or b"null")
+    return message
 
 
 def taken(connection: socket.socket, size: int) -> bytes | None:
     parts = bytearray()
     while len(parts) < size:
-        part = connection.recv(min(size - len(parts), 1 << 20))
-        if not part:
+        chunk = connection.recv(min(size - len(parts), 1 << 20))
+        if not chunk:
             return None
-        parts += part
+        parts += chunk
     return bytes(parts)
 
 
 def serve(connection: socket.socket) -> None:
     """Import openenv and the factory, and play sessions until the connection closes."""
-    asked = received(connection)
-    if asked is None:
+    request = received(connection)
+    if request is None:
         return
-    factory = asked["factory"]
-    missing = why_missing(factory)
-    if missing is not None:
-        send(connection, {"failed": missing})
+    factory = request["factory"]
+    missing_dependency = why_missing(factory)
+    if missing_dependency is not None:
+        send(connection, {"failed": missing_dependency})
         return
     try:
         import openenv.core.harness  # noqa: F401  # for all sessions together
@@ -382,13 +392,13 @@ def serve(connection: socket.socket) -> None:
         send(connection, {"failed": f"cannot load factory {factory!r} ({one_line(error)})"})
         return
     send(connection, {"ready": True})
-    ForkedSessions(connection, build, asked["arguments"]).serve()
+    ForkedSessions(connection, build, request["arguments"]).serve()
 
 
 def main() -> None:
     if sys.argv[1] == "look":
-        missing = why_missing(json.load(sys.stdin)["factory"])
-        json.dump({} if missing is None else {"failed": missing}, sys.stdout)
+        missing_dependency = why_missing(json.load(sys.stdin)["factory"])
+        json.dump({} if missing_dependency is None else {"failed": missing_dependency}, sys.stdout)
         return
     # Programs that sessions start must not have the socket.
     connection = socket.socket(fileno=os.dup(0))

@@ -78,13 +78,13 @@ class OpenEnvHelper(TracedHelper[OpenEnvRollout]):
 
         Its task is the field `task` of the row, else the row; its seed is the field `seed`.
         """
-        asked = {name: described[name] for name in ("model", "base_url", "token")}
+        endpoint_fields = {name: described[name] for name in ("model", "base_url", "token")}
         return await self.play(
             {
                 "task": row.get("task", row),
                 "seed": row.get("seed"),
                 "episode": described["session"],
                 "sampling": dict(sampling),
-                **asked,
+                **endpoint_fields,
             }
         )

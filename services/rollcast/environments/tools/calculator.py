@@ -41,9 +41,9 @@ def calculator(expression: str) -> str:
     """
     if len(expression) > MAX_EXPRESSION_CHARACTERS:
         return f"Error: the expression has more than {MAX_EXPRESSION_CHARACTERS} characters"
-    written = expression.replace("^", "**").replace("×", "*").replace("÷", "/").replace("−", "-").strip()
+    python_expression = expression.replace("^", "**").replace("×", "*").replace("÷", "/").replace("−", "-").strip()
     try:
-        return _shown(_evaluate(ast.parse(written, mode="eval").body))
+        return _shown(_evaluate(ast.parse(python_expression, mode="eval").body))
     except SyntaxError as error:
         return f"Error: this is not an arithmetic expression: {error.msg}"
     except ZeroDivisionError:

@@ -57,13 +57,15 @@ class McpConnection:
         client = await self._connected()
         try:
             async with asyncio.timeout(self._start_seconds):
-                found = await self._listed(client)
+                offered_tools = await self._listed(client)
         except Exception as error:
             await self._discard(client)
             raise self._failed("its tools cannot be listed", error) from error
-        if len(found) > MAX_TOOLS:
-            raise self._failed(f"it has {len(found)} tools, and {MAX_TOOLS} are taken at most; start one with fewer")
-        return found
+        if len(offered_tools) > MAX_TOOLS:
+            raise self._failed(
+                f"it has {len(offered_tools)} tools, and {MAX_TOOLS} are taken at most; start one with fewer"
+            )
+        return offered_tools
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Call a tool by the server's own name for it.
@@ -143,15 +145,15 @@ class McpConnection:
         return self._mcp.stdio_client(parameters)
 
     async def _listed(self, client: "Client") -> "list[Tool]":
-        found: list[Tool] = []
+        offered_tools: list[Tool] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             page = await client.list_tools(cursor=cursor)
-            found += page.tools
+            offered_tools += page.tools
             cursor = page.next_cursor
             if cursor is None:
                 break
-        return found
+        return offered_tools
 
     async def _close_if_it_hangs(self, client: "Client") -> None:
         try:
@@ -176,7 +178,10 @@ class McpConnection:
 
 def text_of(result: "CallToolResult") -> str:
     """The texts of an answer; of other content its kind."""
-    parts = [part.text if part.type == "text" else f"[{part.type}]" for part in result.content]
+    parts = [
+        content_block.text if content_block.type == "text" else f"[{content_block.type}]"
+        for content_block in result.content
+    ]
     text = "\n".join(parts) or "(no output)"
     return f"Error: {text}" if result.is_error else text
 

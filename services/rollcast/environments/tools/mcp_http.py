@@ -49,11 +49,11 @@ class _BoundedStream(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Raises httpx2.StreamError beyond the bound, which the client reports as an error of this call."""
         num_bytes = 0
-        async for part in self._stream:
-            num_bytes += len(part)
+        async for chunk in self._stream:
+            num_bytes += len(chunk)
             if num_bytes > MAX_ANSWER_BYTES:
                 raise httpx2.StreamError(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
-            yield part
+            yield chunk
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -46,10 +46,10 @@ def messages(server_output: int) -> Iterator[bytes]:
             return
         if not ready.poll(LOOK_SECONDS * 1_000):
             continue
-        part = os.read(server_output, READ_BYTES)
-        if not part:
+        chunk = os.read(server_output, READ_BYTES)
+        if not chunk:
             return
-        *finished, rest = part.split(b"\n")
+        *finished, rest = chunk.split(b"\n")
         for piece in finished:
             num_dropped += _append(line, piece)
             yield _refusal(line, num_dropped) if num_dropped else bytes(line) + b"\n"
@@ -69,11 +69,11 @@ def _append(line: bytearray, piece: bytes) -> int:
 
 def _refusal(line: bytearray, num_dropped: int) -> bytes:
     """The error in place of an answer; nothing if it cannot be seen which call it answers."""
-    found = _ID.search(line[:SEARCHED_BYTES]) or _ID.search(line[-SEARCHED_BYTES:])
-    if found is None:
+    id_match = _ID.search(line[:SEARCHED_BYTES]) or _ID.search(line[-SEARCHED_BYTES:])
+    if id_match is None:
         return b""
-    said = b"the answer has %d bytes, more than the %d that are read" % (len(line) + num_dropped, MAX_LINE_BYTES)
-    return b'{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"%s"}}\n' % (found[1], INTERNAL_ERROR, said)
+    error_text = b"the answer has %d bytes, more than the %d that are read" % (len(line) + num_dropped, MAX_LINE_BYTES)
+    return b'{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"%s"}}\n' % (id_match[1], INTERNAL_ERROR, error_text)
 
 
 def main(command: list[str]) -> int:

@@ -34,9 +34,9 @@ class McpServers:
             if self._schemas is None:
                 names = list(self._connections)
                 listed = await asyncio.gather(*(self._connections[name].tools() for name in names))
-                found = [(name, tool) for name, tools in zip(names, listed, strict=True) for tool in tools]
+                named_tools = [(name, tool) for name, tools in zip(names, listed, strict=True) for tool in tools]
                 self._tools = {}
-                self._schemas = [self._add(name, tool) for name, tool in found]
+                self._schemas = [self._add(name, tool) for name, tool in named_tools]
             return self._schemas
 
     def offers(self, tool: str) -> bool:

@@ -58,9 +58,9 @@ def _described(error: BaseException) -> str:
     with contextlib.suppress(BaseException):  # its __str__ is the program's own
         frames = traceback.extract_tb(error.__traceback__)
         lines = [f"line {frame.lineno}" for frame in frames if frame.filename == _FILE_NAME]
-        place = f" ({', called in '.join(reversed(lines[-3:]))})" if lines else ""
-        said = "".join(traceback.format_exception_only(error)).strip()
-        return f"{said}{place}\n"
+        location = f" ({', called in '.join(reversed(lines[-3:]))})" if lines else ""
+        error_text = "".join(traceback.format_exception_only(error)).strip()
+        return f"{error_text}{location}\n"
     return f"{type(error).__name__}\n"
 
 
@@ -73,10 +73,10 @@ class _Printed(io.TextIOBase):
         self._num_lost = 0
 
     def write(self, text: str, /) -> int:
-        kept = text[: MAX_PRINTED_CHARACTERS - self._num_kept]
-        self._parts.append(kept)
-        self._num_kept += len(kept)
-        self._num_lost += len(text) - len(kept)
+        kept_text = text[: MAX_PRINTED_CHARACTERS - self._num_kept]
+        self._parts.append(kept_text)
+        self._num_kept += len(kept_text)
+        self._num_lost += len(text) - len(kept_text)
         return len(text)
 
     def writable(self) -> bool:

@@ -53,8 +53,8 @@ def search_over(corpus: Path) -> Callable[[str], str]:
         if not tokens[0] or not any(token in index.vocab_dict for token in tokens[0]):
             return "Nothing was found: no text contains these words."
         num_results = min(NUM_RESULTS, len(passages))
-        found, scores = index.retrieve(tokens, k=num_results, backend_selection="numpy", show_progress=False)
-        best = [passages[number] for number, score in zip(found[0], scores[0], strict=True) if score > 0]
+        passage_numbers, scores = index.retrieve(tokens, k=num_results, backend_selection="numpy", show_progress=False)
+        best = [passages[number] for number, score in zip(passage_numbers[0], scores[0], strict=True) if score > 0]
         return "\n\n".join(map(_shown, range(1, len(best) + 1), best)) or "Nothing was found."
 
     return search
@@ -90,8 +90,8 @@ def _passage(row: dict[str, Any]) -> Passage:
 
 def _tokens(bm25s: Any, texts: list[str]) -> list[list[str]]:
     """Lower-case words, without the stop words of English."""
-    found: list[list[str]] = bm25s.tokenize(texts, return_ids=False, show_progress=False)
-    return found
+    token_lists: list[list[str]] = bm25s.tokenize(texts, return_ids=False, show_progress=False)
+    return token_lists
 
 
 def _shown(rank: int, passage: Passage) -> str:

@@ -56,28 +56,28 @@ def _run(command: str, seconds: float) -> str:
     code = process.wait()
     if not has_ended:
         return OverdueAnswer(f"{text}\n[ended: the command took more than {seconds:g} s]".lstrip("\n"))
-    said = "" if code == 0 else f"\n[exit code {code}]"
-    return f"{text}{said}".strip("\n") or "(no output)"
+    exit_note = "" if code == 0 else f"\n[exit code {code}]"
+    return f"{text}{exit_note}".strip("\n") or "(no output)"
 
 
 def _read(process: subprocess.Popen[bytes], output: IO[bytes], deadline: float) -> tuple[str, bool]:
     """The output, and whether the command ended before the deadline."""
-    kept = bytearray()
+    output_bytes = bytearray()
     num_dropped = 0
     has_ended = False
     while not has_ended and time.monotonic() < deadline:
         has_ended = process.poll() is not None  # looked at first: its last output is still read below
         while select.select([output], [], [], 0 if has_ended else LAST_LOOK_SECONDS)[0]:
-            part = os.read(output.fileno(), READ_BYTES)
-            if not part:
+            chunk = os.read(output.fileno(), READ_BYTES)
+            if not chunk:
                 has_ended = _wait(process, deadline)
                 break
-            num_room = MAX_OUTPUT_BYTES - len(kept)
-            kept += part[:num_room]
-            num_dropped += max(0, len(part) - num_room)
+            num_room = MAX_OUTPUT_BYTES - len(output_bytes)
+            output_bytes += chunk[:num_room]
+            num_dropped += max(0, len(chunk) - num_room)
             if time.monotonic() > deadline:
                 break
-    text = kept.decode("utf-8", "replace").rstrip("\n")
+    text = output_bytes.decode("utf-8", "replace").rstrip("\n")
     return (f"{text}\n[{num_dropped} further bytes were not kept]" if num_dropped else text), has_ended
 
 

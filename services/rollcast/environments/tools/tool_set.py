@@ -67,11 +67,11 @@ class ToolSetEnvironment:
         except EnvironmentFailedError as error:
             if not self._has_run_programs or self._replace_process is None:
                 raise
-            ended = error
+            end_error = error
         self.functions = await self._replace_process(functions)
         await self.functions.reset({})
-        said = f"Error: {ended}; the next call begins in a new process, without files of earlier calls"
-        return ToolResult(said, is_overdue=ended.is_overdue)
+        error_message = f"Error: {end_error}; the next call begins in a new process, without files of earlier calls"
+        return ToolResult(error_message, is_overdue=end_error.is_overdue)
 
     async def reward(self) -> float | None:
         """None: the verifier of the data set rewards."""

@@ -33,17 +33,21 @@ def main(arguments: list[str]) -> int:
 
 def settings_of(run_file: Path, name: str) -> VerifiersEnvironment:
     """The environment of this name. Raises UserError."""
-    found = [one for one in load_run_config(run_file).tasks.environments if isinstance(one, VerifiersEnvironment)]
-    for one in found:
+    environments = [
+        one for one in load_run_config(run_file).tasks.environments if isinstance(one, VerifiersEnvironment)
+    ]
+    for one in environments:
         if one.name == name:
             return one
-    known = ", ".join(one.name for one in found) or "there is none"
-    raise UserError(f"NAME = {name}: is no environment of kind verifiers in {run_file} ({known}); correct it")
+    environment_names = ", ".join(one.name for one in environments) or "there is none"
+    raise UserError(
+        f"NAME = {name}: is no environment of kind verifiers in {run_file} ({environment_names}); correct it"
+    )
 
 
 def write_rows(settings: VerifiersEnvironment) -> None:
     """Write the rows to standard output. Raises UserError."""
-    asked = json.dumps({"taskset": settings.taskset, "arguments": settings.arguments})
+    request = json.dumps({"taskset": settings.taskset, "arguments": settings.arguments})
     try:
         process = subprocess.Popen(  # noqa: S603  # the user's own interpreter
             command(settings, "rows"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -57,7 +61,7 @@ def write_rows(settings: VerifiersEnvironment) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdin.write(asked)
+            process.stdin.write(request)
             process.stdin.close()
             while line := process.stdout.readline(MAX_ROW_CHARACTERS):
                 row = parsed(line)

@@ -46,14 +46,14 @@ def one_line(error: BaseException) -> str:
 
 def why_missing(taskset: str) -> str | None:
     """Why this Python cannot run the taskset; None = it may. Imports neither verifiers nor the taskset."""
-    found = importlib.util.find_spec("verifiers")
-    if found is None or not found.submodule_search_locations:
+    package_spec = importlib.util.find_spec("verifiers")
+    if package_spec is None or not package_spec.submodule_search_locations:
         return f"has no verifiers; install verifiers=={RELEASE} there"
     release = importlib.metadata.version("verifiers")
     if release != RELEASE:
         return f"has verifiers {release}; install verifiers=={RELEASE} there"
     module = taskset.rsplit("/", 1)[-1].split("@", 1)[0].replace("-", "_").lower()
-    shipped = Path(next(iter(found.submodule_search_locations)), "v1", "tasksets", module)
+    shipped = Path(next(iter(package_spec.submodule_search_locations)), "v1", "tasksets", module)
     if shipped.is_dir() or shipped.with_suffix(".py").is_file() or importlib.util.find_spec(module) is not None:
         return None
     return f"has no taskset {taskset!r}; install the package {module} there, or correct taskset"
@@ -67,20 +67,20 @@ def environment_config(taskset: str, arguments: dict[str, Any]) -> Any:
     """
     import verifiers.v1 as vf
 
-    given = {**arguments, "taskset": {**(arguments.get("taskset") or {}), "id": taskset}}
+    config_fields = {**arguments, "taskset": {**(arguments.get("taskset") or {}), "id": taskset}}
     harness = taskset if vf.default_harness_id(taskset) == taskset else LOCAL_HARNESS
     needs_container = vf.load_harness(vf.harness_config_type(harness)(id=harness)).NEEDS_CONTAINER
-    for name, field in vf.env_config_type(taskset, given.get("id") or "").model_fields.items():
+    for name, field in vf.env_config_type(taskset, config_fields.get("id") or "").model_fields.items():
         seat = field.default
-        own = given.get(name) or {}
-        if not isinstance(seat, vf.AgentConfig) or seat.harness is not None or "harness" in own:
+        seat_fields = config_fields.get(name) or {}
+        if not isinstance(seat, vf.AgentConfig) or seat.harness is not None or "harness" in seat_fields:
             continue
-        given[name] = {
+        config_fields[name] = {
             "harness": {"id": harness},
             **({} if needs_container else {"runtime": {"type": "subprocess"}}),
-            **own,
+            **seat_fields,
         }
-    return vf.resolve_env_config(given)
+    return vf.resolve_env_config(config_fields)
 
 
 def row_of(task: Any) -> dict[str, Any]:
@@ -92,10 +92,10 @@ def row_of(task: Any) -> dict[str, Any]:
         raise ValueError(f"task {data.idx} has no prompt: its user begins, and a row needs a prompt")
     system = [] if data.system_prompt is None else [{"role": "system", "content": data.system_prompt}]
     if isinstance(data.prompt, str):
-        said = [{"role": "user", "content": data.prompt}]
+        chat_messages = [{"role": "user", "content": data.prompt}]
     else:
-        said = [{"role": one.role, "content": content_text(one.content)} for one in data.prompt]
-    return {"prompt": [*system, *said], "task": data.model_dump(mode="json", exclude_none=True)}
+        chat_messages = [{"role": message.role, "content": content_text(message.content)} for message in data.prompt]
+    return {"prompt": [*system, *chat_messages], "task": data.model_dump(mode="json", exclude_none=True)}
 
 
 def write_rows(taskset: str, arguments: dict[str, Any], output: Any) -> None:
@@ -117,8 +117,8 @@ def outcome(episode: Any) -> dict[str, Any]:
     """What the generator has to know of an episode."""
     if not episode.ok:
         errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
-        said = " ".join(f"{errors[-1].type}: {errors[-1].message}".split()) if errors else "it gave no reason"
-        return {"failed": said[:MAX_FAILURE_CHARACTERS]}
+        error_message = " ".join(f"{errors[-1].type}: {errors[-1].message}".split()) if errors else "it gave no reason"
+        return {"failed": error_message[:MAX_FAILURE_CHARACTERS]}
     if len(episode.traces) != 1:
         return {"unusable": f"played {len(episode.traces)} agents, and an episode of one agent is trained"}
     (trace,) = episode.traces
@@ -132,18 +132,18 @@ def answers(trace: Any) -> list[list[Any]]:
     """Of each sampled message: its digest, the number of the sampled one before it, and whether it is trained."""
     trained = {id(node) for branch in trace.branches if branch.trainable for node in branch.nodes}
     numbers: dict[int, int] = {}
-    found: list[list[Any]] = []
+    answer_records: list[list[Any]] = []
     for index, node in enumerate(trace.nodes):
         if not node.sampled:
             continue
-        before = node.parent
-        while before is not None and before not in numbers:
-            before = trace.nodes[before].parent
+        ancestor = node.parent
+        while ancestor is not None and ancestor not in numbers:
+            ancestor = trace.nodes[ancestor].parent
         calls = [(call.id, call.name, call.arguments) for call in node.message.tool_calls or ()]
         digest = answer_digest(node.message.content, calls)
-        found.append([digest, None if before is None else numbers[before], id(node) in trained])
+        answer_records.append([digest, None if ancestor is None else numbers[ancestor], id(node) in trained])
         numbers[index] = len(numbers)
-    return found
+    return answer_records
 
 
 class Rollouts:
@@ -210,15 +210,15 @@ async def request_of(reader: asyncio.StreamReader) -> dict[str, Any]:
 async def serve(connection: socket.socket) -> None:
     """Load the environment, and run rollouts until the connection closes."""
     reader, writer = await asyncio.open_connection(sock=connection)
-    asked = await request_of(reader)
+    request = await request_of(reader)
     try:
-        missing = why_missing(asked["taskset"])
-        if missing is not None:
-            send(writer, {"failed": missing})
+        missing_dependency = why_missing(request["taskset"])
+        if missing_dependency is not None:
+            send(writer, {"failed": missing_dependency})
             return
         import verifiers.v1 as vf
 
-        environment = vf.load_environment(environment_config(asked["taskset"], asked["arguments"]))
+        environment = vf.load_environment(environment_config(request["taskset"], request["arguments"]))
         async with environment.serving():
             rollouts = Rollouts(environment, writer)
             send(writer, {"ready": True})
@@ -230,7 +230,7 @@ async def serve(connection: socket.socket) -> None:
             finally:
                 await rollouts.close()
     except Exception as error:
-        send(writer, {"failed": f"cannot load taskset {asked['taskset']!r} ({one_line(error)})"})
+        send(writer, {"failed": f"cannot load taskset {request['taskset']!r} ({one_line(error)})"})
     finally:
         writer.close()
 
@@ -244,13 +244,13 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         asyncio.run(serve(connection))
         return
-    asked = json.load(sys.stdin)
-    missing = why_missing(asked["taskset"])
-    if sys.argv[1] == "look" or missing is not None:
-        json.dump({} if missing is None else {"failed": missing}, output)
+    request = json.load(sys.stdin)
+    missing_dependency = why_missing(request["taskset"])
+    if sys.argv[1] == "look" or missing_dependency is not None:
+        json.dump({} if missing_dependency is None else {"failed": missing_dependency}, output)
         output.flush()
         return
-    write_rows(asked["taskset"], asked["arguments"], output)
+    write_rows(request["taskset"], request["arguments"], output)
 
 
 if __name__ == "__main__":

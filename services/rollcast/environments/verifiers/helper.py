@@ -42,7 +42,9 @@ class VerifiersRollout(TracedRollout):
         if "answers" not in self._answer:
             return None
         try:
-            answers = tuple(TracedAnswer(str(one[0]), one[1], bool(one[2])) for one in self._answer["answers"])
+            answers = tuple(
+                TracedAnswer(str(record[0]), record[1], bool(record[2])) for record in self._answer["answers"]
+            )
             return VerifiersTrace(self._answer["reward"], str(self._answer["stop"] or ""), answers)
         except (LookupError, TypeError) as error:
             raise EnvironmentFailedError("its process sent a trace that is none") from error
@@ -63,5 +65,5 @@ class VerifiersHelper(TracedHelper[VerifiersRollout]):
             raise EnvironmentFailedError(
                 "its row has no field `task`; write the data set by python -m rollcast.environments.verifiers"
             )
-        asked = {name: described[name] for name in ("model", "base_url", "token")}
-        return await self.play({"task": row["task"], **asked})
+        endpoint_fields = {name: described[name] for name in ("model", "base_url", "token")}
+        return await self.play({"task": row["task"], **endpoint_fields})

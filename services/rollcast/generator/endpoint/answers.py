@@ -50,9 +50,9 @@ def completion_body(answered: Answered, name: str, model: str, more: Extras) -> 
     message = {**answered.message, "reasoning": answered.reasoning or None}
     choice = {"index": 0, "message": message, "finish_reason": answered.finish_reason, **more.of_choice}
     body = {"id": name, "model": model, "choices": [choice], "usage": usage(answered)}
-    whole = chat_answer().model_validate({**body, "prompt_token_ids": more.prompt_token_ids})
-    found: dict[str, Any] = whole.model_dump()
-    return found
+    completion = chat_answer().model_validate({**body, "prompt_token_ids": more.prompt_token_ids})
+    response_body: dict[str, Any] = completion.model_dump()
+    return response_body
 
 
 def chunk_body(
@@ -70,19 +70,19 @@ def chunk_body(
     body["prompt_token_ids"] = more.prompt_token_ids
     if answered is not None:
         body["usage"] = usage(answered)
-    found: dict[str, Any] = chat_part().model_validate(body).model_dump(exclude_none=True)
-    for one in found["choices"]:
-        one.setdefault("finish_reason", None)
-    return found
+    chunk: dict[str, Any] = chat_part().model_validate(body).model_dump(exclude_none=True)
+    for chunk_choice in chunk["choices"]:
+        chunk_choice.setdefault("finish_reason", None)
+    return chunk
 
 
 def final_deltas(answered: Answered, deltas: Deltas) -> list[dict[str, Any]]:
     """What of a message was not streamed."""
-    found = deltas.rest(answered.reasoning, str(answered.message["content"]))
+    unsent_deltas = deltas.rest(answered.reasoning, str(answered.message["content"]))
     calls = answered.message.get("tool_calls") or ()
     if calls:
-        found.append({"tool_calls": [{"index": index, **call} for index, call in enumerate(calls)]})
-    return found
+        unsent_deltas.append({"tool_calls": [{"index": index, **call} for index, call in enumerate(calls)]})
+    return unsent_deltas
 
 
 def usage(answered: Answered) -> dict[str, int]:

@@ -82,15 +82,15 @@ class EndpointApplication:
         """All of its paths."""
         from starlette.routing import Route
 
-        own = f"{PREFIX}{{session}}"
+        session_path = f"{PREFIX}{{session}}"
         return [
             Route(f"{PREFIX}v1/sessions", self._next_task, methods=["POST"]),
-            Route(f"{own}/v1/chat/completions", self._in_session(self._chat), methods=["POST"]),
-            Route(f"{own}/v1/models", self._in_session(self._models)),
-            Route(f"{own}/inference/v1/generate", self._in_session(self._generate), methods=["POST"]),
-            Route(f"{own}/reward", self._in_session(self._reward), methods=["POST"]),
-            Route(f"{own}/end", self._in_session(self._end), methods=["POST"]),
-            Route(f"{own}/{{path:path}}", self._in_session(_not_served), methods=["GET", "POST"]),
+            Route(f"{session_path}/v1/chat/completions", self._in_session(self._chat), methods=["POST"]),
+            Route(f"{session_path}/v1/models", self._in_session(self._models)),
+            Route(f"{session_path}/inference/v1/generate", self._in_session(self._generate), methods=["POST"]),
+            Route(f"{session_path}/reward", self._in_session(self._reward), methods=["POST"]),
+            Route(f"{session_path}/end", self._in_session(self._end), methods=["POST"]),
+            Route(f"{session_path}/{{path:path}}", self._in_session(_not_served), methods=["GET", "POST"]),
             Route("/v1/chat/completions", self._single(self._chat), methods=["POST"]),
             Route("/v1/models", self._single(self._models)),
             Route("/inference/v1/generate", self._single(self._generate), methods=["POST"]),
@@ -143,18 +143,20 @@ class EndpointApplication:
         replaces = session.settings.sampling == "run"
         content = await read_content(request)
         async with self._turns.take(content):
-            asked = read_request(read_json(content), self._sessions.model, session.task.sampling, replaces=replaces)
-            chat = ChatRequest(asked, is_retry=_is_retry(request))
-        self._sessions.note_replaced(session, asked.replaced)
+            chat_parameters = read_request(
+                read_json(content), self._sessions.model, session.task.sampling, replaces=replaces
+            )
+            chat = ChatRequest(chat_parameters, is_retry=_is_retry(request))
+        self._sessions.note_replaced(session, chat_parameters.replaced)
         name = f"chatcmpl-{session.id}-{time.monotonic_ns()}"
-        if asked.is_streamed:
-            stream = _Stream(self._sessions, session, asked, chat, name)
+        if chat_parameters.is_streamed:
+            stream = _Stream(self._sessions, session, chat_parameters, chat, name)
             await stream.begin(request)
             return StreamingResponse(stream.parts(), media_type="text/event-stream")
         call = EndpointCall(session, chat)
-        answered = await self._sampled(request, call)
-        more = extras(answered, asked, session.record.decode)
-        return JSONResponse(completion_body(answered, name, self._sessions.model, more))
+        turn_answer = await self._sampled(request, call)
+        more = extras(turn_answer, chat_parameters, session.record.decode)
+        return JSONResponse(completion_body(turn_answer, name, self._sessions.model, more))
 
     async def _models(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
@@ -167,8 +169,8 @@ class EndpointApplication:
         body = read_json(await read_content(request))
         reward = body.get("reward") if isinstance(body, dict) else None
         if isinstance(reward, bool) or not isinstance(reward, int | float) or not 0 <= reward <= 1:
-            written = repr(reward)[:MAX_REWARD_CHARACTERS]
-            raise RefusedRequestError(f"reward = {written}: give a number from 0 to 1")
+            reward_text = repr(reward)[:MAX_REWARD_CHARACTERS]
+            raise RefusedRequestError(f"reward = {reward_text}: give a number from 0 to 1")
         if session.is_closed:
             raise RefusedRequestError("this session has ended", 404, "session_ended")
         session.reward = float(reward)
@@ -182,10 +184,10 @@ class EndpointApplication:
         async with self._turns.take(content):
             body = read_json(content, MAX_TOKENS)
             sampling = session.task.sampling
-            asked, replaced = TokenRequest.read(body, sampling, replaces=replaces, is_retry=_is_retry(request))
+            token_request, replaced = TokenRequest.read(body, sampling, replaces=replaces, is_retry=_is_retry(request))
         self._sessions.note_replaced(session, replaced)
-        answered = await self._sampled(request, EndpointCall(session, asked))
-        return JSONResponse(generated_body(answered, f"generate-{time.monotonic_ns()}", self._sessions.model))
+        turn_answer = await self._sampled(request, EndpointCall(session, token_request))
+        return JSONResponse(generated_body(turn_answer, f"generate-{time.monotonic_ns()}", self._sessions.model))
 
     async def _end(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
@@ -193,8 +195,8 @@ class EndpointApplication:
         if session.settings.is_started_here:
             raise RefusedRequestError("a program that was started here ends its session by its own end")
         body = read_json(await read_content(request))
-        failed = body.get("failed") if isinstance(body, dict) else None
-        session.ended = str(failed or "")[:MAX_REASON_CHARACTERS]
+        failure_reason = body.get("failed") if isinstance(body, dict) else None
+        session.ended = str(failure_reason or "")[:MAX_REASON_CHARACTERS]
         return JSONResponse({})
 
     async def _next_task(self, request: "Request") -> "Response":
@@ -212,16 +214,16 @@ class EndpointApplication:
         from starlette.responses import JSONResponse, Response
 
         if self._num_waiting >= MAX_WAITING_PROGRAMS:
-            why = f"{MAX_WAITING_PROGRAMS} programs wait for a task here; ask another generator, or later"
-            return _refused(RefusedRequestError(why, 503, "enough_programs"))
+            reason = f"{MAX_WAITING_PROGRAMS} programs wait for a task here; ask another generator, or later"
+            return _refused(RefusedRequestError(reason, 503, "enough_programs"))
         session = await self._taken(request)
         if session is None:
             return Response(status_code=204)
         # The address of this very generator, whatever name it was found by.
         host, port = request.scope["server"]
-        described = self._sessions.described(session, f"{request.url.scheme}://{in_url(host)}:{port}")
+        session_description = self._sessions.described(session, f"{request.url.scheme}://{in_url(host)}:{port}")
         row = json.loads(session.task.row)
-        return JSONResponse({**described, "environment": session.task.environment, "row": row})
+        return JSONResponse({**session_description, "environment": session.task.environment, "row": row})
 
     def _check_run_token(self, request: "Request", who: str) -> None:
         """Raises RefusedRequestError."""
@@ -230,19 +232,19 @@ class EndpointApplication:
         token = self._sessions.run_token
         if token is not None and presents(request.scope, token):
             return
-        wanted = "this run has none, set ROLLCAST_HTTP_TOKEN" if token is None else "send it as the API key"
-        own = f"a session's calls go to its own base URL, http://HOST:PORT{PREFIX}SESSION/v1"
-        raise RefusedRequestError(f"{who} needs http.token: {wanted}; {own}", 401, "wrong_token")
+        remedy = "this run has none, set ROLLCAST_HTTP_TOKEN" if token is None else "send it as the API key"
+        session_hint = f"a session's calls go to its own base URL, http://HOST:PORT{PREFIX}SESSION/v1"
+        raise RefusedRequestError(f"{who} needs http.token: {remedy}; {session_hint}", 401, "wrong_token")
 
     async def _taken(self, request: "Request") -> HarnessSession | None:
         """A session for the program that asks; None = none came in time, or the program is gone."""
-        waiting = self._sessions.next_task(NEXT_TASK_SECONDS)
-        asking = asyncio.run_coroutine_threadsafe(waiting, self._sessions.loop)
+        next_session = self._sessions.next_task(NEXT_TASK_SECONDS)
+        claim_future = asyncio.run_coroutine_threadsafe(next_session, self._sessions.loop)
         self._num_waiting += 1
         try:
-            return await _unless_gone(request, asking, asking.cancel)
+            return await _unless_gone(request, claim_future, claim_future.cancel)
         except asyncio.CancelledError:
-            if not asking.cancelled():
+            if not claim_future.cancelled():
                 raise
             return None
         finally:
@@ -251,8 +253,8 @@ class EndpointApplication:
     async def _sampled(self, request: "Request", call: EndpointCall) -> Answered:
         """The answer; if the client is gone before, its call is abandoned."""
         loop = self._sessions.loop
-        answering = asyncio.run_coroutine_threadsafe(call.run(), loop)
-        return await _unless_gone(request, answering, lambda: loop.call_soon_threadsafe(call.abandon))
+        answer_future = asyncio.run_coroutine_threadsafe(call.run(), loop)
+        return await _unless_gone(request, answer_future, lambda: loop.call_soon_threadsafe(call.abandon))
 
 
 class _Stream:
@@ -299,18 +301,18 @@ class _Stream:
                 await asyncio.sleep(max(STREAM_SECONDS, PARSING_SHARE * (time.monotonic() - began)))
                 await self._changed.wait()
             try:
-                answered = self._answering.result()
+                turn_answer = self._answering.result()
             except RefusedRequestError as refusal:  # the session was closed in the middle of it
                 self._sessions.note_refused(self._session, refusal)
                 yield _event(error_body(refusal))
                 return
-            for delta in final_deltas(answered, self._deltas):
+            for delta in final_deltas(turn_answer, self._deltas):
                 yield self._event(delta)
             # All at its end, as no part of the stream has a whole number of tokens.
-            more = extras(answered, self._asked, self._session.record.decode)
-            yield _event(chunk_body(self._name, self._sessions.model, {}, answered.finish_reason, more=more))
+            more = extras(turn_answer, self._asked, self._session.record.decode)
+            yield _event(chunk_body(self._name, self._sessions.model, {}, turn_answer.finish_reason, more=more))
             if self._asked.wants_usage:
-                yield _event(chunk_body(self._name, self._sessions.model, None, answered=answered))
+                yield _event(chunk_body(self._name, self._sessions.model, None, answered=turn_answer))
             yield "data: [DONE]\n\n"
         except asyncio.CancelledError:  # as above
             yield _event(error_body(ENDING))
@@ -373,13 +375,13 @@ async def _gone(request: "Request") -> None:
 
 async def _unless_gone(request: "Request", answering: Future[T], abandon: Callable[[], object]) -> T:
     """The answer of the engine's loop; `abandon` is called if the client is gone before."""
-    here = asyncio.wrap_future(answering)
-    leaving = asyncio.create_task(_gone(request))
-    waits: set[asyncio.Future[Any]] = {here, leaving}
+    local_future = asyncio.wrap_future(answering)
+    disconnect = asyncio.create_task(_gone(request))
+    waits: set[asyncio.Future[Any]] = {local_future, disconnect}
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        if not here.done():
+        if not local_future.done():
             abandon()
-        return await here
+        return await local_future
     finally:
-        leaving.cancel()
+        disconnect.cancel()

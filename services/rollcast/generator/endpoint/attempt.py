@@ -163,10 +163,10 @@ class HarnessAttempt:
                 await self._waits.wait(session.taken.wait(), self._limits.max_seconds)
         except TimeoutError:
             if not self._settings.is_started_here:
-                why = f"no program took its task within {self._limits.max_seconds:g} seconds"
+                reason = f"no program took its task within {self._limits.max_seconds:g} seconds"
             else:
-                why = f"was not started within {self._settings.reset_seconds:g} seconds"
-            raise EnvironmentFailedError(why) from None
+                reason = f"was not started within {self._settings.reset_seconds:g} seconds"
+            raise EnvironmentFailedError(reason) from None
         session.deadline = time.monotonic() + self._limits.max_seconds
         return program
 
@@ -198,8 +198,8 @@ class HarnessAttempt:
             return self.session.over
         if failed:
             refused = f"; it was refused: {self.session.last_refusal}" if self.session.last_refusal else ""
-            why = f"{failed}{refused}: {said or 'it printed nothing'}"
-            raise EnvironmentFailedError(why, is_of_another=is_of_another)
+            reason = f"{failed}{refused}: {said or 'it printed nothing'}"
+            raise EnvironmentFailedError(reason, is_of_another=is_of_another)
         if self.session.ended:
             raise EnvironmentFailedError(f"reported that it failed: {said}")
         if self.session.is_last_turn_cut:
@@ -222,8 +222,8 @@ class HarnessAttempt:
         assert isinstance(program, VerifiersRollout | OpenEnvRollout)
         trace = program.trace()
         if trace is None:
-            why = program.last_lines or "it did not end"
-            raise UnusableEpisodeError(f"gave no reward after its budget was over: {why}")
+            reason = program.last_lines or "it did not end"
+            raise UnusableEpisodeError(f"gave no reward after its budget was over: {reason}")
         self.session.reward = trace.reward
         is_over = self.session.over is not None
         if isinstance(trace, OpenEnvTrace):
@@ -232,11 +232,11 @@ class HarnessAttempt:
 
     def _joined_by_text(self, trace: VerifiersTrace) -> set[int]:
         unread = {turn.number for turn in self.session.histories.unread()}
-        read = [turn for turn in self.session.histories.turns if turn.number not in unread]
-        untrained = untrained_turns(read, trace)
+        turns = [turn for turn in self.session.histories.turns if turn.number not in unread]
+        untrained = untrained_turns(turns, trace)
         if untrained is None:
             raise self._disagreement(
-                f"has {len(trace.answers)} answers of the model in its trace, which are not the {len(read)} that were "
+                f"has {len(trace.answers)} answers of the model in its trace, which are not the {len(turns)} that were "
                 "sampled for it"
             )
         return untrained
@@ -275,8 +275,8 @@ class HarnessAttempt:
     def _why_no_turn(self, program: SessionProgram | None) -> str:
         if self.session.last_refusal:
             return f"sampled nothing; it was refused: {self.session.last_refusal}"
-        said = program.last_lines if program is not None else ""
-        return f"ended without a request to the model{f': {said}' if said else ''}"
+        program_output = program.last_lines if program is not None else ""
+        return f"ended without a request to the model{f': {program_output}' if program_output else ''}"
 
 
 async def _look(program: SessionProgram | None) -> None:

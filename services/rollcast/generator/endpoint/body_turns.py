@@ -41,8 +41,8 @@ async def read_content(request: "Request") -> bytearray:
     content = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            async for part in request.stream():
-                content += part
+            async for chunk in request.stream():
+                content += chunk
                 if len(content) > MAX_BODY_BYTES:
                     raise RefusedRequestError(f"the body has more than {MAX_BODY_BYTES} bytes", 413, "too_large")
     except TimeoutError:

@@ -151,31 +151,31 @@ class EndpointCall:
     async def _sampled(self, tokens: int) -> Answered:
         session = self._session
         session.check_open()
-        place = self._request.place(session)
-        self._sequence = place.sequence
-        self.tokens_before = session.record.input_tokens(place.sequence)
-        sampler = session.record.sequences[place.sequence]
+        pending_turn = self._request.place(session)
+        self._sequence = pending_turn.sequence
+        self.tokens_before = session.record.input_tokens(pending_turn.sequence)
+        sampler = session.record.sequences[pending_turn.sequence]
         if sampler.completion.has_given:
             tokens = session.lower_reservation(self, tokens)
         ends = TurnEnds(session.parts.renderer.stop_token_ids, self._request.stop, self._on_tokens)
-        before = len(session.record.turns)
+        num_turns_before = len(session.record.turns)
         self._end_in_time(sampler)
         try:
-            finish = await session.record.sample_turn(place.sequence, ends, tokens)
+            finish = await session.record.sample_turn(pending_turn.sequence, ends, tokens)
         finally:
             if self._timer is not None:
                 self._timer.cancel()
             self._sequence = None
         number = len(session.record.turns) - 1
-        if number < before or session.record.turns[number].sequence != place.sequence:
+        if number < num_turns_before or session.record.turns[number].sequence != pending_turn.sequence:
             session.check_open()
             if self._is_abandoned:
                 raise _left()
             raise session.refused_for(EpisodeEnd.SECONDS)
-        answered = self._request.answer(session, place, number, finish)
+        turn_answer = self._request.answer(session, pending_turn, number, finish)
         session.histories.turns[-1].is_abandoned = self._is_abandoned or (finish == "abort" and session.was_ended_early)
-        self._note_end(finish, len(answered.token_ids))
-        return answered
+        self._note_end(finish, len(turn_answer.token_ids))
+        return turn_answer
 
     def _end_in_time(self, sampler: SequenceSampler) -> None:
         """Stop the turn at the deadline, which other requests of the session move while they wait for a slot."""
@@ -188,13 +188,13 @@ class EndpointCall:
     def _note_end(self, finish: Finish, num_tokens: int) -> None:
         session = self._session
         session.has_answered |= finish != "abort" or not session.is_closed
-        most = self._request.max_tokens
+        max_tokens = self._request.max_tokens
         session.last_refusal = ""
         session.is_last_turn_cut = finish == "length"
         session.over = None
         if finish == "abort" and not session.is_closed and not self._is_abandoned:
             session.over = EpisodeEnd.SECONDS
-        elif finish == "length" and (most is None or num_tokens < most):
+        elif finish == "length" and (max_tokens is None or num_tokens < max_tokens):
             session.over = EpisodeEnd.TOKENS
 
 
@@ -227,27 +227,29 @@ class ChatRequest:
         tools = self._asked.tools
         if self._num_characters > MAX_CHARACTERS_PER_TOKEN * session.parts.max_sequence_tokens:
             raise too_long(session, f"a chat of {self._num_characters} characters")
-        found = session.histories.longest(self._digests, messages)
-        if found is None:
+        longest_match = session.histories.longest(self._digests, messages)
+        if longest_match is None:
             has_answers = any(message.get("role") == "assistant" for message in messages)
             reason = "rewritten" if has_answers else self._reason(session, "new")
             return self._begun(session, self._rendered(session), reason)
-        turn, count = found
-        before, sampled = session.record.turn_tokens(turn.number)
+        turn, count = longest_match
+        tokens_before, sampled = session.record.turn_tokens(turn.number)
         turn.has_followers = True
         if any(message.get("role") == "assistant" for message in messages[count:]):
             return self._begun(session, self._rendered(session), "rewritten", turn.number)
-        given = _between(session, before, sampled, messages[count:], tools)
-        if given is None:
+        environment_tokens = _between(session, tokens_before, sampled, messages[count:], tools)
+        if environment_tokens is None:
             return self._begun(session, self._rendered(session), self._reason(session, "format"), turn.number)
         if turn.is_extended or turn.is_abandoned:
-            return self._begun(session, [*before, *sampled, *given], self._reason(session, "forked"), turn.number)
-        return TurnPlace(extended(session, turn, given), self._digests[-1], turn.number)
+            return self._begun(
+                session, [*tokens_before, *sampled, *environment_tokens], self._reason(session, "forked"), turn.number
+            )
+        return TurnPlace(extended(session, turn, environment_tokens), self._digests[-1], turn.number)
 
     def answer(self, session: HarnessSession, place: TurnPlace, number: int, finish: Finish) -> Answered:
         """Parse a turn of the record, and remember it."""
-        before, sampled = session.record.turn_tokens(number)
-        parsed = session.parts.renderer.parse(before, sampled, self._asked.tools)
+        tokens_before, sampled = session.record.turn_tokens(number)
+        parsed = session.parts.renderer.parse(tokens_before, sampled, self._asked.tools)
         call_ids = session.next_call_ids(len(parsed.calls))
         message = dict(assistant_message(parsed, call_ids))
         message.pop("reasoning_content", None)
@@ -261,7 +263,7 @@ class ChatRequest:
         logprobs = session.record.sequences[turn.sequence].completion.logprobs[turn.start : turn.end]
         stopped = "tool_calls" if message.get("tool_calls") else "stop"
         reason = stopped if finish == "stop" else "length"
-        return Answered(message, parsed.reasoning, reason, before, sampled, logprobs)
+        return Answered(message, parsed.reasoning, reason, tokens_before, sampled, logprobs)
 
     def _begun(self, session: HarnessSession, prompt: list[int], reason: str, follows: int | None = None) -> TurnPlace:
         return TurnPlace(begun(session, prompt, reason), self._digests[-1], follows)

@@ -61,9 +61,9 @@ class Histories:
         `digests`: of `history_digests`.
         """
         for count in range(len(messages), 0, -1):
-            found = self._by_digest.get(digests[count])
-            if found and messages[count - 1].get("role") == "assistant":
-                return _with_ids(found, messages[count - 1]), count
+            candidate_turns = self._by_digest.get(digests[count])
+            if candidate_turns and messages[count - 1].get("role") == "assistant":
+                return _with_ids(candidate_turns, messages[count - 1]), count
         return None
 
     def unread(self) -> list[RecordedTurn]:

@@ -24,25 +24,25 @@ MAX_READ_CHARACTERS = 4 << 20
 
 def read_messages(messages: Sequence[Any]) -> list[ChatMessage]:
     """Raises RefusedRequestError for content that is not text, and for invalid calls."""
-    read: list[ChatMessage] = []
+    checked_messages: list[ChatMessage] = []
     num_values = 0
     for index, message in enumerate(messages):
-        place = f"messages.{index}"
+        message_path = f"messages.{index}"
         if not isinstance(message, dict):
-            raise RefusedRequestError(f"{place}: is not an object")
-        taken = {key: value for key, value in message.items() if value is not None}
-        taken["role"] = _role(taken.get("role"), place)
+            raise RefusedRequestError(f"{message_path}: is not an object")
+        checked_message = {key: value for key, value in message.items() if value is not None}
+        checked_message["role"] = _role(checked_message.get("role"), message_path)
         for name in ("name", "tool_call_id", "reasoning_content", "refusal"):
-            if not isinstance(taken.get(name, ""), str):
-                raise RefusedRequestError(f"{place}.{name}: is not text")
-        if "content" in taken:
-            taken["content"] = _text(taken["content"], place)
-        if "tool_calls" in taken:
-            num_values += _check_calls(taken["tool_calls"], f"{place}.tool_calls")
+            if not isinstance(checked_message.get(name, ""), str):
+                raise RefusedRequestError(f"{message_path}.{name}: is not text")
+        if "content" in checked_message:
+            checked_message["content"] = _text(checked_message["content"], message_path)
+        if "tool_calls" in checked_message:
+            num_values += _check_calls(checked_message["tool_calls"], f"{message_path}.tool_calls")
         if num_values > MAX_ARGUMENT_VALUES:
-            raise RefusedRequestError(f"{place}: tool calls have more than {MAX_ARGUMENT_VALUES:,} values")
-        read.append(taken)
-    return read
+            raise RefusedRequestError(f"{message_path}: tool calls have more than {MAX_ARGUMENT_VALUES:,} values")
+        checked_messages.append(checked_message)
+    return checked_messages
 
 
 def _role(role: Any, place: str) -> str:
@@ -59,7 +59,10 @@ def _text(content: Any, place: str) -> str:
         raise RefusedRequestError(f"{place}.content: only content that is text is served")
     if len(content) > MAX_PARTS:
         raise RefusedRequestError(f"{place}.content: has more than {MAX_PARTS:,} parts; join them")
-    parts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
+    parts = [
+        content_part.get("text") if isinstance(content_part, dict) and content_part.get("type") == "text" else None
+        for content_part in content
+    ]
     texts = [text for text in parts if isinstance(text, str)]
     if len(texts) < len(parts):
         raise RefusedRequestError(f"{place}.content: only content that is text is served")
@@ -89,9 +92,9 @@ def _check_calls(calls: Any, place: str) -> int:
 
 def _num_values(text: str) -> int:
     """Not below the number of values in a JSON text. Signs inside of texts are only left out if there are many."""
-    most = text.count(",") + text.count("[") + text.count("{")
-    if most < MAX_ARGUMENT_VALUES // MAX_CALLS:
-        return most
+    max_values = text.count(",") + text.count("[") + text.count("{")
+    if max_values < MAX_ARGUMENT_VALUES // MAX_CALLS:
+        return max_values
     counts = count(text.encode("utf-8", "replace"))
     return counts.commas + counts.containers
 
@@ -101,7 +104,7 @@ def read_arguments(arguments: Any) -> Any:
     if not isinstance(arguments, str) or len(arguments) > MAX_READ_CHARACTERS:
         return arguments
     try:
-        read = json.loads(arguments, parse_int=bounded_integer)
+        parsed_arguments = json.loads(arguments, parse_int=bounded_integer)
     except (ValueError, RecursionError):
         return arguments
-    return arguments if is_too_deep(read) else read
+    return arguments if is_too_deep(parsed_arguments) else parsed_arguments

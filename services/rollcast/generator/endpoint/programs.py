@@ -96,7 +96,7 @@ class SessionPrograms:
 
     async def close(self) -> None:
         """End all."""
-        await asyncio.gather(*(self.end(one) for one in list(self._running)), return_exceptions=True)
+        await asyncio.gather(*(self.end(program) for program in list(self._running)), return_exceptions=True)
         helpers: list[TracedHelper[Any]] = [*self._verifiers.values(), *self._openenv.values()]
         await asyncio.gather(*(helper.close() for helper in helpers), return_exceptions=True)
         self._closing.close()
@@ -104,8 +104,8 @@ class SessionPrograms:
 
 def _variables(described: Mapping[str, str], row: str) -> dict[str, str]:
     """What a command finds in its environment. Its standard input has every row; a variable holds a short one alone."""
-    found = {"ROLLCAST_ROW": row} if len(row.encode()) <= MAX_VARIABLE_BYTES else {}
-    return found | {
+    row_variables = {"ROLLCAST_ROW": row} if len(row.encode()) <= MAX_VARIABLE_BYTES else {}
+    return row_variables | {
         "OPENAI_BASE_URL": described["base_url"],
         "OPENAI_API_KEY": described["token"],
         "ROLLCAST_REWARD_URL": described["reward_url"],

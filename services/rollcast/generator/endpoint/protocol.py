@@ -105,8 +105,8 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
         request = chat_request().model_validate({**rest, "messages": NO_HISTORY})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise RefusedRequestError(f"{place[:200]}: {' '.join(str(first['msg']).split())[:300]}") from None
+        field_path = ".".join(map(str, first["loc"]))
+        raise RefusedRequestError(f"{field_path[:200]}: {' '.join(str(first['msg']).split())[:300]}") from None
     except Exception as error:  # vLLM's own checks raise errors of its own
         raise RefusedRequestError(" ".join(str(error).split())[:300]) from error
     if request.model is not None and request.model != model:
@@ -141,21 +141,24 @@ def other_settings(body: Mapping[str, Any], sampling: Sampling, honored: frozens
         "top_p": (sampling.top_p,),
         "top_k": (sampling.top_k or -1, sampling.top_k),
     }
-    found = []
+    differing_settings = []
     for name, value in body.items():
         if name in honored or name in IGNORED or value is None:
             continue
-        same = run.get(name) or NEUTRAL.get(name, ())
-        if not any((type(value) is not bool and value == one) or value is one for one in same):
-            found.append(name)
-    return tuple(found)
+        allowed_values = run.get(name) or NEUTRAL.get(name, ())
+        if not any(
+            (type(value) is not bool and value == allowed_value) or value is allowed_value
+            for allowed_value in allowed_values
+        ):
+            differing_settings.append(name)
+    return tuple(differing_settings)
 
 
 def other_sampling(name: str, value: Any) -> RefusedRequestError:
     """The refusal of a setting."""
-    written = reprlib.repr(value)[:100]
+    value_text = reprlib.repr(value)[:100]
     return RefusedRequestError(
-        f"{name} = {written}: the run's own sampling is trained on; leave it out, or set sampling: run",
+        f"{name} = {value_text}: the run's own sampling is trained on; leave it out, or set sampling: run",
         code="sampling_of_run",
     )
 
@@ -178,12 +181,12 @@ def _check_counts(body: Mapping[str, Any]) -> None:
 
 def one_max_tokens(body: Mapping[str, Any]) -> int | None:
     """The most tokens that a request wants. Raises RefusedRequestError."""
-    given = [body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
-    if not given:
+    token_limits = [body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
+    if not token_limits:
         return None
-    if not isinstance(given[0], int) or isinstance(given[0], bool) or given[0] < 1:
-        raise RefusedRequestError(f"max_tokens = {given[0]}: must be a number of at least 1")
-    return given[0]
+    if not isinstance(token_limits[0], int) or isinstance(token_limits[0], bool) or token_limits[0] < 1:
+        raise RefusedRequestError(f"max_tokens = {token_limits[0]}: must be a number of at least 1")
+    return token_limits[0]
 
 
 def stop_texts(given: Any) -> tuple[str, ...]:

@@ -141,8 +141,8 @@ class HarnessSession:
 
     def is_over_for(self, seconds: float) -> bool:
         """Whether its seconds have been over for this long."""
-        now = time.monotonic()
-        return now >= self.deadline + seconds + sum(now - began for began in self._slot_waits.values())
+        now_seconds = time.monotonic()
+        return now_seconds >= self.deadline + seconds + sum(now_seconds - began for began in self._slot_waits.values())
 
     async def take_slot(self, request: object) -> None:
         """Wait for a slot of the engine. Raises UnusableEpisodeError if its waits together were too long."""
@@ -190,8 +190,8 @@ class HarnessSession:
 
         Raises RefusedRequestError if none are left.
         """
-        others = sum(self._running.values()) - self._running[request]
-        self._running[request] = min(tokens, self.task.max_tokens - self.record.num_tokens - others)
+        other_reservations = sum(self._running.values()) - self._running[request]
+        self._running[request] = min(tokens, self.task.max_tokens - self.record.num_tokens - other_reservations)
         if self._running[request] <= 0:
             raise self.refused_for(EpisodeEnd.TOKENS)
         return self._running[request]

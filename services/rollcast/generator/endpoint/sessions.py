@@ -109,12 +109,12 @@ class Sessions:
 
     def described(self, session: HarnessSession, url: str) -> dict[str, str]:
         """A session for the program that takes its turns. `url`: of this generator's server."""
-        own = f"{url}{PREFIX}{session.id}"
+        session_url = f"{url}{PREFIX}{session.id}"
         return {
             "session": session.id,
-            "base_url": f"{own}/v1",
-            "reward_url": f"{own}/reward",
-            "end_url": f"{own}/end",
+            "base_url": f"{session_url}/v1",
+            "reward_url": f"{session_url}/reward",
+            "end_url": f"{session_url}/end",
             "token": session.token,
             "model": self.model,
         }

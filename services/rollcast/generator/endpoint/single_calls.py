@@ -93,8 +93,8 @@ class SingleCalls:
         if self._engine.failed or self._engine.version is None:
             raise RefusedRequestError("the generator has no weights now; ask again later", 503, "no_weights")
         if len(self._admitted) >= self._most:
-            why = f"{self._most} calls without a session are under way here; ask again later"
-            raise RefusedRequestError(why, 503, "enough_calls")
+            reason = f"{self._most} calls without a session are under way here; ask again later"
+            raise RefusedRequestError(reason, 503, "enough_calls")
         session.deadline = time.monotonic() + self._limits.max_seconds
         self._admitted.add(session)
         self._sessions.add(session)

@@ -41,16 +41,16 @@ class Deltas:
         """The text before a stop text, or before what may be the beginning of one."""
         for stop in self._stop:
             text = text.partition(stop)[0]
-        begun = [size for stop in self._stop for size in range(1, len(stop)) if text.endswith(stop[:size])]
-        return text[: len(text) - max(begun, default=0)]
+        partial_stop_sizes = [size for stop in self._stop for size in range(1, len(stop)) if text.endswith(stop[:size])]
+        return text[: len(text) - max(partial_stop_sizes, default=0)]
 
     def _certain(self, text: str) -> str:
         text = text.rstrip("\ufffd")  # the bytes of a character that has not ended
-        places = [text.find(mark) for mark in MARKS] if self._has_tools else [text.rfind("<")]
-        found = [place for place in places if place >= 0]
-        if not found:
+        positions = [text.find(mark) for mark in MARKS] if self._has_tools else [text.rfind("<")]
+        mark_positions = [position for position in positions if position >= 0]
+        if not mark_positions:
             return text
-        first = min(found)
+        first = min(mark_positions)
         return text if not self._has_tools and len(text) - first > MAX_MARK_CHARACTERS else text[:first]
 
     def _new(self, reasoning: str, content: str) -> list[dict[str, Any]]:

@@ -44,8 +44,8 @@ class TokenRequest:
         """The request, and its settings in place of which the run's are used. Raises RefusedRequestError."""
         if not isinstance(body, dict) or not isinstance(body.get("sampling_params", {}), dict):
             raise RefusedRequestError("the body is not an object with token_ids and sampling_params")
-        given: Any = body.get("token_ids")
-        if not _are_tokens(given):
+        token_ids: Any = body.get("token_ids")
+        if not _are_tokens(token_ids):
             raise RefusedRequestError("token_ids: give a list of at least one token id")
         if body.get("stream"):
             raise RefusedRequestError("stream = true: tokens are given at the end; leave it out")
@@ -56,37 +56,37 @@ class TokenRequest:
         if settings.get("n") not in (None, 1):
             raise RefusedRequestError("n: one request samples one completion")
         stop = stop_texts(settings.get("stop"))
-        return cls(given, one_max_tokens(settings), stop, is_retry=is_retry), replaced
+        return cls(token_ids, one_max_tokens(settings), stop, is_retry=is_retry), replaced
 
     def place(self, session: HarnessSession) -> TurnPlace:
         """Extend the longest recorded turn that the tokens begin with, or begin a sequence."""
-        found, length = self._longest(session)
+        recorded_turn, length = self._longest(session)
         retried = session.histories.was_asked(self._history)
-        if found is None:
+        if recorded_turn is None:
             return TurnPlace(begun(session, self._token_ids, "retried" if retried else "new"), self._history)
-        found.has_followers = True
-        if found.is_extended or found.is_abandoned:
+        recorded_turn.has_followers = True
+        if recorded_turn.is_extended or recorded_turn.is_abandoned:
             return TurnPlace(begun(session, self._token_ids, "retried" if retried else "forked"), self._history)
-        return TurnPlace(extended(session, found, self._token_ids[length:]), self._history)
+        return TurnPlace(extended(session, recorded_turn, self._token_ids[length:]), self._history)
 
     def answer(self, session: HarnessSession, place: TurnPlace, number: int, finish: Finish) -> Answered:
         """Remember a turn of the record."""
-        before, sampled = session.record.turn_tokens(number)
+        tokens_before, sampled = session.record.turn_tokens(number)
         remembered(session, place, number, (), None, is_retry=self._is_retry)
         turn = session.record.turns[number]
         logprobs = session.record.sequences[turn.sequence].completion.logprobs[turn.start : turn.end]
-        return Answered({}, "", "stop" if finish == "stop" else "length", before, sampled, logprobs)
+        return Answered({}, "", "stop" if finish == "stop" else "length", tokens_before, sampled, logprobs)
 
     def _longest(self, session: HarnessSession) -> tuple[RecordedTurn | None, int]:
-        found: RecordedTurn | None = None
+        longest_turn: RecordedTurn | None = None
         longest = 0
         for turn in session.histories.turns:
-            before, sampled = session.record.turn_tokens(turn.number)
-            length = len(before) + len(sampled)
-            if longest <= length <= len(self._token_ids) and self._token_ids[:length] == before + sampled:
-                found = turn
+            tokens_before, sampled = session.record.turn_tokens(turn.number)
+            length = len(tokens_before) + len(sampled)
+            if longest <= length <= len(self._token_ids) and self._token_ids[:length] == tokens_before + sampled:
+                longest_turn = turn
                 longest = length
-        return found, longest
+        return longest_turn, longest
 
 
 def generated_body(answered: Answered, name: str, model: str) -> dict[str, Any]:
@@ -103,8 +103,8 @@ def generated_body(answered: Answered, name: str, model: str) -> dict[str, Any]:
     usage = {"prompt_tokens": len(answered.prompt_token_ids), "completion_tokens": sampled}
     usage["total_tokens"] = sum(usage.values())
     body = tokens_answer().model_validate({"request_id": name, "model": model, "choices": [choice], "usage": usage})
-    found: dict[str, Any] = body.model_dump(exclude_none=True)
-    return found
+    response_body: dict[str, Any] = body.model_dump(exclude_none=True)
+    return response_body
 
 
 def _are_tokens(given: Any) -> bool:

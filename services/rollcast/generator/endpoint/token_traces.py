@@ -40,10 +40,10 @@ def traced_loss(record: EpisodeRecord, read: Sequence[int], trace: OpenEnvTrace)
     masked: dict[int, Ranges] = {}
     trained: set[int] = set()
     for call in trace.calls:
-        found = numbers.get(call.digest)
-        if not found:
+        matching_turns = numbers.get(call.digest)
+        if not matching_turns:
             return None
-        number = found.pop(0)
+        number = matching_turns.pop(0)
         length = record.turns[number].end - record.turns[number].start
         if not _are_inside(call.masked, length):
             return None

@@ -34,10 +34,12 @@ def untrained_turns(turns: Sequence[RecordedTurn], trace: VerifiersTrace) -> set
     numbers = {turn.number: index for index, turn in enumerate(turns)}
     parents = [None if turn.follows is None else numbers.get(turn.follows) for turn in turns]
     recorded = _chained([message_digest(turn.answer) for turn in turns], parents)
-    traced = _chained([one.digest for one in trace.answers], [one.follows for one in trace.answers])
+    traced = _chained(
+        [answer.digest for answer in trace.answers], [trace_answer.follows for trace_answer in trace.answers]
+    )
     if recorded is None or traced is None or Counter(recorded) != Counter(traced):
         return None
-    trained = {chain for chain, one in zip(traced, trace.answers, strict=True) if one.is_trained}
+    trained = {chain for chain, chain_answer in zip(traced, trace.answers, strict=True) if chain_answer.is_trained}
     return {turn.number for turn, chain in zip(turns, recorded, strict=True) if chain not in trained}
 
 
@@ -58,6 +60,6 @@ def _chained(digests: Sequence[str], parents: Sequence[int | None]) -> list[str]
     for digest, parent in zip(digests, parents, strict=True):
         if parent is not None and not 0 <= parent < len(chains):
             return None
-        before = "" if parent is None else chains[parent]
-        chains.append(hashlib.blake2b(f"{before}/{digest}".encode(), digest_size=16).hexdigest())
+        previous_chain = "" if parent is None else chains[parent]
+        chains.append(hashlib.blake2b(f"{previous_chain}/{digest}".encode(), digest_size=16).hexdigest())
     return chains

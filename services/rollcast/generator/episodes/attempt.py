@@ -221,11 +221,11 @@ class EpisodeAttempt:
             self._deadline += waited
 
     def _parsed(self, tools: Sequence[ToolSchema]) -> AssistantTurn:
-        before, tokens = self.record.turn_tokens(-1)
-        return self._parts.renderer.parse(before, tokens, tools)
+        tokens_before, tokens = self.record.turn_tokens(-1)
+        return self._parts.renderer.parse(tokens_before, tokens, tools)
 
     async def _answers(self, environment: LiveEnvironment, turn: AssistantTurn, call_ids: Sequence[str]) -> CallAnswers:
-        before = self._waits.environment_seconds
+        seconds_before = self._waits.environment_seconds
         call_seconds = self._settings.call_seconds
         self.stage = "call"
         try:
@@ -239,7 +239,7 @@ class EpisodeAttempt:
             tool_calls=len(turn.calls),
             malformed_calls=answers.num_malformed,
             reward=sum(answers.rewards),
-            environment_seconds=self._waits.environment_seconds - before,
+            environment_seconds=self._waits.environment_seconds - seconds_before,
         )
         if answers.rewards:
             self._last_rewards = (len(self.record.turns) - 1, answers.rewards)
@@ -251,12 +251,12 @@ class EpisodeAttempt:
 
     def _extend(self, sequence: int, answers: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> bool:
         """Give the answers to the sequence; False = the model's format splits the episode here."""
-        before, tokens = self.record.turn_tokens(-1)
+        tokens_before, tokens = self.record.turn_tokens(-1)
         try:
-            given = self._parts.renderer.next_turn(before, tokens, answers, tools)
+            environment_tokens = self._parts.renderer.next_turn(tokens_before, tokens, answers, tools)
         except Exception as error:  # as above
             raise UnusableEpisodeError(f"its answers are none of the model's chats: {error}") from error
-        if given is None:
+        if environment_tokens is None:
             return False
-        self.record.sequences[sequence].completion.give(given)
+        self.record.sequences[sequence].completion.give(environment_tokens)
         return True

@@ -38,7 +38,7 @@ def episode_parts(
     return EpisodeParts(
         environments=EnvironmentsOfRun(tasks.environments, note_replaced),
         renderer=make_renderer(model, tokenizer, tasks.prompt_format),
-        settings={one.name: one for one in tasks.environments},
+        settings={environment.name: environment for environment in tasks.environments},
         slots=asyncio.Semaphore(num_slots),
         max_sequence_tokens=model.max_length,
         kv_tokens=kv_tokens,

@@ -101,15 +101,17 @@ class EpisodeRecord:
 
     def turn_tokens(self, turn: int) -> tuple[list[int], list[int]]:
         """All tokens before a turn in its sequence, prompt included, and its own."""
-        found = self.turns[turn]
-        sequence = self.sequences[found.sequence]
+        recorded_turn = self.turns[turn]
+        sequence = self.sequences[recorded_turn.sequence]
         tokens = sequence.completion.token_ids
-        return sequence.prompt_token_ids + tokens[: found.start], tokens[found.start : found.end]
+        return sequence.prompt_token_ids + tokens[: recorded_turn.start], tokens[
+            recorded_turn.start : recorded_turn.end
+        ]
 
     def input_tokens(self, sequence: int) -> list[int]:
         """All tokens of a sequence before its next turn, prompt included."""
-        found = self.sequences[sequence]
-        return found.prompt_token_ids + found.completion.input_token_ids
+        sampler = self.sequences[sequence]
+        return sampler.prompt_token_ids + sampler.completion.input_token_ids
 
     def last_answer(self) -> list[int]:
         """Tokens of the model's last turn, without the one that ended it: what a verifier grades."""
@@ -139,14 +141,14 @@ class EpisodeRecord:
         sampler = self.sequences[sequence]
         completion = sampler.completion
         budget = self.remaining_tokens(sequence)
-        most = budget + len(completion.token_ids) if max_tokens is None else max_tokens
+        max_turn_tokens = budget + len(completion.token_ids) if max_tokens is None else max_tokens
         has_turns = any(turn.sequence == sequence for turn in self.turns)
         if completion.token_ids and not has_turns:  # a former owner began this turn
             start = 0
-            completion.limit_turn(min(len(completion.token_ids) + budget, most))
+            completion.limit_turn(min(len(completion.token_ids) + budget, max_turn_tokens))
         else:
             start = completion.num_input_tokens
-            completion.begin_turn(len(self.turns), min(budget, most))
+            completion.begin_turn(len(self.turns), min(budget, max_turn_tokens))
         began = time.monotonic()
         try:
             finish = await sampler.turn(ends)
@@ -186,18 +188,18 @@ class EpisodeRecord:
         Nothing may be sampled after it.
         """
         last = {turn.sequence: number for number, turn in enumerate(self.turns) if number not in numbers}
-        kept = [number for number, turn in enumerate(self.turns) if number <= last.get(turn.sequence, -1)]
-        for number in kept:
+        kept_numbers = [number for number, turn in enumerate(self.turns) if number <= last.get(turn.sequence, -1)]
+        for number in kept_numbers:
             if number in numbers:
                 self.mask_turn(number, [(0, self.turns[number].end - self.turns[number].start)])
-        turns = [self.turns[number] for number in kept]
+        turns = [self.turns[number] for number in kept_numbers]
         used = sorted({turn.sequence for turn in turns})
-        places = {sequence: place for place, sequence in enumerate(used)}
+        positions = {sequence: position for position, sequence in enumerate(used)}
         self._ends = {}
         for turn in turns:
-            self._ends[places[turn.sequence]] = max(turn.end, self._ends.get(places[turn.sequence], 0))
-        self.turns = [replace(turn, sequence=places[turn.sequence]) for turn in turns]
-        self._has_stopped = [self._has_stopped[number] for number in kept]
+            self._ends[positions[turn.sequence]] = max(turn.end, self._ends.get(positions[turn.sequence], 0))
+        self.turns = [replace(turn, sequence=positions[turn.sequence]) for turn in turns]
+        self._has_stopped = [self._has_stopped[number] for number in kept_numbers]
         self.sequences = [self.sequences[sequence] for sequence in used]
 
     def mask_turn(self, number: int, ranges: Iterable[tuple[int, int]]) -> None:
@@ -214,8 +216,8 @@ class EpisodeRecord:
         """The record, not graded. Call it once, after `Engine.observe`, because it counts the preemptions."""
         rollouts = [self._recorded(number) for number in range(len(self.sequences))]
         # One without a token is left out, because the engine may have refused its prompt. Later ones move up.
-        kept = [number for number, rollout in enumerate(rollouts) if rollout.num_tokens]
-        if not kept:
+        kept_numbers = [number for number, rollout in enumerate(rollouts) if rollout.num_tokens]
+        if not kept_numbers:
             return Rollout(
                 self._index,
                 np.zeros(0, dtype=np.int32),
@@ -225,11 +227,11 @@ class EpisodeRecord:
                 episode=self._episode(None, (), ()),
             )
         prompts = [np.asarray(sequence.prompt_token_ids, dtype=np.int32) for sequence in self.sequences]
-        places = {number: place for place, number in enumerate(kept)}
-        branches = [_branch(prompts[number], rollouts[number]) for number in kept[1:]]
-        turns = [replace(turn, sequence=places[turn.sequence]) for turn in self.turns]
-        first = rollouts[kept[0]]
-        prompt = prompts[kept[0]]
+        positions = {number: position for position, number in enumerate(kept_numbers)}
+        branches = [_branch(prompts[number], rollouts[number]) for number in kept_numbers[1:]]
+        turns = [replace(turn, sequence=positions[turn.sequence]) for turn in self.turns]
+        first = rollouts[kept_numbers[0]]
+        prompt = prompts[kept_numbers[0]]
         is_tasks_prompt = np.array_equal(prompt, self._task.prompt_token_ids)
         first.episode = self._episode(None if is_tasks_prompt else prompt, turns, branches)
         first.preemptions = sum(rollout.preemptions for rollout in rollouts)

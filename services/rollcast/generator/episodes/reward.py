@@ -12,14 +12,14 @@ from rollcast.rollouts.records import GradingStatus
 
 async def reward_of(environment: LiveEnvironment, call_seconds: float, waits: Waits) -> Graded:
     """The environment's verdict. Raises UnusableEpisodeError, EnvironmentFailedError, GivenUpError."""
-    before = waits.environment_seconds
+    seconds_before = waits.environment_seconds
     try:
         reward = await waits.ask(environment.reward(), call_seconds + GRACE_SECONDS)
     except TimeoutError:
         raise EnvironmentFailedError(f"gave no reward within {call_seconds:g} seconds") from None
     value = checked(reward)
     status = GradingStatus.OK if value > 0 else GradingStatus.WRONG
-    return Graded(value, status, waits.environment_seconds - before)
+    return Graded(value, status, waits.environment_seconds - seconds_before)
 
 
 def checked(reward: Any) -> float:

@@ -31,9 +31,9 @@ class Transcript:
 
     def _append_to_user(self, text: str) -> None:
         """TRL's convention: what `reset` returns belongs to the last message of the user."""
-        for place in reversed(range(len(self.messages))):
-            if self.messages[place]["role"] == "user":
-                content = str(self.messages[place]["content"])
-                self.messages[place] = {**self.messages[place], "content": content + text}
+        for index in reversed(range(len(self.messages))):
+            if self.messages[index]["role"] == "user":
+                content = str(self.messages[index]["content"])
+                self.messages[index] = {**self.messages[index], "content": content + text}
                 return
         self.messages.append({"role": "user", "content": text})

@@ -142,9 +142,9 @@ class Engine:
         try:
             arguments = engine_start.engine_arguments(config, name)
             arguments["hf_overrides"] = partial(arguments["hf_overrides"], stored_weights=own_weights)
-            taken = nullcontext() if fork is None else fork.taken_by_vllm()
+            fork_context = nullcontext() if fork is None else fork.taken_by_vllm()
             with explained_start(config.model, config.generator, folder.path):
-                with folder.environment(), taken:
+                with folder.environment(), fork_context:
                     reads_model = own_weights or config.model.lora is not None
                     llm = await asyncio.to_thread(engine_start.start_llm, arguments, "auto" if reads_model else "dummy")
                 engine = cls(llm, config.weights.acknowledge_timeout_seconds, folder)
@@ -178,7 +178,7 @@ class Engine:
         await self._warm_up()
         rooms = await self.call("room_for_staging")
         self.stage = staging_place(config.weights.stage, rooms)
-        self._deadline_seconds = apply_seconds(self._deadline_seconds, sum(held for _, held in rooms))
+        self._deadline_seconds = apply_seconds(self._deadline_seconds, sum(version_bytes for _, version_bytes in rooms))
         await self.call("prepare_for_rollcast", config.generator.cpu, self.stage)
 
     @property
@@ -308,9 +308,9 @@ class Engine:
         """Refresh `counts` and the `rebuilds` of every request."""
         counts, rebuilds = (await self.call("take_observations"))[0]
         self.counts = EngineCounts(*counts)
-        for request_id, num_output_tokens, kept in rebuilds:
+        for request_id, num_output_tokens, num_kept in rebuilds:
             if (request := self._requests_by_id.get(request_id)) is not None:
-                request.rebuilds.append((num_output_tokens, kept))
+                request.rebuilds.append((num_output_tokens, num_kept))
 
     def decode(self, token_ids: list[int]) -> str:
         """Text of a completion. Special tokens stay, because in some vocabularies the end of thinking is one."""

@@ -160,27 +160,27 @@ def no_room_at_work(
         said = str(error)
     if said is None:
         return None
-    what = "a version that is applied" if isinstance(error, EngineStuckError) else "a step of the engine"
+    memory_use = "a version that is applied" if isinstance(error, EngineStuckError) else "a step of the engine"
     if not has_gpus():
-        return out_of_memory(what, f"give the machine more, or lower {_cpu_cache(generator)}", said)
+        return out_of_memory(memory_use, f"give the machine more, or lower {_cpu_cache(generator)}", said)
     remedy = (
         f"lower generator.gpu_memory_utilization (now {generator.gpu_memory_utilization:g}), which leaves more next to "
         "weights and KV cache"
     )
-    return out_of_memory(what, remedy, said)
+    return out_of_memory(memory_use, remedy, said)
 
 
 def _does_not_start(model: Model, generator: Generator, error: Exception, cause: str | None) -> UserError:
     # Only settings that the run file sets are blamed.
-    given = ", ".join(passed_arguments(generator.engine))
-    served = f"model.path = {model.path}" + (f" with {passed.FIELD} ({given})" if given else "")
+    argument_names = ", ".join(passed_arguments(generator.engine))
+    served = f"model.path = {model.path}" + (f" with {passed.FIELD} ({argument_names})" if argument_names else "")
     if cause is None:
         remedy = "give the folder of a Hugging Face causal LM"
     else:
         remedy = "choose a model that the installed vLLM serves on this machine"
     if cause is not None and cause.startswith(("ModuleNotFoundError", "ImportError")):
         remedy = "install what is missing, or the pinned packages again (requirements/)"
-    if given:
+    if argument_names:
         remedy += f", or leave {passed.FIELD} out"
     return UserError(f"{served}: vLLM cannot serve it ({cause or deepest_error(error)}); {remedy}")
 
@@ -190,21 +190,21 @@ def _no_room_at_start(model: Model, generator: Generator, said: str) -> OutOfMem
     share = f"generator.gpu_memory_utilization (now {generator.gpu_memory_utilization:g})"
     workers = f"generator.tensor_parallel (now {generator.tensor_parallel})"
     if has_gpus():
-        others = f"end other processes on the GPU, or lower {share}"
-        more = f"raise {share} or {workers}"
-        less = f"raise {workers}, or lower {share}"
+        free_memory_remedy = f"end other processes on the GPU, or lower {share}"
+        kv_cache_remedy = f"raise {share} or {workers}"
+        memory_remedy = f"raise {workers}, or lower {share}"
     else:
-        others = "end other processes that use the machine's memory"
-        more = f"raise {_cpu_cache(generator)}"
-        less = f"give the machine more, or lower {_cpu_cache(generator)}"
+        free_memory_remedy = "end other processes that use the machine's memory"
+        kv_cache_remedy = f"raise {_cpu_cache(generator)}"
+        memory_remedy = f"give the machine more, or lower {_cpu_cache(generator)}"
     if any(text in said for text in TAKEN_BY_OTHERS):
-        return OutOfMemory(f"out of memory: {engine} finds less free memory than it should take; {others}")
+        return OutOfMemory(f"out of memory: {engine} finds less free memory than it should take; {free_memory_remedy}")
     if any(text in said for text in NO_KV_CACHE):
         return OutOfMemory(
             f"out of memory: {engine} has no room for the KV cache of one rollout of model.max_length "
-            f"{model.max_length}; {more}, or shorten model.max_length"
+            f"{model.max_length}; {kv_cache_remedy}, or shorten model.max_length"
         )
-    return out_of_memory(engine, less, said)
+    return out_of_memory(engine, memory_remedy, said)
 
 
 def built_for_cuda() -> str | None:

@@ -57,12 +57,12 @@ class EngineFolder:
             engine_warden.FOLDER_VARIABLE: str(self.path),
             "SPT_NOENV": "1",  # else vLLM's process titles overwrite the environment that is visible in /proc
         }
-        before = {name: os.environ.get(name) for name in settings}
+        former_values = {name: os.environ.get(name) for name in settings}
         os.environ.update(settings)
         try:
             yield
         finally:
-            for name, value in before.items():
+            for name, value in former_values.items():
                 os.environ.pop(name)
                 if value is not None:
                     os.environ[name] = value

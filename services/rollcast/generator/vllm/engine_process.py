@@ -32,10 +32,10 @@ class EngineFork:
         with uncollected():
             import vllm.v1.engine.async_llm  # noqa: F401
         context = multiprocessing.get_context("fork")
-        theirs, self._orders = context.Pipe(duplex=False)
-        self.process = context.Process(target=_wait_for_order, args=(theirs, self._orders), name="EngineCore")
+        child_orders, self._orders = context.Pipe(duplex=False)
+        self.process = context.Process(target=_wait_for_order, args=(child_orders, self._orders), name="EngineCore")
         self.process.start()
-        theirs.close()
+        child_orders.close()
 
     def __enter__(self) -> EngineFork:
         return self

@@ -151,12 +151,12 @@ def passed_arguments(settings: passed.EngineArguments) -> dict[str, Any]:
     from vllm.engine.arg_utils import AsyncEngineArgs
 
     # Those that differ from their defaults, because resolved run files contain the defaults too.
-    given = settings.model_dump(mode="json", exclude_defaults=True)
-    known = {field.name for field in fields(AsyncEngineArgs)}
-    for name in given:
-        if name not in known:
+    changed_settings = settings.model_dump(mode="json", exclude_defaults=True)
+    vllm_arguments = {field.name for field in fields(AsyncEngineArgs)}
+    for name in changed_settings:
+        if name not in vllm_arguments:
             raise UserError(f"{passed.FIELD}.{name}: the installed vLLM has no such engine argument; remove it")
-    return given
+    return changed_settings
 
 
 def check_routing(routing: RoutingShape, recipe: Recipe, max_length: int, quantization: str | None) -> None:

@@ -38,8 +38,8 @@ def clear(folder: str) -> int:
 
     killed: set[int] = set()
     deadline = time.monotonic() + CLEAR_SECONDS
-    while (found := _processes_of(folder)) and time.monotonic() < deadline:
-        for pid in found:
+    while (living_pids := _processes_of(folder)) and time.monotonic() < deadline:
+        for pid in living_pids:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -53,17 +53,17 @@ def clear(folder: str) -> int:
 def _processes_of(folder: str) -> list[int]:
     """Ids of living processes except this one. A zombie does not count: its environment is empty."""
     mark = f"{FOLDER_VARIABLE}={folder}".encode()
-    held = os.path.join(folder, HELD)
-    found = []
+    held_path = os.path.join(folder, HELD)
+    pids = []
     for entry in os.listdir("/proc"):
         if not entry.isdecimal() or int(entry) == os.getpid():
             continue
         try:
-            if _is_marked(f"/proc/{entry}/environ", mark) or _has_open(f"/proc/{entry}/fd", held):
-                found.append(int(entry))
+            if _is_marked(f"/proc/{entry}/environ", mark) or _has_open(f"/proc/{entry}/fd", held_path):
+                pids.append(int(entry))
         except OSError:
             continue  # it ended, or is another user's
-    return found
+    return pids
 
 
 def _is_marked(environment: str, mark: bytes) -> bool:

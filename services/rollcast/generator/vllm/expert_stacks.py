@@ -40,10 +40,10 @@ def _load_stacks_first(
 
     def others() -> Iterator[tuple[str, torch.Tensor]]:
         for name, weight in weights:
-            layer, _, part = name.rpartition(".")
-            if part in PARTS:
+            layer, _, stack_name = name.rpartition(".")
+            if stack_name in PARTS:
                 experts: Any = model.get_submodule(layer)
-                loaded.update(f"{layer}.{parameter}" for parameter in experts.load_weights([(part, weight)]))
+                loaded.update(f"{layer}.{parameter}" for parameter in experts.load_weights([(stack_name, weight)]))
             else:
                 yield name, weight
 
@@ -57,14 +57,14 @@ def _copy_stacks() -> None:
     load_one_by_one = RoutedExperts.load_weights
 
     def load_weights(layer: Any, weights: Iterable[tuple[str, torch.Tensor]]) -> Iterator[str]:
-        others: list[tuple[str, torch.Tensor]] = []
+        single_weights: list[tuple[str, torch.Tensor]] = []
         for name, weight in weights:
             if _is_stack_of(layer, name, weight):
                 yield _load_stack(layer, name, weight)
             else:
-                others.append((name, weight))
-        if others:
-            yield from load_one_by_one(layer, others)
+                single_weights.append((name, weight))
+        if single_weights:
+            yield from load_one_by_one(layer, single_weights)
 
     RoutedExperts.load_weights = load_weights
 
@@ -90,8 +90,8 @@ def _load_stack(layer: Any, name: str, stack: torch.Tensor) -> str:
         parameter.data.copy_(stack)
         return parameter_name
     # vLLM finds this worker's slice, or the unpadded part of the memory; it takes whole stacks there too.
-    for projection, part in zip(projections, stack.chunk(len(projections), dim=1), strict=True):
+    for projection, stack_slice in zip(projections, stack.chunk(len(projections), dim=1), strict=True):
         parameter.weight_loader(
-            param=parameter, loaded_weight=part, weight_name=parameter_name, shard_id=projection, expert_id=0
+            param=parameter, loaded_weight=stack_slice, weight_name=parameter_name, shard_id=projection, expert_id=0
         )
     return parameter_name

@@ -60,11 +60,11 @@ class KvBlocks:
         self._weights += 1
         for request_id, num_tokens in computed.items():
             groups = zip(self._sizes, self._held[request_id], self._seen[request_id], strict=True)
-            for size, held, seen in groups:
+            for size, group_blocks, group_marks in groups:
                 if num_tokens % size:
                     index = num_tokens // size
-                    seen[index] = BlockMark(next(self._unique), seen[index].before)
-                    self._marks[held[index]] = seen[index]
+                    group_marks[index] = BlockMark(next(self._unique), group_marks[index].before)
+                    self._marks[group_blocks[index]] = group_marks[index]
 
     def preempt(self, request_id: str) -> None:
         """A request has lost its blocks. Call it before others get them, possibly in the same step."""
@@ -76,29 +76,29 @@ class KvBlocks:
         Requests that begin in the same step must come in the order of `computed`, because one may get a block that
         another fills. Returns how many of these tokens have the KV that the request has seen: all at its first run.
         """
-        before = self._seen.get(request_id)
+        former_marks = self._seen.get(request_id)
         self._held[request_id] = [list(held) for held in blocks]
         self._seen[request_id] = []
-        kept = computed
+        num_kept = computed
         for group, (size, held) in enumerate(zip(self._sizes, blocks, strict=True)):
             num_found = computed // size
-            found = self._marks_of(held[:num_found])
-            if before is not None:
-                rows = zip(held, found, before[group], strict=False)
-                other = (
+            present_marks = self._marks_of(held[:num_found])
+            if former_marks is not None:
+                rows = zip(held, present_marks, former_marks[group], strict=False)
+                changed_indices = (
                     index
-                    for index, (block, now, then) in enumerate(rows)
-                    if now.number != then.number and (block != NULL_BLOCK or group in self._recurrent)
+                    for index, (block, present_mark, former_mark) in enumerate(rows)
+                    if present_mark.number != former_mark.number and (block != NULL_BLOCK or group in self._recurrent)
                 )
-                kept = min(kept, size * next(other, num_found))
-            self._seen[request_id].append(found)
+                num_kept = min(num_kept, size * next(changed_indices, num_found))
+            self._seen[request_id].append(present_marks)
             self._fill(request_id, group)
-        return kept
+        return num_kept
 
     def grow(self, request_id: str, blocks: Blocks) -> None:
         """A request got more blocks to fill. Call it before `begin` of the same step."""
-        for group, (held, more) in enumerate(zip(self._held[request_id], blocks, strict=True)):
-            held.extend(more)
+        for group, (group_blocks, more) in enumerate(zip(self._held[request_id], blocks, strict=True)):
+            group_blocks.extend(more)
             self._fill(request_id, group)
 
     def end(self, request_id: str) -> None:
@@ -107,22 +107,22 @@ class KvBlocks:
 
     def _fill(self, request_id: str, group: int) -> None:
         """Mark the blocks that have no mark yet, which the current weights compute."""
-        held = self._held[request_id][group]
-        seen = self._seen[request_id][group]
-        for block in held[len(seen) :]:
-            before = seen[-1] if seen else None
+        group_blocks = self._held[request_id][group]
+        group_marks = self._seen[request_id][group]
+        for block in group_blocks[len(group_marks) :]:
+            previous_mark = group_marks[-1] if group_marks else None
             # Never negative, so that it differs from every unique number.
-            number = hash((before.number if before is not None else 0, self._weights)) & (1 << 62) - 1
-            seen.append(BlockMark(number, before))
+            number = hash((previous_mark.number if previous_mark is not None else 0, self._weights)) & (1 << 62) - 1
+            group_marks.append(BlockMark(number, previous_mark))
             if block != NULL_BLOCK:
-                self._marks[block] = seen[-1]
+                self._marks[block] = group_marks[-1]
 
     def _marks_of(self, blocks: Sequence[int]) -> list[BlockMark]:
         """The marks of blocks with content; of null blocks those before the next block that has content."""
         marks: list[BlockMark] = []
-        before: BlockMark | None = None
+        previous_mark: BlockMark | None = None
         for block in reversed(blocks):
-            mark = before if block == NULL_BLOCK else self._marks.get(block)
+            mark = previous_mark if block == NULL_BLOCK else self._marks.get(block)
             marks.append(mark or UNKNOWN)
-            before = marks[-1].before
+            previous_mark = marks[-1].before
         return marks[::-1]

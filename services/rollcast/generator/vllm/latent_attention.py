@@ -18,7 +18,7 @@ def derive_again(model: torch.nn.Module, dtype: torch.dtype) -> set[str]:
         if isinstance(layer, MLAAttention):
             # In the same memory, so that CUDA graphs stay valid.
             layer.process_weights_after_loading(dtype)
-            derived.update(f"{name}.{own}" for own, _ in layer.named_parameters(recurse=False))
+            derived.update(f"{name}.{parameter_name}" for parameter_name, _ in layer.named_parameters(recurse=False))
     return derived
 
 

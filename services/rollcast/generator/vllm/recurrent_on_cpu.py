@@ -108,8 +108,8 @@ def _advance(layer: Any, slots: Tensor, mixed: Tensor, a: Tensor, b: Tensor) -> 
     outputs = []
     for at in range(mixed.shape[1]):
         state = state * decay[:, at, :, None, None]
-        known = (state @ key[:, at, :, :, None])[..., 0]
-        change = strength[:, at, :, None] * (value[:, at] - known)
+        retrieved_value = (state @ key[:, at, :, :, None])[..., 0]
+        change = strength[:, at, :, None] * (value[:, at] - retrieved_value)
         state = state + change[..., None] * key[:, at, :, None]
         outputs.append((state @ query[:, at, :, :, None])[..., 0])
     recurrent_states[slots] = state.to(recurrent_states.dtype)
@@ -123,13 +123,15 @@ def _convolved(layer: Any, slots: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor
     states = layer.kv_cache[0]
     if is_conv_state_dim_first():
         states = states.transpose(1, 2)
-    seen = torch.cat([states[slots].to(mixed.dtype), mixed], dim=1)
-    states[slots] = seen[:, -states.shape[1] :].to(states.dtype)
+    inputs_with_state = torch.cat([states[slots].to(mixed.dtype), mixed], dim=1)
+    states[slots] = inputs_with_state[:, -states.shape[1] :].to(states.dtype)
     kernel = layer.conv1d.weight
-    channels = F.conv1d(seen.transpose(1, 2), kernel, layer.conv1d.bias, groups=kernel.shape[0])
+    channels = F.conv1d(inputs_with_state.transpose(1, 2), kernel, layer.conv1d.bias, groups=kernel.shape[0])
     batch, length, _ = mixed.shape
     flat = F.silu(channels).transpose(1, 2).reshape(batch * length, -1)
-    query, key, value = (part.view(batch, length, *part.shape[-2:]).float() for part in layer.rearrange_mixed_qkv(flat))
+    query, key, value = (
+        tensor.view(batch, length, *tensor.shape[-2:]).float() for tensor in layer.rearrange_mixed_qkv(flat)
+    )
     repeats = value.shape[2] // key.shape[2]
     query = _normalised(query).repeat_interleave(repeats, dim=2) * key.shape[-1] ** -0.5
     return query, _normalised(key).repeat_interleave(repeats, dim=2), value

@@ -68,12 +68,14 @@ class StepObserver:
             self._prefilling.pop(request_id, None)
             self._decoding.discard(request_id)
         self._decodes = not self._decoding.isdisjoint(scheduled.num_scheduled_tokens)
-        kept = self._observe_blocks(scheduled)
+        kept_by_request = self._observe_blocks(scheduled)
         for new in scheduled.scheduled_new_reqs:
             num_prompt_tokens = len(new.prompt_token_ids)
             num_tokens = len(new.prefill_token_ids or new.prompt_token_ids)
             if new.req_id in self._num_prompt_tokens:  # vLLM's second model runner gets resumed requests as new ones
-                self._rebuilds.append(KvRebuild(new.req_id, num_tokens - num_prompt_tokens, kept[new.req_id]))
+                self._rebuilds.append(
+                    KvRebuild(new.req_id, num_tokens - num_prompt_tokens, kept_by_request[new.req_id])
+                )
             self._num_prompt_tokens[new.req_id] = num_prompt_tokens
             self._advance(scheduled, new.req_id, new.num_computed_tokens, num_tokens)
         cached = scheduled.scheduled_cached_reqs
@@ -82,7 +84,7 @@ class StepObserver:
                 cached.req_ids, cached.num_computed_tokens, cached.num_output_tokens, strict=True
             ):
                 if request_id in cached.resumed_req_ids:
-                    self._rebuilds.append(KvRebuild(request_id, outputs, kept[request_id]))
+                    self._rebuilds.append(KvRebuild(request_id, outputs, kept_by_request[request_id]))
                     self._advance(scheduled, request_id, computed, self._num_prompt_tokens[request_id] + outputs)
                 elif request_id in self._prefilling:
                     self._advance(scheduled, request_id, computed, self._prefilling[request_id])

@@ -51,10 +51,10 @@ class GeneratorWorker:
     def room_for_staging(self) -> tuple[int | None, int]:
         """Free bytes on this worker's device, None if the device is the host; bytes of its part of a version."""
         if self.adapter is not None:
-            held = self.adapter.num_bytes
+            version_bytes = self.adapter.num_bytes
         else:
-            held = sum(parameter.nbytes for parameter in self.model_runner.model.parameters())
-        return (torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else None), held
+            version_bytes = sum(parameter.nbytes for parameter in self.model_runner.model.parameters())
+        return (torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else None), version_bytes
 
     def full_rollouts(self) -> int:
         """How many rollouts of model.max_length fit into this worker's KV cache together."""
@@ -164,9 +164,11 @@ class GeneratorWorker:
         derived = derive_again(model, self.model_runner.vllm_config.model_config.dtype)
         self.step_observer.weights_changed()
         # vLLM loads what it gets and does not notice what is missing: such a layer would keep its former weights.
-        missing = {name for name, _ in model.named_parameters()} - set(loaded) - derived
-        if missing:
-            raise RuntimeError(f"the trainer's version lacks weights of this model: {', '.join(sorted(missing)[:5])}")
+        missing_names = {name for name, _ in model.named_parameters()} - set(loaded) - derived
+        if missing_names:
+            raise RuntimeError(
+                f"the trainer's version lacks weights of this model: {', '.join(sorted(missing_names)[:5])}"
+            )
 
     @property
     def _is_quantised(self) -> bool:

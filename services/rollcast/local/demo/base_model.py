@@ -72,9 +72,9 @@ def ensure_base_model(settings: BaseModel, progress: Progress) -> Path:
             fcntl.flock(lock, fcntl.LOCK_EX)  # a second demo waits for the first one's model
             if not folder.exists():
                 with tempfile.TemporaryDirectory(prefix=f".{settings.key}.", dir=cache) as temporary:
-                    made = Path(temporary) / "model"
-                    _train_in_process(settings, made, progress)
-                    made.rename(folder)
+                    model_folder = Path(temporary) / "model"
+                    _train_in_process(settings, model_folder, progress)
+                    model_folder.rename(folder)
     except OSError as error:
         raise UserError(
             f"ROLLCAST_CACHE = {cache}: the base model cannot be stored there ({error.strerror or error}); "

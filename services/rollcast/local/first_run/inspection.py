@@ -59,9 +59,9 @@ def look_at(data: str, prompt_field: str | None, answer_field: str | None) -> Da
 
     Raises UserError where nothing can be read, or no field looks like a prompt.
     """
-    for mapping, known in MAPPINGS.items():
-        if known.hub is not None and known.hub.path == data:
-            return DataLook("huggingface", data, mapping, "", None, known.verifier, mapping)
+    for mapping, dataset_mapping in MAPPINGS.items():
+        if dataset_mapping.hub is not None and dataset_mapping.hub.path == data:
+            return DataLook("huggingface", data, mapping, "", None, dataset_mapping.verifier, mapping)
     dataset = _dataset(data)
     rows = [row for _, row in islice(read_rows(dataset, None, Counter()), LOOKED_AT)]
     if not rows:
@@ -114,16 +114,19 @@ def _suiting(rows: list[Row], answers: str | None) -> str:
 def model_in_words(path: str) -> str:
     """Class, size and context length, as far as its config.json and its files contain them. Raises UserError."""
     try:
-        found = read_here(path)
+        model_config = read_here(path)
     except OSError as error:
         raise UserError(f"model.path = {path}: cannot be read ({error.strerror})") from error
-    if found is None:
+    if model_config is None:
         return NOT_HERE
-    classes = found.get("architectures")
-    length = known_length(found)
+    classes = model_config.get("architectures")
+    length = known_length(model_config)
     name = str(classes[0]) if isinstance(classes, list) and classes else None
     context = None if length is None else f"context of {length:,} tokens"
-    return ", ".join(filter(None, (name, _size(path, found), context))) or "its config.json says neither class nor size"
+    return (
+        ", ".join(filter(None, (name, _size(path, model_config), context)))
+        or "its config.json says neither class nor size"
+    )
 
 
 def _size(path: str, found: Mapping[str, Any]) -> str | None:

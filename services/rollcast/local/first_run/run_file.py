@@ -48,10 +48,10 @@ def written(answers: Answers) -> str:
         every = max(1, round(answers.steps / NUM_EVALUATIONS))
         lines.append(f"  evaluation: {{every_steps: {every}}} # {_points(answers.steps, every)}")
     else:
-        said = (
+        comment = (
             f"a point of the curve; `rollcast try` says how long a step takes, and {NUM_EVALUATIONS} points are enough"
         )
-        lines.append(f"  evaluation: {{every_steps: {EVERY_STEPS}}} # {said}")
+        lines.append(f"  evaluation: {{every_steps: {EVERY_STEPS}}} # {comment}")
     lines.append(_budget(answers))
     return "\n".join(lines) + "\n"
 

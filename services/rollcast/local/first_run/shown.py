@@ -32,9 +32,11 @@ def in_words(grade: Grade) -> str:
 
 def _answers(prompt: Prompt, others: list[Prompt]) -> list[str]:
     """The row's own answer as the verifier wants it, another row's, and none."""
-    own = _as_answer(prompt)
-    wrong = next((found for other in others if (found := _as_answer(other)) not in (None, own)), "no idea")
-    return [answer for answer in (own, wrong, "") if answer is not None]
+    right_answer = _as_answer(prompt)
+    wrong = next(
+        (found for other_prompt in others if (found := _as_answer(other_prompt)) not in (None, right_answer)), "no idea"
+    )
+    return [answer for answer in (right_answer, wrong, "") if answer is not None]
 
 
 def _as_answer(prompt: Prompt) -> str | None:

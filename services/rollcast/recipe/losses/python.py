@@ -19,19 +19,19 @@ class PythonLoss:
     def terms(self, inputs: LossInputs) -> Tensor:
         if inputs.logprobs.numel() == 0:  # of a rank without rollouts: means and maxima have no value there
             return inputs.logprobs * 0
-        given = _copy(inputs)
-        if given.logprobs.requires_grad:
-            given.logprobs.register_hook(self._check_gradient)  # type: ignore[no-untyped-call]
-        found = self.function.call(given)
+        inputs_copy = _copy(inputs)
+        if inputs_copy.logprobs.requires_grad:
+            inputs_copy.logprobs.register_hook(self._check_gradient)  # type: ignore[no-untyped-call]
+        terms = self.function.call(inputs_copy)
         size = list(inputs.logprobs.shape)
-        if not isinstance(found, Tensor) or list(found.shape) != size:
-            said = f"a tensor {list(found.shape)}" if isinstance(found, Tensor) else found
-            raise self.function.refused(said, f"a tensor {size}, one term for each token")
-        if not _is_finite(found, inputs):
+        if not isinstance(terms, Tensor) or list(terms.shape) != size:
+            result_description = f"a tensor {list(terms.shape)}" if isinstance(terms, Tensor) else terms
+            raise self.function.refused(result_description, f"a tensor {size}, one term for each token")
+        if not _is_finite(terms, inputs):
             raise self.function.refused("terms that are not finite", "finite ones for tokens with finite log-probs")
-        if torch.is_grad_enabled() and inputs.logprobs.requires_grad and not found.requires_grad:
+        if torch.is_grad_enabled() and inputs.logprobs.requires_grad and not terms.requires_grad:
             raise self.function.refused("terms without gradient", "terms computed from inputs.logprobs")
-        return live(found, inputs)
+        return live(terms, inputs)
 
     def _check_gradient(self, gradient: Tensor) -> None:
         """Terms may be finite and their gradient not, such as that of sqrt at 0."""

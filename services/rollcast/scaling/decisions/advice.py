@@ -127,15 +127,15 @@ class _Question:
         self._level = float(newest.mean())
         self._spacing = evaluation_spacing(forecast)
         promised = 0 if last is None else last.evaluations
-        now = float(forecast.curve.compute[-1])
-        self._waits = waits_until(now, self._end, self._spacing, evaluations_left, promised)
+        newest_fitted_compute = float(forecast.curve.compute[-1])
+        self._waits = waits_until(newest_fitted_compute, self._end, self._spacing, evaluations_left, promised)
         self._soon = min(self._now + SOON_BUDGET_SHARE * self._budget, max(self._budget, self._now))
         # One look ahead for everything that is asked of the forecast: it takes as long as the fit.
-        self._after_waits = now + self._spacing * np.array(self._waits, dtype=float)
-        asked = np.concatenate([self._after_waits, [self._fitted(self._soon), self._end]])
-        found = forecast.predictive(asked, np.concatenate([EVEN_LEVELS, SHOWN_LEVELS])).T
-        self._levels = found[:, : EVEN_LEVELS.size]
-        self._shown = found[:, EVEN_LEVELS.size :]
+        self._after_waits = newest_fitted_compute + self._spacing * np.array(self._waits, dtype=float)
+        requested_compute = np.concatenate([self._after_waits, [self._fitted(self._soon), self._end]])
+        predicted_levels = forecast.predictive(requested_compute, np.concatenate([EVEN_LEVELS, SHOWN_LEVELS])).T
+        self._levels = predicted_levels[:, : EVEN_LEVELS.size]
+        self._shown = predicted_levels[:, EVEN_LEVELS.size :]
         self._gains_of_the_rest = self._levels[-1] - self._level
 
     def after_the_end(self, reason: str) -> Advice:
@@ -147,10 +147,13 @@ class _Question:
     def answer(self) -> Advice:
         if self._budget <= self._now:
             return self._advice(AdviceKind.STOP, "The budget is spent.", "A larger budget would change that.")
-        missing = self._forecast.verdict.missing
-        if missing:
+        num_missing = self._forecast.verdict.missing
+        if num_missing:
             return self._advice(
-                AdviceKind.WAIT, self._forecast.verdict.reason, f"{_evaluations(missing)} would give one.", missing
+                AdviceKind.WAIT,
+                self._forecast.verdict.reason,
+                f"{_evaluations(num_missing)} would give one.",
+                num_missing,
             )
         if self._verdict is VerdictKind.NO_LEARNING:
             return self._no_learning()
@@ -180,12 +183,12 @@ class _Question:
         )
 
     def _no_learning(self) -> Advice:
-        known = ""
+        take_off_sentence = ""
         if self._forecast.options.prior.stack is not None:
-            known = f" Of such runs of other groups {chance_in_words(self._chance())} still took off."
+            take_off_sentence = f" Of such runs of other groups {chance_in_words(self._chance())} still took off."
         return self._advice(
             AdviceKind.STOP,
-            f"The run has learned nothing beyond its noise.{known}",
+            f"The run has learned nothing beyond its noise.{take_off_sentence}",
             "Another learning rate, data or length budget may learn: that is another run.",
         )
 
@@ -193,10 +196,10 @@ class _Question:
         at = self._forecast.verdict.at
         if at is not None:
             at = float(self._axis.to_device_hours(np.array([at]))[0])
-        near = "" if at is None else f" near {place(at, self._forecast.curve.unit)}"
+        peak_phrase = "" if at is None else f" near {place(at, self._forecast.curve.unit)}"
         return self._advice(
             AdviceKind.STOP,
-            f"The run is broken: what it learned until its peak{near} is being lost.",
+            f"The run is broken: what it learned until its peak{peak_phrase} is being lost.",
             "Go back to the last checkpoint before that peak once the cause is found.",
         )
 
@@ -235,13 +238,13 @@ class _Question:
         """
         if not self._waits:
             return None
-        now = float(self._forecast.curve.compute[-1])
+        newest_fitted_compute = float(self._forecast.curve.compute[-1])
         stack = self._forecast.options.prior.stack
         return best_wait(
             self._waits,
             self._levels[: len(self._waits)],
             self._levels[-1],
-            (self._after_waits - now) / (self._end - now),
+            (self._after_waits - newest_fitted_compute) / (self._end - newest_fitted_compute),
             self._level,
             self._worth,
             DEFAULT_PERSISTENCE if stack is None else stack.persistence,
@@ -255,8 +258,8 @@ class _Question:
         if kind is AdviceKind.WAIT:
             last = self._forecast.curve.compute[-1:] + evaluations * self._spacing
             until = min(float(self._axis.to_device_hours(last)[0]), max(self._budget, self._now))
-            shown = self._shown[self._waits.index(evaluations) if evaluations in self._waits else -1]
-            wait = self._stretch(until, shown)
+            printed_levels = self._shown[self._waits.index(evaluations) if evaluations in self._waits else -1]
+            wait = self._stretch(until, printed_levels)
         headline = kind.capitalize() if kind is not AdviceKind.WAIT else f"Wait for {_evaluations(evaluations)}"
         has_rest = self._forecast.verdict.has_forecast and self._budget > self._now
         return Advice(

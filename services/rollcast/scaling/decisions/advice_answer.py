@@ -47,10 +47,10 @@ class EarlierAdvice:
     @classmethod
     def after(cls, kind: str, evaluations: int, num_passed: int) -> "EarlierAdvice | None":
         """The rest of an advice `num_passed` evaluations later; None once a wait is over."""
-        left = max(evaluations - num_passed, 0)
-        if kind == AdviceKind.WAIT and left == 0:
+        num_remaining = max(evaluations - num_passed, 0)
+        if kind == AdviceKind.WAIT and num_remaining == 0:
             return None
-        return cls(AdviceKind(kind), left)
+        return cls(AdviceKind(kind), num_remaining)
 
 
 @dataclass(frozen=True)

@@ -107,8 +107,8 @@ def allocate(forecasts: Sequence[Forecast], budget: float, least_gain: float = 0
         # From all runs down to none: with many runs each size looks only at subsets of the best larger set.
         final = runs.after(budget / size) if size else runs.now
         candidates = _candidates(runs.able, size, continued)
-        for one in candidates:
-            means[one] = float(runs.ends(final, one).max(axis=0).mean())
+        for candidate in candidates:
+            means[candidate] = float(runs.ends(final, candidate).max(axis=0).mean())
         continued = max(candidates, key=means.__getitem__)
         ends.append((continued, runs.ends(final, continued)))
     choices = _choices(ends, budget)
@@ -123,7 +123,9 @@ class _Runs:
 
     def __init__(self, forecasts: Sequence[Forecast]) -> None:
         self.forecasts = forecasts
-        self.able = tuple(place for place, forecast in enumerate(forecasts) if forecast.verdict.kind.is_described)
+        self.able = tuple(
+            run_index for run_index, forecast in enumerate(forecasts) if forecast.verdict.kind.is_described
+        )
         self._order = [
             np.random.default_rng(place).permutation(forecast.draws.asymptote.size)
             for place, forecast in enumerate(forecasts)
@@ -138,12 +140,12 @@ class _Runs:
     def after(self, hours: float) -> Array:
         """(n, d) the pass rates if each run that has a forecast continues for `hours` device-hours."""
         rates = []
-        for place, forecast in enumerate(self.forecasts):
-            if place in self._recent:
-                rates.append(self._recent[place])
+        for run_index, forecast in enumerate(self.forecasts):
+            if run_index in self._recent:
+                rates.append(self._recent[run_index])
             else:
                 law = forecast.draws.law([float(forecast.curve.compute[-1]) + hours])[0]
-                rates.append(law[self._order[place]])
+                rates.append(law[self._order[run_index]])
         return np.array(rates)
 
     def ends(self, final: Array, continued: tuple[int, ...]) -> Array:
@@ -170,21 +172,21 @@ def _candidates(able: tuple[int, ...], size: int, larger: tuple[int, ...]) -> li
         return list(combinations(able, size))
     if size == len(able):
         return [able]
-    return [tuple(run for run in larger if run != left) for left in larger]
+    return [tuple(run for run in larger if run != stopped_run) for stopped_run in larger]
 
 
 def _choices(ends: Sequence[tuple[tuple[int, ...], Array]], budget: float) -> tuple[Choice, ...]:
     """`ends`: the sets that continue, and with each the pass rates (n, d) of all runs at the end."""
-    best = [of_all.max(axis=0) for _, of_all in ends]
-    most = max(best, key=np.mean)
+    best = [end_rates.max(axis=0) for _, end_rates in ends]
+    highest_rates = max(best, key=np.mean)
     return tuple(
         Choice(
             continued=continued,
             stopped=tuple(run for run in range(of_all.shape[0]) if run not in continued),
             hours=budget / len(continued) if continued else 0.0,
             best=_spread(reached),
-            expected_loss=float(np.mean(most - reached)),
-            loss_upper=float(np.quantile(most - reached, 0.95)),
+            expected_loss=float(np.mean(highest_rates - reached)),
+            loss_upper=float(np.quantile(highest_rates - reached, 0.95)),
             saved=0.0 if continued else budget,
             best_probability=tuple((np.bincount(of_all.argmax(axis=0), minlength=len(of_all)) / reached.size).tolist()),
         )
@@ -196,8 +198,8 @@ def _outlooks(
     runs: _Runs, recommended: Choice, means: dict[tuple[int, ...], float], budget: float
 ) -> tuple[Outlook, ...]:
     """`means`: expected pass rate of the best run, by the sets that were looked at."""
-    most = max(means.values())
-    part = runs.after(recommended.hours) - runs.now
+    highest_mean = max(means.values())
+    recommended_gains = runs.after(recommended.hours) - runs.now
     alone = runs.after(budget) - runs.now
     return tuple(
         Outlook(
@@ -205,10 +207,10 @@ def _outlooks(
             has_forecast=run in runs.able,
             now=_spread(runs.now[run]),
             hours=recommended.hours if run in recommended.continued else 0.0,
-            gain=_spread(part[run]) if run in recommended.continued else (0.0, 0.0, 0.0),
+            gain=_spread(recommended_gains[run]) if run in recommended.continued else (0.0, 0.0, 0.0),
             gain_alone=_spread(alone[run]),
-            stop_loss=most - max(mean for continued, mean in means.items() if run not in continued),
-            alone_loss=most - means[(run,) if run in runs.able else ()],
+            stop_loss=highest_mean - max(mean for continued, mean in means.items() if run not in continued),
+            alone_loss=highest_mean - means[(run,) if run in runs.able else ()],
         )
         for run, forecast in enumerate(runs.forecasts)
     )

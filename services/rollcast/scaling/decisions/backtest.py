@@ -75,19 +75,19 @@ def backtest(
         count = int(np.sum(curve.compute <= cut))
         if count < MIN_BACKTEST_POINTS or count > len(curve) - NUM_OUTCOME_POINTS:
             continue
-        seen = curve.window(stop=cut)
-        forecast = fit_part(seen, options)
+        partial_curve = curve.window(stop=cut)
+        forecast = fit_part(partial_curve, options)
         # The outcome is a mean of readings, whose white noise averages out.
         error = forecast.reading_error / float(np.sqrt(NUM_OUTCOME_POINTS))
         low, median, high = forecast.predictive([end], standard_error=error)[:, 0]
         past.append(
             PastForecast(
                 share=share,
-                compute=float(seen.compute[-1]),
+                compute=float(partial_curve.compute[-1]),
                 num_points=count,
                 forecast=(float(low), float(median), float(high)),
-                last_value=float(seen.pass_rate[-1]),
-                power_law=float(power_law(seen).pass_rate(end)),
+                last_value=float(partial_curve.pass_rate[-1]),
+                power_law=float(power_law(partial_curve).pass_rate(end)),
                 outcome=outcome,
                 verdict=forecast.verdict,
             )

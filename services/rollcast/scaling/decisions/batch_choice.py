@@ -65,8 +65,10 @@ def law_at(runs: Sequence[tuple[BatchSplit, Forecast]], compute: Sequence[float]
     error = np.maximum(drawn[:, 0].std(axis=-1), MIN_STANDARD_ERROR)
     slope = np.maximum((mean[:, 1] - mean[:, 2]) / (2.0 * math.log(SLOPE_FACTOR)), 0.0).mean(axis=0)
     return [
-        fit_split_law(splits, mean[:, 0, place].tolist(), error[:, place].tolist(), float(slope[place]))
-        for place in range(at.size)
+        fit_split_law(
+            splits, mean[:, 0, compute_index].tolist(), error[:, compute_index].tolist(), float(slope[compute_index])
+        )
+        for compute_index in range(at.size)
     ]
 
 
@@ -81,15 +83,15 @@ def choose(law: SplitLaw, splits: Sequence[BatchSplit]) -> SplitChoice:
 def between(trained: Iterable[BatchSplit]) -> list[BatchSplit]:
     """The splits trained and those between neighbors, in steps of at most a doubling; ascending."""
     ordered = sorted(set(trained))
-    found = set(ordered)
-    for one, other in pairwise(ordered):
-        wider = other.rollouts / one.rollouts
-        more = other.prompts / one.prompts
+    splits = set(ordered)
+    for lower_split, upper_split in pairwise(ordered):
+        wider = upper_split.rollouts / lower_split.rollouts
+        more = upper_split.prompts / lower_split.prompts
         num_steps = math.ceil(max(abs(math.log2(wider)), abs(math.log2(more))) - 1e-9)
         for step in range(1, num_steps):
             share = step / num_steps
-            found.add(BatchSplit(round(one.rollouts * wider**share), round(one.prompts * more**share)))
-    return sorted(found)
+            splits.add(BatchSplit(round(lower_split.rollouts * wider**share), round(lower_split.prompts * more**share)))
+    return sorted(splits)
 
 
 def further_run(law: SplitLaw, splits: Sequence[BatchSplit], trained: Iterable[BatchSplit]) -> FurtherRun:
@@ -102,17 +104,17 @@ def further_run(law: SplitLaw, splits: Sequence[BatchSplit], trained: Iterable[B
 
 def _trials(splits: Sequence[BatchSplit], trained: Iterable[BatchSplit]) -> list[BatchSplit]:
     """Larger numbers come first, since the best number of rollouts grows with compute: the first of equals is taken."""
-    known = set(trained)
-    factor_of_rollouts = _trial_factor({split.rollouts for split in known})
-    factor_of_prompts = _trial_factor({split.prompts for split in known})
-    found = set(splits)
-    for split in known:
+    trained_splits = set(trained)
+    factor_of_rollouts = _trial_factor({split.rollouts for split in trained_splits})
+    factor_of_prompts = _trial_factor({split.prompts for split in trained_splits})
+    trials = set(splits)
+    for split in trained_splits:
         for power in (-1, 1):
             rollouts = round(split.rollouts * factor_of_rollouts**power)
             prompts = round(split.prompts * factor_of_prompts**power)
-            found.add(BatchSplit(max(MIN_TRIAL_ROLLOUTS, rollouts), split.prompts))
-            found.add(BatchSplit(split.rollouts, max(1, prompts)))
-    return sorted(found, reverse=True)
+            trials.add(BatchSplit(max(MIN_TRIAL_ROLLOUTS, rollouts), split.prompts))
+            trials.add(BatchSplit(split.rollouts, max(1, prompts)))
+    return sorted(trials, reverse=True)
 
 
 def _trial_factor(values: set[int]) -> float:

@@ -82,7 +82,7 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
     residual = residual - explained_already @ (explained_already.T @ residual)
     total = float(residual @ residual)
     after_peak = _break_after_peak(observations)
-    found = []
+    departures = []
     for shapes in break_shapes(compute):  # jumps, then slides: (breaks, n)
         phi = root * shapes
         phi = phi - (phi @ explained_already) @ explained_already.T
@@ -96,10 +96,10 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
         improvement = -count * float(np.log1p(-share))
         amplitude_is_notable = abs(along[index]) > MIN_SUSPECTED_BREAK * squared[index]
         if improvement > MIN_BREAK_IMPROVEMENT and amplitude_is_notable:
-            found.append(_break(shapes, index, compute, prior))
+            departures.append(_break(shapes, index, compute, prior))
         if after_peak is not None:
-            found.append(_break(shapes, after_peak, compute, prior))
-    return found
+            departures.append(_break(shapes, after_peak, compute, prior))
+    return departures
 
 
 def _break(shapes: Array, index: int, compute: Array, prior: Prior) -> Departure:
@@ -142,8 +142,8 @@ def _likeliest_break(grid: Grid, observations: Observations) -> tuple[Departure,
     exponent = np.exp(grid.axes.log_exponent[row])
     midpoint = grid.axes.log_midpoint[row, column]
     rise = expit(exponent * (observations.log_compute - midpoint))
-    given = grid.conditional(np.asarray(likeliest))
-    law = given.initial + (given.asymptote - given.initial) * rise
+    moments = grid.conditional(np.asarray(likeliest))
+    law = moments.initial + (moments.asymptote - moments.initial) * rise
     # The regression of the rotated residuals on the rotated shape, with the Gaussian prior of the amplitude.
     phi: Array = observations.rotation @ departure.shape
     residual = observations.rotation @ (observations.pass_rate - law)

@@ -120,24 +120,26 @@ def is_off_zero(interval: Triple, margin: float = 0.0) -> bool:
 
 
 def _pair(forecasts: Sequence[Forecast], first: int, second: int) -> Comparison:
-    one = forecasts[first]
-    two = forecasts[second]
-    difference = difference_of_draws(one.draws.asymptote, two.draws.asymptote)
+    first_run = forecasts[first]
+    second_run = forecasts[second]
+    difference = difference_of_draws(first_run.draws.asymptote, second_run.draws.asymptote)
     higher = float(np.mean(difference > ASYMPTOTE_MARGIN))
     lower = float(np.mean(difference < -ASYMPTOTE_MARGIN))
     interval = quantiles(difference)
     low, median, high = interval
-    names = [forecast.curve.name or f"run {index + 1}" for index, forecast in ((first, one), (second, two))]
+    names = [
+        forecast.curve.name or f"run {index + 1}" for index, forecast in ((first, first_run), (second, second_run))
+    ]
     if is_off_zero(interval, ASYMPTOTE_MARGIN):
         better = names[0] if median > 0 else names[1]
         verdict = f"{better} has the higher asymptote, by {abs(median):.3f} ({_range(low, high)})."
         return Comparison(first, second, interval, (higher, lower), None, None, None, verdict)
-    common = float(np.mean([np.median(one.draws.asymptote), np.median(two.draws.asymptote)]))
+    common = float(np.mean([np.median(first_run.draws.asymptote), np.median(second_run.draws.asymptote)]))
     # B is compared at one A for both, as in the paper.
-    held = [with_asymptote(forecast.curve, common, forecast.options) for forecast in (one, two)]
-    slopes = quantiles(difference_of_draws(held[0].draws.exponent, held[1].draws.exponent))
-    level = half_way(held[0], common)
-    delays = quantiles(difference_of_draws(log_compute_to(held[0], level), log_compute_to(held[1], level)))
+    fixed_fits = [with_asymptote(forecast.curve, common, forecast.options) for forecast in (first_run, second_run)]
+    slopes = quantiles(difference_of_draws(fixed_fits[0].draws.exponent, fixed_fits[1].draws.exponent))
+    level = half_way(fixed_fits[0], common)
+    delays = quantiles(difference_of_draws(log_compute_to(fixed_fits[0], level), log_compute_to(fixed_fits[1], level)))
     is_same = low >= -ASYMPTOTE_MARGIN and high <= ASYMPTOTE_MARGIN
     verdict = (
         f"The asymptotes {'are within the margin' if is_same else 'cannot be separated'} ({low:+.3f} to {high:+.3f}); "

@@ -34,15 +34,15 @@ def judge_fall(curve: Curve, first_phase: float = 0.0, deepest: float = 0.0) -> 
         first_phase: device-hours at which the likeliest first phase ends; 0 for none.
         deepest: largest fall within the first phase that is put down to it, in pass rate.
     """
-    found = _fall(curve)
-    if found is None:
+    fall = _fall(curve)
+    if fall is None:
         return None
     if curve.compute[-1] <= first_phase:
-        return found.verdict
+        return fall.verdict
     start = curve.pass_rate[0] if curve.initial is None else curve.initial
-    from_the_start = found.peak - start < ASYMPTOTE_MARGIN
-    if not from_the_start or found.at > first_phase or found.depth > deepest:
-        return found.verdict
+    from_the_start = fall.peak - start < ASYMPTOTE_MARGIN
+    if not from_the_start or fall.at > first_phase or fall.depth > deepest:
+        return fall.verdict
     # The fall from the start is the first phase's; look for another one after its end.
     later = _fall(curve.window(first_phase))
     return None if later is None else later.verdict
@@ -78,7 +78,7 @@ def _fall(curve: Curve) -> _Fall | None:
         return _Fall(depth, peak, at, Verdict(VerdictKind.BROKEN, reason, at))
 
     decline, significance = _decline(readings[top:], smooth.noise)
-    if any(decline > least and significance > errors for least, errors in MIN_DECLINES):
+    if any(decline > min_decline and significance > errors for min_decline, errors in MIN_DECLINES):
         reason = (
             f"The pass rate has declined by {decline:.3f} since {where}, {significance:.1f} standard errors. {GO_BACK}"
         )
@@ -106,16 +106,16 @@ def judge_truncation(curve: Curve) -> Verdict | None:
     if ratio is None or ratio.size < MIN_LAW_POINTS:
         return None
     width = max(3, ratio.size // 20)
-    now = float(np.median(ratio[-width:]))
-    before = float(np.median(ratio[: max(ratio.size // 2, 1)]))
-    if now < UNSTABLE_TRUNCATION_RATIO or now < TRUNCATION_RISE_FACTOR * before:
+    recent_ratio = float(np.median(ratio[-width:]))
+    earlier_ratio = float(np.median(ratio[: max(ratio.size // 2, 1)]))
+    if recent_ratio < UNSTABLE_TRUNCATION_RATIO or recent_ratio < TRUNCATION_RISE_FACTOR * earlier_ratio:
         return None
     stable = np.flatnonzero(ratio < UNSTABLE_TRUNCATION_RATIO)
     first_unstable = 0 if stable.size == 0 else int(stable[-1]) + 1
     since = curve.compute[min(first_unstable, ratio.size - 1)]
     return Verdict(
         VerdictKind.REGIME_CHANGE,
-        f"{now:.0%} of the answers are truncated, {before:.0%} in the first half "
+        f"{recent_ratio:.0%} of the answers are truncated, {earlier_ratio:.0%} in the first half "
         f"(above {UNSTABLE_TRUNCATION_RATIO:.0%} near {since:.4g} {curve.unit}); "
         "such runs turn unstable and do not recover unaided.",
     )

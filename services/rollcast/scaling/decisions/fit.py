@@ -50,9 +50,9 @@ def check_start(curve: Curve, options: FitOptions) -> None:
     Raises:
         ValueError: no point is left after `exclude_before`; R_0 is fixed at or above every reading.
     """
-    kept = fitted_part(curve, options)
-    highest = float(kept.pass_rate.max())
-    if isinstance(options.initial, float | int) and options.initial >= highest and judge_fall(kept) is None:
+    fitted_curve = fitted_part(curve, options)
+    highest = float(fitted_curve.pass_rate.max())
+    if isinstance(options.initial, float | int) and options.initial >= highest and judge_fall(fitted_curve) is None:
         raise ValueError(
             f"initial: {options.initial:g} is not below the highest reading of curve {curve.name!r}, {highest:g}, and "
             "the law only rises; give the pass rate at compute 0, or leave it out."
@@ -69,13 +69,15 @@ def fit_part(curve: Curve, options: FitOptions) -> Forecast:
     """
     posterior = posterior_of(curve, options)
     forecast = _judged(curve, options, posterior, _verdict_on_the_readings(posterior))
-    found = forecast.verdict
-    if found.kind not in SECOND_REFIT_KINDS or _was_broken(curve, options):
+    first_verdict = forecast.verdict
+    if first_verdict.kind not in SECOND_REFIT_KINDS or _was_broken(curve, options):
         return forecast
     forecast = _judged(curve, options, posterior, None)
     if forecast.verdict.kind is VerdictKind.NO_LEARNING:
         return forecast
-    reason = f"The newest evaluation alone speaks for {str(found.kind).replace('_', ' ')}; the next one decides."
+    reason = (
+        f"The newest evaluation alone speaks for {str(first_verdict.kind).replace('_', ' ')}; the next one decides."
+    )
     return replace(forecast, verdict=replace(forecast.verdict, kind=VerdictKind.TOO_EARLY, reason=reason))
 
 
@@ -127,12 +129,12 @@ def _verdict_on_the_readings(posterior: Posterior) -> Verdict | None:
 def _counted_since(curve: Curve, verdict: Verdict, change: float) -> Verdict:
     """The verdict on a run that changed, with how the part from the `change` on is forecast, or why it is not."""
     count = int(np.sum(curve.compute >= change))
-    missing = max(MIN_LAW_POINTS - count, 0)
-    if missing:
+    num_missing = max(MIN_LAW_POINTS - count, 0)
+    if num_missing:
         added = f"That part has {count} of the {MIN_LAW_POINTS} evaluations that a forecast needs."
     else:
         added = f"The forecast comes from the {count} evaluations of that part alone."
-    return replace(verdict, reason=f"{verdict.reason} {added}", missing=missing)
+    return replace(verdict, reason=f"{verdict.reason} {added}", missing=num_missing)
 
 
 def _judge_breaks(posterior: Posterior) -> Verdict | None:
@@ -176,10 +178,10 @@ def _verdict_on_the_forecast(forecast: Forecast, posterior: Posterior) -> Verdic
         curve, draws, np.array(later), (float(low), float(high)), forecast.summary.smoothed
     )
     # Every k-th draw: the draws are in the order of the grid, so that these cover it evenly.
-    some = draws[:: max(1, draws.initial.size // NUM_MISFIT_TRAJECTORIES)]
-    law = some.law(np.exp(points.log_compute))  # (n, d)
+    thinned_draws = draws[:: max(1, draws.initial.size // NUM_MISFIT_TRAJECTORIES)]
+    law = thinned_draws.law(np.exp(points.log_compute))  # (n, d)
     if verdict.kind.is_decidable:
-        verdict = judge_misfit(some, law, points) or verdict
+        verdict = judge_misfit(thinned_draws, law, points) or verdict
     verdict = judge_trend(forecast.curve, verdict)
     first_phase = _end_of_first_phase(posterior.grid)
     grounds = evidence(curve, draws, points, law.mean(axis=1), first_phase, is_described=verdict.is_described)
@@ -189,6 +191,6 @@ def _verdict_on_the_forecast(forecast: Forecast, posterior: Posterior) -> Verdic
 def _end_of_first_phase(grid: Grid) -> float:
     """The last end of a first phase that has notable weight, whatever its size and tail; device-hours, 0 for none."""
     ends = np.array([departure.at for departure in grid.axes.departures])
-    each, place = np.unique(ends, return_inverse=True)
-    weight = np.bincount(place, grid.departure_weight)
-    return float(np.max(each[weight >= MIN_PHASE_END_WEIGHT], initial=0.0))
+    unique_ends, end_indices = np.unique(ends, return_inverse=True)
+    weight = np.bincount(end_indices, grid.departure_weight)
+    return float(np.max(unique_ends[weight >= MIN_PHASE_END_WEIGHT], initial=0.0))

@@ -136,13 +136,13 @@ class Forecast:
         reading = np.empty((at.size, count))
         gain = np.empty((at.size, count))
         for start in range(0, count, DRAWS_PER_BATCH):
-            part = slice(start, start + DRAWS_PER_BATCH)
-            law = draws[part].law(np.append(at, self.curve.compute[-1]))
-            gain[:, part] = law[:-1] - law[-1]
-            mean, variance = self._off_law(at, draws[part])
-            off_law = mean + np.sqrt(variance) * normal[0, part]
-            turn = drawn_turns(self.options.prior, ahead, uniform[:, part])
-            reading[:, part] = law[:-1] + off_law + turn + noise[part] * normal[1, part]
+            batch = slice(start, start + DRAWS_PER_BATCH)
+            law = draws[batch].law(np.append(at, self.curve.compute[-1]))
+            gain[:, batch] = law[:-1] - law[-1]
+            mean, variance = self._off_law(at, draws[batch])
+            off_law = mean + np.sqrt(variance) * normal[0, batch]
+            turn = drawn_turns(self.options.prior, ahead, uniform[:, batch])
+            reading[:, batch] = law[:-1] + off_law + turn + noise[batch] * normal[1, batch]
         return np.sort(np.clip(reading, 0.0, 1.0), axis=-1), np.median(gain, axis=-1)
 
     def compute_to_target(self, target: float, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
@@ -168,8 +168,8 @@ class Forecast:
         The interval includes the drift, which is in the covariance of the points.
         """
         law_now = self.draws.sigmoid([self.curve.compute[-1]])[0]
-        left = np.maximum(self.draws.asymptote, self._reached) - np.maximum(law_now, self._reached)
-        return _quantile(self.of_law(left), quantiles)
+        remaining_gain = np.maximum(self.draws.asymptote, self._reached) - np.maximum(law_now, self._reached)
+        return _quantile(self.of_law(remaining_gain), quantiles)
 
     @property
     def _reached(self) -> float:
@@ -190,14 +190,16 @@ class Forecast:
         information = np.ones(draws.initial.size)
         shapes = np.zeros((compute.size, len(draws.departures)))  # (m, h)
         for index, departure in enumerate(draws.departures):
-            mine = draws.departure == index
-            if departure.shape is None or not np.any(mine):
+            has_departure = draws.departure == index
+            if departure.shape is None or not np.any(has_departure):
                 continue
             phi = (points.rotation @ departure.shape)[:, None]
-            weighted = phi * precision[:, mine]
-            information[mine] = 1.0 / departure.scale**2 + np.sum(weighted * phi, axis=0)
-            amplitude[mine] = np.sum(weighted * residual[:, mine], axis=0) / information[mine]
-            residual[:, mine] -= phi * amplitude[mine]
+            weighted = phi * precision[:, has_departure]
+            information[has_departure] = 1.0 / departure.scale**2 + np.sum(weighted * phi, axis=0)
+            amplitude[has_departure] = (
+                np.sum(weighted * residual[:, has_departure], axis=0) / information[has_departure]
+            )
+            residual[:, has_departure] -= phi * amplitude[has_departure]
             shapes[:, index] = transient_shape(compute, departure.at)
         shape = shapes[:, draws.departure]  # (m, d)
         mean = shape * amplitude
@@ -206,10 +208,12 @@ class Forecast:
         # The drift given the points: the conditional mean and variance of a Gaussian process (kriging).
         with np.errstate(divide="ignore"):
             log_compute = np.log(compute)
-        near = points.near(log_compute, self.options.prior.drift_length, float(points.spread[-1]))  # (m, n)
+        drift_correlation = points.near(
+            log_compute, self.options.prior.drift_length, float(points.spread[-1])
+        )  # (m, n)
         drift_variance = (draws.noise * draws.drift) ** 2
-        mean += drift_variance * (near @ (precision * residual))
-        explained = drift_variance**2 * (near**2 @ precision)
+        mean += drift_variance * (drift_correlation @ (precision * residual))
+        explained = drift_variance**2 * (drift_correlation**2 @ precision)
         variance += np.maximum(drift_variance * points.spread[-1] ** 2 - explained, 0.0)
         return mean, variance
 

@@ -107,8 +107,8 @@ def leave_one_out(
     common = float(np.mean([np.median(draws) for draws in shared]))
     speeds = _speeds(recipes, null, ceilings, common)
     rows = []
-    for place, is_null in enumerate(null):
-        row = _row(recipes, place, ceilings, speeds)
+    for recipe_index, is_null in enumerate(null):
+        row = _row(recipes, recipe_index, ceilings, speeds)
         rows.append(replace(row, kind=PartKind.NULL_CONTROL) if is_null else row)
     return LeaveOneOut(common, speeds.level, rows, [recipe.joint for recipe in speeds.held])
 
@@ -174,17 +174,17 @@ class _Speeds:
 
 
 def _speeds(recipes: Sequence[Repeats], null: Sequence[bool], ceilings: _Ceilings, common: float) -> _Speeds:
-    held = [recipe.held(common) for recipe in recipes]
-    level = half_way(held[0].joint, common)
+    fixed_fits = [recipe.held(common) for recipe in recipes]
+    level = half_way(fixed_fits[0].joint, common)
     shares_ceiling = [not moves for moves in ceilings.moves]
-    exponents = [[run.draws.exponent for run in recipe.alone] for recipe in held]
-    log_computes = [[log_compute_to(run, level) for run in recipe.alone] for recipe in held]
+    exponents = [[run.draws.exponent for run in recipe.alone] for recipe in fixed_fits]
+    log_computes = [[log_compute_to(run, level) for run in recipe.alone] for recipe in fixed_fits]
     return _Speeds(
-        held=held,
+        held=fixed_fits,
         level=level,
-        exponents=[recipe.joint.draws.exponent for recipe in held],
+        exponents=[recipe.joint.draws.exponent for recipe in fixed_fits],
         exponent_spread=SeedSpread.of(exponents, null, shares_ceiling),
-        log_computes=[log_compute_to(recipe.joint, level) for recipe in held],
+        log_computes=[log_compute_to(recipe.joint, level) for recipe in fixed_fits],
         log_compute_spread=SeedSpread.of(log_computes, null, shares_ceiling),
     )
 

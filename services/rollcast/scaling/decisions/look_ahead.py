@@ -76,12 +76,12 @@ def best_wait(
             worth more by the `clear_difference`.
     """
     noise = float(np.var(levels[0]))
-    found = [
-        _wait(number, after, _true_levels(after, noise), end, float(share), level, worth, persistence)
-        for number, after, share in zip(waits, levels, ahead, strict=True)
+    plans = [
+        _wait(number, wait_levels, _true_levels(wait_levels, noise), end, float(share), level, worth, persistence)
+        for number, wait_levels, share in zip(waits, levels, ahead, strict=True)
     ]
-    best = max(found, key=lambda wait: wait.value)
-    for wait in found:
+    best = max(plans, key=lambda wait: wait.value)
+    for wait in plans:
         if wait.evaluations == promised and wait.value >= best.value - clear_difference:
             return wait
     return best

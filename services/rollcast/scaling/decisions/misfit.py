@@ -68,9 +68,9 @@ def _one_side(residual: Array) -> Array:
     """(n, d) -> (d,) the largest sum of neighbours of one sign, divided by the number of points."""
     area = np.zeros(residual.shape[1])
     largest = area.copy()
-    for each in residual:
+    for point_residual in residual:
         # A change of sign begins a new row.
-        area = np.where(area * each > 0, area, 0.0) + each
+        area = np.where(area * point_residual > 0, area, 0.0) + point_residual
         largest = np.maximum(largest, np.abs(area))
     return np.asarray(largest / residual.shape[0])
 

@@ -88,12 +88,12 @@ def judge_no_learning(curve: Curve) -> Verdict | None:
     """The verdict that the run has learned nothing so far, or None."""
     if not has_not_moved(curve):
         return None
-    found = learning_statistics(curve)
+    statistics = learning_statistics(curve)
     return Verdict(
         VerdictKind.NO_LEARNING,
-        f"The level has not moved beyond its noise since the start: it is {found.level:.3f}, and the last third of the "
-        f"{found.count} readings differs from the first by {difference(found.rise)} ({abs(found.rise_errors):.1f} "
-        "standard errors).",
+        f"The level has not moved beyond its noise since the start: it is {statistics.level:.3f}, and the last third "
+        f"of the {statistics.count} readings differs from the first by {difference(statistics.rise)} "
+        f"({abs(statistics.rise_errors):.1f} standard errors).",
     )
 
 
@@ -115,14 +115,14 @@ def has_not_moved(curve: Curve) -> bool:
 
 def _is_where_it_began(curve: Curve) -> bool:
     """Whether the level does not differ from that at the start. At the ceiling all is learned."""
-    found = learning_statistics(curve)
+    statistics = learning_statistics(curve)
     has_moved = (
-        abs(found.rise_errors) > MAX_UNLEARNED_RISE_ERRORS
-        or abs(found.trend_errors) > MAX_UNLEARNED_TREND_ERRORS
-        or found.excursion_errors > MAX_UNLEARNED_EXCURSION_ERRORS
+        abs(statistics.rise_errors) > MAX_UNLEARNED_RISE_ERRORS
+        or abs(statistics.trend_errors) > MAX_UNLEARNED_TREND_ERRORS
+        or statistics.excursion_errors > MAX_UNLEARNED_EXCURSION_ERRORS
     )
-    is_at_the_ceiling = found.level > 1.0 - ASYMPTOTE_MARGIN
-    return not (has_moved or is_at_the_ceiling or found.largest_move > MAX_HIDDEN_MOVE)
+    is_at_the_ceiling = statistics.level > 1.0 - ASYMPTOTE_MARGIN
+    return not (has_moved or is_at_the_ceiling or statistics.largest_move > MAX_HIDDEN_MOVE)
 
 
 def _noise_of_differences(readings: Array) -> float:
@@ -146,9 +146,9 @@ def _trend(readings: Array) -> float:
 
 def _ranks(readings: Array) -> Array:
     """Ranks from 1 on; equal readings share the mean of theirs."""
-    _, place, count = np.unique(readings, return_inverse=True, return_counts=True)
+    _, value_indices, count = np.unique(readings, return_inverse=True, return_counts=True)
     last = np.cumsum(count)
-    return np.asarray((last - 0.5 * (count - 1.0))[place])
+    return np.asarray((last - 0.5 * (count - 1.0))[value_indices])
 
 
 def _excursion(readings: Array) -> float:

@@ -64,10 +64,10 @@ def _merged(curves: Sequence[Curve]) -> Curve:
 
 
 def _joined(columns: Sequence[Array | None]) -> Array | None:
-    known = [column for column in columns if column is not None]
-    if len(known) < len(columns):
+    known_columns = [column for column in columns if column is not None]
+    if len(known_columns) < len(columns):
         return None
-    return np.concatenate(known)
+    return np.concatenate(known_columns)
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,11 @@ class SeedSpread:
         """
         medians = [np.array([np.median(run) for run in recipe]) for recipe in draws]
         counts = pooled or [True] * len(medians)
-        of_whole = np.concatenate([medians[0], *(medians[place] for place, is_null in enumerate(null) if is_null)])
-        others = [medians[place] for place in range(1, len(medians)) if counts[place] and not null[place]]
-        groups = [of_whole, *others]
+        whole_medians = np.concatenate(
+            [medians[0], *(medians[recipe_index] for recipe_index, is_null in enumerate(null) if is_null)]
+        )
+        other_medians = [medians[place] for place in range(1, len(medians)) if counts[place] and not null[place]]
+        groups = [whole_medians, *other_medians]
         freedom = sum(values.size - 1 for values in groups)
         squares = sum(float(np.sum((values - values.mean()) ** 2)) for values in groups)
         deviation = float(np.sqrt(squares / max(freedom, 1)))

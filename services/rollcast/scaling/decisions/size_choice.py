@@ -52,8 +52,8 @@ def size_changes(law: ModelSizeLaw, sizes: Sequence[float], low: float, high: fl
     """The budgets between `low` and `high` device-hours at which the best of `sizes` changes, ascending."""
     best = [position for _, position in law.switches(sizes, np.geomspace(low, high, NUM_BUDGET_NODES))]
     changes = []
-    for before, after in pairwise(best):
-        smaller, larger = sorted((before, after), key=lambda position: sizes[position])
+    for previous_best, next_best in pairwise(best):
+        smaller, larger = sorted((previous_best, next_best), key=lambda position: sizes[position])
         quantiles = crossing(law, sizes[smaller], sizes[larger])
         changes.append(SizeChange(smaller, larger, (float(quantiles[0]), float(quantiles[1]), float(quantiles[2]))))
     return changes

@@ -57,15 +57,15 @@ class Refit:
     def of(cls, forecast: Forecast, budget: float) -> "Refit":
         """`budget`: compute at which the run would end; nothing is gained beyond it."""
         curve = forecast.curve
-        now = float(curve.compute[-1])
+        newest_compute = float(curve.compute[-1])
         third = max(1, len(curve) // 3)
         return cls(
-            compute=now,
+            compute=newest_compute,
             verdict=forecast.verdict.kind,
-            gain_upper=forecast.expected_gain(now, max(budget, now))[2],
+            gain_upper=forecast.expected_gain(newest_compute, max(budget, newest_compute))[2],
             num_points=len(curve),
             rise=float(np.mean(curve.pass_rate[-third:]) - np.mean(curve.pass_rate[:third])),
-            budget_share=now / max(budget, now),
+            budget_share=newest_compute / max(budget, newest_compute),
         )
 
 
@@ -84,10 +84,10 @@ def stop_reason(rule: StopRule, refits: Sequence[Refit]) -> str | None:
     if has_had_its_time and all(refit.verdict is VerdictKind.NO_LEARNING for refit in last):
         return f"{NO_LEARNING}, on {NUM_AGREEING_REFITS} refits in a row"
     if all(refit.gain_upper < rule.least_gain for refit in last):
-        most = max(refit.gain_upper for refit in last)
+        highest_gain = max(refit.gain_upper for refit in last)
         return (
-            f"the rest of the budget gains at most {most:.4f} (95 % bound on {NUM_AGREEING_REFITS} refits in a row), "
-            f"less than {rule.least_gain:g}{_state(last[-1])}"
+            f"the rest of the budget gains at most {highest_gain:.4f} (95 % bound on {NUM_AGREEING_REFITS} refits in a "
+            f"row), less than {rule.least_gain:g}{_state(last[-1])}"
         )
     return None
 

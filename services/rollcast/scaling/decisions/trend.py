@@ -54,14 +54,14 @@ def judge_trend(curve: Curve, verdict: Verdict) -> Verdict:
     if verdict.kind not in (VerdictKind.TOO_EARLY, VerdictKind.FORECASTABLE):
         return verdict
     log_odds = trend_log_odds(curve)
-    least = least_trend_log_odds(curve)
-    if log_odds >= least:
+    min_log_odds = least_trend_log_odds(curve)
+    if log_odds >= min_log_odds:
         return verdict
     still = f"{verdict.reason} " if verdict.kind is VerdictKind.TOO_EARLY else ""
     return Verdict(
         VerdictKind.TOO_EARLY,
         f"{still}No trend yet: the odds of a rise against noise around one level are {_odds(log_odds)} to 1; a trend "
-        f"takes {_odds(least)} to 1.",
+        f"takes {_odds(min_log_odds)} to 1.",
         has_trend=has_trend(curve.beginning(len(curve) - 1)),
     )
 
@@ -93,8 +93,10 @@ def trend_log_odds(curve: Curve) -> float:
     block = -(-readings.size // MAX_TREND_READINGS)
     if block > 1:
         # Means of equally many neighbours rise as well; the newest readings are kept.
-        kept = readings.size % block
-        compute, readings, error = (part[kept:].reshape(-1, block).mean(axis=1) for part in (compute, readings, error))
+        num_dropped = readings.size % block
+        compute, readings, error = (
+            series[num_dropped:].reshape(-1, block).mean(axis=1) for series in (compute, readings, error)
+        )
     return float(log_odds_of_rise(readings[None], compute, error)[0])
 
 
@@ -146,5 +148,5 @@ def _without(values: Array, direction: Array) -> Array:
 
 def _log_mean(log_values: Array) -> Array:
     """(m, k) -> (m,) ln of the mean of their exponentials."""
-    most = log_values.max(axis=1, keepdims=True)
-    return np.asarray(most[:, 0] + np.log(np.mean(np.exp(log_values - most), axis=1)))
+    maximum = log_values.max(axis=1, keepdims=True)
+    return np.asarray(maximum[:, 0] + np.log(np.mean(np.exp(log_values - maximum), axis=1)))

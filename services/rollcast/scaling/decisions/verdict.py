@@ -96,14 +96,14 @@ class Verdict:
 
 def judge_number(curve: Curve) -> Verdict | None:
     """The verdict that the evaluations after the start are too few for any forecast, or None."""
-    missing = MIN_LAW_POINTS - len(curve)
-    if missing <= 0:
+    num_missing = MIN_LAW_POINTS - len(curve)
+    if num_missing <= 0:
         return None
     start = "" if curve.initial is None else " The evaluation at step 0 is its start and is not one of them."
     return Verdict(
         VerdictKind.TOO_FEW,
         f"{len(curve)} of the {MIN_LAW_POINTS} evaluations that a forecast needs.{start}",
-        missing=missing,
+        missing=num_missing,
     )
 
 
@@ -123,14 +123,14 @@ def judge(curve: Curve, draws: Draws, later: Array, interval: tuple[float, float
     gains = f"a gain of {NOTABLE_GAIN:g} on the smoothed readings has a chance of {chance:.0%}"
     if chance < MAX_GAIN_PROBABILITY:
         return Verdict(VerdictKind.SATURATED, f"Until twice the compute {gains}.")
-    known = f"The pass rate {at} lies between {low:.3f} and {high:.3f} (90 %); {gains}."
+    reason = f"The pass rate {at} lies between {low:.3f} and {high:.3f} (90 %); {gains}."
     passed = float(np.mean(draws.log_midpoint < np.log(curve.compute[-1] / MIN_MIDPOINT_MULTIPLE)))
     if passed < MIN_BEND_PROBABILITY:
-        known += (
+        reason += (
             f" The bend is not clearly behind ({MIN_MIDPOINT_MULTIPLE:g} C_mid is reached with a probability of "
             f"{np.floor(100 * passed):.0f} %), so A rests mostly on the prior."
         )
-    return Verdict(VerdictKind.FORECASTABLE, known)
+    return Verdict(VerdictKind.FORECASTABLE, reason)
 
 
 def evidence(

@@ -125,16 +125,16 @@ class Curve:
         if initial_standard_error is not None and not _is_known(initial_standard_error):
             initial_standard_error = None
 
-        kept = np.flatnonzero(finite & ~at_zero)
-        kept = kept[np.argsort(x[kept], kind="stable")]
-        _check_span(x[kept], name)
+        point_indices = np.flatnonzero(finite & ~at_zero)
+        point_indices = point_indices[np.argsort(x[point_indices], kind="stable")]
+        _check_span(x[point_indices], name)
         if error is not None:
-            error = _complete(error[kept])
+            error = _complete(error[point_indices])
         if truncation is not None:
-            truncation = np.nan_to_num(truncation[kept], posinf=0.0, neginf=0.0)
+            truncation = np.nan_to_num(truncation[point_indices], posinf=0.0, neginf=0.0)
         return cls(
-            compute=x[kept],
-            pass_rate=y[kept],
+            compute=x[point_indices],
+            pass_rate=y[point_indices],
             standard_error=error,
             name=name,
             initial=initial,
@@ -205,7 +205,7 @@ def _is_known(error: ArrayLike) -> NDArray[np.bool_]:
 
 
 def _complete(error: Array) -> Array | None:
-    known = _is_known(error)
-    if not np.any(known):
+    is_known = _is_known(error)
+    if not np.any(is_known):
         return None
-    return np.where(known, error, np.median(error[known]))
+    return np.where(is_known, error, np.median(error[is_known]))

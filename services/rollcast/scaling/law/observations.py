@@ -74,8 +74,8 @@ class Observations:
             total = np.concatenate([[1.0 / start], total])
         level = float(np.average(pass_rate, weights=total))
         root = np.sqrt(total)
-        place = _place(log_compute, log_compute[-1])
-        correlation = np.exp(-np.abs(place[:, None] - place) / drift_length)
+        position = _place(log_compute, log_compute[-1])
+        correlation = np.exp(-np.abs(position[:, None] - position) / drift_length)
         scaled = root * spread
         # Divide and conquer: every eigenvector of a dense matrix is needed.
         scaled_correlation = correlation * scaled[:, None] * scaled

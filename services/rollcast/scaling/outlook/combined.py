@@ -32,9 +32,9 @@ def combined(
     mixed = LAW_SHARE * order_statistics(law_readings, with_middle) + (1.0 - LAW_SHARE) * simple
     middle = mixed[-1]
     # Readings of a few answers scatter at least as much as coins do.
-    least = ndtri(levels)[:, None] * summary.coarse_error
+    min_deviation = ndtri(levels)[:, None] * summary.coarse_error
     beyond = mixed[:-1] - middle
-    wide = np.where(levels[:, None] < 0.5, np.minimum(beyond, least), np.maximum(beyond, least))
+    wide = np.where(levels[:, None] < 0.5, np.minimum(beyond, min_deviation), np.maximum(beyond, min_deviation))
     return np.asarray(np.clip(middle + wide, 0.0, 1.0))
 
 

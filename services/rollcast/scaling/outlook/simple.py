@@ -62,13 +62,13 @@ class Summary:
     def forecasts(self, compute: Array, law_gain: Array) -> Array:
         """What each method reads at `compute` (m,) -> (7, m); `law_gain` (m,) is the law's median gain until then."""
         log_ahead = np.log(np.clip(compute / self.now, 1.0, MAX_AHEAD))
-        same = np.ones_like(log_ahead)
+        ones = np.ones_like(log_ahead)
         return np.stack(
             [
-                self.smoothed * same,
-                self.last * same,
-                self.last_five * same,
-                self.last_tenth * same,
+                self.smoothed * ones,
+                self.last * ones,
+                self.last_five * ones,
+                self.last_tenth * ones,
                 self.smoothed + law_gain,
                 np.clip(self.smoothed + self.log_slope * log_ahead, 0.0, 1.0),
                 np.clip(self.smoothed + self.late_log_slope * log_ahead, 0.0, 1.0),
@@ -83,9 +83,9 @@ def _smoothed(readings: Array) -> float:
     levels = np.full(weights.size, readings[0])
     errors = np.zeros(weights.size)
     first_scored = min(3, readings.size - 1)
-    for place, reading in enumerate(readings[1:].tolist(), start=1):
+    for reading_index, reading in enumerate(readings[1:].tolist(), start=1):
         missed = reading - levels
-        if place >= first_scored:
+        if reading_index >= first_scored:
             errors += missed**2
         levels += weights * missed
     return float(levels[np.argmin(errors)])

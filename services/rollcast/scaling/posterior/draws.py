@@ -85,9 +85,9 @@ class Draws:
         Per departure and not per draw, because there are many draws and few departures.
         """
         shapes = np.zeros((compute.size, len(self.departures)))
-        for place, departure in enumerate(self.departures):
+        for departure_index, departure in enumerate(self.departures):
             if departure.tail is not None:
-                shapes[:, place] = tail_shape(compute, departure.tail.onset)
+                shapes[:, departure_index] = tail_shape(compute, departure.tail.onset)
         return shapes
 
     @property
@@ -113,8 +113,8 @@ class Draws:
         is_between = ~(is_reached | is_never)
         # Eq (1) solved for C. The odds of the other draws are not used; 1 keeps their logarithm finite.
         gained = np.where(is_between, target - self.initial, 1.0)
-        missing = np.where(is_between, self.asymptote - target, 1.0)
-        log_compute = np.minimum(self.log_midpoint + np.log(gained / missing) / self.exponent, MAX_LOG_COMPUTE)
+        remaining_gain = np.where(is_between, self.asymptote - target, 1.0)
+        log_compute = np.minimum(self.log_midpoint + np.log(gained / remaining_gain) / self.exponent, MAX_LOG_COMPUTE)
         compute = np.where(is_never, np.inf, np.exp(log_compute))
         compute = np.where(is_reached, 0.0, compute)
         tailed = np.flatnonzero((self.tail != 0.0) & ~is_reached)
@@ -129,27 +129,27 @@ class Draws:
         log_compute = reference + np.arange(-before_onset, after_onset, TAIL_SEARCH_STEP_LOG_COMPUTE)
         law = self.law(np.exp(log_compute))
         above = law >= target
-        after = np.argmax(above, axis=0)  # (d,) the first place above; 0 also if no place is
-        before = np.maximum(after - 1, 0)
-        each = np.arange(after.size)
-        rise = np.maximum(law[after, each] - law[before, each], MIN_TAIL_RISE)
-        share = np.where(after > 0, np.clip((target - law[before, each]) / rise, 0.0, 1.0), 1.0)
-        found = log_compute[before] + share * (log_compute[after] - log_compute[before])
-        return np.where(above.any(axis=0), np.exp(found), np.inf)
+        first_above = np.argmax(above, axis=0)  # (d,) the first place above; 0 also if no place is
+        last_below = np.maximum(first_above - 1, 0)
+        draw_index = np.arange(first_above.size)
+        rise = np.maximum(law[first_above, draw_index] - law[last_below, draw_index], MIN_TAIL_RISE)
+        share = np.where(first_above > 0, np.clip((target - law[last_below, draw_index]) / rise, 0.0, 1.0), 1.0)
+        log_crossing = log_compute[last_below] + share * (log_compute[first_above] - log_compute[last_below])
+        return np.where(above.any(axis=0), np.exp(log_crossing), np.inf)
 
 
 def draw(grid: Grid, observations: Observations, tail_falls: float) -> Draws:
     """Draws with 0 <= R_0 <= A <= 1 exactly. `tail_falls`: prior probability that a tail falls."""
     # Each node as often as its posterior weight says; then R_0 and A within each from their Gaussian.
     node = _resample(grid.weight.ravel())
-    given = grid.conditional(node)
-    mean = given.asymptote
-    spread = np.sqrt(given.asymptote_variance)
+    moments = grid.conditional(node)
+    mean = moments.asymptote
+    spread = np.sqrt(moments.asymptote_variance)
     asymptote, _ = _truncated_normal(0, mean, spread, np.ones(NUM_DRAWS))
     # R_0 given A: both are jointly Gaussian at a node.
-    gain = given.covariance / spread**2
-    initial_mean = given.initial + gain * (asymptote - mean)
-    initial_variance = given.initial_variance - gain**2 * spread**2
+    gain = moments.covariance / spread**2
+    initial_mean = moments.initial + gain * (asymptote - mean)
+    initial_variance = moments.initial_variance - gain**2 * spread**2
     initial_spread = np.sqrt(np.maximum(initial_variance, MIN_CONDITIONAL_VARIANCE))
     initial, inside = _truncated_normal(1, initial_mean, initial_spread, asymptote)
     # The grid's weights know the bounds of A; those of R_0 given A are corrected here.
@@ -181,10 +181,10 @@ def _with_tails(draws: Draws, observations: Observations, falls: float) -> Draws
         departure = draws.departures[index]
         if departure.tail is None:
             continue
-        mine = np.flatnonzero(draws.departure == index)
-        mean, variance = _amplitude(draws, mine, departure.tail, departure, observations)
-        tail[mine] = mean + np.sqrt(variance) * NORMAL[2, mine]
-        log_onset[mine] = np.log(departure.tail.onset)
+        draw_indices = np.flatnonzero(draws.departure == index)
+        mean, variance = _amplitude(draws, draw_indices, departure.tail, departure, observations)
+        tail[draw_indices] = mean + np.sqrt(variance) * NORMAL[2, draw_indices]
+        log_onset[draw_indices] = np.log(departure.tail.onset)
     # On the grid an amplitude falls as often as it rises, which keeps it Gaussian. The prior's odds are applied here.
     weight = np.full(tail.size, 0.5)
     weight[tail > 0.0] = 1.0 - falls
@@ -235,5 +235,5 @@ def _resample(weight: Array) -> NDArray[np.intp]:
     """(NUM_DRAWS,) places of `weight` in order, each as often as its weight says: systematic resampling."""
     cumulative = np.cumsum(weight)
     position = (np.arange(NUM_DRAWS) + 0.5) / NUM_DRAWS * cumulative[-1]
-    found: NDArray[np.intp] = np.minimum(np.searchsorted(cumulative, position), weight.size - 1)
-    return found
+    indices: NDArray[np.intp] = np.minimum(np.searchsorted(cumulative, position), weight.size - 1)
+    return indices

@@ -46,19 +46,19 @@ def posterior_of(curve: Curve, options: FitOptions) -> Posterior:
     Raises:
         ValueError: no point is left after `exclude_before`.
     """
-    kept = fitted_part(curve, options)
+    fitted_curve = fitted_part(curve, options)
     with_start = options.initial == "measured" and curve.initial is not None
-    ends = _first_phase_ends(kept, options, with_start)
-    problem = _problem(kept, options, with_start, None)
+    ends = _first_phase_ends(fitted_curve, options, with_start)
+    problem = _problem(fitted_curve, options, with_start, None)
     grid = solve(problem, departures_of(problem, ends))
     # Outliers are seen only against a fitted law, so the grid is solved twice if there are any.
-    if options.robust and len(kept) >= MIN_ROBUST_POINTS:
-        weight = _outlier_weight(kept, grid.best())
+    if options.robust and len(fitted_curve) >= MIN_ROBUST_POINTS:
+        weight = _outlier_weight(fitted_curve, grid.best())
         if weight is not None:
-            problem = _problem(kept, options, with_start, weight)
+            problem = _problem(fitted_curve, options, with_start, weight)
             grid = solve(problem, departures_of(problem, ends))
     draws = draw(grid, problem.observations, problem.prior.tail_falls)
-    return Posterior(kept, ends, problem, grid, draws)
+    return Posterior(fitted_curve, ends, problem, grid, draws)
 
 
 def departures_of(problem: Problem, ends: list[float]) -> list[Departure]:
@@ -116,16 +116,18 @@ def _outlier_weight(curve: Curve, best: SigmoidParameters) -> Array | None:
     residual = curve.pass_rate - best.pass_rate(curve.compute)
     # The two neighbours on each side: a run that leaves the law for a while has no outliers.
     padded = np.pad(residual, 2, mode="reflect")
-    near = [padded[place : place + residual.size] for place in (0, 1, 3, 4)]
+    neighbour_residuals = [padded[offset : offset + residual.size] for offset in (0, 1, 3, 4)]
     # The median of four is the mean of the middle two; numpy's own takes four times as long, and rows may be a million.
-    local = 0.5 * (sum(near) - np.minimum.reduce(near) - np.maximum.reduce(near))
+    local = 0.5 * (
+        sum(neighbour_residuals) - np.minimum.reduce(neighbour_residuals) - np.maximum.reduce(neighbour_residuals)
+    )
     deviation = (residual - local) / np.sqrt(unit_variance(curve))
     scale = STD_PER_MEDIAN_DEVIATION * float(np.median(np.abs(deviation)))
     standardised = np.abs(deviation) / max(scale, MIN_OUTLIER_SCALE)
-    far = standardised > OUTLIER_STANDARD_DEVIATIONS
-    if not np.any(far):
+    is_outlier = standardised > OUTLIER_STANDARD_DEVIATIONS
+    if not np.any(is_outlier):
         return None
     falling = (
         OUTLIER_WEIGHT * (OUTLIER_STANDARD_DEVIATIONS / np.maximum(standardised, OUTLIER_STANDARD_DEVIATIONS)) ** 2
     )
-    return np.where(far, falling, 1.0)
+    return np.where(is_outlier, falling, 1.0)

@@ -148,7 +148,7 @@ class Grid:
 
     def conditional(self, nodes: NDArray[np.intp]) -> Conditional:
         """R_0 and A at each of these nodes, which are indices into `weight.ravel()`."""
-        p_00, p_01, p_11, b_0, b_1 = (part.ravel()[nodes] for part in self.normal[:5])
+        p_00, p_01, p_11, b_0, b_1 = (equation.ravel()[nodes] for equation in self.normal[:5])
         return conditional(p_00, p_01, p_11, b_0, b_1, level=self.level)
 
     def best(self) -> SigmoidParameters:
@@ -157,9 +157,9 @@ class Grid:
         row, column = np.unravel_index(int(np.argmax(plane)), plane.shape)
         share = self.weight[..., row, column] / plane[row, column]  # (h, j), sums to 1
         nodes = np.arange(self.weight.size).reshape(self.weight.shape)[..., row, column]
-        given = self.conditional(nodes)
-        asymptote = float(np.clip(np.sum(share * given.asymptote), 0.0, 1.0))
-        initial = float(np.clip(np.sum(share * given.initial), 0.0, asymptote))
+        moments = self.conditional(nodes)
+        asymptote = float(np.clip(np.sum(share * moments.asymptote), 0.0, 1.0))
+        initial = float(np.clip(np.sum(share * moments.initial), 0.0, asymptote))
         return SigmoidParameters(
             initial=initial,
             asymptote=asymptote,
@@ -220,14 +220,14 @@ def _normal_equations(points: Observations, linear: LinearPrior, variance: Array
         weight: (j, n), 1 / variance.
         rise: (n, b m), S.
     """
-    one = points.rotation.sum(axis=1)  # (n,) the constant 1, rotated
+    rotated_ones = points.rotation.sum(axis=1)  # (n,) the constant 1, rotated
     data = points.centred  # (n,)
     prior_mean = linear.mean - points.level
     rise_rise = weight @ (rise * rise)
-    rise_one = (weight * one) @ rise
+    rise_one = (weight * rotated_ones) @ rise
     rise_data = (weight * data) @ rise
-    one_one = (weight @ (one * one))[:, None]
-    one_data = (weight @ (one * data))[:, None]
+    one_one = (weight @ (rotated_ones * rotated_ones))[:, None]
+    one_data = (weight @ (rotated_ones * data))[:, None]
     mixed = rise_one - rise_rise  # (1 - S)^T W S
     return Normal(
         p_00=one_one + 1.0 / linear.variance[0] - rise_one - mixed,

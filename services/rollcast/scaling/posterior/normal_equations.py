@@ -44,31 +44,33 @@ def with_departures(
     """
     # Candidates with the same first phase hold the same array, so its identity names the phase.
     phases = {id(departure.shape): departure for departure in departures}
-    place = {shape: index for index, shape in enumerate(phases)}
-    phase_of = [place[id(departure.shape)] for departure in departures]
+    phase_indices = {shape: index for index, shape in enumerate(phases)}
+    phase_by_departure = [phase_indices[id(departure.shape)] for departure in departures]
     phase_shapes = [(departure.shape, departure.scale) for departure in phases.values()]
-    taken, price = _directions(phase_shapes, observations, weight, None)
+    phase_directions, price = _directions(phase_shapes, observations, weight, None)
     points = RotatedPoints(observations.rotation.sum(axis=1), observations.centred, rise)
     by_phase = _empty(plain, len(phases), rise)
     for index in range(len(phases)):
-        _take_off(plain, taken[index], price[index], points, _at(by_phase, index))
-    if phase_of == list(range(len(phases))) and all(departure.tail is None for departure in departures):
+        _take_off(plain, phase_directions[index], price[index], points, _at(by_phase, index))
+    if phase_by_departure == list(range(len(phases))) and all(departure.tail is None for departure in departures):
         return by_phase
 
     normal = _empty(plain, len(departures), rise)
     tailed = [index for index, departure in enumerate(departures) if departure.tail is not None]
     tails = [(d.tail.shape, d.tail.scale) for d in departures if d.tail is not None]
     if tailed:
-        directions, price = _directions(tails, observations, weight, taken[[phase_of[index] for index in tailed]])
-    for index, phase in enumerate(phase_of):
-        before = _at(by_phase, phase)
-        after = _at(normal, index)
+        directions, price = _directions(
+            tails, observations, weight, phase_directions[[phase_by_departure[index] for index in tailed]]
+        )
+    for index, phase in enumerate(phase_by_departure):
+        phase_equations = _at(by_phase, phase)
+        departure_equations = _at(normal, index)
         if departures[index].tail is None:
-            for part, same in zip(after, before, strict=True):
-                part[:] = same
+            for target, source in zip(departure_equations, phase_equations, strict=True):
+                target[:] = source
         else:
             tail = tailed.index(index)
-            _take_off(before, directions[tail], price[tail], points, after)
+            _take_off(phase_equations, directions[tail], price[tail], points, departure_equations)
     return normal
 
 
@@ -82,7 +84,7 @@ def _empty(plain: Normal, num_departures: int, rise: Array) -> Normal:
 
 def _at(normal: Normal, index: int) -> Normal:
     """Views of one departure's equations."""
-    return Normal(*(part[index] for part in normal))
+    return Normal(*(equation[index] for equation in normal))
 
 
 class RotatedPoints(NamedTuple):

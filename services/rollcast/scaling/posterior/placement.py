@@ -36,8 +36,8 @@ def solve(problem: Problem, departures: list[Departure]) -> Grid:
     coarse = outline(problem, departures)
     # The fewest departures that have all except `DROPPED_DEPARTURE_WEIGHT` of the weight, in their order.
     heaviest_first = np.argsort(coarse.departure_weight)[::-1]
-    held = np.cumsum(coarse.departure_weight[heaviest_first])
-    count = int(np.searchsorted(held, 1.0 - DROPPED_DEPARTURE_WEIGHT)) + 1
+    cumulative_weight = np.cumsum(coarse.departure_weight[heaviest_first])
+    count = int(np.searchsorted(cumulative_weight, 1.0 - DROPPED_DEPARTURE_WEIGHT)) + 1
     likely = sorted(heaviest_first[:count].tolist())
     fine = replace(_moved(coarse, FINE_NODES), departures=tuple(departures[index] for index in likely))
     return evaluate(problem, fine)
@@ -198,4 +198,4 @@ def _narrowed(nodes: Array, marginal: Array, num_nodes: int, least: float) -> Ar
 def _at_an_edge(marginal: Array) -> bool:
     """Whether the likeliest node is the first or the last of an axis, so that more weight may lie beyond."""
     likeliest = np.unravel_index(int(np.argmax(marginal)), marginal.shape)
-    return any(place in (0, size - 1) for place, size in zip(likeliest, marginal.shape, strict=True))
+    return any(index in (0, size - 1) for index, size in zip(likeliest, marginal.shape, strict=True))

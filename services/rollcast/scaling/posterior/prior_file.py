@@ -44,19 +44,21 @@ def read_prior(path: Path) -> Prior:
     if len(text) > MAX_PRIOR_FILE_BYTES:
         raise ValueError(f"{path}: is larger than a megabyte, so it is no prior; give a file that holds one.")
     try:
-        given = json.loads(text)["prior"]
-        items = dict(given).items()
+        prior_fields = json.loads(text)["prior"]
+        items = dict(prior_fields).items()
     except (ValueError, TypeError, KeyError, RecursionError):
         raise ValueError(f'{path}: is no prior; give a JSON file {{"prior": {{..}}}} of fields of Prior.') from None
-    known = {field.name: getattr(DEFAULT_PRIOR, field.name) for field in fields(Prior)}
+    defaults = {field.name: getattr(DEFAULT_PRIOR, field.name) for field in fields(Prior)}
     values: dict[str, Any] = {}
     for name, value in items:
-        if name not in known:
-            raise ValueError(f"{path}: prior.{name[:80]} is no field of a prior; those are {', '.join(sorted(known))}.")
+        if name not in defaults:
+            raise ValueError(
+                f"{path}: prior.{name[:80]} is no field of a prior; those are {', '.join(sorted(defaults))}."
+            )
         if name == "stack":
             values[name] = None if value is None else stack_of(f"{path}: prior.stack", value)
             continue
-        values[name] = _checked(f"{path}: prior.{name}", name, value, known[name])
+        values[name] = _checked(f"{path}: prior.{name}", name, value, defaults[name])
     return replace(DEFAULT_PRIOR, **values)
 
 
@@ -75,8 +77,8 @@ def _checked(where: str, name: str, value: Any, default: Any) -> Any:
     if not is_long_enough:
         raise ValueError(f"{where} {repr(value)[:200]}: give a list of {count}.")
     numbers = []
-    for place, item in enumerate(value):
-        is_centre = name in CENTRES and place == 0
+    for index, item in enumerate(value):
+        is_centre = name in CENTRES and index == 0
         numbers.append(_number(where, "" if is_centre else name, item))
     if name in WEIGHTS and not any(numbers):
         raise ValueError(f"{where} {value!r}: give one weight above 0 at least.")

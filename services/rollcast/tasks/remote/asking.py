@@ -179,22 +179,22 @@ class Asking:
                 if response.status_code != httpx.codes.OK:
                     raise self._refused(response.status_code)
                 answer = bytearray()
-                async for part in response.aiter_raw():
-                    answer += part
+                async for chunk in response.aiter_raw():
+                    answer += chunk
                     if len(answer) > self._max_answer_bytes:
-                        said = f"{self._settings.url} answers more than {self._max_answer_bytes} bytes"
-                        raise NoAnswer("unreadable", said)
+                        error_message = f"{self._settings.url} answers more than {self._max_answer_bytes} bytes"
+                        raise NoAnswer("unreadable", error_message)
                 return bytes(answer)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             reason = " ".join(str(error).split())[:200] or type(error).__name__
-            said = f"{self._settings.url} cannot be reached ({reason})"
-            raise NoAnswer("unreachable", said, may_pass=not isinstance(error, httpx.InvalidURL)) from error
+            error_message = f"{self._settings.url} cannot be reached ({reason})"
+            raise NoAnswer("unreachable", error_message, may_pass=not isinstance(error, httpx.InvalidURL)) from error
 
     def _refused(self, status: int) -> NoAnswer:
         is_passing = status >= SERVER_ERROR or status in PASSING_STATUS
         may_pass = is_passing if self._final_statuses is None else status not in self._final_statuses
-        said = f"{self._settings.url} answers with status {status}"
-        return NoAnswer("refused", said, may_pass=may_pass, is_own_mistake=not is_passing)
+        error_message = f"{self._settings.url} answers with status {status}"
+        return NoAnswer("refused", error_message, may_pass=may_pass, is_own_mistake=not is_passing)
 
     def _authorization(self) -> dict[str, str]:
         try:

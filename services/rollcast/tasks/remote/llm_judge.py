@@ -50,12 +50,12 @@ class LlmJudge:
         await self._asking.close()
 
     def _read(self, choice: Any) -> Grade:
-        written = choice["message"]["content"]
+        judge_text = choice["message"]["content"]
         if choice.get("finish_reason") == "length":  # of a 10 the 1 may be there
-            raise ValueError(f"it is cut off after {self._settings.longest_answer} tokens, ...{written[-100:]!r}")
-        score = score_of(written, self._settings.best_score)
+            raise ValueError(f"it is cut off after {self._settings.longest_answer} tokens, ...{judge_text[-100:]!r}")
+        score = score_of(judge_text, self._settings.best_score)
         if score is None:
-            raise ValueError(f"no line `Score: N` in {written[-100:]!r}")
+            raise ValueError(f"no line `Score: N` in {judge_text[-100:]!r}")
         if not 0 <= score <= self._settings.best_score:
             raise ValueError(f"score {score:g} is not from 0 to {self._settings.best_score:g}")
         return graded(score / self._settings.best_score, "the judge gave")
@@ -64,7 +64,9 @@ class LlmJudge:
 def question(template: str, completion: str, row: Any) -> str:
     """The template with its places filled, once: what a completion writes is no place."""
     fields = row if isinstance(row, dict) else {}
-    places = {name: _as_text(found) for name, found in fields.items()} | {"completion": final_answer(completion)}
+    places = {name: _as_text(field_value) for name, field_value in fields.items()} | {
+        "completion": final_answer(completion)
+    }
     return _PLACE.sub(lambda place: places.get(place[1], place[0]), template)
 
 
@@ -76,11 +78,11 @@ def score_of(written: str, best_score: float = DEFAULT_BEST_SCORE) -> float | No
     """
     lines = reversed(written.replace("\N{MINUS SIGN}", "-").splitlines())
     verdict = next((line for line in lines if _states_score(line)), "")
-    found = _SCORE.fullmatch(verdict) if len(verdict) <= MAX_SCORE_LINE_CHARACTERS else None
-    if found is None:
+    score_match = _SCORE.fullmatch(verdict) if len(verdict) <= MAX_SCORE_LINE_CHARACTERS else None
+    if score_match is None:
         return None
-    scale = float(found["of"] or (found["percent"] and 100) or found["most"] or best_score)
-    return float(found["score"]) * best_score / scale if scale else None
+    scale = float(score_match["of"] or (score_match["percent"] and 100) or score_match["most"] or best_score)
+    return float(score_match["score"]) * best_score / scale if scale else None
 
 
 def _states_score(line: str) -> bool:

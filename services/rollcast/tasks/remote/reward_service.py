@@ -55,7 +55,7 @@ class RewardService:
             self._timer = None
         batch = self._waiting
         self._waiting = []
-        task = asyncio.create_task(self._ask([one.item for one in batch]))
+        task = asyncio.create_task(self._ask([pending_request.item for pending_request in batch]))
         self._batches.add(task)
         task.add_done_callback(partial(self._hand_out, batch))
 
@@ -68,21 +68,21 @@ class RewardService:
         """Wakes every waiting caller, however the request ended."""
         self._batches.discard(task)
         error = NoAnswer("paused", "the generator stops") if task.cancelled() else task.exception()
-        for number, one in enumerate(batch):
-            if one.grade.done():  # its group was let go
+        for number, pending_request in enumerate(batch):
+            if pending_request.grade.done():  # its group was let go
                 continue
             if error is None:
-                one.grade.set_result(task.result()[number])
+                pending_request.grade.set_result(task.result()[number])
             elif isinstance(error, NoAnswer):
-                one.grade.set_exception(NoAnswer(error.outcome, str(error)))
+                pending_request.grade.set_exception(NoAnswer(error.outcome, str(error)))
             else:
-                one.grade.set_exception(error)
+                pending_request.grade.set_exception(error)
 
     def _read(self, answer: Any, number: int) -> list[Grade]:
         rewards = answer["rewards"]
         if not isinstance(rewards, list) or len(rewards) != number:
-            said = f"{len(rewards)} rewards" if isinstance(rewards, list) else type(rewards).__name__
-            raise ValueError(f"{said} for {number} completions")
+            answer_summary = f"{len(rewards)} rewards" if isinstance(rewards, list) else type(rewards).__name__
+            raise ValueError(f"{answer_summary} for {number} completions")
         return [self._grade(reward) for reward in rewards]
 
     def _grade(self, reward: Any) -> Grade:

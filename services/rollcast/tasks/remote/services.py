@@ -20,11 +20,11 @@ class Services:
     def __init__(self, declared: Iterable[VerifierSettings], count: Count) -> None:
         self._services: dict[str, RewardService | LlmJudge] = {}
         for settings in declared:
-            told = partial(count, settings.name)
+            count_outcome = partial(count, settings.name)
             if isinstance(settings, HttpVerifier):
-                self._services[settings.name] = RewardService(settings, told)
+                self._services[settings.name] = RewardService(settings, count_outcome)
             elif isinstance(settings, JudgeVerifier):
-                self._services[settings.name] = LlmJudge(settings, told)
+                self._services[settings.name] = LlmJudge(settings, count_outcome)
 
     async def grade(self, verifier: str, completion: str, reference: str) -> Grade:
         """The service's verdict, or a grade with the reason why there is none."""

@@ -26,10 +26,10 @@ class Channel:
         data = encode(value)
         if len(data) > MAX_FRAME_BYTES:
             raise OversizeError(f"{len(data)} bytes in one frame")
-        left = memoryview(len(data).to_bytes(4, "big") + data)
-        while left:
+        unsent_bytes = memoryview(len(data).to_bytes(4, "big") + data)
+        while unsent_bytes:
             try:
-                left = left[os.write(self.descriptor, left) :]
+                unsent_bytes = unsent_bytes[os.write(self.descriptor, unsent_bytes) :]
             except BlockingIOError:
                 self._wait(select.POLLOUT, patience)
 
@@ -43,16 +43,16 @@ class Channel:
     def _take(self, size: int, patience: Patience | None) -> bytes:
         while len(self._received) < size:
             try:
-                part = os.read(self.descriptor, 1 << 16)
+                chunk = os.read(self.descriptor, 1 << 16)
             except BlockingIOError:
                 self._wait(select.POLLIN, patience)
                 continue
-            if not part:
+            if not chunk:
                 raise EOFError("the other end is gone")
-            self._received += part
-        taken = bytes(memoryview(self._received)[:size])
+            self._received += chunk
+        received_bytes = bytes(memoryview(self._received)[:size])
         del self._received[:size]
-        return taken
+        return received_bytes
 
     def _wait(self, event: int, patience: Patience | None) -> None:
         """Only an end that does not block comes here."""

@@ -113,8 +113,8 @@ class Sandbox:
             seconds_per_test=self._settings.seconds_per_test,
             memory_bytes=self._settings.memory_mib << 20,
         )
-        if known := self._unreadable.known(verifier, reference):
-            return known
+        if known_grade := self._unreadable.known(verifier, reference):
+            return known_grade
         server = self._server(verifier)
         if isinstance(server, str):
             return Grade(0.0, "error", failure=server)
@@ -151,20 +151,20 @@ class Sandbox:
             return self._start(verifier, start)
 
     def _start(self, verifier: str, start: "_Start") -> "ForkServerClient | str":
-        found = self._verifiers.find(verifier)
+        resolved_verifier = self._verifiers.find(verifier)
         with self._lock:
             if self._closed:
                 return "its processes were ended"
-            server = ForkServerClient(found)
+            server = ForkServerClient(resolved_verifier)
             self._starting.add(server)
-        why = server.wait_until_ready()
+        failure_reason = server.wait_until_ready()
         with self._lock:
             self._starting.remove(server)
-            if not why and not self._closed:
+            if not failure_reason and not self._closed:
                 self._servers[verifier] = server
                 return server
         server.close()
-        start.failure = f"it cannot be imported: {why}"
+        start.failure = f"it cannot be imported: {failure_reason}"
         start.next_try = time.monotonic() + RETRY_SECONDS
         return start.failure
 
@@ -197,7 +197,7 @@ class ForkServerClient:
     """One process and the control connection to it."""
 
     def __init__(self, verifier: Verifier) -> None:
-        self._control, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control, server_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.ordinary_answer = verifier.ordinary_answer
         trusted = verifier.place == "process"
         if trusted:
@@ -205,14 +205,14 @@ class ForkServerClient:
         else:
             environment = {key: os.environ[key] for key in _INHERITED if key in os.environ} | _SETTINGS
         module = "rollcast.tasks.sandbox.fork_server"
-        with its_end:
-            arguments = [str(its_end.fileno()), verifier.source, *([TRUSTED] if trusted else [])]
+        with server_socket:
+            arguments = [str(server_socket.fileno()), verifier.source, *([TRUSTED] if trusted else [])]
             self.process = subprocess.Popen(  # noqa: S603  # our own module
                 [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=None if trusted else subprocess.DEVNULL,
-                pass_fds=(its_end.fileno(),),
+                pass_fds=(server_socket.fileno(),),
                 start_new_session=True,
                 cwd=None if is_function(verifier.source) else "/",
                 env=environment,
@@ -235,13 +235,13 @@ class ForkServerClient:
     def grade(self, request: bytes, limits: Limits) -> Grade | None:
         """None if the fork server itself is dead or hangs."""
         deadline = time.monotonic() + limits.backstop_seconds + VERDICT_SECONDS + GRACE_SECONDS
-        own, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with own:
+        grader_socket, judge_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with grader_socket:
             try:
-                with its_end:
-                    socket.send_fds(self._control, [json.dumps(asdict(limits)).encode()], [its_end.fileno()])
-                _send(own, request, deadline)
-                answer = _receive(own, deadline)
+                with judge_socket:
+                    socket.send_fds(self._control, [json.dumps(asdict(limits)).encode()], [judge_socket.fileno()])
+                _send(grader_socket, request, deadline)
+                answer = _receive(grader_socket, deadline)
             except OSError:
                 return None
         return _decode(answer)
@@ -272,19 +272,19 @@ def _receive(connection: socket.socket, deadline: float) -> bytes:
     while True:
         connection.settimeout(max(0.01, deadline - time.monotonic()))
         try:
-            part = connection.recv(4096)
+            chunk = connection.recv(4096)
         except ConnectionResetError:  # killed with some of the request unread
             return answer
-        if not part:
+        if not chunk:
             return answer
-        answer += part
+        answer += chunk
         if len(answer) > MAX_ANSWER_BYTES:
             raise OSError("the judge babbles")
 
 
 def _decode(answer: bytes) -> Grade | None:
     verdict = None
-    ended = None
+    end_reason = None
     code = None
     for line in filter(None, answer.split(b"\n")):
         try:
@@ -292,22 +292,22 @@ def _decode(answer: bytes) -> Grade | None:
         except (ValueError, RecursionError):
             continue
         if isinstance(record, dict):
-            ended = record.get("ended", ended)
+            end_reason = record.get("ended", end_reason)
             code = record.get("code", code)
             verdict = record if "status" in record else verdict
-    if ended is None:
+    if end_reason is None:
         return None
-    if ended == "deadline":  # the judge itself was at work
+    if end_reason == "deadline":  # the judge itself was at work
         return Grade(0.0, "timeout", "time")
-    if ended == "waited":
+    if end_reason == "waited":
         return Grade(0.0, "error", "busy", BUSY)
     if verdict is None:
         how = "was stopped" if not isinstance(code, int) else f"ended with exit code {code}"
         how = f"was killed by signal {-code}" if isinstance(code, int) and code < 0 else how
         return Grade(0.0, "error", _SIGNALS.get(code, ""), f"its process {how} before it gave a reward")
     try:
-        told = str(verdict.get("failure", ""))[:MAX_SENTENCE_CHARACTERS]
-        grade = Grade(float(verdict["reward"]), verdict["status"], str(verdict["reason"]), told)
+        failure_sentence = str(verdict.get("failure", ""))[:MAX_SENTENCE_CHARACTERS]
+        grade = Grade(float(verdict["reward"]), verdict["status"], str(verdict["reason"]), failure_sentence)
     except (KeyError, TypeError, ValueError):
         grade = None
     if grade is None or grade.status not in get_args(GradeStatus) or not 0.0 <= grade.reward <= 1.0:
@@ -340,9 +340,9 @@ class _UnreadableReferences:
             return Grade(0.0, "wrong", failed.reason)
         if ordinary is None or not _was_ended(ordinary):
             return Grade(0.0, "timeout", failed.reason, failed.failure)
-        shown = reference[:MAX_SHOWN_REFERENCE_CHARACTERS]
+        prefix = reference[:MAX_SHOWN_REFERENCE_CHARACTERS]
         sentence = (
-            f"its row is left out: {verifier} cannot evaluate the reference {shown}, whatever the answer; simplify it "
+            f"its row is left out: {verifier} cannot evaluate the reference {prefix}, whatever the answer; simplify it "
             "in the data set or remove the row"
         )
         grade = Grade(0.0, "timeout", "reference", sentence)

@@ -82,11 +82,11 @@ class Patience:
 
     def milliseconds(self) -> int:
         """Longest poll until the clocks are read again. Raises TimeoutError if a limit is reached."""
-        now = self._read()
-        left = min(limit.left(now) for limit in self._limits)
-        if left <= 0.0:
+        current_reading = self._read()
+        seconds_left = min(limit.left(current_reading) for limit in self._limits)
+        if seconds_left <= 0.0:
             raise TimeoutError("the program does not answer")
-        return math.ceil(left * 1000)
+        return math.ceil(seconds_left * 1000)
 
     def only_waited(self) -> bool:
         """Whether no limit was reached except for want of a core. The program must have ended: the kernel reports a

@@ -44,7 +44,7 @@ class _Part:
         """Whether it is a program that reads input and prints."""
         if self.definitions is None:
             return self.block.named and _READS_INPUT.search(self.block.source) is not None
-        return self.definitions.converses([part.definitions for part in helpers if part.definitions is not None])
+        return self.definitions.converses([helper.definitions for helper in helpers if helper.definitions is not None])
 
     @property
     def needed(self) -> Set[str]:
@@ -82,50 +82,62 @@ def _definitions(block: Block) -> Definitions | None:
 
 def _defining(parts: list[_Part], names: Iterable[str]) -> list[_Part]:
     """The last block that defines each name."""
-    found = (_definer(parts[::-1], name) for name in names)
-    return [part for part in dict.fromkeys(found) if part is not None]
+    definers = (_definer(parts[::-1], name) for name in names)
+    return [definer for definer in dict.fromkeys(definers) if definer is not None]
 
 
 def _definer(parts: list[_Part], name: str) -> _Part | None:
     """The first one that defines the name, or that imports it if none does."""
-    definers = [part for part in parts if part.defines(name)]
-    return next((part for part in definers if part.defines_itself(name)), next(iter(definers), None))
+    definers = [code_block for code_block in parts if code_block.defines(name)]
+    return next((definer for definer in definers if definer.defines_itself(name)), next(iter(definers), None))
 
 
 def _script(parts: list[_Part], given: Collection[str]) -> list[_Part]:
     """The last block that reads and prints: by itself, else with its dependencies; else that reads."""
     latest = parts[::-1]
-    alone = (part for part in latest if part.converses())
-    joined = (part for part in latest[:MAX_JOINED_BLOCKS] if part.converses(_dependencies(parts, [part], given)))
-    readers = (part for part in latest if part.definitions is not None and part.definitions.reads_input())
+    alone = (lone_block for lone_block in latest if lone_block.converses())
+    joined = (
+        joined_block
+        for joined_block in latest[:MAX_JOINED_BLOCKS]
+        if joined_block.converses(_dependencies(parts, [joined_block], given))
+    )
+    readers = (
+        reading_block
+        for reading_block in latest
+        if reading_block.definitions is not None and reading_block.definitions.reads_input()
+    )
     return [*itertools.islice(itertools.chain(alone, joined, readers), 1)]
 
 
 def _last_program(parts: list[_Part]) -> list[_Part]:
     """The fallback if no block fits the task: first a block that is marked as Python and does something."""
     for named, active in itertools.product((True, False), (True, False)):
-        for part in reversed(parts):
-            does_something = part.definitions is None or part.definitions.does_something()
-            if part.block.named is named and (does_something or not active):
-                return [part]
+        for code_block in reversed(parts):
+            does_something = code_block.definitions is None or code_block.definitions.does_something()
+            if code_block.block.named is named and (does_something or not active):
+                return [code_block]
     return []
 
 
 def _dependencies(parts: list[_Part], main: list[_Part], given: Collection[str]) -> list[_Part]:
     """Other blocks that define what these, or what they depend on in turn, read: the nearest before, else after."""
-    found: list[_Part] = []
+    dependencies: list[_Part] = []
     waiting = list(main)
     settled = {*given, *(name for part in main for name in part.defined)}
     while waiting:
         part = waiting.pop()
-        around = [other for other in (*parts[: part.number][::-1], *parts[part.number + 1 :]) if other.definitions]
+        around = [
+            other_block
+            for other_block in (*parts[: part.number][::-1], *parts[part.number + 1 :])
+            if other_block.definitions
+        ]
         for name in sorted(set(part.needed) - settled):
             if (definer := _definer(around, name)) is not None and name not in settled:
-                found.append(definer)
+                dependencies.append(definer)
                 waiting.append(definer)
                 settled |= definer.defined
             settled.add(name)
-    return found
+    return dependencies
 
 
 def _helper(part: _Part) -> str:

@@ -68,8 +68,8 @@ def _tests(reference: CodeReference) -> _Tests:
     tests = compile(source, "<tests>", "exec", dont_inherit=True)
     names: dict[str, Any] = {"__name__": "tests"}
     exec(compile(preamble, "<preamble>", "exec", dont_inherit=True), names)  # noqa: S102
-    given = frozenset(names)
-    programs = undefined_names(source) - given
+    predefined_names = frozenset(names)
+    programs = undefined_names(source) - predefined_names
     if "entry_point" in reference:
         programs.add(reference["entry_point"])
 
@@ -88,18 +88,18 @@ def _tests(reference: CodeReference) -> _Tests:
                 raise functions.failure
             return passed
 
-    return _Tests(passes, programs, given)
+    return _Tests(passes, programs, predefined_names)
 
 
 def _calls(reference: CodeReference) -> _Tests:
     name = reference["entry_point"]
     cases = _cases(reference, "arguments", list)
     preamble = reference.get("preamble", "")
-    same = ResultComparison(reference).same_value
+    is_same_value = ResultComparison(reference).same_value
 
     def passes(program: list[str], launcher: Launcher) -> bool:
         with launcher.functions([preamble, *program]) as functions:
-            return all(same(functions.call(name, tuple(arguments), {}), output) for arguments, output in cases)
+            return all(is_same_value(functions.call(name, tuple(arguments), {}), output) for arguments, output in cases)
 
     return _Tests(passes, [name], _bound_by(preamble))
 
@@ -107,10 +107,12 @@ def _calls(reference: CodeReference) -> _Tests:
 def _stdin(reference: CodeReference) -> _Tests:
     cases = _cases(reference, "input", str)
     preamble = reference.get("preamble", "")
-    same = ResultComparison(reference).same_text
+    is_same_text = ResultComparison(reference).same_text
 
     def passes(program: list[str], launcher: Launcher) -> bool:
-        return all(same(launcher.run_script([preamble, *program], given), output) for given, output in cases)
+        return all(
+            is_same_text(launcher.run_script([preamble, *program], input_text), output) for input_text, output in cases
+        )
 
     return _Tests(passes, (), _bound_by(preamble))
 
@@ -123,7 +125,7 @@ def _cases(reference: CodeReference, given: str, kind: type) -> list[tuple[Any, 
     """(input, expected output); at least one."""
     cases: list[Any] = list(reference["cases"])[:MAX_CASES]
     pairs = [(case[given], case["output"]) for case in cases]
-    if not pairs or not all(isinstance(found, kind) for found, _ in pairs):
+    if not pairs or not all(isinstance(case_input, kind) for case_input, _ in pairs):
         raise ValueError(f"a case without a {kind.__name__} as its {given!r}")
     return pairs
 

@@ -48,8 +48,10 @@ class ResultComparison:
 
     def same_text(self, output: str, expected: str) -> bool:
         """White space at the ends of the text and of each line does not count."""
-        got, wanted = ([line.strip() for line in text.strip().split("\n")] for text in (output, expected))
-        return len(got) == len(wanted) and all(map(self._same_line, got, wanted))
+        output_lines, expected_lines = (
+            [line.strip() for line in text.strip().split("\n")] for text in (output, expected)
+        )
+        return len(output_lines) == len(expected_lines) and all(map(self._same_line, output_lines, expected_lines))
 
     def same_value(self, value: Any, expected: Any) -> bool:
         """`expected` was read from JSON."""
@@ -83,20 +85,25 @@ class ResultComparison:
 
     def _near(self, value: Any, expected: Any) -> bool:
         try:
-            got = float(value)
-            wanted = float(expected)
+            output_number = float(value)
+            expected_number = float(expected)
         except (OverflowError, ValueError):
             return False
-        return math.isfinite(got) and math.isfinite(wanted) and self._close is not None and self._close(got, wanted)
+        return (
+            math.isfinite(output_number)
+            and math.isfinite(expected_number)
+            and self._close is not None
+            and self._close(output_number, expected_number)
+        )
 
     def _same_line(self, got: str, wanted: str) -> bool:
         if got == wanted:
             return True
-        ours = got.split()
-        theirs = wanted.split()
-        if len(ours) != len(theirs):
+        output_words = got.split()
+        expected_words = wanted.split()
+        if len(output_words) != len(expected_words):
             return False
-        return all(map(self._same_word, ours, theirs))
+        return all(map(self._same_word, output_words, expected_words))
 
     def _as_expected(self, got: str, wanted: str) -> bool:
         """By what the expected word is: the text of a number decides whether another may stand for it."""

@@ -85,11 +85,11 @@ def _lock_folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"rollcast-gradings-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
+        folder_status = folder.lstat()
     except OSError as error:
         raise UserError(
             f"no folder for the locks of gradings: {error}; set TMPDIR to a folder that is writable"
         ) from None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+    if not stat.S_ISDIR(folder_status.st_mode) or folder_status.st_uid != os.getuid() or folder_status.st_mode & 0o022:
         raise UserError(f"{folder}: is not a folder of this user alone; remove it, or set TMPDIR to another folder")
     return folder

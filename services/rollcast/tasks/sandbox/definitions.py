@@ -42,9 +42,9 @@ class Definitions:
 
     def without_demonstration(self) -> str:
         """Its source for use by other code: no printing, no assertions, no main block."""
-        kept = [statement for statement in self._statements if not _is_demonstration(statement)]
+        statements = [statement for statement in self._statements if not _is_demonstration(statement)]
         try:
-            return ast.unparse(ast.Module(kept, []))
+            return ast.unparse(ast.Module(statements, []))
         except RecursionError:
             return self._source
 
@@ -53,13 +53,13 @@ class Definitions:
         modules = [*helpers, self]
         bodies = {name: body for module in modules for name, body in module._bodies.items()}
         waiting: list[ast.AST] = [statement for module in modules for statement in module._actions()]
-        found: list[ast.AST] = []
+        nodes: list[ast.AST] = []
         while waiting:
             for node in ast.walk(waiting.pop()):
-                found.append(node)
+                nodes.append(node)
                 if isinstance(node, ast.Name) and node.id in bodies:
                     waiting.append(bodies.pop(node.id))
-        return found
+        return nodes
 
     def _actions(self) -> Iterator[ast.stmt]:
         """Statements that do something when the module is run, rather than to define a function or class."""
@@ -69,7 +69,7 @@ class Definitions:
 def bound_names(statement: ast.stmt) -> Iterator[str]:
     """Names of the module that a statement binds; of a class `Solution` its methods as well."""
     if isinstance(statement, ast.ClassDef) and statement.name == "Solution":
-        yield from (name for part in statement.body if not _is_stub(part) for name in bound_names(part))
+        yield from (name for member in statement.body if not _is_stub(member) for name in bound_names(member))
     if isinstance(statement, _COMPOUND):
         yield statement.name
     elif isinstance(statement, ast.Import | ast.ImportFrom):
@@ -91,8 +91,9 @@ def _is_stub(statement: ast.stmt) -> bool:
     if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
     return all(
-        isinstance(part, ast.Pass | ast.Raise) or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
-        for part in statement.body
+        isinstance(body_statement, ast.Pass | ast.Raise)
+        or (isinstance(body_statement, ast.Expr) and isinstance(body_statement.value, ast.Constant))
+        for body_statement in statement.body
     )
 
 
@@ -132,15 +133,15 @@ def undefined_names(source: str) -> set[str]:
     """
     module = symtable.symtable(source, "<program>", "exec")
     scopes = [module]
-    read = set()
-    bound = set(_BUILTIN)
+    read_names = set()
+    assigned_names = set(_BUILTIN)
     while scopes:
         scope = scopes.pop()
         scopes += scope.get_children()
         for symbol in scope.get_symbols():
             if scope is module or symbol.is_global():
                 if symbol.is_assigned() or symbol.is_imported():
-                    bound.add(symbol.get_name())
+                    assigned_names.add(symbol.get_name())
                 if symbol.is_referenced():
-                    read.add(symbol.get_name())
-    return read - bound
+                    read_names.add(symbol.get_name())
+    return read_names - assigned_names

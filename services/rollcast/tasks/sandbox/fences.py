@@ -45,8 +45,8 @@ class _Fence:
 
     @property
     def language(self) -> str:
-        found = _LANGUAGE.match(self.info.lower().lstrip("{."))
-        return found[0] if found else ""
+        language_match = _LANGUAGE.match(self.info.lower().lstrip("{."))
+        return language_match[0] if language_match else ""
 
 
 class Fences:
@@ -122,13 +122,13 @@ class Fences:
 
 def _read_line(number: int, line: str) -> _Fence | None:
     quote = _QUOTE.match(line)
-    found = _FENCE.fullmatch(line[quote.end() if quote else 0 :].rstrip())
-    if found is None:
+    fence_match = _FENCE.fullmatch(line[quote.end() if quote else 0 :].rstrip())
+    if fence_match is None:
         return None
-    before = found["before"]
-    info = found["info"].strip()
-    can_close = not info and not before.strip()
-    return _Fence(number, quote is not None, len(before.expandtabs(4)), found["run"], info, can_close)
+    prefix = fence_match["before"]
+    info = fence_match["info"].strip()
+    can_close = not info and not prefix.strip()
+    return _Fence(number, quote is not None, len(prefix.expandtabs(4)), fence_match["run"], info, can_close)
 
 
 def _outdented(line: str, columns: int) -> str:

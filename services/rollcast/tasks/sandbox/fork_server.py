@@ -92,9 +92,9 @@ class ForkServer:
             for descriptor, _ in self._poll.poll(timeout):
                 if handler := self._handlers.get(descriptor):
                     handler()
-            now = time.monotonic()
-            for grading in [grading for grading in self._gradings if grading.next_look <= now]:
-                self._look_at(grading, now)
+            now_seconds = time.monotonic()
+            for grading in [grading for grading in self._gradings if grading.next_look <= now_seconds]:
+                self._look_at(grading, now_seconds)
             while self._forgotten:
                 self._forgotten.pop().close()
         for grading in list(self._gradings):
@@ -129,8 +129,8 @@ class ForkServer:
 
         pid = self._fork(judge, group=0)
         judges_end.close()
-        now = time.monotonic()
-        grading = RunningGrading(connection, requests, limits, pid, now, now + limits.deadline_seconds)
+        now_seconds = time.monotonic()
+        grading = RunningGrading(connection, requests, limits, pid, now_seconds, now_seconds + limits.deadline_seconds)
         self._gradings.append(grading)
         self._watch(connection.fileno(), 0, lambda: self._close(grading, "abandoned"))
         self._watch(requests.fileno(), select.EPOLLIN, lambda: self._obey(grading))
@@ -158,7 +158,7 @@ class ForkServer:
 
     def _let_go(self, *kept: socket.socket) -> None:
         """Close what a child has of this server's own, so that others see their ends; a user's open files stay."""
-        ends = [end for one in self._gradings for end in (one.connection, one.requests)]
+        ends = [end for grading in self._gradings for end in (grading.connection, grading.requests)]
         for end in [self._control, *self._forgotten, *ends]:
             if end not in kept:
                 end.close()
@@ -236,8 +236,8 @@ class ForkServer:
                 own_seconds = time.monotonic() - grading.began - end.waited
                 why = "deadline" if own_seconds > grading.limits.deadline_seconds else "waited"
         with contextlib.suppress(OSError):
-            ended = json.dumps({"ended": why, "code": judge_code})
-            grading.connection.send(b"\n" + ended.encode() + b"\n", socket.MSG_DONTWAIT)
+            end_record = json.dumps({"ended": why, "code": judge_code})
+            grading.connection.send(b"\n" + end_record.encode() + b"\n", socket.MSG_DONTWAIT)
         self._forget(grading.connection)
         self._forget(grading.requests)
 
@@ -250,8 +250,8 @@ def _run_judge(
     own_waits: a descriptor for how long this process waited for a core.
     """
     parts = []
-    while part := os.read(connection, 1 << 20):
-        parts.append(part)
+    while chunk := os.read(connection, 1 << 20):
+        parts.append(chunk)
     request = json.loads(b"".join(parts))
     completion = request["completion"]
     reference = request["reference"]

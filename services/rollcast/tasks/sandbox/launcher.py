@@ -53,13 +53,13 @@ class Launcher:
     @contextlib.contextmanager
     def functions(self, sources: list[str]) -> "Iterator[Functions]":
         """A program whose functions can be called. Raises RaisedError if the sources raise, and ProgramError."""
-        own, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with own, its:
-            own.setblocking(False)
-            self._start(its)
-            its.close()
+        judge_socket, program_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with judge_socket, program_socket:
+            judge_socket.setblocking(False)
+            self._start(program_socket)
+            program_socket.close()
             try:
-                functions = Functions(Channel(own.fileno()), self)
+                functions = Functions(Channel(judge_socket.fileno()), self)
                 functions.ask({"script": False, "sources": sources})
                 yield functions
             finally:
@@ -71,17 +71,17 @@ class Launcher:
         Raises ProgramError if it raises, exits with another code than 0, writes without end or takes too long.
         """
         patience = self.patience()
-        own, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        judge_socket, program_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         program_input, feed = map(FileIO, os.pipe(), "rw")
         drain, program_output = map(FileIO, os.pipe(), "rw")
-        with own, its, feed, drain:
+        with judge_socket, program_socket, feed, drain:
             with program_input, program_output:
-                own.setblocking(False)
-                self._start(its, program_input.fileno(), program_output.fileno())
+                judge_socket.setblocking(False)
+                self._start(program_socket, program_input.fileno(), program_output.fileno())
             try:
-                its.close()
+                program_socket.close()
                 with contextlib.suppress(OSError):  # it is dead already; its exit code says why
-                    Channel(own.fileno()).send({"script": True, "sources": sources}, patience=patience)
+                    Channel(judge_socket.fileno()).send({"script": True, "sources": sources}, patience=patience)
                 output = _exchange(feed, drain, text.encode("utf-8", "surrogatepass"), patience)
                 code = self._patient_exit_code(patience)
             except TimeoutError:
@@ -238,19 +238,19 @@ def _exchange(feed: FileIO, drain: FileIO, data: bytes, patience: Patience) -> b
     poll.register(feed, select.POLLOUT)
     to_feed = feed.fileno()
     drained = bytearray()
-    left = memoryview(data)
+    unsent_bytes = memoryview(data)
     while True:
         for descriptor, _ in poll.poll(patience.milliseconds()):
             if descriptor == to_feed:
-                left = _write(to_feed, left)
-                if not left:
+                unsent_bytes = _write(to_feed, unsent_bytes)
+                if not unsent_bytes:
                     poll.unregister(to_feed)
                     feed.close()
                 continue
-            part = os.read(drain.fileno(), 1 << 16)
-            if not part:
+            chunk = os.read(drain.fileno(), 1 << 16)
+            if not chunk:
                 return bytes(drained)
-            drained += part
+            drained += chunk
             if len(drained) > MAX_OUTPUT_BYTES:
                 raise ProgramError("output")
 

@@ -41,26 +41,26 @@ def prepare(verifier: str) -> list[Path]:
 
 def _standard_library() -> list[Path]:
     """Folders and files of this Python, of numpy if it is installed, and of the system's libraries."""
-    own = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
-    return [*own, *_package("numpy"), *map(Path, _SYSTEM)]
+    library_folders = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
+    return [*library_folders, *_package("numpy"), *map(Path, _SYSTEM)]
 
 
 def readable_files(module: str) -> list[Path]:
     """The standard library, every installed package, and the package or file that holds `module`, with the Python files
     next to a file, which it may import late."""
     site = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
-    own = _package(module.partition(".")[0])
-    neighbors = [file for path in own if path.is_file() for file in path.parent.glob("*.py")]
-    return _existing([*_standard_library(), *site, *own, *neighbors])
+    module_paths = _package(module.partition(".")[0])
+    neighbors = [file for path in module_paths if path.is_file() for file in path.parent.glob("*.py")]
+    return _existing([*_standard_library(), *site, *module_paths, *neighbors])
 
 
 def _package(name: str) -> list[Path]:
-    found = importlib.util.find_spec(name) if name not in sys.modules else sys.modules[name].__spec__
-    if found is None or found.origin is None:
+    package_spec = importlib.util.find_spec(name) if name not in sys.modules else sys.modules[name].__spec__
+    if package_spec is None or package_spec.origin is None:
         return []
-    if found.submodule_search_locations is None:
-        return [Path(found.origin)]
-    folders = [Path(folder) for folder in found.submodule_search_locations]
+    if package_spec.submodule_search_locations is None:
+        return [Path(package_spec.origin)]
+    folders = [Path(folder) for folder in package_spec.submodule_search_locations]
     return [*folders, *(folder.with_name(f"{name}.libs") for folder in folders)]
 
 

@@ -117,7 +117,7 @@ def _base64(value: Any) -> str:
 def _list(parts: Any) -> list[Any]:
     if not isinstance(parts, list):
         raise ValueError("not a list")
-    return [_untagged(part) for part in parts]
+    return [_untagged(tagged_value) for tagged_value in parts]
 
 
 _KINDS: tuple[tuple[Any, str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (

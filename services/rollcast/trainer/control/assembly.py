@@ -53,12 +53,12 @@ def assemble(
     `teacher`: by task sequence, an endpoint's log-probs of each rollout; a rollout without them is left out. None = the
     recipe has no such teacher. `own_filter`: remembers what the recipe's filter said of these groups. None = ask it.
     """
-    asked = own_filter or GroupFilter(recipe)
+    group_filter = own_filter or GroupFilter(recipe)
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     owner = np.array([index for index, group in enumerate(groups) for _ in group.rollouts], dtype=np.int64)
     answers: list[RolloutLogprobs | None] | None = None
     if teacher is not None:
-        answers = [one for group in groups for one in teacher.get(group.sequence, [None] * len(group.rollouts))]
+        answers = [answer for group in groups for answer in teacher.get(group.sequence, [None] * len(group.rollouts))]
     rewards = _rewards(rollouts)
     shaped = np.array([shaped_reward(rollout, recipe) for rollout in rollouts])
     effective = effective_batch(
@@ -71,26 +71,28 @@ def assemble(
         aggregation=recipe.aggregation,
         zero_variance_filter=recipe.zero_variance_filter and recipe.uses_reward,
         own_advantages=partial(own_advantages, recipe.advantage) if recipe.advantage else None,
-        keeps_group=lambda index, record: asked.keeps(groups[index], record),
+        keeps_group=lambda index, record: group_filter.keeps(groups[index], record),
         graded=_graded(rollouts),
         compared=_compared(rollouts, recipe),
     )
-    kept = {groups[index].sequence for index in np.unique(owner[effective.kept])}
+    kept_sequences = {groups[index].sequence for index in np.unique(owner[effective.kept])}
     factors = None
     if recipe.scale_by_difficulty:
         factors = coefficient_factors(rewards, owner, effective.kept & _graded(rollouts))
-    of_tokens = turn_credited(rollouts, shaped, owner, effective.kept, recipe)
+    token_advantages = turn_credited(rollouts, shaped, owner, effective.kept, recipe)
     if answers is None or recipe.distillation is None:
-        return AssembledBatch(training_sequences(groups, effective, factors, of_tokens), frozenset(kept))
-    of_tokens = _distilled(rollouts, answers, effective, of_tokens, recipe.distillation.coefficient)
-    sequences = training_sequences(groups, effective, factors, of_tokens)
-    return AssembledBatch(sequences, frozenset(kept), _teacher_kl(rollouts, answers, effective))
+        return AssembledBatch(
+            training_sequences(groups, effective, factors, token_advantages), frozenset(kept_sequences)
+        )
+    token_advantages = _distilled(rollouts, answers, effective, token_advantages, recipe.distillation.coefficient)
+    sequences = training_sequences(groups, effective, factors, token_advantages)
+    return AssembledBatch(sequences, frozenset(kept_sequences), _teacher_kl(rollouts, answers, effective))
 
 
 def can_be_trained_on(group: RolloutGroup, recipe: Recipe, own_filter: GroupFilter) -> bool:
     """Whether a group that came back has rollouts for a batch. Asks no advantage and no length penalty."""
     rollouts = group.rollouts
-    kept = kept_rollouts(
+    is_kept = kept_rollouts(
         rewards=_rewards(rollouts),
         group=np.zeros(len(rollouts), dtype=np.int64),
         loss_tokens=_loss_tokens(rollouts),
@@ -100,7 +102,7 @@ def can_be_trained_on(group: RolloutGroup, recipe: Recipe, own_filter: GroupFilt
         graded=_graded(rollouts),
         compared=_compared(rollouts, recipe),
     )
-    return bool(kept.any())
+    return bool(is_kept.any())
 
 
 def _rewards(rollouts: Sequence[Rollout]) -> NDArray[np.float64]:
@@ -154,20 +156,22 @@ def _distilled(
 
     `of_tokens`: those of the reward, of rollouts whose tokens do not share one.
     """
-    found = {}
+    advantages_by_rollout = {}
     for index, (rollout, answer) in enumerate(zip(rollouts, answers, strict=True)):
         if not effective.kept[index] or answer is None:
             continue
-        of_sequences = []
+        rollout_advantages = []
         for number, sequence in enumerate(rollout.sequences):
-            own = sequence.logprobs.astype(np.float64)
-            base = np.full(len(own), effective.advantages[index])
+            student_logprobs = sequence.logprobs.astype(np.float64)
+            base = np.full(len(student_logprobs), effective.advantages[index])
             if index in of_tokens:
                 base = of_tokens[index][number].astype(np.float64)
-            teachers = answer[number].astype(np.float64)
-            of_sequences.append(distilled(base, own, teachers, coefficient).astype(np.float32))
-        found[index] = of_sequences
-    return found
+            teacher_logprobs = answer[number].astype(np.float64)
+            rollout_advantages.append(
+                distilled(base, student_logprobs, teacher_logprobs, coefficient).astype(np.float32)
+            )
+        advantages_by_rollout[index] = rollout_advantages
+    return advantages_by_rollout
 
 
 def _teacher_kl(
@@ -195,7 +199,7 @@ def shaped_reward(rollout: Rollout, recipe: Recipe) -> float:
         penalty = length_penalty(rollout.num_tokens, max_tokens=control.max_tokens, cache_tokens=control.cache_tokens)
         return reward * (1 + REWARD_GAP_RATIO * penalty)
     if isinstance(control, OwnPart):
-        most = recipe.max_completion_tokens
-        completion = CompletionRecord(rollout.num_tokens, most, reward, rollout.truncated)
+        max_tokens = recipe.max_completion_tokens
+        completion = CompletionRecord(rollout.num_tokens, max_tokens, reward, rollout.truncated)
         return reward + own_penalty(control, completion)
     return reward

@@ -104,7 +104,7 @@ def build_controller(
 def _defect_finder(
     tasks: Tasks, max_length: int, state: TrainerState, learners: LearnerGroup, end_token_ids: frozenset[int]
 ) -> DefectFinder:
-    masking = frozenset(one.name for one in tasks.environments if one.masks_sampled_tokens)
+    masking = frozenset(environment.name for environment in tasks.environments if environment.masks_sampled_tokens)
     return DefectFinder(state, learners.vocab_size, max_length, learners.routing, masking, end_token_ids)
 
 

@@ -42,9 +42,9 @@ class Checkpoints:
         self.wait_written()
         started = time.monotonic()
         version = self._state.version
-        written = self._learners.save(version, self._state.progress_to_save().as_json())
+        write_future = self._learners.save(version, self._state.progress_to_save().as_json())
         self._reporter.checkpoint_begun(version)
-        self._under_way = CheckpointUnderWay(version, started, written, dict(self._state.ledger.held))
+        self._under_way = CheckpointUnderWay(version, started, write_future, dict(self._state.ledger.held))
         self._state.checkpoint = version  # from now on groups that it could use are held
 
     def wait_written(self) -> None:

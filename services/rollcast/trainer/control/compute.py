@@ -96,12 +96,12 @@ class ComputeLedger:
         its own report. Two hours are believed, the longest start of an engine; of the time before the trainer began 15
         minutes are, and no time that is counted already.
         """
-        now = self.clock()
-        hours = max(0.0, now - self._last) / SECONDS_PER_HOUR
+        now_seconds = self.clock()
+        hours = max(0.0, now_seconds - self._last) / SECONDS_PER_HOUR
         for role, devices in self._devices.items():
             self.state[role] += hours * devices
             self.spent[role] += hours * devices
-        believed = [max(0.0, min(seconds, MAX_START_SECONDS, now - self._since)) for seconds in new_devices]
+        believed = [max(0.0, min(seconds, MAX_START_SECONDS, now_seconds - self._since)) for seconds in new_devices]
         if any(seconds > counted for seconds, counted in zip(new_devices, believed, strict=True)):
             log.info("of new generators' time only a part is counted", reported=new_devices, counted=believed)
         started = sum(believed) / SECONDS_PER_HOUR
@@ -110,7 +110,7 @@ class ComputeLedger:
         if self._starts_at is None:
             self.start_up += started  # before the first rollouts everything is start-up, this too
         self._devices[GENERATOR] = generator_devices
-        self._last = now
+        self._last = now_seconds
 
     @property
     def total_state(self) -> float:

@@ -64,8 +64,8 @@ class DefectFinder:
 
     def find(self, group: RolloutGroup, task: PromptTask) -> str | None:
         """Return why this group must not be used as the answer to `task`, as that was dispatched; None if it may."""
-        if found := _task_defect(group, task) or self._version_defect(group):
-            return found
+        if defect := _task_defect(group, task) or self._version_defect(group):
+            return defect
         seconds = group.finished_at - group.started_at
         if not abs(seconds) <= MAX_GROUP_SECONDS:
             return f"it took {seconds:g} s, more than {MAX_GROUP_SECONDS:g} s"
@@ -73,12 +73,12 @@ class DefectFinder:
             return f"it began at {group.started_at:g}, which is far in the future"
         if not 0 <= group.hand_backs <= MAX_HAND_BACKS:
             return f"it was handed back {group.hand_backs} times"
-        found = self._rollouts_defect(group.rollouts, task)
+        defect = self._rollouts_defect(group.rollouts, task)
         if group.purpose is not Purpose.TRAIN:
-            return found
-        if found is None and self.routing is not None:
-            found = _routing_defect(group, self.routing)
-        return found or _certainty_defect(group)
+            return defect
+        if defect is None and self.routing is not None:
+            defect = _routing_defect(group, self.routing)
+        return defect or _certainty_defect(group)
 
     def _rollouts_defect(self, rollouts: Sequence[Rollout], task: PromptTask) -> str | None:
         """Return the defect of the first wrong rollout, or None."""
@@ -86,20 +86,20 @@ class DefectFinder:
         may_mask = task.episode is not None and task.episode.environment in self.masking_environments
         for rollout in rollouts:
             if rollout.episode is None:
-                what = (
+                defect = (
                     _length_defect(rollout, max_tokens)
                     or _interruption_defect(rollout, task)
                     or self._end_defect(rollout)
                 )
             else:
-                what = episode_defect(rollout, rollout.episode, task, self.max_length, may_mask_sampled=may_mask)
+                defect = episode_defect(rollout, rollout.episode, task, self.max_length, may_mask_sampled=may_mask)
             if (
-                what := what
+                defect := defect
                 or _grading_defect(rollout)
                 or _kv_defect(rollout, task.prompt_token_ids)
                 or _count_defect(rollout)
             ):
-                return f"rollout {rollout.index} {what}"
+                return f"rollout {rollout.index} {defect}"
         return _number_defect(rollouts, self.vocab_size)
 
     def _end_defect(self, rollout: Rollout) -> str | None:
@@ -183,7 +183,7 @@ def _interruption_defect(rollout: Rollout, task: PromptTask) -> str | None:
     """Only the phrase that ends thinking is forced and carries no loss. A truncated rollout has used its budget."""
     budget = task.length
     length = len(rollout.token_ids)
-    most = budget.max_tokens
+    max_tokens = budget.max_tokens
     if rollout.interrupted:
         if not budget.interrupt_from:
             return "was interrupted, and its task interrupts none"
@@ -193,13 +193,13 @@ def _interruption_defect(rollout: Rollout, task: PromptTask) -> str | None:
             return f"was interrupted, and its loss-mask range is {str(rollout.loss_masked)[:200]}"
         if not np.array_equal(rollout.token_ids[start:end], budget.phrase):
             return "was interrupted with another phrase than its task's"
-        most = min(most, end + budget.answer_tokens)
-        if length > most:
+        max_tokens = min(max_tokens, end + budget.answer_tokens)
+        if length > max_tokens:
             return f"has {length - end} tokens of answer, at most {budget.answer_tokens} are allowed"
     elif rollout.loss_masked:
         return "has a loss-mask range and was not interrupted"
-    if rollout.stop_reason is StopReason.LENGTH and length < most:
-        return f"was truncated after {length} of {most} tokens"
+    if rollout.stop_reason is StopReason.LENGTH and length < max_tokens:
+        return f"was truncated after {length} of {max_tokens} tokens"
     return None
 
 
@@ -221,9 +221,9 @@ def _kv_defect(rollout: Rollout, task_prompt: TokenIds) -> str | None:
 
 
 def _count_defect(rollout: Rollout) -> str | None:
-    most = sum(len(sequence.token_ids) for sequence in rollout.sequences) + SPARE_PREEMPTIONS
-    if not 0 <= rollout.preemptions <= most:
-        return f"was preempted {rollout.preemptions} times, and {most} are the most for its tokens"
+    max_preemptions = sum(len(sequence.token_ids) for sequence in rollout.sequences) + SPARE_PREEMPTIONS
+    if not 0 <= rollout.preemptions <= max_preemptions:
+        return f"was preempted {rollout.preemptions} times, and {max_preemptions} are the most for its tokens"
     return None
 
 
@@ -263,9 +263,9 @@ def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
     if lowest >= MIN_LOGPROB and highest <= MAX_LOGPROB:
         return None
     owner = np.repeat([index for index, _ in sequences], [len(sequence.logprobs) for _, sequence in sequences])
-    place = int(np.argmin((logprobs >= MIN_LOGPROB) & (logprobs <= MAX_LOGPROB)))
-    value = float(logprobs[place])
-    name = f"rollout {owner[place]}"
+    invalid_index = int(np.argmin((logprobs >= MIN_LOGPROB) & (logprobs <= MAX_LOGPROB)))
+    value = float(logprobs[invalid_index])
+    name = f"rollout {owner[invalid_index]}"
     if not np.isfinite(value):
         return f"{name} has a log-probability that is not finite"
     bound = "above 0" if value > 0 else f"below {MIN_LOGPROB:g}, which is never sampled"
@@ -276,8 +276,8 @@ def _routing_defect(group: RolloutGroup, routing: Routing) -> str | None:
     """The codec has compared the number of tokens with the rollout."""
     for rollout in group.rollouts:
         for sequence in rollout.sequences:
-            if what := _experts_defect(sequence, routing):
-                return f"rollout {rollout.index} {what}"
+            if defect := _experts_defect(sequence, routing):
+                return f"rollout {rollout.index} {defect}"
     return None
 
 

@@ -50,10 +50,15 @@ def turn_credited(
     credit = recipe.episodes.credit
     if not isinstance(credit, TurnCredit) or not uses_turn_credit(recipe):
         return {}
-    places = np.flatnonzero(kept)
-    returns = [turn_returns(_turn_rewards(rollouts[place]), float(shaped[place]), credit.discount) for place in places]
-    found = turn_advantages(recipe.advantage_normalisation, returns, group[places])
-    return {int(place): _of_tokens(rollouts[place], values) for place, values in zip(places, found, strict=True)}
+    kept_indices = np.flatnonzero(kept)
+    returns = [
+        turn_returns(_turn_rewards(rollouts[index]), float(shaped[index]), credit.discount) for index in kept_indices
+    ]
+    advantages = turn_advantages(recipe.advantage_normalisation, returns, group[kept_indices])
+    return {
+        int(rollout_index): _of_tokens(rollouts[rollout_index], values)
+        for rollout_index, values in zip(kept_indices, advantages, strict=True)
+    }
 
 
 def _turn_rewards(rollout: Rollout) -> NDArray[np.float64]:
@@ -69,5 +74,5 @@ def _of_tokens(rollout: Rollout, advantages: NDArray[np.float64]) -> SequenceAdv
     turns = rollout.episode.turns if rollout.episode is not None else ()
     starts = np.array([offsets[turn.sequence] + turn.start for turn in turns] or [0])
     order = np.argsort(starts, kind="stable")
-    of_token = order[credited_turns(starts[order], int(offsets[-1]))]
-    return np.split(advantages[of_token].astype(np.float32), offsets[1:-1])
+    turn_by_token = order[credited_turns(starts[order], int(offsets[-1]))]
+    return np.split(advantages[turn_by_token].astype(np.float32), offsets[1:-1])

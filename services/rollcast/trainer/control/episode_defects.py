@@ -29,16 +29,16 @@ TRUNCATED_ENDS = frozenset({EpisodeEnd.TOKENS, EpisodeEnd.TURNS, EpisodeEnd.SECO
 
 def environment_defect(group: RolloutGroup, task: PromptTask) -> str | None:
     """Return a sentence if an episode was answered without its environment, or one answer as an episode."""
-    asked = task.episode.environment if task.episode else None
+    expected_name = task.episode.environment if task.episode else None
     for rollout in group.rollouts:
-        came = rollout.episode.environment if rollout.episode else None
-        if came == asked:
+        name = rollout.episode.environment if rollout.episode else None
+        if name == expected_name:
             continue
-        if came is None:
-            return f"rollout {rollout.index} is one answer, asked was an episode in the environment {asked!r}"
-        if asked is None:
-            return f"rollout {rollout.index} is an episode in the environment {came[:200]!r}, asked was one answer"
-        return f"rollout {rollout.index} is of the environment {came[:200]!r}, asked was {asked!r}"
+        if name is None:
+            return f"rollout {rollout.index} is one answer, asked was an episode in the environment {expected_name!r}"
+        if expected_name is None:
+            return f"rollout {rollout.index} is an episode in the environment {name[:200]!r}, asked was one answer"
+        return f"rollout {rollout.index} is of the environment {name[:200]!r}, asked was {expected_name!r}"
     return None
 
 
@@ -46,8 +46,8 @@ def own_prompts_of(rollout: Rollout) -> list[TokenIds]:
     """The prompts that came with it, which its task does not have."""
     if rollout.episode is None:
         return []
-    own = rollout.episode.prompt_token_ids
-    first = [] if own is None else [own]
+    episode_prompt = rollout.episode.prompt_token_ids
+    first = [] if episode_prompt is None else [episode_prompt]
     return first + [branch.prompt_token_ids for branch in rollout.episode.branches]
 
 
@@ -63,7 +63,7 @@ def episode_defect(
         _budget_defect(rollout, episode, task, max_length)
         or _end_defect(rollout, episode)
         or _turns_defect(episode)
-        or next(filter(None, (_mask_defect(one, task, may_mask_sampled) for one in rollout.sequences)), None)
+        or next(filter(None, (_mask_defect(sequence, task, may_mask_sampled) for sequence in rollout.sequences)), None)
     )
 
 
@@ -78,9 +78,9 @@ def _budget_defect(rollout: Rollout, episode: Episode, task: PromptTask, max_len
         total += length
     if total > task.length.max_tokens:
         return f"has {total} tokens, at most {task.length.max_tokens} are allowed in an episode"
-    most = task.episode.max_turns if task.episode is not None else 0
-    if len(episode.turns) > most:
-        return f"has {len(episode.turns)} turns, at most {most} are allowed"
+    max_turns = task.episode.max_turns if task.episode is not None else 0
+    if len(episode.turns) > max_turns:
+        return f"has {len(episode.turns)} turns, at most {max_turns} are allowed"
     return None
 
 

@@ -50,7 +50,9 @@ class EvaluationPlan:
 
 def evaluation_plans(tasks: Tasks, checkpoint_every_steps: int) -> tuple[EvaluationPlan, ...]:
     """The curve's plan first, then those of the downstream sets."""
-    weights = {part.dataset.name: part.weight for part in tasks.parts} if len(tasks.parts) > 1 else {}
+    weights = (
+        {mixture_part.dataset.name: mixture_part.weight for mixture_part in tasks.parts} if len(tasks.parts) > 1 else {}
+    )
     curve = EvaluationPlan(
         tasks.dataset.name, tasks.evaluation.every_steps, tasks.evaluation.rollouts_per_prompt, weights
     )
@@ -177,9 +179,9 @@ class OpenEvaluations:
         `generators`: whether any is at work; the time since the last call counts only then. `away_seconds`: of that
         time, how long Redis was away; it does not count either.
         """
-        now = self._clock()
-        elapsed = max(0.0, now - self._looked_at - away_seconds)
-        self._looked_at = now
+        now_seconds = self._clock()
+        elapsed = max(0.0, now_seconds - self._looked_at - away_seconds)
+        self._looked_at = now_seconds
         for item in self._open:
             item.seconds_left -= elapsed if generators else 0.0
         closing = [item for item in self._open if not item.unanswered or item.seconds_left < 0]
@@ -188,14 +190,16 @@ class OpenEvaluations:
 
     def _closed(self, item: OpenEvaluation) -> Closed:
         plan = item.plan
-        whole = self._point(item, plan.dataset, item.tasks)
+        overall_point = self._point(item, plan.dataset, item.tasks)
         parts = {}
         for name in plan.weights:
             sequences = [sequence for sequence, task in item.tasks.items() if task.dataset == name]
             if point := self._point(item, PART_PREFIX + name, sequences):
                 parts[name] = point
-        if whole is not None and plan.weights:
-            whole = _weighted_mean(whole, parts, plan.weights) if len(parts) == len(plan.weights) else None
+        if overall_point is not None and plan.weights:
+            overall_point = (
+                _weighted_mean(overall_point, parts, plan.weights) if len(parts) == len(plan.weights) else None
+            )
         of_environments = [
             self._point(item, ENVIRONMENT_PREFIX + name, sequences)
             for name, sequences in sequences_by_environment(item).items()
@@ -203,7 +207,7 @@ class OpenEvaluations:
         points = (*parts.values(), *filter(None, of_environments))
         unanswered = sorted(item.unanswered)
         sampled = tuple(item.groups[task] for task in _sampled_tasks(item) if task in item.groups)
-        return Closed(plan.dataset, item.moment.step, whole, points, unanswered, sampled)
+        return Closed(plan.dataset, item.moment.step, overall_point, points, unanswered, sampled)
 
     def _point(self, item: OpenEvaluation, dataset: str, sequences: Collection[int]) -> EvaluationRecord | None:
         """The reading of some of the evaluation's tasks; None without a verdict."""
@@ -256,14 +260,14 @@ def sequences_by_environment(item: OpenEvaluation) -> dict[str, list[int]]:
 
     Empty if all tasks have the same one, whose curve is that of the whole; and for a downstream set: it has one curve.
     """
-    found: defaultdict[str, list[int]] = defaultdict(list)
+    environment_sequences: defaultdict[str, list[int]] = defaultdict(list)
     for sequence, task in item.tasks.items():
         if task.episode is not None:
-            found[task.episode.environment].append(sequence)
-    is_whole = any(len(sequences) == len(item.tasks) for sequences in found.values())
+            environment_sequences[task.episode.environment].append(sequence)
+    is_whole = any(len(sequences) == len(item.tasks) for sequences in environment_sequences.values())
     if is_whole or item.plan.dataset.startswith(DOWNSTREAM_PREFIX):
         return {}
-    return dict(sorted(found.items()))
+    return dict(sorted(environment_sequences.items()))
 
 
 def _weighted_mean(
@@ -275,9 +279,9 @@ def _weighted_mean(
     return replace(
         whole,
         pass_rate=sum(share * parts[name].pass_rate for name, share in shares.items()),
-        standard_error=_of_the_mean(shares, {name: part.standard_error for name, part in parts.items()}),
+        standard_error=_of_the_mean(shares, {name: part_point.standard_error for name, part_point in parts.items()}),
         standard_error_new_prompts=_of_the_mean(
-            shares, {name: part.standard_error_new_prompts for name, part in parts.items()}
+            shares, {name: part_record.standard_error_new_prompts for name, part_record in parts.items()}
         ),
     )
 

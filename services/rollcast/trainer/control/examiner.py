@@ -97,8 +97,8 @@ class Examiner:
             self._reporter.evaluation(closed.evaluation)
             if self._early_stop is not None and closed.dataset == self._plans[0].dataset:
                 self._early_stop.observe(closed.evaluation)
-        for part in closed.parts:
-            self._reporter.evaluation(part)
+        for part_evaluation in closed.parts:
+            self._reporter.evaluation(part_evaluation)
         if closed.sampled:
             text = self._prompts(closed.dataset).text
             self._reporter.samples(sampled(closed, self._state.incarnation, text))

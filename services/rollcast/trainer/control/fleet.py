@@ -93,10 +93,10 @@ class Fleet:
     def count_compute(self) -> None:
         """Every generator that has announced itself is allocated, joined or not, and was while its engine started."""
         members = self.publisher.members()
-        now = time.monotonic()
+        now_seconds = time.monotonic()
         new = [member for member in members if member.name not in self._counted]
         self._counted.update(member.name for member in new)
-        new_devices = [now - member.allocated_since for member in new for _ in range(self.devices_each)]
+        new_devices = [now_seconds - member.allocated_since for member in new for _ in range(self.devices_each)]
         self._state.compute.tick(len(members) * self.devices_each, new_devices)
 
     def hand_over(self, state: PipelineState, waited_for: Collection[int]) -> None:
@@ -137,12 +137,12 @@ class Fleet:
         """A generator was removed: others take its tasks. Waits for Redis until a stop is requested."""
         while not self.stop_requested():
             try:
-                taken = self._queue.fence(generator, reason)
+                redispatch = self._queue.fence(generator, reason)
             except QueueAway:
                 time.sleep(AWAY_RETRY_SECONDS)
                 continue
-            log.warning("generator removed", generator=generator, reason=reason, redone=len(taken.redone))
-            self._count_redone(taken.redone)
+            log.warning("generator removed", generator=generator, reason=reason, redone=len(redispatch.redone))
+            self._count_redone(redispatch.redone)
             return
 
     def _count_redone(self, sequences: Iterable[int]) -> None:

@@ -74,9 +74,11 @@ def _is_to_move(elapsed: float, rate: float, fastest: float, seconds_left: float
     sampled = elapsed * rate
     expected = outlook.longest_tokens if sampled < outlook.longest_tokens else outlook.token_budget
     remaining = max(0.0, expected - sampled)
-    here = remaining / rate
-    there = MOVE_SECONDS + outlook.queue_seconds + remaining / fastest
-    return here > seconds_left and there < here and seconds_left <= MAX_SLACK_RATIO * there
+    stay_seconds = remaining / rate
+    move_seconds = MOVE_SECONDS + outlook.queue_seconds + remaining / fastest
+    return (
+        stay_seconds > seconds_left and move_seconds < stay_seconds and seconds_left <= MAX_SLACK_RATIO * move_seconds
+    )
 
 
 @dataclass(eq=False)

@@ -155,9 +155,9 @@ class Intake:
 
     def take_filtered(self) -> list[Delivery]:
         """Groups that came since the last call and count towards no batch. They stay outstanding until settled."""
-        taken = list(self._filtered.values())
+        filtered_deliveries = list(self._filtered.values())
         self._filtered = {}
-        return taken
+        return filtered_deliveries
 
     def _discard(self, delivery: Delivery, outcome: str) -> None:
         self._done.append(delivery.stream_id)
@@ -181,12 +181,12 @@ class Intake:
 
     def reconcile(self) -> None:
         self.reconcile_evaluation()
-        missing = self._state.ledger.missing(
+        missing_sequences = self._state.ledger.missing(
             [*self.snapshot.sequences, *self.ready, *self._at_teacher, *self._training]
         )
-        if missing:
-            log.warning("tasks without an answer that could be used are dispatched again", tasks=len(missing))
-            self._dispatch_again(missing)
+        if missing_sequences:
+            log.warning("tasks without an answer that could be used are dispatched again", tasks=len(missing_sequences))
+            self._dispatch_again(missing_sequences)
 
     def reconcile_evaluation(self) -> None:
         """A new snapshot; dead tasks are buried, evaluation tasks that are missing are asked again."""
@@ -231,8 +231,8 @@ class Intake:
         return tuple(self._group(sequence) for sequence in self._state.ledger.outstanding)
 
     def _group(self, sequence: int) -> Group:
-        places = (self.ready, self._at_teacher, self._training)
-        if delivery := next((place[sequence] for place in places if sequence in place), None):
+        delivery_maps = (self.ready, self._at_teacher, self._training)
+        if delivery := next((deliveries[sequence] for deliveries in delivery_maps if sequence in deliveries), None):
             return Group(sequence, delivery.group.first_version.step, ready=sequence in self.ready)
         snapshot = self.snapshot
         item = snapshot.claims.get(sequence) or snapshot.waiting.get(sequence) or snapshot.finished.get(sequence)
@@ -260,8 +260,8 @@ class Intake:
         """
         if self.teacher is None:
             return None
-        taken = {sequence: self.teacher.take(sequence) for sequence in sequences}
-        return {sequence: answers for sequence, answers in taken.items() if answers is not None}
+        answers_by_sequence = {sequence: self.teacher.take(sequence) for sequence in sequences}
+        return {sequence: answers for sequence, answers in answers_by_sequence.items() if answers is not None}
 
     def give_up(self, sequences: Sequence[int]) -> None:
         """Give up groups that can no longer be used in time; their prompts are dispatched again before new ones."""

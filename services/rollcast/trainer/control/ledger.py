@@ -91,7 +91,7 @@ class Ledger:
 
     def note_dispatch(self, task: PromptTask) -> None:
         """Note what an outstanding task asks for, before it is sent."""
-        asked = Asked(
+        dispatch_record = Asked(
             task.incarnation,
             task.dataset,
             digest_of(task.prompt_token_ids),
@@ -100,17 +100,17 @@ class Ledger:
             environment=task.episode.environment if task.episode else "",
             max_turns=task.episode.max_turns if task.episode else 0,
         )
-        others = [item for item in self.asked.get(task.sequence, []) if item.incarnation != task.incarnation]
-        self.asked[task.sequence] = [*others, asked]
+        other_records = [item for item in self.asked.get(task.sequence, []) if item.incarnation != task.incarnation]
+        self.asked[task.sequence] = [*other_records, dispatch_record]
 
     def own_task(self, group: RolloutGroup, task: PromptTask) -> PromptTask:
         """The task that the group answers: as the incarnation that it names dispatched it.
 
         `task` as it would be dispatched now. It is returned if the group names an incarnation that never dispatched it.
         """
-        for asked in self.asked.get(group.sequence, ()):
-            if asked.incarnation == group.incarnation:
-                return asked.task_for(group, task)
+        for dispatch_record in self.asked.get(group.sequence, ()):
+            if dispatch_record.incarnation == group.incarnation:
+                return dispatch_record.task_for(group, task)
         return task
 
     def take_sequence(self) -> int:
@@ -137,9 +137,9 @@ class Ledger:
 
     def take_owed(self, count: int) -> list[str]:
         """Up to `count` prompts that are owed, oldest first."""
-        taken = self.owed[:count]
+        owed_prompts = self.owed[:count]
         self.owed = self.owed[count:]
-        return taken
+        return owed_prompts
 
     def missing(self, present: Iterable[int]) -> list[int]:
         """Outstanding tasks that are nowhere: not queued, not claimed, not delivered."""

@@ -28,15 +28,15 @@ def longest_verdict_seconds(tasks: Tasks, *, num_slots: int, grading_seconds: fl
     `grading_seconds`: the longest that one grading may take.
     """
     verifiers = Verifiers.of(tasks)
-    found = 0.0
+    longest_seconds = 0.0
     for name in verifier_names(tasks):
         declared = verifiers.declared.get(name)
         if isinstance(declared, Remote):
-            found = max(found, declared.deadline_seconds)
+            longest_seconds = max(longest_seconds, declared.deadline_seconds)
         elif not answers_at_once(name):
             rounds = math.ceil(num_slots / tasks.grading.processes)
-            found = max(found, rounds * grading_seconds)
-    return found
+            longest_seconds = max(longest_seconds, rounds * grading_seconds)
+    return longest_seconds
 
 
 def longest_episode_seconds(tasks: Tasks, episodes: Episodes) -> float:
@@ -45,12 +45,12 @@ def longest_episode_seconds(tasks: Tasks, episodes: Episodes) -> float:
     One try waits for an environment to be free and to be ready, as long as an episode may last and once more for slots
     of the engine, for a last call and the reward. An environment that fails begins the whole episode again.
     """
-    found = 0.0
+    longest_seconds = 0.0
     for environment in tasks.environments:
         tries = 1 + environment.restarts
         seconds = environment.reset_seconds + episodes.max_seconds + environment.call_seconds
-        found = max(found, tries * 2 * seconds)
-    return found
+        longest_seconds = max(longest_seconds, tries * 2 * seconds)
+    return longest_seconds
 
 
 def longest_other_seconds(tasks: Tasks, recipe: Recipe, num_slots: int, grading_seconds: float) -> float:

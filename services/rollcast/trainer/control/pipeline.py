@@ -186,10 +186,10 @@ class GroupPipeline:
 
     def note_step(self, batch: GroupBatch) -> float:
         """A step was made of this batch; returns how many steps the longest recent group lasted, over k - l."""
-        now = time.monotonic()
-        seconds = now - self._last_step_at - self._straggler_seconds
+        now_seconds = time.monotonic()
+        seconds = now_seconds - self._last_step_at - self._straggler_seconds
         self._pacing.step_made(seconds, [*batch.replaced, *(delivery.group for delivery in batch.deliveries)])
-        self._last_step_at = now
+        self._last_step_at = now_seconds
         self._straggler_seconds = 0.0
         return self._pacing.longest_ratio()
 

@@ -36,8 +36,8 @@ class MalformedProgress(ValueError):  # noqa: N818  (a finding: an older checkpo
 
 def _with_all(names: Collection[str]) -> BeforeValidator:
     def check(found: Any) -> Any:
-        if isinstance(found, dict) and (missing := set(names) - found.keys()):
-            raise ValueError(f"lacks {min(missing)}")
+        if isinstance(found, dict) and (missing_names := set(names) - found.keys()):
+            raise ValueError(f"lacks {min(missing_names)}")
         return found
 
     return BeforeValidator(check)
@@ -107,14 +107,14 @@ class Progress:
                 f"checkpoint: holds {', '.join(sorted(unknown))}, which this Rollcast does not know; "
                 "resume with the release that wrote it, or a newer one"
             )
-        if missing := names - data.keys():
-            raise MalformedProgress(f"its controller's state lacks {min(missing)}")
+        if missing_names := names - data.keys():
+            raise MalformedProgress(f"its controller's state lacks {min(missing_names)}")
         try:
             progress: Progress = _ADAPTER.validate_python(data)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
-            place = ".".join(map(str, first["loc"]))[:200]
-            raise MalformedProgress(f"its controller's {place}: {first['msg'][:200]}") from None
+            field_path = ".".join(map(str, first["loc"]))[:200]
+            raise MalformedProgress(f"its controller's {field_path}: {first['msg'][:200]}") from None
         newest = {"split_rules": SPLIT_RULES, "grading_rules": GRADING_RULES}
         if newer := [name for name, version in newest.items() if getattr(progress, name) > version]:
             raise UserError(

@@ -116,8 +116,8 @@ class Reporter:
         self._exporter.add(names.CONSUMED_TOKENS, group.num_tokens)
         episodes = [rollout.episode for rollout in group.rollouts if rollout.episode]
         ends = Counter(str(episode.end) for episode in episodes)
-        failed = [episode.reason for episode in episodes if episode.end is EpisodeEnd.FAILED]
-        failures = Counter(reason[:MAX_FAILURE_CHARACTERS] for reason in failed)
+        failure_reasons = [episode.reason for episode in episodes if episode.end is EpisodeEnd.FAILED]
+        failures = Counter(reason[:MAX_FAILURE_CHARACTERS] for reason in failure_reasons)
         details = {"longest": longest, "episodes": dict(ends), "failures": dict(failures)}
         self.count_group(outcome, group.sequence, group.prompt_id, **details)
 
@@ -219,10 +219,10 @@ class Reporter:
 
     def _may_warn(self, about: str) -> bool:
         """The metric is updated every step; the log warns once a minute at most."""
-        now = time.monotonic()
-        if now - self._warned_at.get(about, -math.inf) < WARN_SECONDS:
+        now_seconds = time.monotonic()
+        if now_seconds - self._warned_at.get(about, -math.inf) < WARN_SECONDS:
             return False
-        self._warned_at[about] = now
+        self._warned_at[about] = now_seconds
         return True
 
     def update_skipped(self) -> None:
@@ -285,10 +285,10 @@ class Reporter:
     def serve(self, intake: Intake, queue: TrainerQueue) -> None:
         """Gauges that change between steps; at most once a second."""
         compute = self._state.compute
-        now = time.monotonic()
-        if now - self._served_at < GAUGES_SECONDS:
+        now_seconds = time.monotonic()
+        if now_seconds - self._served_at < GAUGES_SECONDS:
             return
-        self._served_at = now
+        self._served_at = now_seconds
         for role, hours in compute.state.items():
             self._exporter.set(names.COMPUTE_STATE, hours, role=role)
         for role, hours in compute.spent.items():

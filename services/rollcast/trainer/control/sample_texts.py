@@ -82,12 +82,12 @@ def _episode(rollout: Rollout, episode: Episode, text: Text) -> SampledEpisode:
 
 def fair_limit(lengths: Sequence[int], total: int) -> int:
     """The largest limit at which the lengths, each cut to it, add up to at most `total`."""
-    left = total
-    for place, length in enumerate(sorted(lengths)):
-        share = left // (len(lengths) - place)
+    remaining_total = total
+    for index, length in enumerate(sorted(lengths)):
+        share = remaining_total // (len(lengths) - index)
         if length > share:
             return share
-        left -= length
+        remaining_total -= length
     return max(lengths, default=0)
 
 
@@ -104,7 +104,7 @@ class _TurnWriter:
     def turn(self, number: int, turn: Turn) -> SampledTurn:
         """The turn's own tokens, and those that the environment gave up to the next turn of the sequence."""
         sequence = self.rollout if turn.sequence == 0 else self.episode.branches[turn.sequence - 1]
-        starts = [other.start for other in self.episode.turns if other.sequence == turn.sequence]
+        starts = [other_turn.start for other_turn in self.episode.turns if other_turn.sequence == turn.sequence]
         later = [start for start in starts if start > turn.start]
         end = min(later, default=len(sequence.token_ids))
         prompt = ""
@@ -148,8 +148,8 @@ class _TurnWriter:
         is_masked = any(low <= first < high for low, high in sequence.loss_masked)
         token_ids = sequence.token_ids[first:stop].tolist()
         if kind is LegKind.GIVEN:
-            given = shortened(self.text(token_ids), self.max_characters)
-            return SampledLeg(str(kind), version, [given], [], is_trained=False)
+            environment_text = shortened(self.text(token_ids), self.max_characters)
+            return SampledLeg(str(kind), version, [environment_text], [], is_trained=False)
         # adding 0 makes 0 of -0
         logprobs = [round(float(value), LOGPROB_DIGITS) + 0.0 for value in sequence.logprobs[first:stop]]
         return SampledLeg(str(kind), version, token_texts(token_ids, self.text), logprobs, is_trained=not is_masked)
@@ -159,11 +159,11 @@ def token_texts(token_ids: Sequence[int], text: Text) -> list[str]:
     """The text of each token. A character that several tokens make up is the text of the last of them."""
     texts = [""] * len(token_ids)
     unfinished: list[int] = []
-    for place, token in enumerate(token_ids):
+    for index, token in enumerate(token_ids):
         unfinished.append(token)
         piece = text(unfinished)
-        is_last = place == len(token_ids) - 1 or len(unfinished) == MAX_TOKENS_PER_CHARACTER
+        is_last = index == len(token_ids) - 1 or len(unfinished) == MAX_TOKENS_PER_CHARACTER
         if is_last or not piece.endswith(UNFINISHED):
-            texts[place] = piece
+            texts[index] = piece
             unfinished = []
     return texts

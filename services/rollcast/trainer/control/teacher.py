@@ -133,10 +133,10 @@ class TeacherClient:
 
     async def _end(self) -> None:
         """Wait for the cancelled requests too: the loop would complain about one that it never saw end."""
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
+        open_tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in open_tasks:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*open_tasks, return_exceptions=True)
         await self._asking.close()
 
     def _silent(self) -> UserError:

@@ -34,12 +34,12 @@ def check_teacher(settings: Distillation | None, model: Model, tokenizer: Tokeni
     """Raises UserError if the teacher has other tokens than the model, or an endpoint cannot be asked."""
     if settings is None:
         return
-    own = cast(WholeVocabulary, tokenizer)
+    model_tokenizer = cast(WholeVocabulary, tokenizer)
     match settings.teacher:
         case FolderTeacher(path=path):
-            _compare_folder(path, model, own)
+            _compare_folder(path, model, model_tokenizer)
         case EndpointTeacher() as endpoint:
-            asyncio.run(_compare_endpoint(endpoint, model, own))
+            asyncio.run(_compare_endpoint(endpoint, model, model_tokenizer))
 
 
 def _compare_folder(path: str, model: Model, own: WholeVocabulary) -> None:
@@ -48,8 +48,8 @@ def _compare_folder(path: str, model: Model, own: WholeVocabulary) -> None:
         teacher = cast(WholeVocabulary, load_tokenizer(model.model_copy(update={"path": path})))
     except UserError as error:
         raise type(error)(str(error).replace("model.path", setting)) from error
-    theirs = teacher.get_vocab()
-    differing = sorted(token for token, number in own.get_vocab().items() if theirs.get(token) != number)
+    teacher_vocabulary = teacher.get_vocab()
+    differing = sorted(token for token, number in own.get_vocab().items() if teacher_vocabulary.get(token) != number)
     if differing:
         raise UserError(
             f"{setting} = {path!r} has another tokenizer than model.path = {model.path!r}: {len(differing)} tokens "

@@ -80,11 +80,15 @@ def export_lost_prompts(exporter: Exporter, evaluation: EvaluationRecord) -> Non
     """Count the prompts that the evaluation's pass rate lacks. Parts are counted in their whole."""
     if evaluation.dataset.startswith((names.PART_PREFIX, names.ENVIRONMENT_PREFIX)):
         return
-    asked = evaluation.asked_prompts or 0
-    graded = evaluation.num_prompts or 0
-    missing = evaluation.missing_prompts or 0
-    given_up = evaluation.given_up_prompts or 0
-    lost = {"given_up": given_up, "deadline": missing - given_up, "no_verdict": asked - missing - graded}
+    num_asked = evaluation.asked_prompts or 0
+    num_graded = evaluation.num_prompts or 0
+    num_missing = evaluation.missing_prompts or 0
+    num_given_up = evaluation.given_up_prompts or 0
+    lost = {
+        "given_up": num_given_up,
+        "deadline": num_missing - num_given_up,
+        "no_verdict": num_asked - num_missing - num_graded,
+    }
     for reason, count in lost.items():
         exporter.add(names.EVAL_PROMPTS_LOST, count, dataset=evaluation.dataset, reason=reason)
     exporter.add(names.TRUNCATED_MATCHES, evaluation.truncated_matches or 0, purpose=Purpose.EVAL)
@@ -139,14 +143,14 @@ class EvaluationSeries:
             "incarnation": str(evaluation.incarnation),
             "step": str(evaluation.step),
         }
-        shown = self._shown[evaluation.dataset]
-        if labels in shown:
-            shown.remove(labels)
-        shown.append(labels)
+        exported_labels = self._shown[evaluation.dataset]
+        if labels in exported_labels:
+            exported_labels.remove(labels)
+        exported_labels.append(labels)
         for metric, field in _EVALUATION_METRICS:
             if (value := getattr(evaluation, field)) is not None:
                 self._exporter.set(metric, float(value), **labels)
-        while len(shown) > NUM_KEPT_EVALUATIONS:
-            oldest = shown.popleft()
+        while len(exported_labels) > NUM_KEPT_EVALUATIONS:
+            oldest = exported_labels.popleft()
             for metric, _ in _EVALUATION_METRICS:
                 self._exporter.remove(metric, **oldest)

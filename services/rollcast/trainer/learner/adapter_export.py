@@ -26,10 +26,10 @@ class AdapterExport(Export):
     def _write_weights(self, gathered: Iterator[tuple[str, Tensor]]) -> None:
         published = published_adapters(self._policy.causal_lm)
         adapter: dict[str, Tensor] = {}
-        for name, whole in gathered:
+        for name, full_weight in gathered:
             stored = published[name]
             assert stored is not None, name
-            adapter[stored] = whole.contiguous()
+            adapter[stored] = full_weight.contiguous()
         save_file(adapter, self._partial / WEIGHTS_FILE, {"format": "pt"})
 
     def _write_others(self) -> None:

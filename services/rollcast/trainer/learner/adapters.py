@@ -36,13 +36,13 @@ def add_adapters(causal_lm: Any, lora: Lora) -> None:
     """Freeze the model and put adapters on its targets. Raises Unsupported if a target cannot have one."""
     from peft import inject_adapter_in_model  # takes a second, which a run without adapters does not have to wait
 
-    found = _targets(causal_lm, lora)
+    target_names = _targets(causal_lm, lora)
     causal_lm.requires_grad_(False)
-    inject_adapter_in_model(adapter_config(lora, found), causal_lm, ADAPTER, low_cpu_mem_usage=True)
+    inject_adapter_in_model(adapter_config(lora, target_names), causal_lm, ADAPTER, low_cpu_mem_usage=True)
     _check_adapted(causal_lm, lora.rank)
     for layer in adapted_layers(causal_lm).values():
-        for part in (layer.lora_A, layer.lora_B):
-            weight = part[ADAPTER].weight
+        for factor in (layer.lora_A, layer.lora_B):
+            weight = factor[ADAPTER].weight
             weight.data = weight.data.float()  # of no size yet; PEFT gives it the dtype of the frozen weight
 
 
@@ -68,9 +68,9 @@ def adapted_layers(causal_lm: nn.Module) -> dict[str, Any]:
 def published_adapters(causal_lm: nn.Module) -> dict[str, str | None]:
     """The name of each adapter weight in a file of PEFT's, which vLLM reads, by its name in the module."""
     return {
-        f"{name}.{part}.{ADAPTER}.weight": f"{FILE_PREFIX}{name}.{part}.weight"
+        f"{name}.{factor_name}.{ADAPTER}.weight": f"{FILE_PREFIX}{name}.{factor_name}.weight"
         for name in adapted_layers(causal_lm)
-        for part in ("lora_A", "lora_B")
+        for factor_name in ("lora_A", "lora_B")
     }
 
 
@@ -117,8 +117,10 @@ def make_adapters(policy: nn.Module, seed: int, device: torch.device) -> None:
 def _set_weight(module: nn.Module, whole: Tensor, device: torch.device) -> None:
     sharded = module.weight
     assert isinstance(sharded, DTensor)
-    own = distribute_tensor(whole.to(device), sharded.device_mesh, sharded.placements, src_data_rank=None)
-    module.weight = nn.Parameter(own)
+    distributed_weight = distribute_tensor(
+        whole.to(device), sharded.device_mesh, sharded.placements, src_data_rank=None
+    )
+    module.weight = nn.Parameter(distributed_weight)
 
 
 def _targets(causal_lm: Any, lora: Lora) -> list[str]:
@@ -143,10 +145,10 @@ def _check_all_linear(layers: list[nn.Module], linear: set[str], without: set[st
     attention = _attention(layers, without)
     if has_experts:
         raise Unsupported("has experts, which get no adapters (model.lora.targets = all-linear)", _advice(attention))
-    if others := linear - set(LINEAR_LAYERS):
+    if unknown_names := linear - set(LINEAR_LAYERS):
         usual = [*attention, *(name for name in LINEAR_LAYERS if name in linear and name not in attention)]
         raise Unsupported(
-            f"has linear layers of unknown names, {', '.join(sorted(others))} (model.lora.targets = all-linear)",
+            f"has linear layers of unknown names, {', '.join(sorted(unknown_names))} (model.lora.targets = all-linear)",
             f"list the targets in model.lora.targets, such as [{', '.join(usual)}]",
         )
 
@@ -173,13 +175,13 @@ def _advice(attention: list[str]) -> str:
 
 def _attention(layers: list[nn.Module], without: set[str]) -> list[str]:
     """Names of the attention's linear layers, in its order: those in the modules of its output's."""
-    found: dict[str, None] = {}
+    linear_names: dict[str, None] = {}
     for layer in layers:
         for module in layer.modules():
             linear = [name for name, child in module.named_children() if isinstance(child, nn.Linear)]
             if "o_proj" in linear:
-                found |= dict.fromkeys(linear)
-    return [name for name in found if name not in without]
+                linear_names |= dict.fromkeys(linear)
+    return [name for name in linear_names if name not in without]
 
 
 def _experts(layer: nn.Module) -> Iterator[str]:

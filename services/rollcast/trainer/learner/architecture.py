@@ -177,9 +177,13 @@ def published_names(causal_lm: Any) -> dict[str, str | None]:
 
     conversions = get_model_conversion_mapping(causal_lm, add_legacy=False)
     # Whether a file has such a prefix is not known without the file; vLLM takes the model's own names.
-    undo = [one.reverse_transform() for one in reversed(conversions) if not isinstance(one, PrefixChange)]
-    renamings = [one for one in undo if isinstance(one, WeightRenaming)]
-    converters = [one for one in undo if isinstance(one, WeightConverter)]
+    undo = [
+        conversion.reverse_transform()
+        for conversion in reversed(conversions)
+        if not isinstance(conversion, PrefixChange)
+    ]
+    renamings = [renaming for renaming in undo if isinstance(renaming, WeightRenaming)]
+    converters = [converter for converter in undo if isinstance(converter, WeightConverter)]
     stored = causal_lm.state_dict().keys()
     names = [name for name, _ in causal_lm.named_parameters()]
     names += [name for name, _ in causal_lm.named_buffers() if name in stored]
@@ -192,7 +196,7 @@ def _published_name(name: str, renamings: list[Any], converters: list[Any]) -> s
     stored, pattern = rename_source_key(name, renamings, converters, reverse=True)
     if pattern is None:
         return str(stored)
-    (converter,) = (one for one in converters if pattern in one.source_patterns)
+    (converter,) = (candidate for candidate in converters if pattern in candidate.source_patterns)
     if not all(isinstance(operation, Chunk | SplitModulelist) for operation in converter.operations):
         return None
     for suffix, stack in STACKS.items():

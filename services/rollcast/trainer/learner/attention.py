@@ -69,8 +69,8 @@ def preferring(kernel: AttentionKernel) -> Iterator[None]:
         yield
         return
     first = BACKENDS[kernel]
-    others = [backend for backend in BACKENDS.values() if backend is not first]
-    with sdpa_kernel([first, *others], set_priority=True):
+    other_kernels = [backend for backend in BACKENDS.values() if backend is not first]
+    with sdpa_kernel([first, *other_kernels], set_priority=True):
         yield
 
 
@@ -87,7 +87,8 @@ def kernel_in_use(config: Any, *, dtype: torch.dtype, device: torch.device, pref
     except (AttributeError, TypeError):  # a configuration of another form
         return "sdpa"
     shapes = [
-        (1, count, PROBE_TOKENS, one) for count, one in ((heads, size), (key_heads, size), (key_heads, value_size))
+        (1, count, PROBE_TOKENS, head_size)
+        for count, head_size in ((heads, size), (key_heads, size), (key_heads, value_size))
     ]
     query, key, value = (torch.zeros(shape, dtype=dtype, device=device, requires_grad=True) for shape in shapes)
     with preferring(preferred):
@@ -158,8 +159,8 @@ def packed_attention(
         return bounded_flash(*states, cu_seq_lens_q, max_length_q, scaling=scaling, window=sliding_window), None
     lengths = cu_seq_lens_q.diff().tolist()
     sequences = zip(*(torch.split(states, lengths, dim=2) for states in (query, key, value)), strict=True)
-    each = [_one_sequence(*states, scaling=scaling, window=sliding_window) for states in sequences]
-    return torch.cat(each, dim=2).transpose(1, 2).contiguous(), None
+    outputs = [_one_sequence(*states, scaling=scaling, window=sliding_window) for states in sequences]
+    return torch.cat(outputs, dim=2).transpose(1, 2).contiguous(), None
 
 
 def bounded_flash(

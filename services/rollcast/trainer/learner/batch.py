@@ -100,12 +100,12 @@ def training_sequences(
     """
     rollouts = [(group, rollout) for group in groups for rollout in group.rollouts]
     assert len(rollouts) == len(effective.kept)
-    found = []
+    kept_sequences = []
     for index in np.flatnonzero(effective.kept):
         group, rollout = rollouts[index]
-        of_tokens = token_advantages.get(int(index))
+        sequence_advantages = token_advantages.get(int(index))
         for number, sequence in enumerate(rollout.sequences):
-            whole = TrainingSequence(
+            training_sequence = TrainingSequence(
                 prompt_token_ids=rollout.prompt_of(sequence, group.prompt_token_ids),
                 token_ids=sequence.token_ids,
                 generator_logprobs=sequence.logprobs,
@@ -115,13 +115,13 @@ def training_sequences(
                 kl_factor=1.0 if factors is None else float(factors.kl[index]),
                 entropy_factor=1.0 if factors is None else float(factors.entropy[index]),
                 routed_experts=sequence.routed_experts,
-                token_advantages=None if of_tokens is None else of_tokens[number],
+                token_advantages=None if sequence_advantages is None else sequence_advantages[number],
             )
             if rollout.episode is None:
-                found.append(whole)
-            elif whole.loss_mask.any():
-                found.append(_until_last_loss(whole))
-    return found
+                kept_sequences.append(training_sequence)
+            elif training_sequence.loss_mask.any():
+                kept_sequences.append(_until_last_loss(training_sequence))
+    return kept_sequences
 
 
 def _until_last_loss(sequence: TrainingSequence) -> TrainingSequence:
@@ -174,9 +174,9 @@ def plan_micro_batches(
         micro_batches.append(tuple(current))
     while len(micro_batches) % world_size:
         largest = max(range(len(micro_batches)), key=lambda i: (len(micro_batches[i]) > 1, size(micro_batches[i])))
-        whole = micro_batches[largest]
-        half = (len(whole) + 1) // 2
-        micro_batches[largest : largest + 1] = [whole[:half], whole[half:]]
+        largest_batch = micro_batches[largest]
+        half = (len(largest_batch) + 1) // 2
+        micro_batches[largest : largest + 1] = [largest_batch[:half], largest_batch[half:]]
     micro_batches.sort(key=size, reverse=True)
     # Deal them out row by row, every second row backwards: the ranks' sums stay close, too.
     ranks: list[list[MicroBatch]] = [[] for _ in range(world_size)]

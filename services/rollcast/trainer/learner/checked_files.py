@@ -118,8 +118,8 @@ def data_files(names: Collection[str]) -> list[str]:
 def files_to_check(names: Collection[str]) -> list[str]:
     """The files of a checkpoint whose checksum is in another file, in order. Raises ValueError if one has none."""
     needed = [METADATA, *data_files(names)]
-    if missing := [name for name in needed if f"{name}{CHECKSUM}" not in names]:
-        raise ValueError(f"{missing[0]} has no checksum, {missing[0]}{CHECKSUM} is not there")
+    if unchecked_files := [name for name in needed if f"{name}{CHECKSUM}" not in names]:
+        raise ValueError(f"{unchecked_files[0]} has no checksum, {unchecked_files[0]}{CHECKSUM} is not there")
     return needed
 
 

@@ -133,31 +133,31 @@ def _read(checkpoint: Place, learner: Learner, tensors: dict[str, Tensor], *, we
     remedy = (
         "give the model that it was trained from" if weights_only else "resume with the model the run was started with"
     )
-    if saved.lora != (own := _lora(learner)):
+    if saved.lora != (current_lora := _lora(learner)):
         export = (
             "that run's export" if saved.lora is None else "the folder that `rollcast model merge` makes of its export"
         )
         instead = f", or train from {export}" if weights_only else ""
         raise UserError(
             f"checkpoint {checkpoint} is of a run with model.lora = {json.dumps(saved.lora)}, and here it is "
-            f"{json.dumps(own)}; give both runs the same{instead}"
+            f"{json.dumps(current_lora)}; give both runs the same{instead}"
         )
     for key, tensor in tensors.items():
-        found = shapes.get(key)
+        stored_shape = shapes.get(key)
         needed = tuple(tensor.shape)
-        if not key.startswith(RNG) and found != needed:
+        if not key.startswith(RNG) and stored_shape != needed:
             raise UserError(
-                f"checkpoint {checkpoint} holds {key} with shape {found}, model.path needs {needed}; {remedy}"
+                f"checkpoint {checkpoint} holds {key} with shape {stored_shape}, model.path needs {needed}; {remedy}"
             )
     if more := {key for key in shapes if key.startswith(WEIGHTS)} - tensors.keys():  # of a deeper model, say
         raise UserError(f"checkpoint {checkpoint} holds {min(more)}, which model.path has not; {remedy}")
     same_ranks = saved.world_size == learner.ranks.world_size
-    wanted = {key: tensor for key, tensor in tensors.items() if same_ranks or not key.startswith(RNG)}
+    tensors_to_load = {key: tensor for key, tensor in tensors.items() if same_ranks or not key.startswith(RNG)}
     failure: Exception | None = None
     try:
-        load(wanted, storage_reader=storage.reader(name))
+        load(tensors_to_load, storage_reader=storage.reader(name))
     except CheckpointException as error:  # raised on every rank if it failed on one
-        if refused := next((one for one, _ in error.failures.values() if is_out_of_memory(one)), None):
+        if refused := next((cause for cause, _ in error.failures.values() if is_out_of_memory(cause)), None):
             raise MemoryError(str(refused)) from error
         failure = disk_failure(error) or ValueError("its tensors cannot be read")
     _agree(checkpoint, learner, failure)
@@ -195,7 +195,7 @@ def _lora(learner: Learner) -> dict[str, Any] | None:
 def _agreed(checkpoint: Place, learner: Learner, read: Callable[[], Read]) -> Read:
     """What `read` returns, on every rank or on none."""
     try:
-        found = read()
+        content = read()
     except UserError as error:  # every rank reads the same words
         raise UserError(
             f"checkpoint {checkpoint}: {error}; resume with the release that wrote it, or a newer one"
@@ -204,15 +204,15 @@ def _agreed(checkpoint: Place, learner: Learner, read: Callable[[], Read]) -> Re
         _agree(checkpoint, learner, error)
         raise AssertionError("a failure of one rank is one of all") from error
     _agree(checkpoint, learner, None)
-    return found
+    return content
 
 
 def _agree(checkpoint: Place, learner: Learner, failure: Exception | None) -> None:
     """Raise the same on every rank if any of them found a failure."""
-    own = GOOD
+    own_severity = GOOD
     if failure is not None:
-        own = PASSING if may_pass(failure) else DAMAGED
-    gravest = torch.tensor(own, device=learner.ranks.device)
+        own_severity = PASSING if may_pass(failure) else DAMAGED
+    gravest = torch.tensor(own_severity, device=learner.ranks.device)
     dist.all_reduce(gravest, dist.ReduceOp.MAX)
     if gravest.item() == GOOD:
         return
@@ -275,18 +275,20 @@ def read_controller(text: str) -> ControllerFile:
     covered = "{" + text[checksum.end() :]
     if zlib.crc32(covered.encode()) != int(checksum[1]):
         raise ValueError("controller.json is not as it was written")
-    found = finite_json(covered)
-    if not isinstance(found, dict):
+    controller_fields = finite_json(covered)
+    if not isinstance(controller_fields, dict):
         raise ValueError("controller.json holds no object")
-    written_in = found.get("format")
+    written_in = controller_fields.get("format")
     if _is_count(written_in, FORMAT + 1):
         raise UserError(f"it is of format {written_in}, this Rollcast knows {FORMAT} at most")
     if written_in != FORMAT:
         raise ValueError(f"controller.json is of format {written_in!r}")
-    updates, world_size, controller = (found.get(name, "") for name in ("updates", "world_size", "controller"))
+    updates, world_size, controller = (
+        controller_fields.get(name, "") for name in ("updates", "world_size", "controller")
+    )
     if not _is_count(updates, 0) or not _is_count(world_size, 1) or not isinstance(controller, dict | None):
         raise ValueError("controller.json lacks updates, world_size or controller")
-    lora = found.get("lora")
+    lora = controller_fields.get("lora")
     if not isinstance(lora, dict | None):
         raise ValueError("controller.json holds no object as lora")
     return ControllerFile(updates, world_size, controller, lora)

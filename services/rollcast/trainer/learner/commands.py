@@ -97,10 +97,10 @@ class CommandReceiver:
         Raises DistNetworkError when the store is gone.
         """
         key = f"{self.rank}/{self.received}"
-        begun = time.monotonic()
+        started_at = time.monotonic()
         meanwhile()
         while not self.store.check([key]):
-            waited = time.monotonic() - begun
+            waited = time.monotonic() - started_at
             time.sleep(min(MAX_POLL_SECONDS, max(MIN_POLL_SECONDS, POLL_SHARE * waited)))
             meanwhile()
         kind, num_chunks, num_bytes = HEADER.unpack(bytes(self.store.get(key)))

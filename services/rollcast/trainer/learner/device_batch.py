@@ -113,13 +113,13 @@ def _advantages(micro_batch: MicroBatch, counts: list[int], device: torch.device
 
 
 def _experts(micro_batch: MicroBatch, shape: tuple[int, ...], starts: list[int], device: torch.device) -> Tensor | None:
-    known = [
+    recorded_experts = [
         (start, s.routed_experts) for start, s in zip(starts, micro_batch, strict=True) if s.routed_experts is not None
     ]
-    if not known:
+    if not recorded_experts:
         return None
-    whole = np.full((*shape, *known[0][1].shape[1:]), UNKNOWN_EXPERT, dtype=np.int16)
-    flat = whole.reshape(-1, *whole.shape[2:])
-    for start, experts in known:
+    padded_experts = np.full((*shape, *recorded_experts[0][1].shape[1:]), UNKNOWN_EXPERT, dtype=np.int16)
+    flat = padded_experts.reshape(-1, *padded_experts.shape[2:])
+    for start, experts in recorded_experts:
         flat[start : start + len(experts)] = experts
-    return torch.from_numpy(whole).to(device)
+    return torch.from_numpy(padded_experts).to(device)

@@ -114,20 +114,24 @@ class Export:
             stored = {name: whole}
         else:
             stored = revert_weight_conversion(self._policy.causal_lm, {name: whole})
-        return {source.published(key): part.contiguous() for key, part in stored.items()}
+        return {source.published(key): stored_tensor.contiguous() for key, stored_tensor in stored.items()}
 
     def _write_weights(self, gathered: Iterator[tuple[str, Tensor]]) -> None:
         source = stored_model(self._settings.path, self._policy.causal_lm)
         plan = split_torch_state_dict_into_shards(self._shapes(source), max_shard_size=self._file_bytes)
         waiting = {file: set(names) for file, names in plan.filename_to_tensors.items()}
-        held: dict[str, Tensor] = {}
-        trained = (self._stored(name, whole, source) for name, whole in gathered)
+        buffered_tensors: dict[str, Tensor] = {}
+        trained = (self._stored(name, full_weight, source) for name, full_weight in gathered)
         rest = ({name: read_whole(tensor).to(self._rest_dtype(tensor))} for name, tensor in self._rest(source).items())
         for stored in chain(trained, rest):
-            held |= stored
-            for file in [file for file, names in waiting.items() if names <= held.keys()]:
-                save_file({name: held.pop(name) for name in waiting.pop(file)}, self._partial / file, {"format": "pt"})
-        assert not held
+            buffered_tensors |= stored
+            for file in [file for file, names in waiting.items() if names <= buffered_tensors.keys()]:
+                save_file(
+                    {name: buffered_tensors.pop(name) for name in waiting.pop(file)},
+                    self._partial / file,
+                    {"format": "pt"},
+                )
+        assert not buffered_tensors
         assert not waiting
         if plan.is_sharded:
             index = {"metadata": plan.metadata, "weight_map": plan.tensor_to_filename}
@@ -135,12 +139,15 @@ class Export:
 
     def _shapes(self, source: StoredModel) -> dict[str, Tensor]:
         """Every stored tensor on the meta device; a view would count with the size of its base."""
-        held = {name: (weight.shape, self._dtype) for name, weight in self._policy.trained_weights()}
-        held |= {name: (buffer.shape, buffer.dtype) for name, buffer in self._policy.stored_buffers()}
+        shapes_and_dtypes = {name: (weight.shape, self._dtype) for name, weight in self._policy.trained_weights()}
+        shapes_and_dtypes |= {name: (buffer.shape, buffer.dtype) for name, buffer in self._policy.stored_buffers()}
         shapes: dict[str, Tensor] = {}
-        for name, (shape, dtype) in held.items():
+        for name, (shape, dtype) in shapes_and_dtypes.items():
             stored = self._stored(name, torch.empty(shape, dtype=dtype, device="meta"), source)
-            shapes |= {key: torch.empty(part.shape, dtype=dtype, device="meta") for key, part in stored.items()}
+            shapes |= {
+                key: torch.empty(stored_tensor.shape, dtype=dtype, device="meta")
+                for key, stored_tensor in stored.items()
+            }
         for name, tensor in self._rest(source).items():
             shapes[name] = torch.empty(tensor.get_shape(), dtype=self._rest_dtype(tensor), device="meta")
         return shapes
@@ -160,10 +167,10 @@ class Export:
         settings = self._settings
         self._copy_from_source()
         config = transformers.AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
-        for part in (config, config.get_text_config()):
-            part.dtype = settings.dtype
-            if hasattr(part, "quantization_config"):  # the exported weights are not
-                del part.quantization_config
+        for part_config in (config, config.get_text_config()):
+            part_config.dtype = settings.dtype
+            if hasattr(part_config, "quantization_config"):  # the exported weights are not
+                del part_config.quantization_config
         config.save_pretrained(self._partial)
 
     def _copy_from_source(self, patterns: Sequence[str] = ("*",)) -> None:
@@ -180,7 +187,7 @@ class Export:
 
     def _write_own_parts(self) -> None:
         if self._own_parts:
-            parts = {setting: part.model_dump(mode="json") for setting, part in self._own_parts.items()}
+            parts = {setting: own_part.model_dump(mode="json") for setting, own_part in self._own_parts.items()}
             (self._partial / OWN_PARTS).write_text(json.dumps(parts, indent=1) + "\n")
 
 

@@ -114,8 +114,8 @@ class LearnerGroup:
         with told_what_did_not_fit(STAGED, MORE_RANKS):
             self.slots = StagingSlots(self._published_rows())
         """This rank's rows of the versions that are published. Only the first replica's ranks have any."""
-        place = checkpoint_place(config.run_folder, config.trainer.checkpoints)
-        self.saver = CheckpointSaver(learner, storage_at(place), keep=config.trainer.keep_checkpoints)
+        location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
+        self.saver = CheckpointSaver(learner, storage_at(location), keep=config.trainer.keep_checkpoints)
         self.sender = CommandSender(self.ranks.store, self.ranks.world_size)
         self._lane_sender = CommandSender(self.ranks.lane_store, self.ranks.num_shards)
 
@@ -161,8 +161,8 @@ class LearnerGroup:
             max_tokens=self.config.trainer.tokens_per_micro_batch,
             packing=self.config.trainer.packing,
         )
-        others = range(1, self.ranks.world_size)
-        self.sender.send(CommandKind.UPDATE, {rank: encode_micro_batches(ranks[rank], total) for rank in others})
+        other_ranks = range(1, self.ranks.world_size)
+        self.sender.send(CommandKind.UPDATE, {rank: encode_micro_batches(ranks[rank], total) for rank in other_ranks})
         return self._update(ranks[0], total, between)
 
     @property

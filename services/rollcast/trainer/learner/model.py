@@ -114,8 +114,8 @@ class Policy(nn.Module):
         weight = self.causal_lm.get_output_embeddings().weight
         everywhere = [Replicate()] * weight.device_mesh.ndim
         for name, buffer in self.stored_buffers():
-            whole = DTensor.from_local(buffer, weight.device_mesh, everywhere, run_check=False)
-            yield self._published_name(name), whole.redistribute(placements=weight.placements)
+            replicated_buffer = DTensor.from_local(buffer, weight.device_mesh, everywhere, run_check=False)
+            yield self._published_name(name), replicated_buffer.redistribute(placements=weight.placements)
 
     def _published_name(self, name: str) -> str:
         published = self._published[name]
@@ -215,8 +215,10 @@ def stage_shard(policy: Policy, snapshot: Snapshot) -> None:
         for name, rows in snapshot.views():
             # Converted on the device, so that half of the bytes cross the bus; in pieces, so that it takes little.
             numbers = PIECE_BYTES // rows.element_size()
-            own = weights[name].to_local().view(-1)
-            for packed, piece in zip(torch.split(rows.view(-1), numbers), torch.split(own, numbers), strict=True):
+            local_weight = weights[name].to_local().view(-1)
+            for packed, piece in zip(
+                torch.split(rows.view(-1), numbers), torch.split(local_weight, numbers), strict=True
+            ):
                 packed.copy_(piece.to(rows.dtype), non_blocking=True)
         if torch.cuda.is_available():
             torch.cuda.current_stream().synchronize()

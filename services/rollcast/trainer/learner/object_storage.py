@@ -118,9 +118,9 @@ class ObjectStorage:
     def begin(self, name: str, num_bytes: int) -> None:
         """Free space is not checked: object storage does not report it."""
         with as_os_error():
-            whole = set(self.names())
+            complete_names = set(self.names())
             for stale in self._all():
-                if stale not in whole:
+                if stale not in complete_names:
                     self._fs.rm(self._path(stale), recursive=True)
 
     def writer(self, name: str) -> ObjectWriter:
@@ -154,10 +154,10 @@ class ObjectStorage:
     def _all(self) -> list[str]:
         """All checkpoints, whole or not."""
         try:
-            found = self._fs.ls(self._root, detail=False)
+            paths = self._fs.ls(self._root, detail=False)
         except FileNotFoundError:
             return []
-        return newest_first([path.rstrip("/").rpartition("/")[2] for path in found])
+        return newest_first([path.rstrip("/").rpartition("/")[2] for path in paths])
 
     def _path(self, *parts: str) -> str:
         return "/".join([self._root.rstrip("/"), *parts])

@@ -40,7 +40,7 @@ def dequantised(stored: Mapping[str, Slices], quantization: Mapping[str, Any] | 
 
     Raises Unsupported for a tensor of few bits whose scales are not there.
     """
-    found = dict(stored)
+    tensors = dict(stored)
     method = None if quantization is None else quantization["quant_method"]
     for name in stored:
         if method == "fp8" and name.endswith(FP8_SCALES):
@@ -48,20 +48,20 @@ def dequantised(stored: Mapping[str, Slices], quantization: Mapping[str, Any] | 
             rows, columns = quantization["weight_block_size"]
             weight = name.removesuffix(FP8_SCALES)
             if weight in stored:
-                found[weight] = _block_scaled(weight, stored[weight], found.pop(name), (rows, columns))
+                tensors[weight] = _block_scaled(weight, stored[weight], tensors.pop(name), (rows, columns))
         elif method == "mxfp4" and name.endswith(MXFP4_BLOCKS):
             weight = name.removesuffix(MXFP4_BLOCKS)
             scales = f"{weight}{MXFP4_SCALES}"
             if scales in stored:
-                found[weight] = Mxfp4Stack(found.pop(name), found.pop(scales))
-    for name, tensor in found.items():
+                tensors[weight] = Mxfp4Stack(tensors.pop(name), tensors.pop(scales))
+    for name, tensor in tensors.items():
         dtype = tensor.get_dtype()
         if dtype.startswith(FEW_BITS) or (method is not None and dtype in PACKED):
             raise Unsupported(
                 f"stores {name} as {dtype}, and no scales that say what its numbers stand for",
                 "give a complete model, or one in 16 bits",
             )
-    return found
+    return tensors
 
 
 def _block_scaled(name: str, numbers: Slices, factors: Slices, block: tuple[int, int]) -> "BlockScaled":
@@ -99,8 +99,8 @@ class BlockScaled:
         shape = self.get_shape()
         *stack, rows, columns = _every_slice(slices, len(shape))
         factors = self.factors[(*stack, slice(None), slice(None))].float()
-        for dimension, kept, size in ((-2, rows, self.block[0]), (-1, columns, self.block[1])):
-            indices = torch.arange(shape[dimension])[kept]
+        for dimension, kept_slice, size in ((-2, rows, self.block[0]), (-1, columns, self.block[1])):
+            indices = torch.arange(shape[dimension])[kept_slice]
             factors = factors.index_select(dimension, indices // size)
         return self.numbers[slices].float() * factors
 
@@ -124,11 +124,13 @@ class Mxfp4Stack:
     def __getitem__(self, slices: Any) -> Tensor:
         shape = self.get_shape()
         experts, columns, rows = _every_slice(slices, len(shape))
-        kept = range(shape[0])[experts]
-        whole = torch.empty(len(kept), len(range(shape[1])[columns]), len(range(shape[2])[rows]))
-        for index, expert in enumerate(kept):  # one by one: steps between take many times the memory of the file
-            whole[index] = self._expert(expert, rows).T[columns]
-        return whole
+        expert_indices = range(shape[0])[experts]
+        dense_stack = torch.empty(len(expert_indices), len(range(shape[1])[columns]), len(range(shape[2])[rows]))
+        for index, expert in enumerate(
+            expert_indices
+        ):  # one by one: steps between take many times the memory of the file
+            dense_stack[index] = self._expert(expert, rows).T[columns]
+        return dense_stack
 
     def _expert(self, expert: int, rows: slice) -> Tensor:
         """[R, C] of one expert."""
@@ -141,5 +143,5 @@ class Mxfp4Stack:
 
 def _every_slice(slices: Any, num_dimensions: int) -> list[slice]:
     """One slice for each dimension. `slices`: an ellipsis, or a tuple of slices of the first dimensions."""
-    given = () if slices is Ellipsis else tuple(slices)
-    return [*given, *[slice(None)] * (num_dimensions - len(given))]
+    leading_slices = () if slices is Ellipsis else tuple(slices)
+    return [*leading_slices, *[slice(None)] * (num_dimensions - len(leading_slices))]

@@ -108,9 +108,9 @@ def lost_rank(error: RuntimeError) -> PassingError | None:
     """The sentence for a collective or a store that failed because another rank is gone; None = it is another error."""
     if not isinstance(error, dist.DistError) and not _LOST_PEER.search(str(error)):
         return None
-    said = _SOURCE_LINE.sub("", str(error).strip().splitlines()[0]).split(". ")[0][:MAX_LOSS_CHARACTERS]
+    error_text = _SOURCE_LINE.sub("", str(error).strip().splitlines()[0]).split(". ")[0][:MAX_LOSS_CHARACTERS]
     return PassingError(
-        f"another trainer rank ended or does not answer ({said}); its own log, or its launcher's, says why"
+        f"another trainer rank ended or does not answer ({error_text}); its own log, or its launcher's, says why"
     )
 
 
@@ -118,13 +118,13 @@ def _own_device(local_rank: int) -> torch.device:
     """This rank's GPU; a CPU only if it need not have GPUs. Raises UserError."""
     expected = expected_gpus()
     built_for = torch.version.cuda or torch.version.hip
-    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not found and not expected:
+    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not num_gpus and not expected:
         return torch.device("cpu")
-    if not expected and found <= local_rank:
-        raise UserError(f"LOCAL_RANK = {local_rank}: torch finds {found} GPUs here; start at most as many ranks")
-    if found < max(expected, local_rank + 1):
-        raise unusable(built_for, f"torch finds {found} of {max(expected, local_rank + 1)}")
+    if not expected and num_gpus <= local_rank:
+        raise UserError(f"LOCAL_RANK = {local_rank}: torch finds {num_gpus} GPUs here; start at most as many ranks")
+    if num_gpus < max(expected, local_rank + 1):
+        raise unusable(built_for, f"torch finds {num_gpus} of {max(expected, local_rank + 1)}")
     device = torch.device("cuda", local_rank)
     try:
         torch.cuda.set_device(device)

@@ -161,10 +161,10 @@ def _read_weights(policy: Policy, stored: Mapping[str, Slices], device: torch.de
     os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
     report, _ = convert_and_load_state_dict_in_model(causal_lm, dict(stored), loading)
     report = causal_lm._finalize_model_loading(causal_lm, loading, report)
-    missing = sorted(report.missing_keys)
-    if missing:
+    unset_keys = sorted(report.missing_keys)
+    if unset_keys:
         raise UserError(
-            f"model.path = {causal_lm.config.name_or_path!r} lacks {len(missing)} weights, first {missing[0]!r}; "
+            f"model.path = {causal_lm.config.name_or_path!r} lacks {len(unset_keys)} weights, first {unset_keys[0]!r}; "
             "give a complete model"
         )
     if policy.is_tied is not is_tied:

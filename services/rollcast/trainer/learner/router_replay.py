@@ -92,16 +92,16 @@ def _chosen_by(router: nn.Module) -> tuple[int, int, int]:
     experts, hidden = weight.shape
     token = torch.zeros(1, hidden, dtype=weight.dtype, device=weight.device)
     # MiniMax's layer holds the bias of the choice and gives it to the router.
-    others = len(inspect.signature(router.forward).parameters) - 1
-    biases = [torch.zeros(experts, device=weight.device)] * others
+    num_biases = len(inspect.signature(router.forward).parameters) - 1
+    biases = [torch.zeros(experts, device=weight.device)] * num_biases
     choices = _Choices()
     with torch.enable_grad(), choices:
-        made = router(token, *biases)
+        router_outputs = router(token, *biases)
     if not choices.asked or choices.asked[-1][0] != experts:
         raise Unsupported(f"has routers ({name}) whose choice of experts recipe.router_replay does not find", remedy)
     steps = len(choices.asked)
     # Of several steps the last one sees the scores of the chosen groups alone (DeepSeek-V2).
-    if steps > 1 and _depends_on(choices.values, made):
+    if steps > 1 and _depends_on(choices.values, router_outputs):
         raise Unsupported(f"has routers ({name}) that weigh experts by the scores of its own groups alone", remedy)
     return steps, *choices.asked[-1]
 
@@ -109,5 +109,5 @@ def _chosen_by(router: nn.Module) -> tuple[int, int, int]:
 def _depends_on(leaf: Tensor | None, made: Sequence[Tensor]) -> bool:
     """Whether one of these was computed from the leaf."""
     assert leaf is not None
-    total = sum(one.sum() for one in made if one.requires_grad)
+    total = sum(output.sum() for output in made if output.requires_grad)
     return isinstance(total, Tensor) and torch.autograd.grad(total, leaf, allow_unused=True)[0] is not None

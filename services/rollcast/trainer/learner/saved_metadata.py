@@ -75,12 +75,12 @@ def check_metadata(metadata: dcp.Metadata, data_files: Collection[str]) -> None:
     Entries of another kind are refused because torch would unpickle them.
     """
     try:
-        places = {(index.fqn, index.offset): place for index, place in metadata.storage_data.items()}
+        file_ranges = {(index.fqn, index.offset): file_range for index, file_range in metadata.storage_data.items()}
         for name, tensor in metadata.state_dict_metadata.items():
             if not isinstance(tensor, dcp.TensorStorageMetadata):
                 raise ValueError(f".metadata is damaged: {name[:200]} is no tensor")
             _check_tensor(name, tensor)
-            _check_places([places[name, chunk.offsets] for chunk in tensor.chunks], data_files)
+            _check_places([file_ranges[name, chunk.offsets] for chunk in tensor.chunks], data_files)
     except (KeyError, AttributeError, TypeError) as error:
         raise ValueError(f".metadata is damaged: {type(error).__name__} {str(error)[:100]}") from None
 
@@ -91,7 +91,8 @@ def _check_tensor(name: str, tensor: dcp.TensorStorageMetadata) -> None:
     inside = all(
         len(chunk.offsets) == len(chunk.sizes) == len(size)
         and all(
-            0 <= at <= at + length <= whole for at, length, whole in zip(chunk.offsets, chunk.sizes, size, strict=True)
+            0 <= at <= at + length <= extent
+            for at, length, extent in zip(chunk.offsets, chunk.sizes, size, strict=True)
         )
         for chunk in tensor.chunks
     )
@@ -100,10 +101,13 @@ def _check_tensor(name: str, tensor: dcp.TensorStorageMetadata) -> None:
 
 
 def _check_places(places: list[_StorageInfo], data_files: Collection[str]) -> None:
-    for place in places:
-        if place.relative_path not in data_files:
-            raise ValueError(f"{str(place.relative_path)[:200]}, which .metadata names, is not there")
-        if not (isinstance(place.offset, int) and isinstance(place.length, int)) or min(place.offset, place.length) < 0:
+    for file_range in places:
+        if file_range.relative_path not in data_files:
+            raise ValueError(f"{str(file_range.relative_path)[:200]}, which .metadata names, is not there")
+        if (
+            not (isinstance(file_range.offset, int) and isinstance(file_range.length, int))
+            or min(file_range.offset, file_range.length) < 0
+        ):
             raise ValueError(".metadata is damaged: a tensor has no place in its file")
 
 
@@ -121,8 +125,8 @@ class _Machine(pickle._Unpickler):
     pop_mark: Callable[[], list[Any]]
 
     def find_class(self, module: str, name: str) -> Any:
-        if module == "torch" and isinstance(found := getattr(torch, name, None), torch.dtype):
-            return found
+        if module == "torch" and isinstance(dtype := getattr(torch, name, None), torch.dtype):
+            return dtype
         if name not in _RECORDS and name not in _CALLS:
             raise ValueError(f"it asks for {module[:40]}.{name[:40]}")
         return _Named(name)
@@ -144,24 +148,24 @@ class _Machine(pickle._Unpickler):
         _of_type(self.stack[-1], dict).update({_key(key): value for key, value in list(pairwise(items))[::2]})
 
     def _make(self) -> None:
-        given = _of_type(self.stack.pop(), tuple)
+        arguments = _of_type(self.stack.pop(), tuple)
         name = _of_type(self.stack.pop(), _Named).name
         if name in _CALLS:
-            self.stack.append(_CALLS[name](*given))
-        elif given:
+            self.stack.append(_CALLS[name](*arguments))
+        elif arguments:
             raise ValueError(f"{name} with arguments")
         else:
             self.stack.append(object.__new__(_RECORDS[name]))
 
     def _build(self) -> None:
         state = self.stack.pop()
-        made = self.stack[-1]
-        if type(made) is dcp.TensorProperties:
-            made.__setstate__(state)  # type: ignore[no-untyped-call]
-        elif type(made) in _RECORDS.values():
-            made.__dict__.update(_of_type(state, dict))
+        instance = self.stack[-1]
+        if type(instance) is dcp.TensorProperties:
+            instance.__setstate__(state)  # type: ignore[no-untyped-call]
+        elif type(instance) in _RECORDS.values():
+            instance.__dict__.update(_of_type(state, dict))
         else:
-            raise ValueError(f"a state for {type(made).__name__}")
+            raise ValueError(f"a state for {type(instance).__name__}")
 
     dispatch: ClassVar[Any] = {operation[0]: pickle._Unpickler.dispatch[operation[0]] for operation in _OPERATIONS} | {
         pickle.APPEND[0]: _append,

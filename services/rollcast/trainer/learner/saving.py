@@ -59,16 +59,16 @@ class CheckpointSaver:
         num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         self._at_rank_0(lambda: self._storage.begin(name, num_bytes))
         text = controller_text(self._learner, controller)
-        written: Future[Place] = Future()
+        write_future: Future[Place] = Future()
         upload = async_save(
             tensors,
             storage_writer=self._storage.writer(name),
             process_group=self._group,
             async_stager=self._stager,
         )
-        cast("Future[Any]", upload).add_done_callback(lambda done: self._end(done, written, name, text))
-        self._written = written
-        return written
+        cast("Future[Any]", upload).add_done_callback(lambda done: self._end(done, write_future, name, text))
+        self._written = write_future
+        return write_future
 
     def replace_controller(self, version: PolicyVersion, controller: dict[str, Any]) -> Place | None:
         """Rank 0: if `version` was saved already, replace the controller's state alone: the weights are equal."""
@@ -126,8 +126,8 @@ class CheckpointSaver:
             raise self._refused(refusal or OSError(int(number.item()), os.strerror(int(number.item()))))
 
     def _refused(self, error: OSError) -> UserError:
-        place = self._storage.location
+        location = self._storage.location
         reason = error.strerror or str(error)
         return refused_by_the_world(
-            error, f"checkpoint folder {place} cannot be written ({reason}); {self._storage.remedy}"
+            error, f"checkpoint folder {location} cannot be written ({reason}); {self._storage.remedy}"
         )

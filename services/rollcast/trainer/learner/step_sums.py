@@ -106,8 +106,8 @@ class MicroBatchSums:
 
 def over_all_ranks(measured: Sequence[MicroBatchSums]) -> tuple[Sums[float], float]:
     """Return the sums over all micro-batches of all ranks, and the largest gap. Collective; the host waits here."""
-    totals = torch.stack([torch.stack(list(one.sums)) for one in measured]).sum(0)
-    largest_gap = torch.stack([one.largest_gap for one in measured]).max()
+    totals = torch.stack([torch.stack(list(micro_batch_sums.sums)) for micro_batch_sums in measured]).sum(0)
+    largest_gap = torch.stack([batch_sums.largest_gap for batch_sums in measured]).max()
     dist.all_reduce(totals)
     dist.all_reduce(largest_gap, dist.ReduceOp.MAX)
     return Sums(*totals.tolist()), largest_gap.item()

@@ -23,13 +23,13 @@ PARTIAL = ".partial-"
 
 def newest_first(names: list[str]) -> list[str]:
     """The names that are versions, newest first."""
-    found = []
+    versioned_names = []
     for name in names:
         try:
-            found.append((PolicyVersion.parse(name), name))
+            versioned_names.append((PolicyVersion.parse(name), name))
         except ValueError:
             continue
-    return [name for _, name in sorted(found, reverse=True)]
+    return [name for _, name in sorted(versioned_names, reverse=True)]
 
 
 class FolderStorage:

@@ -54,19 +54,19 @@ def divided(tensors: Mapping[str, StoredTensor], ignored: Iterable[str]) -> Stor
     text: dict[str, StoredTensor] = {}
     rest: dict[str, StoredTensor] = {}
     for name, tensor in tensors.items():
-        own = _text_name(name) if is_whole else name
-        if own is None or any(pattern.search(name) for pattern in patterns):
+        text_name = _text_name(name) if is_whole else name
+        if text_name is None or any(pattern.search(name) for pattern in patterns):
             rest[name] = tensor
         else:
-            text[own] = tensor
+            text[text_name] = tensor
     return StoredModel(text, rest)
 
 
 def _text_name(stored: str) -> str | None:
     """None: it is no part of the text model."""
-    for prefix, own in TEXT_PREFIXES.items():
+    for prefix, text_prefix in TEXT_PREFIXES.items():
         if stored.startswith(prefix):
-            return own + stored.removeprefix(prefix)
+            return text_prefix + stored.removeprefix(prefix)
     return stored if stored.startswith(HEAD) else None
 
 

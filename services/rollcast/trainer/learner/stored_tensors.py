@@ -46,14 +46,14 @@ class StoredTensor:
 
 def stored_tensors(path: str) -> dict[str, StoredTensor]:
     """Every tensor of the model's safetensors files, which are fetched from the hub if `path` is a name there."""
-    whole = cached_file(path, SAFE_WEIGHTS_NAME, _raise_exceptions_for_missing_entries=False)
+    single_file = cached_file(path, SAFE_WEIGHTS_NAME, _raise_exceptions_for_missing_entries=False)
     index = cached_file(path, SAFE_WEIGHTS_INDEX_NAME, _raise_exceptions_for_missing_entries=False)
-    if whole is None and index is None:
+    if single_file is None and index is None:
         raise FileNotFoundError(f"neither {SAFE_WEIGHTS_NAME} nor {SAFE_WEIGHTS_INDEX_NAME} is there")
-    found = {}
-    for name in [whole] if whole is not None else get_checkpoint_shard_files(path, index)[0]:
+    tensors = {}
+    for name in [single_file] if single_file is not None else get_checkpoint_shard_files(path, index)[0]:
         with safe_open(name, framework="pt") as file:
             for key in file.keys():  # noqa: SIM118  (no mapping)
                 tensor = file.get_slice(key)
-                found[key] = StoredTensor(name, key, tensor.get_shape(), tensor.get_dtype())
-    return found
+                tensors[key] = StoredTensor(name, key, tensor.get_shape(), tensor.get_dtype())
+    return tensors

@@ -45,8 +45,8 @@ def shard_segments(bucket: BucketSpec, rank: int, world_size: int) -> list[tuple
         length = (end - start) * row_bytes
         # The rank's rows of the tensor before end where these begin: one segment for both.
         if length and segments and sum(segments[-1]) == first:
-            first, before = segments.pop()
-            length += before
+            first, previous_length = segments.pop()
+            length += previous_length
         if length:
             segments.append((first, length))
         offset += spec.num_bytes

@@ -50,9 +50,9 @@ def in_host_memory(specs: tuple[BucketSpec, ...]) -> SharedSnapshot:
         )
     file = os.memfd_create("rollcast-weights")
     os.ftruncate(file, size)
-    made = attach(f"/proc/{os.getpid()}/fd/{file}", specs)
-    weakref.finalize(made, os.close, file)
-    return made
+    snapshot = attach(f"/proc/{os.getpid()}/fd/{file}", specs)
+    weakref.finalize(snapshot, os.close, file)
+    return snapshot
 
 
 def attach(path: str, specs: tuple[BucketSpec, ...]) -> SharedSnapshot:
@@ -84,9 +84,9 @@ class SharedVersion:
 
     def views(self, path: str) -> Iterator[tuple[str, torch.Tensor]]:
         """(name, tensor) of the version staged at `path`."""
-        found = identity(path)
+        file_identity = identity(path)
         # The owner keeps its memory from version to version: mapping it again would lengthen the pause.
-        if self._attached is None or self._identity != found or self._attached.specs != self._specs:
+        if self._attached is None or self._identity != file_identity or self._attached.specs != self._specs:
             self._attached = attach(path, self._specs)
-            self._identity = found
+            self._identity = file_identity
         return self._attached.views()

@@ -142,16 +142,19 @@ class WeightMember:
     @property
     def ready(self) -> bool:
         """Whether it is in a group, holds weights of the trainer's incarnation, and is not leaving."""
-        held = self.version is not None and self.version.incarnation == self._incarnation
-        return self.joined and held and self._leaving is None
+        has_current_weights = self.version is not None and self.version.incarnation == self._incarnation
+        return self.joined and has_current_weights and self._leaving is None
 
     def readiness(self, max_staleness: int) -> tuple[bool, str]:
         """The answer of /readyz: `ready`, and at most `max_staleness` steps older than the newest version announced."""
         if self.version is None or not self.ready:
             return False, "waiting for weights of the trainer"
-        behind = 0 if self._announced is None else self._announced.step - self.version.step
-        if behind > max_staleness:
-            return False, f"holds version {self.version}, {behind} steps behind the trainer; at most {max_staleness} do"
+        lag_steps = 0 if self._announced is None else self._announced.step - self.version.step
+        if lag_steps > max_staleness:
+            return (
+                False,
+                f"holds version {self.version}, {lag_steps} steps behind the trainer; at most {max_staleness} do",
+            )
         return True, f"holds version {self.version}"
 
     async def run(self) -> None:
@@ -255,10 +258,10 @@ class WeightMember:
         welcome = self._unless_over(message).welcome
         if mismatch := wire_mismatch(generator=WIRE_VERSION, trainer=welcome.wire):
             raise UserError(f"this generator refuses the trainer at {self._rpc.host}:{self._rpc.port}: {mismatch}")
-        known = self._incarnation
+        former_incarnation = self._incarnation
         self._incarnation = welcome.incarnation
         log.info("weight sync is connected", generator=self.name, incarnation=welcome.incarnation)
-        if known != welcome.incarnation:
+        if former_incarnation != welcome.incarnation:
             self._announced = None
             history = [Surviving(entry.incarnation, entry.last_step) for entry in welcome.history]
             await self._engine.incarnation_changed(welcome.incarnation, history)
@@ -345,12 +348,12 @@ async def first_of(*work: Coroutine[Any, Any, object]) -> None:
     tasks = [asyncio.ensure_future(coroutine) for coroutine in work]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        ended = [task for task in tasks if task.done()]
+        ended_tasks = [task for task in tasks if task.done()]
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    for task in ended:
+    for task in ended_tasks:
         task.result()
 
 

@@ -139,9 +139,9 @@ class Receiver:
         success = ReceiveState(STAGED, epoch)
         started = time.perf_counter()
         # Lane 0 makes the memory on its own thread, because that may take long; the other lanes wait for it.
-        whole: Future[tuple[Snapshot, LaneTurns]] = Future()
+        staging_future: Future[tuple[Snapshot, LaneTurns]] = Future()
         for lane in lanes:
-            received = lane.submit(partial(self._receive_lane, lanes, manifest, whole))
+            received = lane.submit(partial(self._receive_lane, lanes, manifest, staging_future))
             received.add_done_callback(partial(self._lane_ended, lanes, success, started))
 
     def poll(self) -> ReceiveState:

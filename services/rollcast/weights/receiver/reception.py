@@ -171,5 +171,5 @@ class Reception:
     def _failed(self, state: ReceiveState, version: Any = None) -> weights_pb2.FromGenerator:
         # The receiver is in no group until the next join, so nothing may be claimed.
         self.joined = False
-        failed = weights_pb2.Failed(epoch=state.epoch, version=version, reason=state.reason)
-        return weights_pb2.FromGenerator(failed=failed)
+        failure = weights_pb2.Failed(epoch=state.epoch, version=version, reason=state.reason)
+        return weights_pb2.FromGenerator(failed=failure)

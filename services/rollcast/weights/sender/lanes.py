@@ -131,8 +131,8 @@ class LaneSender:
 
 def no_room_to_send(error: NoRoomError) -> OutOfMemory:
     """The error with which a trainer rank ends."""
-    what = "the part of a version that is being sent to the generators"
-    return out_of_memory(what, "lower trainer.tokens_per_micro_batch, or give the trainer more ranks", str(error))
+    memory_use = "the part of a version that is being sent to the generators"
+    return out_of_memory(memory_use, "lower trainer.tokens_per_micro_batch, or give the trainer more ranks", str(error))
 
 
 def send_slot(slots: StagingSlots, slot: int, version: PolicyVersion, group: WeightGroup) -> None:

@@ -62,16 +62,16 @@ class Membership:
 
         `suspects`: seats that have not answered for a group that failed. `newest`: the newest version, for the metrics.
         """
-        now = time.monotonic()
+        now_seconds = time.monotonic()
         # A long gap since the last look: this process was frozen, so that it heard nothing proves nothing.
-        if now - self._looked_at > self._patience_seconds / 2:
+        if now_seconds - self._looked_at > self._patience_seconds / 2:
             for seat in self._roster:
-                seat.heard_at = now
-                seat.stepped_at = now
-        self._looked_at = now
+                seat.heard_at = now_seconds
+                seat.stepped_at = now_seconds
+        self._looked_at = now_seconds
         is_any_fenced = False
         for seat in self._roster:
-            fault = seat.fault(now, self._patience_seconds, self._suspicion_seconds, seat in suspects)
+            fault = seat.fault(now_seconds, self._patience_seconds, self._suspicion_seconds, seat in suspects)
             if fault is not None:
                 self.fence(seat, fault)
                 is_any_fenced = True

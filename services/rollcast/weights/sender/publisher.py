@@ -246,22 +246,22 @@ class Publisher:
             self._current = Manifest(version, self._buckets, self._lm_head)
         with self._changed:
             self._look_for_faults()
-            left = self._membership.confirm_leavers()
+            has_leavers = self._membership.confirm_leavers()
             joined = self._roster.joined()
             joiners = self._due_joiners()
             # Groups are fixed for their life: another membership needs another epoch.
             if self._epoch is not None and set(self._epoch.seats) != set(joined):
                 self._drop_epoch()
         if self._current is None:
-            return left
+            return has_leavers
         with self._sharing.broadcasting() as may_begin:
             if not may_begin:
-                return left
+                return has_leavers
             # A member is behind after a publish, and again if its acknowledgement was lost with the epoch.
-            behind = any(seat.version != self._current.version for seat in joined)
+            is_any_behind = any(seat.version != self._current.version for seat in joined)
             if joined and self._epoch is None:
                 self._epoch = next(iter(self._open([joined])), None)
-            if behind and self._epoch is not None:
+            if is_any_behind and self._epoch is not None:
                 self._send([self._epoch], self._current, "publish")
                 if self._epoch.failed:
                     self._drop_epoch()
@@ -271,7 +271,7 @@ class Publisher:
                     )
             if joiners:
                 self._admit(joiners, self._current)
-            return left or behind or bool(joiners)
+            return has_leavers or is_any_behind or bool(joiners)
 
     def _due_joiners(self) -> list[Seat]:
         return self._roster.due_joiners(time.monotonic() - self._settings.coalesce_seconds)
@@ -279,14 +279,16 @@ class Publisher:
     def _admit(self, joiners: list[Seat], current: Manifest) -> None:
         """Bring joiners to `current`, each through a private group, several at a time; then they are members."""
         # One whose groups broke must show that it can receive, whatever it holds.
-        behind = [seat for seat in joiners if seat.version != current.version or seat.failures]
+        outdated_joiners = [seat for seat in joiners if seat.version != current.version or seat.failures]
         # Each group has pieces on every rank's device, and together they must not exceed PIECE_BYTES.
         at_once = pieces_at_once(self._lanes.count)
-        for first in range(0, len(behind), at_once):
+        for first in range(0, len(outdated_joiners), at_once):
             # The others join after the update that waits.
             if first and self._sharing.is_awaited:
                 break
-            groups = self._open([[seat] for seat in self._roster.still_joining(behind[first : first + at_once])])
+            groups = self._open(
+                [[seat] for seat in self._roster.still_joining(outdated_joiners[first : first + at_once])]
+            )
             self._send(groups, current, "catch_up")
             for epoch in groups:
                 epoch.drop(self._slots)
@@ -333,7 +335,7 @@ class Publisher:
         own_seconds bounds rank 0's part, and again the parts of other ranks, which may be slower. A seat that has not
         answered `apply_seconds` after that is fenced.
         """
-        others = own_seconds if self._lanes.count > 1 else 0.0
+        other_lanes_seconds = own_seconds if self._lanes.count > 1 else 0.0
         is_opening = phase == "join"
         for epoch in epochs:
             epoch.work.add_done_callback(lambda _: self._notify())
@@ -347,19 +349,19 @@ class Publisher:
                         epoch.give_up_if_lost(self._roster)
                 working = [epoch for epoch in epochs if epoch.working]
                 # The others of a group that does not open would answer at their deadline only: the next Join ends it.
-                asked = [epoch for epoch in epochs if not (is_opening and epoch.failed)]
-                owing = [seat for epoch in asked for seat in epoch.unanswered() if seat in self._roster]
-                now = time.monotonic()
+                awaited_epochs = [epoch for epoch in epochs if not (is_opening and epoch.failed)]
+                owing = [seat for epoch in awaited_epochs for seat in epoch.unanswered() if seat in self._roster]
+                now_seconds = time.monotonic()
                 # Everything is sent: from now on the seats have a limited time to answer.
                 if not working and answers_deadline is None:
-                    answers_deadline = now + others + self._acknowledge_seconds
+                    answers_deadline = now_seconds + other_lanes_seconds + self._acknowledge_seconds
                 if not working and not owing:
                     break
                 # The thread is stuck in a collective that its own deadline does not end: it is left behind.
-                if working and now > own_deadline:
+                if working and now_seconds > own_deadline:
                     for epoch in working:
                         epoch.give_up("hangs")
-                elif answers_deadline is not None and now > answers_deadline:
+                elif answers_deadline is not None and now_seconds > answers_deadline:
                     for seat in owing:
                         self._membership.fence(seat, "unacknowledged")
                         self._notify()
@@ -369,17 +371,17 @@ class Publisher:
 
     def _note_failures(self, epochs: Sequence[Epoch], phase: str) -> None:
         """Report the groups that failed, and count them against the generators that may be the cause."""
-        failed = [epoch for epoch in epochs if epoch.failed]
-        for epoch in failed:
+        failed_epochs = [epoch for epoch in epochs if epoch.failed]
+        for epoch in failed_epochs:
             log.warning("a weight group failed", epoch=epoch.number, phase=phase, reasons=epoch.reasons())
             self._exporter.add(names.WEIGHT_FAILURES, reason=phase)
             self._no_room = self._no_room or epoch.no_room
-        if failed:
+        if failed_epochs:
             # Pause before the next attempt, or a peer that fails immediately would keep this thread busy.
             self._changed.wait(FAULT_CHECK_SECONDS)
             # The stream of a member that died may end a little later than its group.
             self._look_for_faults(epochs)
-        for epoch in failed:
+        for epoch in failed_epochs:
             self._roster.blame(epoch.seats)
 
     def _look_for_faults(self, epochs: Sequence[Epoch] = ()) -> None:

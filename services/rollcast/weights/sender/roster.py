@@ -203,14 +203,18 @@ class Roster:
             return refusal
         name = announce.generator
         old = self._seats.get(name)
-        taken = old is not None and not old.may_be_taken_over(announce.key)
-        if name in self._fenced or taken:
-            outgoing.put(leave_message(NAME_TAKEN if taken else self._fenced[name]))
+        is_taken = old is not None and not old.may_be_taken_over(announce.key)
+        if name in self._fenced or is_taken:
+            outgoing.put(leave_message(NAME_TAKEN if is_taken else self._fenced[name]))
             outgoing.put(None)
             return None
-        held = PolicyVersion.from_proto(announce.version) if announce.HasField("version") else None
+        announced_version = PolicyVersion.from_proto(announce.version) if announce.HasField("version") else None
         # Weights of lost steps count as none: the generator withdraws them.
-        version = held if held is not None and survives(held, self._incarnation, self._history) else None
+        version = (
+            announced_version
+            if announced_version is not None and survives(announced_version, self._incarnation, self._history)
+            else None
+        )
         claimed_since = now - announce.uncounted_seconds
         allocated_since = max(claimed_since, self.sightings.claim(announce.key, now))
         if old is None and allocated_since - claimed_since > LAPSE_SECONDS:

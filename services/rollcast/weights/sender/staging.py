@@ -83,9 +83,9 @@ class StagingSlots:
         return [reader for reader in readers if not reader.ended(max(0.0, deadline - time.monotonic()))]
 
     def _made(self) -> Snapshot:
-        made = Snapshot.on(CPU, self._shard)
-        lock_pages(made)
-        return made
+        snapshot = Snapshot.on(CPU, self._shard)
+        lock_pages(snapshot)
+        return snapshot
 
 
 class Staging:

@@ -108,7 +108,7 @@ def _row_sums(buffer: torch.Tensor) -> list[int]:
     full = buffer.numel() // row_bytes * row_bytes
     rows = buffer[:full].view(torch.int64).view(-1, ROW_WORDS)
     # Multiply and sum, because CUDA has no integer matrix product.
-    sums = [(part * weights).sum(dim=1) for part in torch.split(rows, _MAX_ROWS_PER_SUM)] if full else []
+    sums = [(row_block * weights).sum(dim=1) for row_block in torch.split(rows, _MAX_ROWS_PER_SUM)] if full else []
     if full < buffer.numel():
         last = torch.zeros(row_bytes, dtype=torch.uint8, device=buffer.device)
         last[: buffer.numel() - full] = buffer[full:]

@@ -131,11 +131,11 @@ class GroupWorker:
             torch.cuda.set_device(self._device)
             torch.cuda.set_stream(_lane_stream(self._device, self.address.lane))
         if self._after is not None:
-            before = self._after.opened
+            previous_opening = self._after.opened
             # Otherwise each lane would keep all those before it.
             self._after = None
             self._turn.wait(self.address.opening_seconds)
-            if not before.done() or before.exception() is not None:
+            if not previous_opening.done() or previous_opening.exception() is not None:
                 raise self._error("the lane before it was not opened")
         return WeightGroup(self.address, self._device, self._abandoned, time.monotonic() - self._started_at)
 

@@ -37,19 +37,19 @@ def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion) -> None:
     if shard.version != version:
         raise GroupError(f"version {version} was asked for, {shard.version} is staged")
     # On a CPU the shard was summed up when it was staged, once for all groups that it is sent to.
-    known = shard.checksum if group.device.type == "cpu" else None
+    staged_checksum = shard.checksum if group.device.type == "cpu" else None
     with ChecksumBeside(group.device) as checksum:
         for buffer in shard.buffers:
             for start, end in _pieces(buffer.numel(), group.address.num_lanes):
                 while group.in_flight == PIECES_IN_FLIGHT:
                     group.finish()
                 piece = buffer[start:end].to(group.device)
-                if known is None:
+                if staged_checksum is None:
                     checksum.add(piece)
                 group.begin(piece)
         while group.in_flight:
             group.finish()
-        total = checksum.wait() if known is None else known
+        total = checksum.wait() if staged_checksum is None else staged_checksum
     # Without the trailer no receiver accepts the pieces that were read while the next version was staged.
     if shard.version != version:
         raise GroupError(f"version {version} was overwritten by {shard.version} while it was sent")
@@ -128,8 +128,8 @@ class _Arrivals:
         if piece is stretches[0]:
             return
         sizes = [stretch.numel() for stretch in stretches]
-        for stretch, part in zip(stretches, torch.split(piece, sizes), strict=True):
-            stretch.copy_(part)
+        for stretch, stretch_bytes in zip(stretches, torch.split(piece, sizes), strict=True):
+            stretch.copy_(stretch_bytes)
 
 
 def turns_of(specs: Sequence[BucketSpec], num_lanes: int, at_once: int | None = None) -> LaneTurns:
@@ -169,7 +169,7 @@ def _targets(whole: Snapshot, lane: int, num_lanes: int) -> Iterator[list[torch.
     for bucket, buffer in zip(whole.specs, whole.buffers, strict=True):
         segments = shard_segments(bucket, lane, num_lanes)
         for start, end in _pieces(sum(length for _, length in segments), num_lanes):
-            yield [buffer[place] for place in _stretches(segments, start, end)]
+            yield [buffer[byte_range] for byte_range in _stretches(segments, start, end)]
 
 
 def _pieces(num_bytes: int, num_lanes: int) -> Iterator[tuple[int, int]]:

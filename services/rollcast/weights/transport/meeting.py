@@ -19,16 +19,16 @@ POLL_SHARE = 0.1
 def meet(store: Any, *, rank: int, world_size: int, deadline: float, abandoned: threading.Event) -> None:
     """Return when all ranks are here. `deadline`: monotonic seconds. Raises GroupError."""
     store.set(_key(rank), "here")
-    keys = [_key(other) for other in range(world_size)]
+    keys = [_key(peer_rank) for peer_rank in range(world_size)]
     started = time.monotonic()
     while not store.check(keys):
-        now = time.monotonic()
-        if now > deadline:
-            absent = [str(other) for other, key in enumerate(keys) if not store.check([key])]
+        now_seconds = time.monotonic()
+        if now_seconds > deadline:
+            absent = [str(absent_rank) for absent_rank, key in enumerate(keys) if not store.check([key])]
             if not absent:
                 return
-            raise GroupError(f"rank {', '.join(absent)} did not come within {now - started:.1f} s")
-        interval = min(max(MIN_POLL_SECONDS, POLL_SHARE * (now - started)), MAX_POLL_SECONDS)
+            raise GroupError(f"rank {', '.join(absent)} did not come within {now_seconds - started:.1f} s")
+        interval = min(max(MIN_POLL_SECONDS, POLL_SHARE * (now_seconds - started)), MAX_POLL_SECONDS)
         if abandoned.wait(interval):
             raise GroupError("abandoned while it was opened")
 

@@ -54,12 +54,12 @@ def make_nccl(store: Any, *, rank: int, world_size: int, num_lanes: int, opening
 def environment(**variables: str) -> Iterator[None]:
     """Set variables for the block. Other groups of the process, which have watchdogs, must not see them."""
     with _environment_lock:
-        before = {name: os.environ.get(name) for name in variables}
+        former_values = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)
         try:
             yield
         finally:
-            for name, value in before.items():
+            for name, value in former_values.items():
                 if value is None:
                     os.environ.pop(name, None)
                 else:

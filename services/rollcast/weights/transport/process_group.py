@@ -146,11 +146,11 @@ class WeightGroup:
 
     def scratch(self, index: int, size: int) -> torch.Tensor:
         """One of several memories for pieces on their way, uint8 [size]: new pages cost as much as writing them."""
-        kept = self._scratch.get(index)
-        if kept is None or kept.numel() < size:
-            kept = self._new_memory(size)
-            self._scratch[index] = kept
-        return kept[:size]
+        scratch_memory = self._scratch.get(index)
+        if scratch_memory is None or scratch_memory.numel() < size:
+            scratch_memory = self._new_memory(size)
+            self._scratch[index] = scratch_memory
+        return scratch_memory[:size]
 
     def begin(self, piece: torch.Tensor) -> None:
         """Start to send (rank 0) or to fill (others) a uint8 buffer on `device`. Raises GroupError."""
