@@ -1,4 +1,4 @@
-"""Counters that begin again in every epoch (`Epoch 3 iter 250`), counted on if they tell evaluations of an epoch apart.
+"""Counters that begin again in every epoch (`Epoch 3 iter 250`): counted on if they tell its evaluations apart."""
 
 import numpy as np
 
