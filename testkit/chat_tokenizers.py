@@ -48,8 +48,6 @@ MERGED_TEXT = (
     "the result is the number that the user wants; think about the answer, then call the tool with the numbers",
 )
 """The BPE merges are trained on it."""
-NUM_TEXT_TOKENS = 352
-"""256 bytes, and at most 96 merges: MERGED_TEXT may have fewer."""
 
 QWEN3_TEMPLATE = """\
 {%- if tools %}
@@ -198,7 +196,8 @@ def make_chat_tokenizer(kind: Kind, template: str | None = None) -> Any:
     text.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     text.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=NUM_TEXT_TOKENS, initial_alphabet=alphabet, show_progress=False)
+    # 256 bytes, and at most 96 merges: MERGED_TEXT may have fewer
+    trainer = trainers.BpeTrainer(vocab_size=352, initial_alphabet=alphabet, show_progress=False)
     text.train_from_iterator(MERGED_TEXT, trainer)
     text.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS[kind]])
     text.add_tokens([AddedToken(token, special=False, normalized=False) for token in WHOLE_TOKENS[kind]])

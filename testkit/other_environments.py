@@ -22,7 +22,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / ".cache" / "environments"
-STEP_SECONDS = 300.0
 UV = (sys.executable, "-m", "uv")
 THIS_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
 """All processes of one run of the tests have it."""
@@ -86,4 +85,5 @@ def _why_no_index() -> str:
 
 def run_step(command: list[str | Path]) -> None:
     """Run a step of an install, quietly."""
-    subprocess.run(command, capture_output=True, text=True, check=True, timeout=STEP_SECONDS)
+    # Seconds for one step of the installation
+    subprocess.run(command, capture_output=True, text=True, check=True, timeout=300.0)

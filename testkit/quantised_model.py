@@ -16,7 +16,6 @@ from testkit.tiny_model import VOCABULARY, write_tokenizer
 
 BLOCK = (32, 24)
 """Rows and columns that share a factor; no multiple of every weight's."""
-LARGEST_FP8 = 448.0
 WEIGHTS = "model.safetensors"
 
 
@@ -44,7 +43,8 @@ def in_blocks(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     for row in range(factors.shape[0]):
         for column in range(factors.shape[1]):
             block = slice(row * height, (row + 1) * height), slice(column * width, (column + 1) * width)
-            factors[row, column] = weight[block].abs().max() / LARGEST_FP8
+            # Largest number of E4M3
+            factors[row, column] = weight[block].abs().max() / 448.0
             bits[block] = (weight[block] / factors[row, column]).to(torch.float8_e4m3fn)
             product[block] = bits[block].float() * factors[row, column]
     return bits, factors, product

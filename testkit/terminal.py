@@ -16,8 +16,6 @@ from pathlib import Path
 
 import pyte
 
-CHUNK = 1 << 16
-
 
 class Terminal:
     """One command; use as a context. Killed at the end, its services die with it."""
@@ -95,7 +93,8 @@ class Terminal:
         if not select.select([self._ours], [], [], seconds)[0]:
             return False
         try:
-            output = os.read(self._ours, CHUNK)
+            # Bytes of one read
+            output = os.read(self._ours, 1 << 16)
         except OSError:  # the other end is closed
             return False
         self._stream.feed(output)

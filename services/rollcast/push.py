@@ -26,10 +26,7 @@ from typing import Any
 
 MAX_KEPT = 1_000
 """Points that wait for the forecaster. Beyond this number the oldest are dropped, and counted."""
-MAX_ANSWER_BYTES = 1 << 20
 ANSWERED = {"new", "repeated", "step", "advice", "headline", "reason", "metrics"}
-STOPS_IN_A_ROW = 3
-"""Consecutive answers that must say stop: a forecast changes with its last points."""
 log = logging.getLogger("rollcast.push")
 
 
@@ -94,7 +91,8 @@ class Pusher:
 
         The points of a rerun under the name of an older run are not the newest, so the older forecast cannot end it.
         """
-        return self._stops >= STOPS_IN_A_ROW
+        # Consecutive answers that must say stop: a forecast changes with its last points
+        return self._stops >= 3
 
     def log(self, data: Mapping[str, Any], step: int) -> dict[str, float]:
         """Push `metric` if it is in `data`. Returns the numbers of the answer, to be logged."""
@@ -156,7 +154,8 @@ class Pusher:
             headers = {"content-type": "application/json", "authorization": f"Bearer {self._token}"}
             request = urllib.request.Request(self._url, body, headers)  # noqa: S310  # checked to be HTTP
             with self._opener.open(request, timeout=self._timeout_seconds) as reply:
-                answer = json.loads(reply.read(MAX_ANSWER_BYTES))
+                # A larger answer is not of the forecaster
+                answer = json.loads(reply.read(1 << 20))
             return answer if _is_answer(answer) else "the response did not come from a Rollcast forecaster"
         except urllib.error.HTTPError as error:
             with error:

@@ -12,9 +12,7 @@ from testkit.autoscaler.scaled_fleet import PodTimes, ScaledFleet
 from testkit.autoscaler.scenarios import ENGINE, GROUPS_PER_STEP, LAG, TRAINER_DEVICES, Scenario
 from testkit.simulation.faulty_pipeline import FaultyPipeline
 
-EVERY_SECONDS = 15.0
 MOST_EVENTS = 10**9
-START_UP_SECONDS = 180.0
 
 
 @dataclass
@@ -32,7 +30,8 @@ class Run:
 
 def start(scenario: Scenario, generators: int, *, seed: int = 0) -> Run:
     """A run whose first pods are up."""
-    fleet = ScaledFleet(scenario.pipeline(generators, seed), ENGINE, PodTimes(start_up=START_UP_SECONDS))
+    # Seconds until a pod of vLLM joins on a cluster
+    fleet = ScaledFleet(scenario.pipeline(generators, seed), ENGINE, PodTimes(start_up=180.0))
     return Run(scenario, fleet)
 
 
@@ -105,7 +104,8 @@ def finish(run: Run) -> dict[str, Any]:
     """Run it to its end; shares leave the warm-up out, device-hours do not."""
     pipeline, scenario = run.pipeline, run.scenario
     if run.policy is not None:
-        run.fleet.every(EVERY_SECONDS, run.policy)
+        # The autoscaler's own interval
+        run.fleet.every(15.0, run.policy)
     report = pipeline.run(steps=scenario.warm_up, max_events=MOST_EVENTS)
     pipeline.read()
     began, waits = pipeline.now, dict(report.wait_seconds)

@@ -25,8 +25,6 @@ ENGINE = EngineSpeed(slots=48, seconds_per_token=0.008, seconds_per_context_toke
 TRAINER = SimulatedTrainer(step=12.0, per_token=5.44e-6, spread=0.05)
 DELAYS = Delays(publish=1.0, join=5.0)
 SPREAD, CUT = 0.3, 1.6
-MEAN_OF_MEDIAN = 1.0323
-"""Mean of such lengths with median 1, the cut included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +46,8 @@ class Scenario:
         tasks = self.steps * GROUPS_PER_STEP
 
         def scale(number: int) -> float:
-            mean = self.mean_tokens(min(1.0, number / tasks)) / MEAN_OF_MEDIAN
+            # Mean of such lengths with median 1, the cut included
+            mean = self.mean_tokens(min(1.0, number / tasks)) / 1.0323
             slow = self.stragglers and number % round(1 / self.stragglers) == 0 and number > tasks / 4
             return mean * (6.0 if slow else 1.0)
 

@@ -15,9 +15,6 @@ SETTLED = ("trainer", "generator", "redis", "forecaster")
 SCALERS = ("scaledobjects.keda.sh", "horizontalpodautoscalers")
 FIRST_STEPS = 100_000
 """Budget of values.yaml; every other one makes another trainer's Job."""
-LEAVING_SECONDS = 330.0
-"""Time within which a trainer that is to leave notices it and ends: named_trainer.PATIENCE_SECONDS, the kubelet's two
-minutes, a last step."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,9 @@ def _refused_at_the_trainer(proof: Proof) -> None:
 def _stays(proof: Proof, trainer: set[str]) -> None:
     """That very pod is at work, longer than a trainer waits that is to leave for another one."""
     release = proof.release
-    proof.cluster.always(LEAVING_SECONDS, lambda: trainer <= release.uids()["trainer"], "the former trainer has left")
+    # Time within which a trainer that is to leave notices it and ends: named_trainer.PATIENCE_SECONDS, the kubelet's
+    # two minutes, a last step
+    proof.cluster.always(330.0, lambda: trainer <= release.uids()["trainer"], "the former trainer has left")
     release.goes_on()
 
 

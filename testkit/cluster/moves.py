@@ -15,8 +15,6 @@ MOVES = 4
 MOVE_SECONDS = 70.0
 """Time from a trainer's end to the next pod. At the fourth move the Job controller alone waits 80 s."""
 AWAY_SECONDS = 120.0
-MAX_AWAY_LINES = 10
-"""Lines of a generator about a trainer that is away for AWAY_SECONDS: one at each doubling, from a second on."""
 AWAY_LINE = "weight sync is not connected"
 INDEX = "batch.kubernetes.io/job-completion-index"
 KILL_RANK = """
@@ -77,7 +75,8 @@ def away(proof: Proof) -> None:
     since = f"--since={AWAY_SECONDS:.0f}s"
     logs = cluster.kubectl("logs", "-l", release.labels("generator"), "-c", "generator", "--tail=-1", since)
     lines = logs.count(AWAY_LINE)
-    max_lines = MAX_AWAY_LINES * max(1, len(release.pods("generator")))
+    # Lines of a generator about a trainer that is away for AWAY_SECONDS: one at each doubling, from a second on
+    max_lines = 10 * max(1, len(release.pods("generator")))
     cluster.require(
         lambda: 0 < lines <= max_lines, f"{lines} lines about a trainer that is away, of at most {max_lines}"
     )

@@ -14,8 +14,6 @@ from testkit.cluster.steps import look
 from testkit.cluster.tools import Cluster, Refuted
 
 Object = dict[str, Any]
-PAUSE_SECONDS = 200.0
-"""Between two looks of a step that waits."""
 
 
 def thing(kind: str, name: str, role: str = "", uid: str = "", **rest: Any) -> Object:
@@ -47,7 +45,8 @@ class Clock:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        self.now += PAUSE_SECONDS
+        # Between two looks of a step that waits
+        self.now += 200.0
         if self.happens:
             self.happens.pop(0)()
 

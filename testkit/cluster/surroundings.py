@@ -13,10 +13,6 @@ from testkit.cluster.proof import RESTRICTED, Proof
 from testkit.cluster.release import READY_SECONDS, STEP_SECONDS, Release
 from testkit.cluster.tools import Cluster, NotSeen, Refuted
 
-SCALE_SECONDS = 1_500.0
-"""Time for a first measurement, a decision and a pod: minutes."""
-AWAY_SECONDS = 600.0
-"""Twice the five minutes after which an HPA lowers the number."""
 QUEUE = "proof"
 CLOSED = ("redis:6379", "trainer:8080", "trainer:7431", "generator:8080", "grader:7432", "grader:8404")
 OPEN_TO_ITS_NAMESPACE = ("forecaster:8400",)
@@ -47,7 +43,8 @@ def scaling(proof: Proof) -> None:
     hpa = f"keda-hpa-{release.full}-generator"
     cluster.until("KEDA's HPA reads the number", STEP_SECONDS, lambda: _hpa_is_active(cluster, hpa))
     try:
-        cluster.until("more generators", SCALE_SECONDS, lambda: release.generators_asked_for() > 1)
+        # Time for a first measurement, a decision and a pod: minutes
+        cluster.until("more generators", 1_500.0, lambda: release.generators_asked_for() > 1)
     except Refuted as error:
         raise Refuted(f"{error}; the autoscaler says: {release.page('autoscaler', READYZ)}") from error
     event_reason = Occasion.RAISED.value
@@ -59,7 +56,8 @@ def scaling(proof: Proof) -> None:
     scaled = f"scaledobject/{release.full}-generator"
     cluster.kubectl("wait", "--for=condition=Ready=false", scaled, "--timeout=300s", seconds=320)
     fewer = f"fewer than {generators_before} generators while the autoscaler was away"
-    cluster.require_throughout(AWAY_SECONDS, lambda: release.generators_asked_for() >= generators_before, fewer)
+    # Twice the five minutes after which an HPA lowers the number
+    cluster.require_throughout(600.0, lambda: release.generators_asked_for() >= generators_before, fewer)
     cluster.kubectl("scale", "deployment", f"{release.full}-autoscaler", "--replicas=1")
     release.wait_ready("autoscaler")
     end_autoscaling(proof, NO_AUTOSCALER)

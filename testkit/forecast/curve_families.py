@@ -23,14 +23,8 @@ Fit = tuple[Array, Array, float, float]
 """Parameters (p,), their covariance (p, p), noise, BIC."""
 LARGEST = 50.0
 """Exponents are cut there, so that no step of the search overflows."""
-NUM_DRAWS = 400
-"""Samples of each family."""
 FLAT = 1e-6
 """Ridge of the curvature, relative: a direction that the points do not determine stays near the least squares."""
-LEAST_NOISE = 1e-3
-"""Standard deviation of a reading about its family, at least."""
-TOLERANCE = 0.05
-"""A curve may end so far below the last reading, which is noisy."""
 
 
 def _exp(value: Array) -> Array:
@@ -109,7 +103,8 @@ class CurveFamilies:
             curves = np.stack([family(x, *parameter_set) for parameter_set in parameters])
             ends = curves[:, -1]
             possible_mask = (
-                np.isfinite(curves).all(axis=1) & (ends <= 1.0) & (ends >= max(self.last[1] - TOLERANCE, 0.0))
+                # A curve may end so far below the last reading, which is noisy
+                np.isfinite(curves).all(axis=1) & (ends <= 1.0) & (ends >= max(self.last[1] - 0.05, 0.0))
             )
             noisy_readings = curves[possible_mask] + noise / np.sqrt(num_readings) * rng.standard_normal(
                 curves[possible_mask].shape
@@ -136,7 +131,8 @@ def curve_families(curve: Curve) -> CurveFamilies:
     min_criterion = min(criterion for _, _, _, criterion in fitted)
     draws = []
     for (family, _), (best, covariance, noise, criterion) in zip(FAMILIES.values(), fitted, strict=True):
-        drawn = rng.multivariate_normal(best, covariance, NUM_DRAWS, method="eigh")
+        # Samples of each family
+        drawn = rng.multivariate_normal(best, covariance, 400, method="eigh")
         drawn[0] = best
         draws.append((family, drawn, float(np.exp(-0.5 * (criterion - min_criterion))), noise))
     return CurveFamilies(unit, draws, (float(x[-1]), float(y[-1])))
@@ -147,7 +143,8 @@ def _fitted(family: Family, starts: tuple[tuple[float, ...], ...], x: Array, y: 
     solutions = [least_squares(lambda p: family(x, *p) - y, start, method="trf", max_nfev=200) for start in starts]
     best = min(solutions, key=lambda each: float(each.cost))
     count, size = y.size, best.x.size
-    total = max(2.0 * float(best.cost), count * LEAST_NOISE**2)
+    # Standard deviation of a reading about its family, at least
+    total = max(2.0 * float(best.cost), count * 1e-3**2)
     noise = float(np.sqrt(total / max(count - size, 1)))
     curvature = best.jac.T @ best.jac
     covariance = noise**2 * np.linalg.pinv(curvature + FLAT * np.trace(curvature) * np.eye(size), hermitian=True)

@@ -18,16 +18,12 @@ from rollcast.scaling.law.curve import Array, Curve
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import Prior
 
-NUM_LEARNING_ROUNDS = 3
-"""Each round draws the runs closer together, and a dozen runs do not justify a prior as narrow as the limit."""
 MIN_FAMILY_RUNS = 3
 """With fewer runs their spread says nothing about the next run."""
 MIN_LEARNED_STD = 0.01
 """Pass rate: narrowest standard deviation of a learned A or R_0. Chosen, not measured."""
 MIN_LEARNED_LOG_STD = 0.1
 """Narrowest standard deviation of a learned ln B or ln C_mid. Chosen, not measured."""
-ASYMPTOTE_WIDENING_FACTOR = 1.5
-"""The next run's asymptote may differ more than those seen: to change it is why runs are made. Chosen, not measured."""
 
 
 def learn_prior(curves: Sequence[Curve], options: FitOptions | None = None) -> Prior:
@@ -39,7 +35,8 @@ def learn_prior(curves: Sequence[Curve], options: FitOptions | None = None) -> P
     if len(curves) < MIN_FAMILY_RUNS:
         raise ValueError(f"curves: {len(curves)} given; a prior is learned from {MIN_FAMILY_RUNS} or more.")
     options = options or FitOptions()
-    for _ in range(NUM_LEARNING_ROUNDS):
+    # Each round draws the runs closer together, and a dozen runs do not justify a prior as narrow as the limit
+    for _ in range(3):
         draws = [fit(curve, options).draws for curve in curves]
         prior = options.prior
         log_midpoint = _moments([draw.log_midpoint for draw in draws], MIN_LEARNED_LOG_STD)
@@ -55,7 +52,8 @@ def learn_prior(curves: Sequence[Curve], options: FitOptions | None = None) -> P
             ),
         )
     mean, spread = options.prior.asymptote
-    return replace(options.prior, asymptote=(mean, ASYMPTOTE_WIDENING_FACTOR * spread))
+    # The next run's asymptote may differ more than those seen: to change it is why runs are made. Chosen, not measured.
+    return replace(options.prior, asymptote=(mean, 1.5 * spread))
 
 
 def _moments(draws: list[Array], floor: float) -> tuple[float, float]:

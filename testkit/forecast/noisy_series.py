@@ -11,7 +11,6 @@ import numpy as np
 
 from rollcast.scaling.law.curve import Array, Curve, sigmoid
 
-STEPS_PER_EVALUATION = 50.0
 LEVELS = (0.17, 0.8)
 """Pass rates between which a series without a trend lies."""
 RISES_IN_NOISE = (8.0, 12.0)
@@ -59,5 +58,6 @@ def ar1_noise(count: int, correlation: float, rng: np.random.Generator) -> Array
 
 def _series(cell: Cell, level: Array, rng: np.random.Generator) -> Curve:
     readings = level + cell.noise * ar1_noise(cell.count, cell.correlation, rng)
-    steps = STEPS_PER_EVALUATION * np.arange(1.0, cell.count + 1.0)
+    # Steps between evaluations
+    steps = 50.0 * np.arange(1.0, cell.count + 1.0)
     return Curve.from_points(list(steps), list(np.clip(readings, 0.0, 1.0)), unit="steps")

@@ -26,8 +26,6 @@ from rollcast.scaling.posterior.options import FitOptions
 
 SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 """Shares of a curve's compute at which it is cut."""
-NUM_AHEAD = 4
-"""Later computes of one cut, evenly spaced in ln of the number of readings until then, the end among them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +85,8 @@ def _of_cut(curve: CorpusCurve, share: float, seen: int) -> Examples:
     beginning = Curve.from_points(curve.compute[:seen], curve.y[:seen], curve.known_errors(seen), unit="steps")
     forecast = fit_part(beginning, FitOptions())
     later = len(curve) - seen
-    places = np.unique(np.rint(np.geomspace(NUM_LEVEL_READINGS, later, NUM_AHEAD)).astype(int)) + seen - 1
+    # Later computes of one cut, evenly spaced in ln of the number of readings until then, the end among them
+    places = np.unique(np.rint(np.geomspace(NUM_LEVEL_READINGS, later, 4)).astype(int)) + seen - 1
     compute = curve.compute[places]
     outcome = np.array([curve.y[index - NUM_LEVEL_READINGS + 1 : index + 1].mean() for index in places])
     readings, law_gain = forecast.law_readings(compute)

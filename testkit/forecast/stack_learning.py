@@ -11,8 +11,6 @@ from rollcast.scaling.outlook.settings import MIN_WIDTH
 from rollcast.scaling.posterior.stack import NUM_METHODS, Stack
 from testkit.forecast.stack_examples import Examples
 
-SHRINKAGE = 0.05
-"""Penalty on the squares of the coefficients, in nats of the mean likelihood: half or twice as much changes nothing."""
 USUAL_SCALE = np.array([0.0, 0.6, 0.0])
 """Coefficients of ln s towards which they are shrunk, the first one left free: s in proportion to W^0.6."""
 START_SCALE = -2.0
@@ -83,7 +81,8 @@ def _loss(parameters: Array, examples: Examples, vote: Array) -> float:
         + np.sum(side**2)
         + (log_degrees - USUAL_LOG_DEGREES) ** 2
     )
-    return float(-vote @ density + SHRINKAGE * penalty)
+    # Penalty on the squares of the coefficients, in nats of the mean likelihood: half or twice as much changes nothing
+    return float(-vote @ density + 0.05 * penalty)
 
 
 def _normed(parameters: Array, examples: Examples) -> tuple[Array, Array]:

@@ -7,8 +7,6 @@ from typing import Any
 
 from rollcast.scaling.decisions.verdict import VerdictKind
 
-LEAST_RUNS = 50
-"""Fewer runs of one verdict in a class say nothing about a share of a tenth."""
 TRUSTED = (VerdictKind.FORECASTABLE.value, VerdictKind.SATURATED.value)
 BROKEN = (VerdictKind.BROKEN.value, VerdictKind.NOT_SIGMOID.value, VerdictKind.REGIME_CHANGE.value)
 UNFORESEEABLE = "second_rise"
@@ -93,7 +91,8 @@ def _calibration(rows: Sequence[Mapping[str, Any]]) -> Judged:
         for row in rows:
             runs = sum(row["verdicts"].get(kind, 0) for kind in verdicts)
             missed = sum(row["asymptote_missed_by_verdict"].get(kind, 0) for kind in verdicts)
-            if runs >= LEAST_RUNS and missed > most * runs:
+            # Fewer runs of one verdict in a class say nothing about a share of a tenth
+            if runs >= 50 and missed > most * runs:
                 exceedances.append(f"{named(row)}: {missed} of {runs}")
         return exceedances
 

@@ -13,8 +13,6 @@ import numpy as np
 from rollcast.scaling.law.curve import Array, sigmoid
 from testkit.forecaster.recorded_run import Reading
 
-PROMPTS = 1_000
-STEPS_PER_EVALUATION = 20
 FOREIGN = "trl-gsm8k"
 """Pushed, in steps; the others are runs of Rollcast, in device-hours."""
 
@@ -34,7 +32,8 @@ class State:
     def readings(self) -> list[Reading]:
         """Series as the trainer's page contains them."""
         rng = np.random.default_rng(self.seed)
-        error = np.sqrt(np.maximum(self.law * (1 - self.law), 1e-3) / PROMPTS)
+        # Prompts of an evaluation
+        error = np.sqrt(np.maximum(self.law * (1 - self.law), 1e-3) / 1_000)
         scatter = np.where(self.law == 0.0, 0.0, error)  # a model that solves nothing reads exactly 0
         wander = np.zeros(self.compute.size)
         for place in range(1, self.compute.size):
@@ -45,7 +44,8 @@ class State:
         return [
             Reading(
                 incarnation=1,
-                step=STEPS_PER_EVALUATION * (place + skipped),
+                # Steps between evaluations
+                step=20 * (place + skipped),
                 pass_rate=float(rates[place]),
                 standard_error=float(error[place]),
                 compute=float(self.compute[place]),

@@ -12,13 +12,12 @@ from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResu
 from testkit.tiny_model import CHARACTERS
 
 TOOLS: tuple[ToolSchema, ...] = ({"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}},)
-FIRST_CHARACTER = 3
-"""Token of the first of CHARACTERS."""
 
 
 def characters(text: str) -> list[int]:
     """Tokens of a text, one for each character that the tiny tokenizer has."""
-    return [FIRST_CHARACTER + CHARACTERS.index(letter) for letter in text.lower() if letter in CHARACTERS]
+    # Token of the first of CHARACTERS
+    return [3 + CHARACTERS.index(letter) for letter in text.lower() if letter in CHARACTERS]
 
 
 @dataclass

@@ -26,9 +26,6 @@ from testkit.forked_programs import ForkedPrograms
 from testkit.tiny_model import perturbed
 from testkit.uncompiled import UNCOMPILED
 
-PATIENCE_SECONDS = 5.0
-NICE = 5
-
 
 def copy_weights(weights: dict[str, Any], snapshot: Snapshot) -> None:
     for name, tensor in snapshot.views():
@@ -70,7 +67,8 @@ class TrainerEnd:
         version = PolicyVersion(self.incarnation, step)
         self.weights[version] = perturbed(self.base, seed=1000 * self.incarnation + step)
         slot = self.publisher.stage()
-        self.slots.fill(slot, version, PATIENCE_SECONDS, partial(copy_weights, self.weights[version]))
+        # Seconds for a slot to become free
+        self.slots.fill(slot, version, 5.0, partial(copy_weights, self.weights[version]))
         self.publisher.publish(slot, version)
         return version
 
@@ -101,7 +99,8 @@ class GeneratorProcess:
         arguments = ["--config", str(config_path), "--name", name]
         uncompiled = {UNCOMPILED: os.environ[UNCOMPILED]} if UNCOMPILED in os.environ else {}
         self.process = programs.start("rollcast.generator", arguments, self.log, uncompiled)
-        psutil.Process(self.process.pid).nice(NICE)  # with its engine, which it forks seconds later
+        # A lower priority than the test process
+        psutil.Process(self.process.pid).nice(5)  # with its engine, which it forks seconds later
 
     def get(self, path: str) -> httpx.Response:
         return httpx.get(f"http://127.0.0.1:{self._ports.read_text().strip()}{path}", timeout=5.0)

@@ -22,8 +22,6 @@ PEAK_FLOPS = {
 }
 """Dense bfloat16 by the makers' data sheets."""
 PRODUCT_SIDE = 8_192
-DRIVER_SECONDS = 20.0
-"""How long nvidia-smi may take to answer."""
 
 
 def describe_card(device: torch.device) -> dict[str, Any] | None:
@@ -47,7 +45,8 @@ def first_card() -> dict[str, Any] | None:
         return None
     fields = "--query-gpu=name,memory.total,driver_version"
     command = ["nvidia-smi", fields, "--format=csv,noheader,nounits"]
-    driver_output = subprocess.run(command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=True).stdout
+    # How long nvidia-smi may take to answer
+    driver_output = subprocess.run(command, capture_output=True, text=True, timeout=20.0, check=True).stdout
     name, memory, driver = driver_output.splitlines()[0].split(", ")
     return {"name": name, "memory_gib": round(int(memory) / 1024, 1), "driver": driver, "nccl": _nccl_version()}
 

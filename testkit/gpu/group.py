@@ -22,7 +22,6 @@ from rollcast.weights.transport.process_group import GroupAddress, GroupError, R
 from testkit.gpu import card
 
 REPEATS = 3
-DEADLINE_SECONDS = 5.0
 PATIENCE = 3.0
 """Deadlines that an absent peer may cost before it counts as not noticed."""
 
@@ -56,7 +55,8 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     """Rows by action; targets: broken and absent parts are reported in time."""
     device = ranks.device
     store = RendezvousStore("127.0.0.1")
-    deadline, size = (0.5, 1 << 16) if is_small else (DEADLINE_SECONDS, PIECE_BYTES)
+    # Seconds after which a dead member is noticed
+    deadline, size = (0.5, 1 << 16) if is_small else (5.0, PIECE_BYTES)
     backend = backend_for(device)
     address = GroupAddress(1, 0, 1, backend, store.host, store.port, store.prefix, 0, 1, deadline)
     bytes_before = card.start_counting_memory(device)

@@ -24,8 +24,6 @@ COMMAND = (sys.executable, "-m", "rollcast.cli.main")
 ONE_CARD = Path(__file__).parent / "one_card"
 ENDING_SECONDS = 90.0
 """Longest time from Ctrl-C to the end: the run drains, saves and exports."""
-LAST_LINES = 6
-"""Lines of the command's output that are quoted as the reason of a failure."""
 
 
 class RunFailedError(RuntimeError):
@@ -116,7 +114,8 @@ class LiveRun:
 
     def last_words(self) -> str:
         """The end of what the command said."""
-        return " | ".join(self._said.read_text(errors="replace").strip().splitlines()[-LAST_LINES:])
+        # Lines of the command's output that are quoted as the reason of a failure
+        return " | ".join(self._said.read_text(errors="replace").strip().splitlines()[-6:])
 
 
 def surroundings(*, has_card: bool) -> dict[str, str]:

@@ -45,8 +45,6 @@ SHARED = {
     "max_position_embeddings": 40_960,
     "tie_word_embeddings": True,
 }
-SHARPER = 5.0
-"""Factor of the last norm: a fresh model's distributions are nearly uniform, and errors do not show in them."""
 
 
 def qwen3(shape: str) -> Any:
@@ -60,7 +58,8 @@ def random_model(shape: str, device: torch.device) -> Any:
     with torch.device(device):
         model = Qwen3ForCausalLM(qwen3(shape))
     with torch.no_grad():
-        model.model.norm.weight.mul_(SHARPER)
+        # Factor of the last norm: a fresh model's distributions are nearly uniform, and errors do not show in them
+        model.model.norm.weight.mul_(5.0)
     return model
 
 

@@ -19,8 +19,6 @@ from typing import Any
 from rollcast.trainer.allocator import use_expandable_segments
 from testkit.record import strict
 
-COLLECTIVE_SECONDS = 60.0
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -66,7 +64,8 @@ def run(name: str, *, is_small: bool) -> dict[str, Any]:
         card = first_card()
         is_small = is_small or card is None
         return {"small": is_small, "card": card} | _figures(name, partial(measure, name, is_small=is_small))
-    ranks = join_ranks(timeout_seconds=COLLECTIVE_SECONDS)
+    # Seconds for one collective
+    ranks = join_ranks(timeout_seconds=60.0)
     try:
         is_small = is_small or ranks.device.type == "cpu"
         about = {"small": is_small, "card": describe_card(ranks.device)}

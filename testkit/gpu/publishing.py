@@ -28,8 +28,6 @@ from testkit.gpu.parts import report
 from testkit.weights import generator_process
 from testkit.weights.generator_process import use_one_card
 
-VERSIONS = 6
-"""That count; one before them opens the group."""
 PATIENCE_SECONDS = 60.0
 TRANSPORTS = ("nccl", "gloo")
 
@@ -76,7 +74,8 @@ def publish_over(transport: str, device: torch.device, specs: list[TensorSpec]) 
     port = publisher.start()
     generator = start_generator(port, weights, device)
     try:
-        seconds = [publish(publisher, slots, step) for step in range(VERSIONS + 1)][1:]
+        # That count; one before them opens the group
+        seconds = [publish(publisher, slots, step) for step in range(6 + 1)][1:]
     finally:
         generator.kill()
         generator.join(PATIENCE_SECONDS)

@@ -29,7 +29,6 @@ from testkit.gpu.run_settings import (
 from testkit.system.audit import check_every_task_once, read_lines
 
 VICTIM = "generator-1"
-KILL_STEP = 20
 STEPS_06B = 30
 
 
@@ -44,7 +43,8 @@ def measure(name: str, *, is_small: bool) -> dict[str, Any]:
 
 def with_kill_and_resume(folder: Path, *, is_small: bool, **options: Any) -> dict[str, Any]:
     """options: of LiveRun."""
-    kill_step, steps_after = (2, 2) if is_small else (KILL_STEP, STEPS_AFTER_AN_EVENT)
+    # Step after which the trainer is killed
+    kill_step, steps_after = (2, 2) if is_small else (20, STEPS_AFTER_AN_EVENT)
     settings = demo_settings(folder, is_small=is_small)
     (folder / "run.yaml").write_text(yaml.safe_dump(settings))
     up = ["up", "--config", "run.yaml"]

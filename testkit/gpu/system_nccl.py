@@ -21,10 +21,6 @@ from testkit.gpu.run_settings import START_SECONDS, STEPS_AFTER_AN_EVENT, STEPS_
 from testkit.system.audit import check_every_task_once
 from testkit.system.harness import System, wait_for
 
-KV_CACHE_GIB = 2.0
-"""Given to vLLM, which would measure it while the other processes on the card allocate."""
-ENGINE_SHARE = 0.2
-"""generator.gpu_memory_utilization of each: two of them and a trainer share the card."""
 GENERATORS = ("generator-0", "generator-1")
 VICTIM = GENERATORS[1]
 
@@ -40,8 +36,10 @@ def with_a_kill(folder: Path, *, is_small: bool) -> dict[str, Any]:
     os.environ.update(surroundings(has_card=not is_small))
     settings = demo_settings(folder, is_small=is_small)
     del settings["redis"]  # the harness starts one and names its port
-    settings["generator"]["gpu_memory_utilization"] = ENGINE_SHARE
-    settings["generator"]["gpu_kv_cache_gib"] = KV_CACHE_GIB
+    # generator.gpu_memory_utilization of each: two of them and a trainer share the card
+    settings["generator"]["gpu_memory_utilization"] = 0.2
+    # Given to vLLM, which would measure it while the other processes on the card allocate
+    settings["generator"]["gpu_kv_cache_gib"] = 2.0
     settings["tasks"]["evaluation"]["every_steps"] = 1_000
     steps = 2 if is_small else STEPS_AFTER_AN_EVENT
     figures: dict[str, Any] = {}

@@ -25,8 +25,6 @@ from testkit.system.audit import read_lines
 
 EXAMPLE = ROOT / "examples" / "calculator"
 STEPS = 60
-MODEL_SECONDS = 1_500.0
-"""The example's model takes some minutes on one core."""
 FEWER_MODEL_STEPS = "import make_model; make_model.NUM_STEPS = 40; make_model.BATCH = 1; make_model.main()"
 
 
@@ -87,7 +85,8 @@ def ensure_example() -> Path:
 
 def _train(folder: Path, *arguments: str) -> None:
     without_card = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
-    subprocess.run([sys.executable, *arguments], cwd=folder, env=without_card, check=True, timeout=MODEL_SECONDS)
+    # The example's model takes some minutes on one core
+    subprocess.run([sys.executable, *arguments], cwd=folder, env=without_card, check=True, timeout=1_500.0)
 
 
 def figures_of(folder: Path, steps: int, *, has_card: bool) -> dict[str, Any]:

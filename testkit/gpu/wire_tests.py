@@ -24,7 +24,6 @@ ONLY_THESE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 PYTEST = (sys.executable, "-m", "pytest", *(f"-p{name}" for name in PLUGINS))
 CHOSEN = "killed or frozen or corrupted or wrong_bit or breaks or stream_broke"
 CHOSEN_WHEN_SMALL = "corrupted"
-DEADLINE_SECONDS = 240.0
 REASON_CHARACTERS = 300
 
 
@@ -42,7 +41,8 @@ def measure(name: str, *, is_small: bool) -> dict[str, Any]:
             env=os.environ | surroundings,
             capture_output=True,
             text=True,
-            timeout=DEADLINE_SECONDS,
+            # Seconds for all tests of the wire
+            timeout=240.0,
             check=False,
         )
         if not report.exists():

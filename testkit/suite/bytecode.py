@@ -21,7 +21,6 @@ rewrite: Any = _rewrite
 """pytest's own functions. They are private: without them each test process compiles for itself, as pytest does
 anyway.
 """
-FILES_A_TASK = 16
 
 
 def main() -> None:
@@ -29,7 +28,8 @@ def main() -> None:
         return
     files = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "tests").rglob("conftest.py")]
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as processes:
-        num_rewritten = sum(processes.map(write_rewritten, files, chunksize=FILES_A_TASK))
+        # Files that one process takes at a time
+        num_rewritten = sum(processes.map(write_rewritten, files, chunksize=16))
     if num_rewritten:
         print(f"assertions of {num_rewritten} test modules rewritten, once for all test processes", flush=True)
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-GIT_SECONDS = 60.0
 
 
 class NoHistoryError(Exception):
@@ -18,7 +17,13 @@ def git(*arguments: str, root: Path = ROOT) -> str:
     """The output of a git command. Raises NoHistoryError if it fails."""
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=root, capture_output=True, text=True, timeout=GIT_SECONDS, check=False
+            # Seconds for git, on a busy machine
+            ["git", *arguments],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=60.0,
+            check=False,
         )
     except FileNotFoundError as error:
         raise NoHistoryError("git is not installed") from error

@@ -12,8 +12,6 @@ CALL = '<call>{"name": "step", "arguments": {}}</call>'
 ANSWER = "done"
 LOGIT = 12.0
 """A token that shall follow has this logit; some hundred others have about 1."""
-ANSWER_LOGIT = 10.8
-"""An answer has this logit if a call has LOGIT: about one turn in four answers."""
 MARKS = ("<pad>", "<|tools|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|end|>")
 TEMPLATE = """\
 {%- if tools %}{{- '<|tools|>' }}{%- for tool in tools %}{{- tool.function.name }}{%- endfor %}{%- endif %}
@@ -72,6 +70,7 @@ def make_calling_model(folder: Path, *, max_length: int) -> None:
         # The norm before the head gives an embedding the length sqrt(HIDDEN).
         head = model.lm_head.weight.copy_(torch.zeros_like(embeddings))
         head[call] = embeddings[assistant] * LOGIT / HIDDEN**0.5
-        head[answer] = embeddings[assistant] * ANSWER_LOGIT / HIDDEN**0.5
+        # An answer has this logit if a call has LOGIT: about one turn in four answers
+        head[answer] = embeddings[assistant] * 10.8 / HIDDEN**0.5
         head[end] = (embeddings[call] + embeddings[answer]) * LOGIT / HIDDEN**0.5
     model.save_pretrained(folder)

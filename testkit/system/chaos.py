@@ -42,11 +42,8 @@ GENERATORS = ("g0", "g1")
 ROLLOUTS = 4
 LAG = 4
 MAX_LENGTH = 256
-ROWS = 400
 WAIT_SECONDS = 240.0
 """Deadline of any single event, on a busy machine."""
-END_SECONDS = 60.0
-"""Deadline for processes and folders of a generator that has ended to be gone."""
 
 
 def make_settings(folder: Path, mark: str) -> dict[str, Any]:
@@ -55,7 +52,8 @@ def make_settings(folder: Path, mark: str) -> dict[str, Any]:
     mischiefs = (*NAMED, *SURVIVED)
     rows = [
         {"prompt": f"go {n}", "mischief": mischiefs[n // 2 % len(mischiefs)] if n % 2 else "", "mark": mark}
-        for n in range(ROWS)
+        # Rows of the data set
+        for n in range(400)
     ]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     world = {
@@ -234,7 +232,8 @@ class Chaos:
             files = Path("/tmp").glob(f"rollcast-environment-*/leaked-{self._mark}-*")
             return [*nurseries, *leaked, *map(str, files)]
 
-        wait_for(lambda: not left(), END_SECONDS, f"the end of {left()}")
+        # Deadline for processes and folders of a generator that has ended to be gone
+        wait_for(lambda: not left(), 60.0, f"the end of {left()}")
 
 
 def _train(held: dict[int, Claim]) -> set[int]:

@@ -24,9 +24,6 @@ from rollcast.local.ports import free_port
 from testkit.forked_programs import ForkedPrograms
 from testkit.system.audit import read_lines
 
-STOP_SECONDS = 60.0
-END_SECONDS = 5.0
-"""Who has not ended by then after the test is killed: a generator whose trainer has gone waits for it for longer."""
 _pages = httpx.Client(timeout=5.0, limits=httpx.Limits(max_keepalive_connections=0))
 """Made once: a client of its own for each look at a page spends 30 ms on unneeded TLS."""
 
@@ -133,7 +130,8 @@ class System:
         """SIGTERM to the process itself, as Kubernetes does; returns the exit code."""
         self.ended.add(name)
         self.processes[name].terminate()
-        return self.processes[name].wait(STOP_SECONDS)
+        # Seconds in which a process writes its checkpoint and ends
+        return self.processes[name].wait(60.0)
 
     def slow_down(self, name: str, share: float, seconds: float) -> None:
         """Let the process run only `share` of the time, for `seconds`: stopped and continued ten times a second."""
@@ -200,7 +198,8 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in running:
         process.send_signal(signal.SIGCONT)
         process.terminate()
-    deadline = time.monotonic() + END_SECONDS
+    # Who has not ended by then after the test is killed: a generator whose trainer has gone waits for it for longer
+    deadline = time.monotonic() + 5.0
     for process in running:
         try:
             process.wait(max(0.1, deadline - time.monotonic()))

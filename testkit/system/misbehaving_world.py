@@ -12,12 +12,9 @@ import signal
 import subprocess
 import time
 
-MISBEHAVING_SHARE = 0.6
 CALL_SECONDS = (0.05, 0.3)
 HANG_SECONDS = 600.0
 MANY_BYTES = 10 << 20
-MANY_PROCESSES = 80
-LEAKED_BYTES = 1 << 20
 _chance = random.SystemRandom()
 """Processes of one nursery are forks, which would all draw the same numbers from `random`."""
 
@@ -40,7 +37,8 @@ SURVIVED = ("hang", "10 MB", "leaks")
 class MisbehavingWorld:
     def reset(self, mischief: str = "", mark: str = "0", **row: object) -> str | None:
         """Begin an episode. `mark`: digits by which its leaks are found."""
-        self.mischief = mischief if _chance.random() < MISBEHAVING_SHARE else ""
+        # Share of the episodes that misbehave
+        self.mischief = mischief if _chance.random() < 0.6 else ""
         self.mark = mark
         self.steps = 0
         if self.mischief == "raise in reset":
@@ -75,7 +73,8 @@ class MisbehavingWorld:
             case "rubbish":
                 os.write(3, b"HTTP/1.1 200 OK\r\n\r\n")
             case "processes":
-                for _ in range(MANY_PROCESSES):
+                # More than an episode may have
+                for _ in range(80):
                     if os.fork() == 0:
                         time.sleep(HANG_SECONDS)
                         os._exit(0)
@@ -84,7 +83,8 @@ class MisbehavingWorld:
                 for number in range(3):
                     self._leak_process()
                     with open(f"leaked-{self.mark}-{number}", "wb") as file:
-                        file.write(bytes(LEAKED_BYTES))
+                        # Bytes that each episode leaves in its folder
+                        file.write(bytes(1 << 20))
         return "on"
 
     def _leak_process(self) -> None:

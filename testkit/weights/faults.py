@@ -32,16 +32,9 @@ from testkit.weights import generator_process
 from testkit.weights.generator_process import use_one_card
 from testkit.weights.trainer_end import WEIGHTS, Process, Trainer, start_forkserver, wait_until
 
-BUCKET_BYTES = 4 << 20
 NUM_VICTIMS = 2
 MAX_GROWN_BYTES = 16 << 20
 """Memory that a survivor may hold more than before."""
-MAX_STRIKE_SECONDS = 0.3
-"""Events strike at a random time within this one, about as long as a version takes."""
-JOINING_EVERY = 3
-"""Each third event strikes a generator that is just joining."""
-WARM_UP_SETTLE_SECONDS = 20.0
-"""Before the first count: longer than the deadlines of what the warm-up left behind."""
 PATIENCE_SECONDS = 120.0
 
 
@@ -71,7 +64,8 @@ class Fleet:
 
     def __init__(self, faults: Faults) -> None:
         specs = [TensorSpec(f"layer.{i}", "float32", (1 << 10, 1 << 8)) for i in range(faults.megabytes)]
-        settings: dict[str, Any] = {**WEIGHTS, "bucket_bytes": BUCKET_BYTES}
+        # Small buckets, so that a fault finds a transfer under way
+        settings: dict[str, Any] = {**WEIGHTS, "bucket_bytes": 4 << 20}
         self._faults = faults
         self._numbers = count()
         self._step = 0
@@ -171,7 +165,8 @@ def strike(fleet: Fleet, kind: str, is_joining: bool, rng: random.Random) -> flo
     victim = rng.choice(fleet.victims)
     if is_joining:
         victim = newcomer_in_place_of(victim, fleet)
-    time.sleep(rng.uniform(0.0, MAX_STRIKE_SECONDS))
+    # Events strike at a random time within this one, about as long as a version takes
+    time.sleep(rng.uniform(0.0, 0.3))
     started = time.monotonic()
     lose(victim, fleet, signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
     if kind == "kill":
@@ -212,11 +207,13 @@ def measure(faults: Faults) -> dict[str, Any]:
         for kind in ("kill", "freeze"):
             strike(fleet, kind, False, rng)
         with fleet.quiet():
-            time.sleep(min(faults.settle_seconds, WARM_UP_SETTLE_SECONDS))
+            # Before the first count: longer than the deadlines of what the warm-up left behind
+            time.sleep(min(faults.settle_seconds, 20.0))
             usage_before = fleet.held()
         rows = []
         for number, kind in enumerate(kinds):
-            is_joining = number % JOINING_EVERY == 0
+            # Each third event strikes a generator that is just joining
+            is_joining = number % 3 == 0
             rows.append({"kind": kind, "joining": is_joining, "seconds": strike(fleet, kind, is_joining, rng)})
         with fleet.quiet():
             time.sleep(faults.settle_seconds)

@@ -122,9 +122,6 @@ class TensorEngine:
             await asyncio.sleep(0.005)
 
 
-CORRUPTED_PIECE = 6
-
-
 def disturb(slow_seconds: float, corrupt: bool) -> None:
     """Faults of the network: every bucket arrives late, or the first complete reception has one wrong bit."""
     begin = WeightGroup.begin
@@ -146,7 +143,8 @@ def disturb(slow_seconds: float, corrupt: bool) -> None:
             return
         pieces[self] = index = pieces.get(self, -1) + 1
         emit("bucket", index=index)
-        if index == CORRUPTED_PIECE and remaining:
+        # A piece in the middle of the version
+        if index == 6 and remaining:
             piece[17] ^= 4 * remaining.pop()
 
     if slow_seconds or corrupt:

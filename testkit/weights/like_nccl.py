@@ -29,8 +29,6 @@ import torch
 import torch.distributed as dist
 
 ABORT_SECONDS = 0.5
-OPENING_SECONDS = 0.05
-"""How long a member needs for its own part of the opening."""
 WATCHDOG_SECONDS = 0.02
 
 
@@ -161,7 +159,8 @@ class LikeNccl:
             if self._rank == 0:
                 self._store.set("unique id", os.urandom(8).hex())
             unique_id = self._store.get("unique id").decode()
-            time.sleep(OPENING_SECONDS)
+            # How long a member needs for its own part of the opening
+            time.sleep(0.05)
             self._enter(unique_id)
         finally:
             with network.changed:

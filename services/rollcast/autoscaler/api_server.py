@@ -14,7 +14,6 @@ TIMEOUT_SECONDS = (3.0, 10.0)
 """Timeouts for connecting and for the answer."""
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 NOT_FOUND = 404
-FORBIDDEN = 403
 PAGE_ITEMS = 500
 MAX_PAGES = 20
 T = TypeVar("T")
@@ -71,7 +70,8 @@ def ask(what: str, namespace: str, call: Callable[..., T], *arguments: Any, **op
     except ApiException as error:
         if error.status == NOT_FOUND:
             raise NotFound(f"cannot {what}: not found in namespace {namespace}") from error
-        if error.status == FORBIDDEN:
+        # HTTP status "forbidden": the role of the release lacks a right
+        if error.status == 403:
             raise ClusterAway(f"cannot {what}: the service account may not; grant it") from error
         raise ClusterAway(f"cannot {what}: the API server answered {error.status} {error.reason}") from error
     except (HTTPError, ValueError, OSError) as error:

@@ -25,26 +25,10 @@ from dataclasses import dataclass, replace
 from rollcast.autoscaler.totals import WindowRates
 from rollcast.config.autoscaler import Autoscaler as Settings
 
-MIN_SAMPLED_SHARE = 0.97
-"""Sampled tokens as a share of the consumption from which sampling keeps up."""
 MAX_LENGTH_CHANGE = 0.1
 """Relative change of the mean completion within which a measured capability still holds."""
-MIN_RELATIVE_RISE = 0.01
-"""Relative excess of n* over the number that the margin covers while the trainer does not wait."""
-MAX_RELATIVE_GROWTH = 0.5
-"""Upper limit of the relative growth of lengths that is extrapolated."""
-MAX_REQUIRED_GENERATORS = 1e9
-"""Upper limit of n*, which diverges if one generator is measured to sample next to nothing."""
-MAX_RISE_FACTOR = 2.0
-"""A rise asks for at most this many times the generators that have joined; with those it is measured again."""
-MAX_REDIS_WAIT_SHARE = 0.2
-"""Share of the time without Redis above which nothing is decided: the rates then say nothing about generators."""
 MAX_PROBED_FLEET_SHARE = 0.05
 """Share of the fleet that may go within one window while capability is not known."""
-MAX_PROBE_WAIT_SHARE = 0.25
-"""Share of `most_batch_wait` above which the generators are just enough, so none is let go on trial."""
-MIN_FULL_WINDOW_SHARE = 0.95
-"""Share of the staleness window from which it counts as full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +87,8 @@ def decide(
         return _within_bounds(memory, min_generators, max_generators, settings)
     if isinstance(measured, str):
         return _hold(memory, f"holding {memory.target}: {measured}")
-    if measured.redis_wait > MAX_REDIS_WAIT_SHARE:
+    # Share of the time without Redis above which nothing is decided: the rates then say nothing about generators
+    if measured.redis_wait > 0.2:
         return _hold(memory, f"holding {memory.target}: Redis was away for {measured.redis_wait:.0%} of the time")
     # Tokens a second of a trainer that never waits for a batch; until that is measured, the sampled ones.
     need = measured.sampled if measured.consumption is None else measured.consumption
@@ -129,9 +114,11 @@ def decide(
 def required(need: float, capability: float, measured: WindowRates, settings: Settings) -> float:
     """n*, not rounded."""
     ahead = settings.window_seconds / 2 + settings.start_up_seconds
-    growth = min(max(measured.growth * ahead, 0.0), MAX_RELATIVE_GROWTH)
+    # Upper limit of the relative growth of lengths that is extrapolated
+    growth = min(max(measured.growth * ahead, 0.0), 0.5)
     num_generators = need / capability * (1.0 + settings.margin) * (1.0 + growth)
-    return min(num_generators, MAX_REQUIRED_GENERATORS)
+    # Upper limit of n*, which diverges if one generator is measured to sample next to nothing
+    return min(num_generators, 1e9)
 
 
 def _learn(now: float, measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings) -> Memory:
@@ -171,7 +158,8 @@ def _wanted(
     # A generator samples more tokens a second of shorter answers, fewer of longer: n* bounds from above, from below.
     if longer < -MAX_LENGTH_CHANGE and not starved:
         return min(fewest, number), room
-    if not starved and target < exact <= target * (1 + MIN_RELATIVE_RISE):
+    # Relative excess of n* over the number that the margin covers while the trainer does not wait
+    if not starved and target < exact <= target * (1 + 0.01):
         return target, explanation
     if starved and _is_full(measured, limits):
         # No working generator is let go while the trainer waits for more, whatever the noisy rates say.
@@ -188,7 +176,8 @@ def _wanted(
 def _probe(measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings) -> tuple[int, str]:
     """The fewest generators that could suffice while slots are free, and why. One is let go at a time."""
     target = memory.target
-    if measured.batch_wait > MAX_PROBE_WAIT_SHARE * settings.most_batch_wait:
+    # Share of `most_batch_wait` above which the generators are just enough, so none is let go on trial
+    if measured.batch_wait > 0.25 * settings.most_batch_wait:
         return target, f"the trainer waits for batches {measured.batch_wait:.1%} of the time: just enough"
     if measured.straggler_wait > settings.most_batch_wait:
         explanation = (
@@ -215,7 +204,8 @@ def _rise(
     present = max(memory.target, joined)
     if settings.ignored_change and wanted > present:
         wanted = max(wanted, math.floor(present * (1 + settings.ignored_change) + 1e-9) + 1)
-    wanted = min(wanted, most, max(math.floor(joined * MAX_RISE_FACTOR), joined + 1))
+    # A rise asks for at most this many times the generators that have joined; with those it is measured again
+    wanted = min(wanted, most, max(math.floor(joined * 2.0), joined + 1))
     if wanted <= memory.target:
         reason = f"keeping {memory.target} until they have joined, {joined} have: {why}"
         return Decision(memory.target, reason, memory, need)
@@ -273,7 +263,8 @@ def _is_starved(measured: WindowRates, limits: ReplicaLimits, settings: Settings
     # A straggler blocks dispatch, so after it the trainer waits for groups that could not be dispatched earlier.
     if measured.batch_wait <= max(settings.most_batch_wait, measured.straggler_wait):
         return False
-    lacking = measured.consumption is not None and measured.sampled < MIN_SAMPLED_SHARE * measured.consumption
+    # Sampled tokens as a share of the consumption from which sampling keeps up
+    lacking = measured.consumption is not None and measured.sampled < 0.97 * measured.consumption
     long = measured.long_batch_wait > settings.most_batch_wait
     return _is_full(measured, limits) or lacking or long
 
@@ -284,4 +275,5 @@ def _is_full(measured: WindowRates, limits: ReplicaLimits) -> bool:
 
 
 def _window_is_full(measured: WindowRates, limits: ReplicaLimits) -> bool:
-    return measured.outstanding >= MIN_FULL_WINDOW_SHARE * limits.window_groups
+    # Share of the staleness window from which it counts as full
+    return measured.outstanding >= 0.95 * limits.window_groups

@@ -13,11 +13,7 @@ from rollcast.config.errors import EXIT_SUPERSEDED
 
 SOURCE = "rollcast-autoscaler"
 """Component that the events name."""
-MAX_MESSAGE_CHARACTERS = 1_000
-"""Kubernetes refuses messages of events above 1,024 characters."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-MAX_COST = 2**31 - 1
-"""The annotation is a 32-bit integer."""
 MERGE_PATCH = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 JOBS = ("batch", "v1", "jobs")
@@ -80,7 +76,8 @@ class Deployment:
             "metadata": {"name": f"{self.name[:200]}.{time.time_ns():x}", "namespace": self._namespace},
             "involvedObject": {**target, "uid": self._scale().metadata.uid},
             "reason": reason,
-            "message": message[:MAX_MESSAGE_CHARACTERS],
+            # Kubernetes refuses messages of events above 1,024 characters
+            "message": message[:1_000],
             "type": "Warning" if warning else "Normal",
             "source": {"component": SOURCE},
             "firstTimestamp": timestamp,
@@ -182,7 +179,8 @@ class Deployment:
         for pod in self._list("list pods", self._core.list_namespaced_pod, label_selector=selector):
             name = pod.metadata.name
             tokens = inflight.get(name, inflight.get(pod.status.pod_ip or "", 0.0))
-            cost = str(min(int(tokens), MAX_COST))
+            # The annotation is a 32-bit integer
+            cost = str(min(int(tokens), 2**31 - 1))
             if (pod.metadata.annotations or {}).get(DELETION_COST, "0") == cost:
                 continue
             body = {"metadata": {"annotations": {DELETION_COST: cost}}}

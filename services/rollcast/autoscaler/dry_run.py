@@ -22,7 +22,6 @@ REFUSALS = (400, 403, 422)
 """Statuses that the API server answers to a pod that it does not take as it is."""
 NO_ANSWERS = ("cannot create resource", "exceeded quota", "does not support dry run", "being terminated")
 """Parts of such messages that do not concern the pod itself."""
-MAX_MESSAGE_CHARACTERS = 1000
 
 
 def ask_for_pod(api: Any, namespace: str, role: str, pod: dict[str, Any]) -> str | None:
@@ -58,7 +57,8 @@ def _refusal(error: BaseException | None) -> str | None:
         message = str(json.loads(error.body or "")["message"])
     except (ValueError, KeyError, TypeError):
         message = f"{error.status} {error.reason}"
-    return " ".join(message.split())[:MAX_MESSAGE_CHARACTERS]
+    # An API server may answer with pages of text
+    return " ".join(message.split())[:1000]
 
 
 def warn(error: Exception) -> int:

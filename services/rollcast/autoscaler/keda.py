@@ -20,8 +20,6 @@ METRIC_NAME = names.GENERATORS_DESIRED.name
 MAX_STREAMS = 32
 MAX_CALLS = 48
 """Concurrent calls, streams included."""
-WAKE_SECONDS = 1.0
-"""How soon a stream whose client went away is noticed."""
 
 
 class ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
@@ -41,7 +39,8 @@ class ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
         try:
             sequence = -1
             while context.is_active() and not self._board.closed:
-                newest = self._board.wait_newer(sequence, WAKE_SECONDS)
+                # How soon a stream whose client went away is noticed
+                newest = self._board.wait_newer(sequence, 1.0)
                 if newest > sequence:
                     sequence = newest
                     yield self._is_active()

@@ -28,8 +28,6 @@ from rollcast.telemetry.prometheus_reader import SourceAway
 if TYPE_CHECKING:
     from rollcast.autoscaler.deployment import Deployment
 
-MAX_KEPT_TOTALS = 20_000
-"""Readings that are kept whatever the window and the interval: a bound of memory."""
 log = get_logger()
 
 
@@ -61,7 +59,8 @@ class Loop:
             window_groups=widest_window(schedule),
         )
         self._collector = Collector(config.run, schedule.max_staleness)
-        self._history: deque[Totals] = deque(maxlen=MAX_KEPT_TOTALS)
+        # Readings that are kept whatever the window and the interval: a bound of memory
+        self._history: deque[Totals] = deque(maxlen=20_000)
         self._memory: Memory | None = None
         self._moved_trainer = None
         if deployment is not None and self._settings.replaced_jobs is not None:

@@ -28,8 +28,6 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.stop_signal import StopSignal
 from rollcast.wire.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 
-MAX_TURN_SECONDS = 300.0
-"""A turn reads pages and speaks to Kubernetes; each call of it has a deadline."""
 log = get_logger()
 
 
@@ -43,7 +41,8 @@ def serve(config: RunConfig) -> int:
     deployment = open_deployment(settings)
     board = DecisionBoard()
     exporter = Exporter(config.run)
-    heartbeat = Heartbeat(settings.every_seconds + MAX_TURN_SECONDS)
+    # A turn reads pages and speaks to Kubernetes; each call of it has a deadline
+    heartbeat = Heartbeat(settings.every_seconds + 300.0)
     source = open_source(settings.source, config.http, config.run, config.run_folder)
     loop = Loop(config, source, deployment, board, exporter)
     with ExitStack() as opened:

@@ -13,7 +13,6 @@ from rollcast.connections.http import in_url, local_url
 from rollcast.connections.port_files import ports_of, read_port
 from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample, SourceAway
 
-MAX_CONCURRENT_READS = 16
 _OTHER_SERVICES = ("trainer", "forecaster", "autoscaler")
 """Services besides generators that write their port to the run folder."""
 _GENERATOR_METRICS = {metric.name for metric in GENERATOR_METRICS}
@@ -46,7 +45,8 @@ class ScrapedFleet:
         self._http = http
         self._ports = ports_of(run_folder)
         self._pages: dict[str, MetricsPage] = {}
-        self._readers = ThreadPoolExecutor(MAX_CONCURRENT_READS, thread_name_prefix="scrape")
+        # Pods whose metrics are read at the same time
+        self._readers = ThreadPoolExecutor(16, thread_name_prefix="scrape")
 
     def read(self) -> FleetReading:
         trainer = self._settings.trainer or self._found("trainer")

@@ -11,10 +11,6 @@ TREND_SECONDS = 1_800.0
 """Time over which the trend of the lengths is fitted: the mean of one batch varies by a few per cent."""
 CONSUMPTION_WINDOWS = 3.0
 """Windows over which consumption is measured, between the ends of steps: it comes in batches and changes slowly."""
-MAX_BATCH_WAIT_SHARE = 0.1
-"""Share of the time waited for batches above which lengths have jumped, so that one window is used."""
-MIN_TREND_SHARE = 0.5
-"""Share of TREND_SECONDS that must have been measured before a trend is fitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +104,8 @@ def rates(history: Sequence[Totals], window_seconds: float) -> WindowRates | Non
     batch_wait = min(1.0, (last.batch_wait - first.batch_wait) / seconds)
     since = max(
         last.filled_since,
-        last.at - (1.0 if batch_wait > MAX_BATCH_WAIT_SHARE else CONSUMPTION_WINDOWS) * window_seconds,
+        # Share of the time waited for batches above which lengths have jumped, so that one window is used
+        last.at - (1.0 if batch_wait > 0.1 else CONSUMPTION_WINDOWS) * window_seconds,
     )
     long_window_start = history[bisect_left([totals.at for totals in history], since)]
     return WindowRates(
@@ -150,7 +147,8 @@ def _growth(history: Sequence[Totals]) -> float:
     last = history[-1].at
     points = [(totals.at, math.log(totals.mean_tokens)) for totals in history if totals.mean_tokens]
     points = [point for point in points if point[0] >= last - TREND_SECONDS]
-    if not points or last - points[0][0] < MIN_TREND_SHARE * TREND_SECONDS:
+    # Share of TREND_SECONDS that must have been measured before a trend is fitted
+    if not points or last - points[0][0] < 0.5 * TREND_SECONDS:
         return 0.0
     middle = (points[0][0] + last) / 2
     slopes = []

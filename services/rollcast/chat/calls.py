@@ -20,8 +20,6 @@ MAX_ARGUMENT_DEPTH = 64
 """Lists and objects inside each other. Python's own limit is about 1,000, deeper than any tool takes."""
 MAX_PROBLEM_CHARACTERS = 400
 """Length of a sentence for the model: long enough for the reason, short enough for its context."""
-MAX_NAMED_TOOLS = 20
-"""Tools that are named to a model that called another one."""
 NAMED_OBJECT = re.compile(r'\s*\{\s*"name"\s*:\s*"([^"\\]{1,200})"')
 """The beginning of a call without marks around it, in the formats that have such calls."""
 
@@ -58,7 +56,8 @@ class Toolbox:
 
     def _problem(self, name: str, arguments: Mapping[str, Any]) -> str:
         if name not in self._schemas:
-            tool_names = ", ".join(list(self._schemas)[:MAX_NAMED_TOOLS]) or "none"
+            # Tools that are named to a model that called another one
+            tool_names = ", ".join(list(self._schemas)[:20]) or "none"
             return f"There is no tool {name!r}; the tools are: {tool_names}."
         misfit = find_misfit(arguments, self._schemas[name])
         return f"The arguments of {name} do not fit its schema: {misfit}." if misfit else ""

@@ -22,10 +22,6 @@ CALL_IDS = ("probe0001", "probe0002")
 SYSTEM: ChatMessage = {"role": "system", "content": "You answer in short."}
 QUESTION: ChatMessage = {"role": "user", "content": "How much is 17 · 3 − 9?"}
 SECOND_QUESTION: ChatMessage = {"role": "user", "content": "Furthermore in Ελληνικά, 日本語 and 🐟?"}
-LONG_TEXT_LINES = 500
-"""Lines of about 20 characters: a template that shortens long messages once they are answered shortens this."""
-MANY_CALLS = 12
-"""Calls of a conversation: a template that shows the newest results alone leaves out some of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +62,8 @@ def tool_conversations() -> Iterator[Conversation]:
     yield Conversation((QUESTION,), (PROBE_TOOL,), (_called(2), closing, _called(1)), may_be_refused=True)
     thinking = _called(1, thought="17 · 3 is 51, so I ask.")
     yield Conversation((QUESTION,), (PROBE_TOOL,), (thinking, _called(1), closing), may_split=True)
-    yield Conversation((QUESTION,), (PROBE_TOOL,), (_called(1),) * MANY_CALLS, is_long=True)
+    # Calls of a conversation: a template that shows the newest results alone leaves out some of these
+    yield Conversation((QUESTION,), (PROBE_TOOL,), (_called(1),) * 12, is_long=True)
     long_steps = tuple(map(_long_step, (_called(1), _called(1), closing, _called(1))))
     yield Conversation((_long(QUESTION),), (PROBE_TOOL,), long_steps, is_long=True)
 
@@ -99,7 +96,8 @@ def _called(num_calls: int, thought: str = "") -> Step:
 
 def _long(message: ChatMessage) -> ChatMessage:
     """Append a long text that names the role; a message of calls stays as it is."""
-    lines = "\n".join(f"line {number:4} of the {message['role']}" for number in range(LONG_TEXT_LINES))
+    # Lines of about 20 characters: a template that shortens long messages once they are answered shortens this
+    lines = "\n".join(f"line {number:4} of the {message['role']}" for number in range(500))
     return {**message, "content": f"{message['content']}\n{lines}"} if message["content"] else message
 
 

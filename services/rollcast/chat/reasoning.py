@@ -5,9 +5,6 @@ from collections.abc import Sequence
 from rollcast.chat.template import ChatTokenizer
 from rollcast.tasks.thinking import THINK_END, THINK_START, opens_thinking
 
-MAX_OPENING_TOKENS = 16
-"""Tokens at a prompt's end in which an open <think> is looked for, with the white space behind it."""
-
 
 def decoded(tokenizer: ChatTokenizer, token_ids: Sequence[int]) -> str:
     """The text with its special tokens."""
@@ -19,7 +16,8 @@ def split_reasoning(
 ) -> tuple[str, str, bool]:
     """Reasoning, content, and whether the reasoning was begun and not ended."""
     text = decoded(tokenizer, token_ids)
-    if opens_thinking(decoded(tokenizer, prompt_ids[-MAX_OPENING_TOKENS:])):
+    # Tokens at a prompt's end in which an open <think> is looked for, with the white space behind it
+    if opens_thinking(decoded(tokenizer, prompt_ids[-16:])):
         text = THINK_START + text
     stripped_text = text.lstrip()
     if not stripped_text.startswith(THINK_START):

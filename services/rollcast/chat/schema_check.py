@@ -20,11 +20,6 @@ ITEMS_PER_STEP = 10
 CHARACTERS_PER_STEP = 200
 """Characters of a message or a text that take as long as a step to write."""
 STEPS_PER_REFERENCE = 4
-MATCHES_PER_STEP = 200
-"""Instructions of a pattern times characters of a text, of which RE2 does some thirty million a second at worst."""
-MAX_PATTERN_CHARACTERS = 1_000
-MAX_PATTERN_BYTES = 1 << 20
-"""Memory of one compiled pattern."""
 MAX_CACHED_PATTERNS = 512
 _CLASSES = re.compile(r"\\[wWdDsSbB]")
 """Classes of characters that hold ASCII alone for RE2, every alphabet for Python."""
@@ -222,10 +217,12 @@ def _matches(pattern: Any, text: str) -> bool | None:
     """None = RE2 does not take the pattern, or understands it otherwise than Python."""
     if not (isinstance(pattern, str) and (pattern.isascii() and text.isascii())) and _CLASSES.search(str(pattern)):
         return None
-    compiled = _compiled(pattern) if isinstance(pattern, str) and len(pattern) <= MAX_PATTERN_CHARACTERS else None
+    # Longer patterns are left to the tool
+    compiled = _compiled(pattern) if isinstance(pattern, str) and len(pattern) <= 1_000 else None
     if compiled is None:
         return None
-    _spend(compiled.programsize * len(text) // MATCHES_PER_STEP)
+    # Instructions of a pattern times characters of a text, of which RE2 does some thirty million a second at worst
+    _spend(compiled.programsize * len(text) // 200)
     return compiled.search(text) is not None
 
 
@@ -238,7 +235,8 @@ def _compiled(pattern: str) -> Any:
         return None
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = MAX_PATTERN_BYTES
+    # Memory of one compiled pattern
+    options.max_mem = 1 << 20
     with suppress(re2.error, UnicodeError):
         return re2.compile(pattern, options)
     return None

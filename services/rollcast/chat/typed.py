@@ -23,7 +23,6 @@ UNREADABLE = {
 """The package's statuses, in words for the model."""
 COSTLY_MARKS = (("<parameter", "</parameter>"), ("<function", "</function>"), ("<invoke", "</invoke>"))
 """The package's patterns take time in the square of the length for each of these that has no end."""
-MAX_UNENDED_MARKS = 8
 
 
 class PackageRenderer:
@@ -165,4 +164,5 @@ def _call(call: Any, toolbox: Toolbox) -> ToolCall:
 
 
 def _is_costly(text: str) -> bool:
-    return any(text.count(begin) > text.count(end) + MAX_UNENDED_MARKS for begin, end in COSTLY_MARKS)
+    # A parser that searches for the end of each open mark takes quadratic time
+    return any(text.count(begin) > text.count(end) + 8 for begin, end in COSTLY_MARKS)

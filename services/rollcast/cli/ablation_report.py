@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from rollcast.scaling.decisions.repeats import Repeats
     from rollcast.scaling.law.curve import Curve
 
-MIN_INTERRUPTED_SHARE = 0.005
-"""Share of interrupted rollouts below which leaving the interruption out changes nothing."""
-
 
 def curve_of_run(folder: Path, name: str) -> Curve:
     """The curve of a run's folder over device-hours without its start-ups, whatever its fleet did: rows share an axis.
@@ -129,7 +126,8 @@ def interruption_notes(records: Sequence[RunRecord]) -> list[str]:
         return []
     max_ratio = max(interrupted_ratios)
     lines = [f"Thinking was cut short in {min(interrupted_ratios):.4f} to {max_ratio:.4f} of the rollouts of a run."]
-    if max_ratio < MIN_INTERRUPTED_SHARE:
+    # Share of interrupted rollouts below which leaving the interruption out changes nothing
+    if max_ratio < 0.005:
         lines.append("Hardly any reached a position of interruption: leaving that part out took next to nothing away.")
     return lines
 

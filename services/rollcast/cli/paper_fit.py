@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 PROCEDURE = "arXiv 2510.13786, A.5"
 LEAST_POINTS = 3
 """The procedure fits three parameters: A, B and C_mid."""
-MAX_LOG_COMPUTE = 600.0
-"""ln of a compute that is never: exp overflows at 709."""
 
 
 def fit_as_paper(
@@ -115,7 +113,8 @@ def _compute_to(target: float, law: SigmoidParameters) -> float | None:
         return None
     odds = (target - law.initial) / (law.asymptote - target)
     log_compute = math.log(law.midpoint) + math.log(odds) / law.exponent  # B may be tiny: a power would overflow
-    return math.exp(log_compute) if log_compute < MAX_LOG_COMPUTE else None
+    # ln of a compute that is never: exp overflows at 709
+    return math.exp(log_compute) if log_compute < 600.0 else None
 
 
 def _show(answer: dict[str, Any]) -> None:

@@ -31,7 +31,6 @@ COLUMNS = {
     "prompts": "prompts_per_step",
 }
 """Heading -> setting."""
-LINE_COLUMNS = 100
 Name = Annotated[str, typer.Argument(metavar="RECIPE", help="name of a shipped recipe, or a run file")]
 
 
@@ -75,7 +74,8 @@ def show(recipe: Name, as_json: AsJson = False) -> None:
         origin = "the file" if setting.is_given else "default"
         note = f"; {setting.note}" if setting.note else ""
         typer.echo(f"{setting.name}: {_shown(setting.value)}    ({origin}{note})")
-        typer.echo(textwrap.fill(setting.meaning, LINE_COLUMNS, initial_indent="    ", subsequent_indent="    "))
+        # Columns of a line, so that the text also reads well in a narrow terminal
+        typer.echo(textwrap.fill(setting.meaning, 100, initial_indent="    ", subsequent_indent="    "))
 
 
 @app.command()

@@ -14,8 +14,6 @@ from rollcast.curves.amounts import Interval, amount, counted_evaluations
 from rollcast.plots.figure import check_plot
 
 Plot = Annotated[Path | None, typer.Option(callback=check_plot, help="draw to this PNG or SVG file")]
-PIPE_WIDTH_COLUMNS = 200
-"""Width of a table that is not shown on a terminal: no line is wrapped."""
 NO_NUMBER = "-"
 """Shown in a table for a number that does not exist."""
 
@@ -35,7 +33,8 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: Seque
         column.justify = "left" if column.header in left else "right"
     for row in rows:
         table.add_row(*map(printable, row))
-    width = None if sys.stdout.isatty() else PIPE_WIDTH_COLUMNS
+    # Width of a table that is not shown on a terminal: no line is wrapped
+    width = None if sys.stdout.isatty() else 200
     Console(highlight=False, markup=False, emoji=False, width=width).print(table)
 
 

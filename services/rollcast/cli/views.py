@@ -29,8 +29,6 @@ PROGRESS_SECONDS = 30.0
 """Shortest interval between two progress lines, if there is no terminal."""
 WARNING = "warning: "
 """Before what went wrong while the run goes on; "error:" is for what ends it."""
-KEPT_EVENTS = 50
-"""More than any screen shows."""
 
 
 class Follower:
@@ -185,7 +183,8 @@ class LivePicture:
 
         self._config: RunConfig | None = None
         self._follower = Follower()
-        self._events: deque[RunEvent] = deque(maxlen=KEPT_EVENTS)
+        # More than any screen shows
+        self._events: deque[RunEvent] = deque(maxlen=50)
         self._began_at = self._since = time.time()
         self._doing = Doing.RUNNING
         self._next_at = 0.0

@@ -6,9 +6,9 @@ The umask takes from these modes: with 022 folders are 0750 and files 0640, with
 import os
 
 FOLDER_MODE = 0o770
-FILE_MODE = 0o660
 
 
 def open_for_group(path: str, flags: int) -> int:
     """The `opener` of such a file; one that exists keeps its mode."""
-    return os.open(path, flags, FILE_MODE)
+    # rw-rw----: nobody but the owner and its group reads a run
+    return os.open(path, flags, 0o660)

@@ -7,12 +7,11 @@ COMPUTES = "(0, 1e12]"
 MOST_STEPS = 10**12
 MOST_DERIVED_SLOTS = 256
 """Slots of a generator whose KV cache could hold more: vLLM's default. More slots hardly produce more tokens."""
-MAX_WALL_TIME_FACTOR = 3.0
-"""Three processes may share a core before one loses its verdict."""
 LEAST_WAIT_SECONDS = 10.0
 """Wall time beyond a limit at least: a short limit is not over because the machine was busy for a moment."""
 
 
 def backstop_seconds(seconds: float, least_wait_seconds: float = LEAST_WAIT_SECONDS) -> float:
     """Wall time after which whoever has `seconds` of processor time is ended, whatever it used of it."""
-    return max(MAX_WALL_TIME_FACTOR * seconds, seconds + least_wait_seconds)
+    # Three processes may share a core before one loses its verdict
+    return max(3.0 * seconds, seconds + least_wait_seconds)

@@ -22,8 +22,6 @@ FillIn = Callable[[RunConfig], RunConfig]
 """Gives what a run file leaves out."""
 __all__ = ["RunConfig", "WrongSettingsError", "load_run_config", "parse_run_config"]
 
-MOST_MENDS = 4
-"""A mistake may hide others below it, which show once it is out of the way."""
 MAX_NAMED_MISTAKES = 20
 """Mistakes that are named; of further ones only the number is given."""
 SECRET_VARIABLES = {
@@ -96,7 +94,8 @@ def _checked(
     default in place of a setting that is wrong by itself."""
     mistakes: list[Wrong] = []
     mended = data
-    for _ in range(MOST_MENDS):
+    # A mistake may hide others below it, which show once it is out of the way
+    for _ in range(4):
         try:
             config = RunConfig.model_validate(mended)
         except ValidationError as error:

@@ -9,8 +9,6 @@ from pydantic import BaseModel
 
 MIN_NAME_SIMILARITY = 0.75
 """Share of equal letters from which on a name is taken for another, misspelt."""
-ALIKE_THOUGH_KNOWN = 0.85
-"""This share for a name that other systems have: `beta` among the optimizer's settings is `betas`."""
 MOST_OFFERED = 3
 
 
@@ -19,7 +17,8 @@ def is_elsewhere_or_near(field: str, groups: Sequence[type[BaseModel]], schema: 
     name = field.rpartition(".")[2]
     beside = [setting for group in groups for setting in group.model_fields]
     return _without_numbers(field) in settings_of(schema) or bool(
-        difflib.get_close_matches(name, beside, 1, ALIKE_THOUGH_KNOWN)
+        # This share for a name that other systems have: `beta` among the optimizer's settings is `betas`
+        difflib.get_close_matches(name, beside, 1, 0.85)
     )
 
 

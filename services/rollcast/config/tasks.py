@@ -13,9 +13,6 @@ from rollcast.config.verifiers import VerifierSettings
 
 MAX_REFERENCE_CHARACTERS = 16 << 20
 """Largest JSON text on wire 1 and in a data set: the tests of one programming task may well be some megabytes."""
-LEAST_GRADING_SECONDS = 10.0
-MOST_GRADING_SECONDS = 50.0
-"""Its backstop is less than a generator's patience with a grader of its own (`grader.patience_seconds`)."""
 
 
 class PromptFormat(Settings):
@@ -93,7 +90,9 @@ class Grading(Settings):
         cannot be counted beforehand."""
         if self.deadline_seconds is not None:
             return self.deadline_seconds
-        return max(LEAST_GRADING_SECONDS, min(num_tests * self.seconds_per_test, MOST_GRADING_SECONDS))
+        # Starting an interpreter takes a second on a busy machine
+        # Its backstop is less than a generator's patience with a grader of its own (`grader.patience_seconds`)
+        return max(10.0, min(num_tests * self.seconds_per_test, 50.0))
 
     @property
     def longest_seconds(self) -> float:

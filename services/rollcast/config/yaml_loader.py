@@ -10,7 +10,6 @@ from rollcast.config.errors import UserError
 
 MAX_VALUES = 100_000
 """Values of a file with its aliases written out: a few lines of aliases can spell more than memory holds."""
-MAX_NUMBER_CHARS = 1_000
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
@@ -39,7 +38,8 @@ class _RunFileLoader(yaml.SafeLoader):
         return node
 
     def construct_number(self, node: Any) -> Any:
-        if len(node.value) > MAX_NUMBER_CHARS:
+        # Converting a number takes quadratic time
+        if len(node.value) > 1_000:
             raise ValueError(f"a number has {len(node.value):,} digits")
         return self.construct_yaml_int(node) if node.tag.endswith(":int") else self.construct_yaml_float(node)
 

@@ -25,8 +25,6 @@ FROZEN_SECONDS = 20.0
 peer that is busy computing answers all the time, on gRPC's own threads."""
 LONGEST_PAUSE_SECONDS = 2.0
 """Longest pause between a client's attempts to connect, so that a restarted server is found soon."""
-ATTEMPT_SECONDS = 3.0
-"""Deadline of one attempt to connect."""
 
 IDLE_SECONDS = 60.0
 """A connection without a call is closed after this time; a client opens a new one for its next call."""
@@ -72,7 +70,8 @@ def _open(library: Any, settings: Rpc, max_message_bytes: int) -> Any:
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", int(1000 * LONGEST_PAUSE_SECONDS)),
-        ("grpc.min_reconnect_backoff_ms", int(1000 * ATTEMPT_SECONDS)),  # bounds the attempt, not the pause
+        # Deadline of one attempt to connect
+        ("grpc.min_reconnect_backoff_ms", int(1000 * 3.0)),  # bounds the attempt, not the pause
     )
     if settings.tls is None:
         return library.insecure_channel(target, options=options)

@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-MAX_PORT_CHARACTERS = 20
-"""Characters read of a file; a port has at most five."""
-
 
 def ports_of(folder: Path) -> Path:
     """The folder in which the services of a run write their ports."""
@@ -28,4 +25,5 @@ def publish_port(folder: Path, service: str, port: int) -> None:
 def read_port(file: Path) -> int:
     """Raises OSError if there is no such file (yet), ValueError if it does not contain a number."""
     with file.open() as text:
-        return int(text.read(MAX_PORT_CHARACTERS))
+        # Characters read of a file; a port has at most five
+        return int(text.read(20))

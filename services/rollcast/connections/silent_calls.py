@@ -15,8 +15,6 @@ MAX_SILENT_CALLS = 128
 """Concurrent calls without a request; for one more, the oldest is cancelled."""
 REQUEST_SECONDS = 15.0
 """How long a call may be without its first request."""
-LOOK_SECONDS = 1.0
-"""Interval of looking for calls that were silent too long, while there are any."""
 
 
 class SilentCalls(grpc.ServerInterceptor):
@@ -77,7 +75,8 @@ class SilentCalls(grpc.ServerInterceptor):
     def _look_later(self) -> None:
         """Called with the lock held."""
         if self._timer is None and self._opened_at:
-            self._timer = threading.Timer(LOOK_SECONDS, self._look)
+            # Interval of looking for calls that were silent too long, while there are any
+            self._timer = threading.Timer(1.0, self._look)
             self._timer.daemon = True
             self._timer.start()
 

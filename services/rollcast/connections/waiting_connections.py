@@ -22,10 +22,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 REQUEST_SECONDS = 20.0
 """How long a connection may wait for its client: for the head of a request, for its body, or until a part of the answer
 is read."""
-LOOK_SECONDS = 1.0
-"""Interval of looking for connections that waited too long."""
-MAX_CONSECUTIVE_ACCEPTS = 64
-"""Connections accepted before the event loop gets its turn, in which it closes those that were given up."""
 
 NO_LINGERING = struct.pack("ii", 1, 0)
 """Value of SO_LINGER: closed immediately, without waiting until the client has read the rest."""
@@ -61,7 +57,8 @@ class WaitingConnections:
             latest = time.monotonic() - REQUEST_SECONDS
             for key in [key for key in self._open if self._waiting_since(key) < latest]:
                 self._close(key)
-            await asyncio.sleep(LOOK_SECONDS)
+            # Interval of looking for connections that waited too long
+            await asyncio.sleep(1.0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection = self._open.get(tuple(scope.get("client") or ())) if scope["type"] == "http" else None
@@ -119,7 +116,8 @@ class WatchedListener(socket.socket):
 
     def accept(self) -> tuple[socket.socket, Any]:
         try:
-            if self._consecutive_accepts == MAX_CONSECUTIVE_ACCEPTS:
+            # Connections accepted before the event loop gets its turn, in which it closes those that were given up
+            if self._consecutive_accepts == 64:
                 raise BlockingIOError
             connection, address = super().accept()
         except BlockingIOError:

@@ -15,12 +15,6 @@ from rollcast.corpus.votes import Tally, mean_of, repository_means
 KINDS = ("stop", "continue", "wait")
 CHANCE_BOUNDS = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.0)
 """Ends of the classes of chances. A class holds its lower end, and the last one its upper end too."""
-SHOWN_FACTOR = 1000
-"""Utilities are reported in thousandths of a pass rate."""
-NEGLIGIBLE_GAIN = 0.01
-"""Pass rate: a run that gains less after half has gained nothing."""
-EARLY_SHARE = 0.75
-"""Share of a run before whose end money is saved."""
 UTILITY_DIGITS = 1
 DIGITS = 3
 """Figures are added and compared as they are printed, so that a reader can check them."""
@@ -110,7 +104,11 @@ def advice_scores(followed: Sequence[FollowedAdvice]) -> AdviceScores:
         wrong_beyond_noise={kind: Tally(len(those), len(runs_by_kind[kind])) for kind, those in wrong.items()},
         wrong={kind: [(each.name, each.worth) for each in those] for kind, those in wrong.items()},
         useless_ended_early=Tally.count(
-            each.ended_at < EARLY_SHARE for each in followed if each.gain < NEGLIGIBLE_GAIN
+            # Pass rate: a run that gains less after half has gained nothing
+            # Share of a run before whose end money is saved
+            each.ended_at < 0.75
+            for each in followed
+            if each.gain < 0.01
         ),
         chances=chances,
         chance_distance=_distance(chances),
@@ -122,7 +120,8 @@ def _rule_scores(rule: str, followed: Sequence[FollowedAdvice], worths: Sequence
     for worth in worths:
         runs = [run for run in followed if run.worth == worth]
         votes = repository_means((each.repository for each in runs), (each.utility[rule] for each in runs))
-        at_each.append(round(SHOWN_FACTOR * mean_of(votes), UTILITY_DIGITS))
+        # Utilities are reported in thousandths of a pass rate
+        at_each.append(round(1000 * mean_of(votes), UTILITY_DIGITS))
     return RuleScores(at_each, round(sum(at_each), UTILITY_DIGITS))
 
 

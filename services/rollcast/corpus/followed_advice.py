@@ -24,14 +24,6 @@ from rollcast.scaling.law.curve import Array
 Ask = Callable[[Question], ForecasterAnswer]
 ADVICE = "advice"
 REFERENCE = "reference"
-MAX_QUESTIONS = 12
-"""Questions on one run; after the last `wait` it goes to its end."""
-MIN_LEVEL_READINGS = 3
-LEVEL_DIVISOR = 10
-"""A level is the mean of the last tenth of the readings."""
-MIN_SLOPE_READINGS = 5
-SMALLEST_COMPUTE = 1e-9
-"""Added to compute before its logarithm is taken."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +60,9 @@ class HalfRun:
 
     @property
     def num_level(self) -> int:
-        return max(MIN_LEVEL_READINGS, len(self.curve) // LEVEL_DIVISOR)
+        # Fewer readings would make the level noise
+        # A level is the mean of the last tenth of the readings
+        return max(3, len(self.curve) // 10)
 
     def level(self, num_readings: int) -> float:
         """Mean of the newest of the first `num_readings`."""
@@ -95,7 +89,8 @@ class HalfRun:
 
     def promised_by_slope(self, part: int) -> float:
         """Gain of the rest if the slope of the last 1/part of the seen readings went on."""
-        count = max(MIN_SLOPE_READINGS, self.num_seen // part)
+        # Fewer readings would make the slope noise
+        count = max(5, self.num_seen // part)
         x = self.curve.x[: self.num_seen]
         slope = float(np.polyfit(x[-count:], self.curve.y[self.num_seen - count : self.num_seen], 1)[0])
         return slope * float(self.curve.x[-1] - x[-1])
@@ -103,7 +98,8 @@ class HalfRun:
     def promised_by_log_slope(self) -> float:
         """Gain of the rest if the slope of all seen readings in ln compute went on."""
         seen_compute = self.curve.compute[: self.num_seen]
-        slope = np.polyfit(np.log(seen_compute + SMALLEST_COMPUTE), self.curve.y[: self.num_seen], 1)[0]
+        # Added to compute before its logarithm is taken
+        slope = np.polyfit(np.log(seen_compute + 1e-9), self.curve.y[: self.num_seen], 1)[0]
         return float(slope * np.log(self.curve.compute[-1] / seen_compute[-1]))
 
 
@@ -120,7 +116,8 @@ def follow(run: HalfRun, worth: float, ask: Ask) -> FollowedAdvice:
     num_readings = run.num_seen
     num_readings_at_end = length
     refused = None
-    while num_readings < length and len(answers) < MAX_QUESTIONS:
+    # Questions on one run; after the last `wait` it goes to its end
+    while num_readings < length and len(answers) < 12:
         answer = ask(_question(run, num_readings, worth))
         if answer.refused is not None:
             refused = f"{run.curve.name}, worth {worth:g}: {answer.refused}"

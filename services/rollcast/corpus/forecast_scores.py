@@ -24,16 +24,12 @@ FORECASTER = "forecaster"
 DECISIONS = frozenset({"forecastable", "saturated", "no_learning"})
 """Verdicts with which a user may decide on a run."""
 CALLED_FLAT = frozenset({"saturated", "no_learning"})
-MAX_FLAT_CHANGE = 0.01
-"""Pass rate: a run is flat if its end differs by less from the last reading that was seen."""
 WRONG_GAIN = 0.03
 """Pass rate: a run that gains more was wrongly called flat."""
 LOWEST, LOW, MEDIAN, HIGH, HIGHEST = range(len(QUANTILE_LEVELS))
 """Places of the quantiles."""
 ERROR_DIGITS = 4
 PINBALL_DIGITS = 5
-MIN_LOSS = 1e-5
-"""Least loss in a ratio, so that a simple method may be exact."""
 RATIO_DIGITS = 3
 """Figures are compared as they are printed, so that a reader can check each ratio."""
 
@@ -227,7 +223,8 @@ def _cell_scores(name: str, forecasts: Sequence[ScoredForecast]) -> CellScores:
         width90=voted(float(each.quantiles[HIGHEST] - each.quantiles[LOWEST]) for each in forecasts),
         decisions=Tally.count(each.holds(LOWEST, HIGHEST) for each in forecasts if each.is_decided),
         called_flat_wrong=Tally.count(each.gain > WRONG_GAIN for each in forecasts if each.is_called_flat),
-        flat_recognised=Tally.count(each.is_called_flat for each in forecasts if abs(each.gain) < MAX_FLAT_CHANGE),
+        # Pass rate: a run is flat if its end differs by less from the last reading that was seen
+        flat_recognised=Tally.count(each.is_called_flat for each in forecasts if abs(each.gain) < 0.01),
     )
 
 
@@ -260,6 +257,7 @@ def _over_best(cells: Sequence[CellScores], losses: Callable[[CellScores], dict[
 
 def _ratios(losses: dict[str, float]) -> dict[str, float]:
     """Each loss of a cell divided by that of its best simple method."""
-    floored = {method: max(value, MIN_LOSS) for method, value in losses.items()}
+    # Least loss in a ratio, so that a simple method may be exact
+    floored = {method: max(value, 1e-5) for method, value in losses.items()}
     best = min(value for method, value in floored.items() if method != FORECASTER)
     return {method: value / best for method, value in floored.items()}

@@ -18,7 +18,6 @@ ANSWER_SECONDS = 60.0
 """How long one answer may take, the start of the program included. Rollcast takes less than 0.1 s."""
 MAX_ANSWER_BYTES = 2**20
 """Length of one answer. An answer of Rollcast has less than 1 kB."""
-CHUNK_BYTES = 2**16
 END_SECONDS = 5.0
 """How long a program may take to end after its standard input was closed; then it is killed."""
 
@@ -112,7 +111,8 @@ class ForecasterProgram:
             raise self._ended() from None
 
     def _receive(self) -> bytes:
-        chunk = os.read(self._stdout.fileno(), CHUNK_BYTES)
+        # Bytes of one read
+        chunk = os.read(self._stdout.fileno(), 2**16)
         if not chunk:
             raise self._ended()
         return chunk

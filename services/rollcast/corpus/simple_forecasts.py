@@ -12,15 +12,9 @@ from scipy.optimize import curve_fit
 from rollcast.corpus.windows import Window
 from rollcast.scaling.law.curve import Array
 
-NUM_LAST = 5
-"""Readings whose mean is the forecast `last5`."""
 MAX_EVALUATIONS = 20_000
 """Calls of the fitted function after which a fit counts as failed. The forecast is then the last value."""
 HIGHEST_START = 0.99
-START_ABOVE = 0.05
-"""Pass rate: a fit starts with an asymptote this far above the highest reading, at HIGHEST_START at most."""
-LEAST_ASYMPTOTE_SHARE = 0.9
-"""Share of the highest reading that is the lower bound of the asymptote."""
 LEAST_ASYMPTOTE = 1e-3
 GRID_ASYMPTOTES = np.linspace(0.05, 0.99, 95)
 GRID_MIDPOINT_SHARES = np.geomspace(0.02, 10.0, 60)
@@ -38,7 +32,8 @@ def simple_forecasts(window: Window) -> dict[str, float]:
         warnings.simplefilter("ignore")  # a fit that fails has its own answer
         return {
             "last": last,
-            "last5": float(rates[-NUM_LAST:].mean()),
+            # Readings whose mean is the forecast `last5`
+            "last5": float(rates[-5:].mean()),
             "curve_fit": _fitted(_sigmoid_fit, compute, rates, ahead),
             "power_law": _fitted(_power_law_fit, compute, rates, ahead),
             "linear_in_log": linear_in_log(compute, rates, ahead),
@@ -111,8 +106,10 @@ def _least_squares(law: Callable[..., Array], compute: Array, rates: Array, begi
 
 
 def _first_asymptote(rates: Array) -> float:
-    return float(min(HIGHEST_START, rates.max() + START_ABOVE))
+    # Pass rate: a fit starts with an asymptote this far above the highest reading, at HIGHEST_START at most
+    return float(min(HIGHEST_START, rates.max() + 0.05))
 
 
 def _least_asymptote(rates: Array) -> float:
-    return float(max(rates.max() * LEAST_ASYMPTOTE_SHARE, LEAST_ASYMPTOTE))
+    # Share of the highest reading that is the lower bound of the asymptote
+    return float(max(rates.max() * 0.9, LEAST_ASYMPTOTE))

@@ -17,9 +17,6 @@ from rollcast.scaling.law.curve import Array, Curve
 
 SHARES = (0.25, 0.5)
 """Shares of a curve's compute after which its end is forecast."""
-MIN_CURVE_READINGS = 10
-MIN_SEEN_READINGS = 5
-"""Readings after compute 0 that a window needs: as many as a verdict."""
 NUM_OUTCOME_READINGS = 3
 """Last readings whose mean is the outcome. Their noise averages out, and a run hardly moves within them."""
 
@@ -83,13 +80,15 @@ def windows_of(curves: Sequence[CorpusCurve]) -> list[Window]:
 
 def num_readings_seen(curve: CorpusCurve, share: float) -> int | None:
     """Readings in the first `share` of the compute; None if too few are there, or after it."""
-    if len(curve) < MIN_CURVE_READINGS:
+    # Shorter curves have no first half to forecast from
+    if len(curve) < 10:
         return None
     first = float(curve.x[0])
     last = float(curve.x[-1])
     num_seen = int(np.sum(curve.x <= first + share * (last - first)))
     num_after_start = int(np.sum(curve.x[:num_seen] > 0.0))
-    if num_after_start < MIN_SEEN_READINGS or len(curve) - num_seen < NUM_OUTCOME_READINGS:
+    # Readings after compute 0 that a window needs: as many as a verdict
+    if num_after_start < 5 or len(curve) - num_seen < NUM_OUTCOME_READINGS:
         return None
     return num_seen
 

@@ -17,11 +17,6 @@ import numpy as np
 from rollcast.curves.evaluations import CurvePoint, Evaluations, RunHistory
 from rollcast.scaling.law.curve import Array, Curve
 
-FLEET_CHANGE = 0.10
-"""Relative change of the number of devices beyond which the fleet is taken to have changed."""
-START_UP = 0.10
-"""Relative excess over similar intervals beyond which the first interval of an incarnation holds a start-up, if the
-start-up was not measured."""
 MIN_INTERVALS = 3
 """Least number of intervals between evaluations that give a usual rate."""
 
@@ -68,7 +63,8 @@ def choose_axis(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
     is_trained = column(evaluations, "step") > 0
     devices = np.nan_to_num(column(evaluations, "devices")[is_trained])
     devices = devices[devices > 0]  # evaluations without that number are ignored
-    is_changed = devices.size > 0 and devices.max() > (1 + FLEET_CHANGE) * devices.min()
+    # Relative change of the number of devices beyond which the fleet is taken to have changed
+    is_changed = devices.size > 0 and devices.max() > (1 + 0.10) * devices.min()
     if not is_changed or np.any(np.isnan(trained_tokens[is_trained])):
         return without_start_up(evaluations)
     compute, start_up = _compute_and_start_up(evaluations)
@@ -156,7 +152,9 @@ def _inferred_start_ups(evaluations: Sequence[CurvePoint]) -> Array:
         learning = steps[number] * np.median(spent[likes] / steps[likes])
         if tokens[number] > 0 and np.all(tokens[likes] > 0):
             learning = max(learning, tokens[number] * np.median(spent[likes] / tokens[likes]))
-        if spent[number] > (1 + START_UP) * learning:
+        # Relative excess over similar intervals beyond which the first interval of an incarnation holds a start-up, if
+        # the start-up was not measured
+        if spent[number] > (1 + 0.10) * learning:
             excess[trained[number]] = spent[number] - learning
     return excess
 

@@ -26,10 +26,6 @@ from rollcast.curves.epoch_steps import begins_again
 from rollcast.curves.sheet import Sheet
 from rollcast.scaling.law.curve import Array
 
-MIN_COVERED_SHARE = 0.95
-"""Share of the evaluations that a column of compute must have a value for. A resumed log may lack some of them."""
-MAX_FALLING_SHARE = 0.25
-"""Share of the evaluations at which compute may fall: at restarts, or at the beginning of another run."""
 _STATISTIC_WORDS = {
     "avg", "average", "mean", "max", "min", "std", "median", "length", "len", "remaining", "left", "eta", "limit",
     "target", "budget", "planned",
@@ -53,7 +49,8 @@ def compute_columns(sheet: Sheet, pass_rate: str) -> list[str]:
         return int((sheet.numbers(name).given & is_evaluation).sum()) / num_evaluations
 
     def is_compute(name: str) -> bool:
-        return covered_share(name) >= MIN_COVERED_SHARE and _rises(sheet.numbers(name).values[is_evaluation])
+        # Share of the evaluations that a column of compute must have a value for. A resumed log may lack some of them.
+        return covered_share(name) >= 0.95 and _rises(sheet.numbers(name).values[is_evaluation])
 
     sparse: list[str] = []
     hours = [found for name in COMPUTE_NAMES if (found := find_column(names, (name,))) is not None]
@@ -114,4 +111,5 @@ def _rises(values: Array) -> bool:
     num_down = int(np.sum(changes < 0))
     if num_up + num_down == 0:
         return False
-    return bool(min(num_up, num_down) <= MAX_FALLING_SHARE * finite_values.size)
+    # Share of the evaluations at which compute may fall: at restarts, or at the beginning of another run
+    return bool(min(num_up, num_down) <= 0.25 * finite_values.size)

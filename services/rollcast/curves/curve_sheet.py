@@ -22,8 +22,6 @@ from rollcast.telemetry.names import is_own_curve
 
 MADE_AGAIN = "of steps that were made again after a restart"
 """Why evaluations are left out."""
-MAX_SECONDS_AHEAD = 86_400.0
-"""How far the time of an evaluation may be ahead of our clock: a day, as in another time zone."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +238,8 @@ def _malformed(curve: CurveSheet, named: dict[str, Numbers], now: float) -> tupl
     is_malformed |= is_negative
     if columns.time is not None:
         time = named[columns.time].values
-        is_other_time = is_evaluation & ~((time > 0) & (time <= now + MAX_SECONDS_AHEAD))
+        # How far the time of an evaluation may be ahead of our clock: a day, as in another time zone
+        is_other_time = is_evaluation & ~((time > 0) & (time <= now + 86_400.0))
         if np.any(is_other_time) and not complaint:
             complaint = f"{columns.time} is {time[is_other_time][0]:g}, needs Unix seconds"
         is_malformed |= is_other_time

@@ -8,8 +8,6 @@ from rollcast.curves.sheet import Column, Sheet
 
 MAX_KINDS = 1_000
 """Values of a text column. One with more values does not distinguish curves."""
-MIN_ROWS_PER_KIND = 3
-"""A text that hardly ever recurs (a date, a comment) does not distinguish curves."""
 NUMBERED_LABELS = ("seed", "run_id", "trial", "trial_id", "fold", "repeat", "replicate")
 """Columns that distinguish runs although they hold numbers."""
 LABELS = ("dataset", "metric")
@@ -48,7 +46,8 @@ def clashing_labels(sheet: Sheet, compute: str) -> list[Label]:
         if len(column.fields) < sheet.num_rows or not _is_label(name, column):
             continue
         kinds = list(dict.fromkeys(map(str, column.fields)))
-        recurs = name.casefold() in LABELS or MIN_ROWS_PER_KIND * len(kinds) <= sheet.num_rows
+        # A text that hardly ever recurs (a date, a comment) does not distinguish curves
+        recurs = name.casefold() in LABELS or 3 * len(kinds) <= sheet.num_rows
         if 1 < len(kinds) <= MAX_KINDS and recurs:
             first: dict[str, str] = {}
             pairs = zip(sheet.texts(name), sheet.texts(compute), strict=True)

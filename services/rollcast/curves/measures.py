@@ -73,14 +73,11 @@ _EXTREME_WORDS = {"best", "worst", "highest", "top"}
 _SMOOTHED_WORDS = {"ema", "smoothed", "moving", "running"}
 MAX_CACHED_NAMES = 4_096
 """Names whose measures are remembered: each line of a console is asked for those of its names."""
-MAX_CACHED_CHARS = 200
 _RATIO_MARK = " of "
 _COUNT_WORDS = {"num", "n", "number", "count", "counts", "total", "of", "the"}
 """Words of a column that counts right answers: `num_correct`, `total_wins`."""
 _TOKEN = re.compile(r"[A-Za-z0-9]+")
 _PATH_PARTS = re.compile(r"[/.|]")
-BARE_DATA_SET_PARTS = 2
-"""`eval/aime` has two parts, the stage and the data set, as slime writes it."""
 
 
 class Stage(IntEnum):
@@ -143,7 +140,8 @@ def count_words(name: str) -> set[str]:
 
 def measure_of(name: str) -> Measure | None:
     """None: by its name the column does not measure success."""
-    return _measure_of_short(name) if len(name) <= MAX_CACHED_CHARS else _measure_of(name)
+    # Longer names are rare, and would fill the cache
+    return _measure_of_short(name) if len(name) <= 200 else _measure_of(name)
 
 
 @lru_cache(maxsize=MAX_CACHED_NAMES)
@@ -230,7 +228,8 @@ def _kind(name: str, words: set[str], attempts: int) -> MeasureKind | None:
 
 def _is_bare_data_set(parts: list[str]) -> bool:
     """Whether it is `eval/aime`: a stage, and a data set alone."""
-    if len(parts) != BARE_DATA_SET_PARTS:
+    # `eval/aime` has two parts, the stage and the data set, as slime writes it
+    if len(parts) != 2:
         return False
     stage = words_in(parts[0])
     return bool(stage) and stage <= HELD_OUT_WORDS and any(map(_is_data_set, _subject_in(parts[1])))

@@ -22,12 +22,7 @@ from rollcast.scaling.law.curve import Array
 
 MIN_OUTCOMES_PER_STEP = 2
 """Rows of one step on average from which they are parts of one evaluation. Fewer are a reading that is there twice."""
-MIN_GROUPS = 2
-"""Different steps of a log. At a single one something else is counted."""
 MIN_OUTCOMES_PER_STRETCH = 8
-MAX_AVERAGES = 40
-MIN_CHANGE_SHARE = 0.1
-"""Share of the rows whose 0 or 1 differs from the one before, from which such numbers are outcomes and not a curve."""
 STANDARD_ERROR = "standard error of the mean"
 ITEM_WORDS = {
     "word", "question", "prompt", "problem", "game", "episode", "opponent", "instance", "sample", "answer", "item",
@@ -62,7 +57,8 @@ def averaged(curve: CurveSheet, tell: Tell) -> CurveSheet:
     groups = _numbered(np.nan_to_num(steps[rows]), at[rows], stretches)
     labels = clashing_labels(sheet.only(_mask(sheet.num_rows, rows)), curve.columns.compute)
     num_groups = int(groups.max()) + 1
-    if num_groups < MIN_GROUPS:
+    # Different steps of a log. At a single one something else is counted.
+    if num_groups < 2:
         return curve
     if rows.size >= MIN_OUTCOMES_PER_STEP * num_groups:
         names_curves = any(_names_curves(curve, label, groups, rows, is_binary=is_binary) for label in labels)
@@ -128,7 +124,8 @@ def _differs_within(values: Array, groups: Numbers) -> bool:
 
 
 def _alternates(values: Array) -> bool:
-    return int(np.sum(np.diff(values) != 0)) >= MIN_CHANGE_SHARE * values.size
+    # Share of the rows whose 0 or 1 differs from the one before, from which such numbers are outcomes and not a curve
+    return int(np.sum(np.diff(values) != 0)) >= 0.1 * values.size
 
 
 def _is_long(stretches: Numbers) -> bool:
@@ -138,7 +135,8 @@ def _is_long(stretches: Numbers) -> bool:
 
 def _consecutive(stretches: Numbers, at: Array) -> tuple[Numbers, int]:
     """(m,) numbers of groups of consecutive outcomes, and how many outcomes are in one."""
-    size = max(MIN_OUTCOMES_PER_STRETCH, -(-at.size // MAX_AVERAGES))
+    # Averages of a curve: more show no more of its shape
+    size = max(MIN_OUTCOMES_PER_STRETCH, -(-at.size // 40))
     groups = np.zeros(at.size, dtype=np.int64)
     num_groups = 0
     for stretch in np.unique(stretches):

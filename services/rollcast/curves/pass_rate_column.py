@@ -26,8 +26,6 @@ TRAINING_STATISTICS = {
     "cpu", "eta", "epsilon", "eps", "dropout", "warmup", "sampling", "approx", "frac",
 }  # fmt: skip
 """Words of columns next to the reward of training that are no evaluations."""
-MAX_COUNTERS = 20
-"""Columns of steps that are looked at for the start."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +154,8 @@ def _is_start(sheet: Sheet) -> Mask:
     """(n,) rows of step 0, or of epoch 0 if no column counts steps."""
     counters = [*step_columns(list(sheet.columns)), *(name for name in sheet.columns if name.casefold() == "epoch")]
     is_start = np.zeros(sheet.num_rows, dtype=bool)
-    for name in counters[:MAX_COUNTERS]:
+    # Columns of steps that are looked at for the start
+    for name in counters[:20]:
         is_start |= sheet.numbers(name).values == 0
     return is_start
 

@@ -13,10 +13,6 @@ from rollcast.curves.sheet import PER_CENT, Sheet, shown
 from rollcast.scaling.law.curve import Array
 
 MAX_PER_CENT = 100.0
-MAX_REWARD = 10.0
-"""A larger one is rare, so the numbers are more likely to be per cent."""
-ROUNDING = 1e-9
-"""Floats: 0.5 / 0.001 may be a little less than 500."""
 _MEAN = re.compile(r"(?<![A-Za-z])(?:mean|avg|average)(?![A-Za-z])")
 _PER_CENT_WORDS = {"percent", "pct", "percentage"}
 
@@ -60,7 +56,8 @@ def _complaint(values: Array, mapped: Array, sheet: Sheet, column: str, asked: C
     if smallest >= 0 and largest <= MAX_PER_CENT and is_rate:
         return f"{where}; if it is per cent, add {scale} 0.01"
     per_cent = (
-        f"if it is per cent, add {scale} 0.01; " if smallest >= 0 and MAX_REWARD < largest <= MAX_PER_CENT else ""
+        # A larger one is rare, so the numbers are more likely to be per cent
+        f"if it is per cent, add {scale} 0.01; " if smallest >= 0 and 10.0 < largest <= MAX_PER_CENT else ""
     )
     low = float(min(math.floor(smallest), 0))
     high = float(max(math.ceil(largest), 1))
@@ -111,7 +108,8 @@ def _is_per_cent(column: str) -> bool:
 def _rounded_down(value: float) -> float:
     """Round to three digits, so that the largest reward is mapped to no more than 1."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 2)
-    return math.floor(value / unit + ROUNDING) * unit
+    # Floats: 0.5 / 0.001 may be a little less than 500
+    return math.floor(value / unit + 1e-9) * unit
 
 
 def _farthest(mapped: Array) -> float:

@@ -22,8 +22,6 @@ ERROR_PREFIX = "standard error of "
 """Begins the name of the column with the errors of a ratio."""
 MAX_COUNTS = 50
 """Columns of counts that are looked at."""
-MIN_SHARED_ROWS = 0.95
-"""Share of a count's rows in which its total must be known."""
 STAGE_WORDS = HELD_OUT_WORDS | TRAINING_WORDS
 TOTAL_WORDS = {
     "total", "n", "num", "number", "count", "games", "game", "episodes", "episode", "samples", "problems", "questions",
@@ -98,7 +96,8 @@ def total_of(sheet: Sheet, count: str) -> str | None:
         is_of_a_stage = words_in(name) & STAGE_WORDS in (words_in(count) & STAGE_WORDS, set())
         if (
             is_of_a_stage
-            and is_both_known.sum() >= MIN_SHARED_ROWS * is_known.sum()
+            # Share of a count's rows in which its total must be known
+            and is_both_known.sum() >= 0.95 * is_known.sum()
             and np.all(right[is_both_known] <= tries[is_both_known])
         ):
             possible.append(name)

@@ -15,18 +15,10 @@ MAX_RESTARTS_PER_ROW = 0.25
 """A file that seems to hold more restarts is not in the order of time."""
 MIN_STEPS_AGAIN = 3
 """Different steps below the level that had been reached, after which a log has gone back whatever its rows hold."""
-MAX_LATE_ROWS = 1_000
-"""Rows after a fall of the step that are looked at."""
 MAX_STEP = 2**53
 """Larger whole numbers are not steps: floats cannot distinguish them from their neighbors."""
 MAX_STRETCHES = 1_000
 """Stretches of a log between restarts that are looked at one by one. No run is restarted as often."""
-MAX_STRAY_ROWS = 3
-"""Rows that fall back together, before the log goes on above, which are no restart: lines that a model quotes, say."""
-MIN_STRAY_INTERVALS = 1.5
-"""Intervals from the last of them to the next row. After a restart all rows between are there again."""
-MAX_CONTINUED_INTERVALS = 2.0
-"""Intervals from the row before them to the next row, if that one continues the run."""
 EVALUATION_KIND = 0
 Rows = NDArray[np.int64]
 
@@ -91,13 +83,16 @@ def _falls(sheet: Sheet, counter: Array, is_evaluation: Mask) -> tuple[Rows, Row
 def _num_strays(steps: list[float], fall: int, interval: float) -> int:
     """How many rows from a fall on are strays; 0 if they are those of a restart or of another run."""
     reached = steps[fall - 1]
-    end = next((at for at in range(fall, min(fall + MAX_STRAY_ROWS + 1, len(steps))) if steps[at] > reached), fall)
+    # Rows that fall back together, before the log goes on above, which are no restart: lines that a model quotes, say
+    end = next((at for at in range(fall, min(fall + 3 + 1, len(steps))) if steps[at] > reached), fall)
     low = steps[fall:end]
     if not low or low[-1] == reached or low[0] == steps[0]:
         return 0
     newest_interval = max(interval, reached - steps[fall - 2]) if fall > 1 else interval
-    is_continued = steps[end] - reached <= MAX_CONTINUED_INTERVALS * newest_interval
-    skips = steps[end] - low[-1] >= MIN_STRAY_INTERVALS * interval
+    # Intervals from the row before them to the next row, if that one continues the run
+    is_continued = steps[end] - reached <= 2.0 * newest_interval
+    # Intervals from the last of them to the next row. After a restart all rows between are there again.
+    skips = steps[end] - low[-1] >= 1.5 * interval
     return len(low) if is_continued and skips else 0
 
 
@@ -117,7 +112,8 @@ def _has_gone_back(steps: list[float], kinds: list[int], newest: dict[int, float
     """
     reached = steps[fall - 1]
     again: set[float] = set()
-    for row_index in range(fall, min(fall + MAX_LATE_ROWS, len(steps))):
+    # Rows after a fall of the step that are looked at
+    for row_index in range(fall, min(fall + 1_000, len(steps))):
         step = steps[row_index]
         if step > reached:
             return False

@@ -21,7 +21,6 @@ from rollcast.scaling.law.curve import DEVICE_HOURS, Array
 from rollcast.scaling.posterior.options import FitOptions
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-GRID_SIZE = 40
 USUAL_FACTORS = (2.0, 4.0)
 """Times the compute so far at which readings are predicted if the user names no compute."""
 
@@ -320,4 +319,5 @@ def metric_grid(forecast: RunForecast) -> tuple[float, ...]:
     """
     newest_compute = forecast.newest.compute
     low, high = (forecast.end / 100, 4 * forecast.end) if forecast.end else (newest_compute / 4, 1000 * newest_compute)
-    return tuple(float(f"{value:.3g}") for value in np.geomspace(low, high, GRID_SIZE))
+    # Points of the curve that is drawn
+    return tuple(float(f"{value:.3g}") for value in np.geomspace(low, high, 40))

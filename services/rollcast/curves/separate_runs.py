@@ -28,12 +28,6 @@ from rollcast.scaling.law.curve import Array
 
 COMPARED_READINGS = 3
 """First readings after a fall of the step that are compared with those before it."""
-MIN_LEVEL_DIFFERENCE = 0.05
-"""Share of the range of the readings below which two levels are one, however little they vary."""
-MIN_LEVEL_ERRORS = 5.0
-"""Standard errors between two levels from which they are those of two runs."""
-NEAR_LEVEL_SHARE = 0.5
-"""Counts begin again in each epoch if the level departs by less than this share of its departure in another run."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +164,9 @@ def _is_at_another_level(run: LoggedRun, stretch: LoggedRun) -> bool:
     noise = max(_noise(run.rates[order]), _noise(stretch.rates))
     everything = np.concatenate((run.rates, stretch.rates))
     spread = float(everything.max() - everything.min())
-    return difference > max(MIN_LEVEL_ERRORS * noise * math.sqrt(2 / again.size), MIN_LEVEL_DIFFERENCE * spread)
+    # Share of the range of the readings below which two levels are one, however little they vary
+    # Standard errors between two levels from which they are those of two runs
+    return difference > max(5.0 * noise * math.sqrt(2 / again.size), 0.05 * spread)
 
 
 def _noise(rates: Array) -> float:
@@ -200,7 +196,8 @@ def _is_each_epoch(runs: list[LoggedRun]) -> bool:
         return False
     departed = sum(abs(float(next_run.rates[0] - run.rates[-1])) for run, next_run in pairwise(runs))
     returned = sum(abs(float(after.rates[0] - run.rates[0])) for run, after in pairwise(runs))
-    return departed < NEAR_LEVEL_SHARE * returned
+    # Counts begin again in each epoch if the level departs by less than this share of its departure in another run
+    return departed < 0.5 * returned
 
 
 def _counted_on(curve: CurveSheet, counter: str, runs: list[LoggedRun]) -> CurveSheet:

@@ -12,12 +12,6 @@ from rollcast.curves.columns import EPOCHS, SAMPLES, SECONDS, STEPS, TOKENS
 from rollcast.curves.sheet import RUN, Column, Sheet, not_a_number
 from rollcast.scaling.law.curve import DEVICE_HOURS, Array
 
-FIRST_UNIX_SECONDS = 1.0e9
-"""2001: smaller numbers are durations, not times of a clock."""
-LAST_UNIX_SECONDS = 4.1e9
-"""2099."""
-MAX_RUN_SECONDS = 3.2e8
-"""Ten years: numbers that are farther apart are not times of one run."""
 MILLISECONDS_PER_SECOND = 1000.0
 SECONDS_PER_HOUR = 3600.0
 COUNTS = (STEPS, TOKENS, SAMPLES, EPOCHS)
@@ -84,9 +78,12 @@ def _unit_of_a_clock(known: Array) -> float | None:
         seconds = known / unit
         if (
             seconds.size
-            and seconds.min() >= FIRST_UNIX_SECONDS
-            and seconds.max() <= LAST_UNIX_SECONDS
-            and seconds.max() - seconds.min() < MAX_RUN_SECONDS
+            # 2001: smaller numbers are durations, not times of a clock
+            and seconds.min() >= 1.0e9
+            # 2099
+            and seconds.max() <= 4.1e9
+            # Ten years: numbers that are farther apart are not times of one run
+            and seconds.max() - seconds.min() < 3.2e8
         ):
             return unit
     return None

@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.runfolder.kept_checkpoints import KeptCheckpoints, kept_in_words
 
-ROUNDING = 1e-9
-"""Relative error of a compute that was mapped to the fitted axis and back."""
-
 
 def way_back(evaluations: Sequence[CurvePoint], peak_compute: float, kept: KeptCheckpoints) -> str:
     """One sentence. `peak_compute`: of the peak, in the unit of the evaluations."""
-    peak = max((item.step for item in evaluations if item.compute <= peak_compute * (1 + ROUNDING)), default=0)
+    # Relative error of a compute that was mapped to the fitted axis and back
+    peak = max((item.step for item in evaluations if item.compute <= peak_compute * (1 + 1e-9)), default=0)
     earlier_steps = [step for step in kept.steps if step <= peak]
     if not earlier_steps:
         return (

@@ -33,7 +33,6 @@ from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.scaling.law.baselines import power_law
 from rollcast.scaling.law.curve import Array
 
-NUM_CURVE_POINTS = 121
 _made: WeakKeyDictionary[RunForecast, ForecastAnswer] = WeakKeyDictionary()
 """A snapshot never changes, and every open page asks for all of them at every change."""
 
@@ -136,7 +135,8 @@ def curve_answer(item: RunForecast, until: float | None) -> CurveAnswer:
         stop = min(stop, item.newest.compute)
     stop = max(stop, 1.01 * positive[0])
     # Half of the points are dense in the logarithm, for the bend of the law; the others are even, for a linear axis.
-    half = NUM_CURVE_POINTS // 2
+    # Points of the curve that is sent, half of them before now
+    half = 121 // 2
     dense = np.geomspace(positive[0] / 3, stop, half + 1)
     even = np.linspace(positive[0] / 3, stop, half)
     compute = np.unique(np.concatenate([dense, even, [min(item.newest.compute, stop)]]))

@@ -20,9 +20,6 @@ from rollcast.forecaster.refusals import MAX_BODY_BYTES, BodyLimit, add_refusals
 from rollcast.forecaster.run_api import RunApi
 from rollcast.forecaster.schema import FitAnswer, FitRequest
 
-MAX_FITS_AT_ONCE = 4
-FIT_PATIENCE_SECONDS = 5.0
-"""How long a fit waits for one of the others to end before it is refused."""
 _SCRIPT = "text/javascript; charset=utf-8"
 _STYLE = "text/css; charset=utf-8"
 _MODULES = ("page", "state", "advice", "figure", "earlier", "evidence", "tables", "samples", "plot", "words")
@@ -90,12 +87,14 @@ def _health_router(board: Board, metrics: ForecastMetrics, alive: Callable[[], t
 
 def _fit_router() -> APIRouter:
     router = APIRouter()
-    fits = threading.BoundedSemaphore(MAX_FITS_AT_ONCE)
+    # Fits take a core each, and refits of the runs need theirs
+    fits = threading.BoundedSemaphore(4)
 
     @router.post("/api/fit", responses=refusals(400, 413, 422, 429))
     def fit(request: Annotated[FitRequest, Body()]) -> FitAnswer:
         """Forecast a curve of one's own."""
-        if not fits.acquire(timeout=FIT_PATIENCE_SECONDS):
+        # How long a fit waits for one of the others to end before it is refused
+        if not fits.acquire(timeout=5.0):
             raise HTTPException(429, "too many concurrent fits; send this one again in a moment")
         try:
             return fit_answer(request)

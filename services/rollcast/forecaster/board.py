@@ -12,13 +12,12 @@ from rollcast.curves.evaluations import TrainerStatus
 from rollcast.curves.run_forecast import RunForecast
 from rollcast.forecaster.schema import SourceAnswer, Trace
 
-MAX_TRACE_STEPS = 600
-
 
 @dataclass
 class _Run:
     status: TrainerStatus = field(default_factory=TrainerStatus)
-    trace: deque[Trace] = field(default_factory=lambda: deque(maxlen=MAX_TRACE_STEPS))
+    # Steps of the trace that the page draws
+    trace: deque[Trace] = field(default_factory=lambda: deque(maxlen=600))
     staleness_seen: tuple[float, float] = (0.0, 0.0)
 
 

@@ -32,12 +32,6 @@ MAX_RUNS = 200
 MAX_PUSHED_RUNS = 100
 """Below MAX_RUNS, so that pushed runs leave room for the runs of the source."""
 NO_TERMS = CurveTerms()
-PATIENCE_SECONDS = 5.0
-"""Longest wait of a push for its turn."""
-MAX_REPLAYS = 40
-"""Earlier forecasts of one run that are made afterwards, if several evaluations arrive together."""
-MAX_REPLAYS_AT_ONCE = 100
-"""Most of them for all runs together."""
 log = get_logger()
 
 
@@ -101,7 +95,8 @@ class ForecastEngine:
             ValueError: one sentence on why the run cannot be pushed.
             TimeoutError: another reading takes its time.
         """
-        if not self._turn.acquire(timeout=PATIENCE_SECONDS):
+        # Longest wait of a push for its turn
+        if not self._turn.acquire(timeout=5.0):
             raise TimeoutError("the forecaster is busy with another reading; push again in a moment")
         try:
             known_run = self._pushed.get(run.name)
@@ -247,7 +242,9 @@ class ForecastEngine:
         new = {id(item) for item in fresh}
         for name in sorted(changed):
             try:
-                self._refit(name, new, min(MAX_REPLAYS, MAX_REPLAYS_AT_ONCE // len(changed)))
+                # Earlier forecasts of one run that are made afterwards, if several evaluations arrive together
+                # Most of them for all runs together
+                self._refit(name, new, min(40, 100 // len(changed)))
             except (ValueError, ArithmeticError, IndexError, np.linalg.LinAlgError) as error:
                 self._metrics.count_skipped("refit", 1)
                 log.error("the run cannot be fitted; its last forecast stands", run=name, error=str(error))

@@ -13,8 +13,6 @@ MAX_SAMPLES_BYTES = 4 << 20
 """Bytes at the end of the file that one look reads; an evaluation's samples take some 100 kB at most."""
 MAX_EVALUATIONS = 8
 """Newest evaluations with samples in one answer."""
-MAX_STEP_BYTES = 64 << 10
-"""Enough for the last steps, a kilobyte each."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,8 @@ class FolderTail:
 
     def step(self) -> StepRecord | None:
         """The newest optimizer step."""
-        return next(_newest_first(self.folder / files.STEPS, StepRecord, MAX_STEP_BYTES), None)
+        # Enough for the last steps, a kilobyte each
+        return next(_newest_first(self.folder / files.STEPS, StepRecord, 64 << 10), None)
 
 
 def _newest_first(path: Path, kind: type[Record], max_bytes: int) -> Iterator[Record]:

@@ -14,8 +14,6 @@ from rollcast.forecaster.query_api import PREFIX, refusal
 from rollcast.forecaster.schema import Refusal
 
 MAX_BODY_BYTES = 1 << 20
-MAX_PRINTED_INTEGER = 10**18
-"""A larger one is left out of the sentence: it may have a million digits."""
 _MEANINGS = {
     400: "A body that cannot be read",
     401: "No token, or another one",
@@ -65,7 +63,8 @@ def _sentence(status: int, text: str, headers: Any = None) -> Response:
 def _is_huge(value: str | float) -> bool:
     if isinstance(value, bool) or not isinstance(value, int):
         return False
-    return abs(value) > MAX_PRINTED_INTEGER or not math.isfinite(value)
+    # A larger one is left out of the sentence: it may have a million digits
+    return abs(value) > (10**18) or not math.isfinite(value)
 
 
 class BodyLimit:

@@ -20,8 +20,6 @@ from rollcast.runfolder.episode_words import episodes_in_words
 MAX_WAIT_SECONDS = 10.0
 MAX_WAITING_REQUESTS = 128
 """A part of all connections; one request more is answered without waiting."""
-POLL_SECONDS = 0.1
-"""How often a waiting request looks for a change."""
 RunName = Annotated[str, Path(max_length=500, description="Name of the run")]
 Compute = Annotated[float, Query(gt=0, le=MOST_COMPUTE, allow_inf_nan=False)]
 
@@ -70,7 +68,8 @@ class RunApi:
             while self._board.version == after and not self._board.closed.is_set() and time.monotonic() < deadline:
                 if await request.is_disconnected():
                     return
-                await asyncio.sleep(POLL_SECONDS)
+                # How often a waiting request looks for a change
+                await asyncio.sleep(0.1)
         finally:
             self._waiting.discard(request)
 

@@ -33,10 +33,6 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
 from rollcast.telemetry.stop_signal import StopSignal
 
-MIN_REST_SHARE = 0.2
-"""Least rest of the loop after a turn, as a share of the interval, however long the turn took."""
-MAX_TURN_SECONDS = 600.0
-"""A loop that takes longer hangs: the first look may read 30 days of several runs and fit them all."""
 OK = "ok"
 OVER = "the run is over"
 
@@ -69,7 +65,8 @@ def serve(config: RunConfig, *, over: bool = False) -> int:
     listener = listen(settings.bind, settings.http_port, setting="forecaster.http_port")
     served = config.http.model_copy(update={"bind": settings.bind})
     interval = settings.source.every_seconds
-    heartbeat = Heartbeat(interval + MAX_TURN_SECONDS)
+    # A loop that takes longer hangs: the first look may read 30 days of several runs and fit them all
+    heartbeat = Heartbeat(interval + 600.0)
     try:
         history = History(settings.history or folder / FORECASTS)
         budget = RunBudget(config.budget.steps, config.budget.device_hours)
@@ -104,7 +101,8 @@ def serve(config: RunConfig, *, over: bool = False) -> int:
             board.note_source(_read(source, engine, metrics, board.source))
             forecast_log.note(board.get(config.run))
             rest = interval - (time.monotonic() - turn_start_seconds)
-            if stop.wait(max(rest, MIN_REST_SHARE * interval)):
+            # Least rest of the loop after a turn, as a share of the interval, however long the turn took
+            if stop.wait(max(rest, 0.2 * interval)):
                 return 0
     finally:
         board.closed.set()

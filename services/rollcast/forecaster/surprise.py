@@ -13,9 +13,6 @@ from rollcast.curves.axis import ComputeAxis
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.forecaster.history import KeptForecast
 
-FORECAST_COMPUTE_SHARE = 0.5
-MAX_COUNTED_MISSES = 10
-
 
 @dataclass(frozen=True)
 class Surprise:
@@ -38,7 +35,8 @@ def hold_to_account(
     """
     earlier: tuple[float, ...] | None = None
     num_missed = 0
-    for item in reversed(evaluations[-MAX_COUNTED_MISSES:]):
+    # Evaluations that are looked back at
+    for item in reversed(evaluations[-10:]):
         forecast_readings = _said(item.compute, axis, grid, made_before)
         earlier = earlier or forecast_readings
         if forecast_readings is None or forecast_readings[0] <= item.pass_rate <= forecast_readings[-1]:
@@ -53,7 +51,8 @@ def _said(
     """Readings forecast for `compute`, interpolated on the grid; None outside of it."""
     if not grid or not grid[0] <= compute <= grid[-1]:
         return None
-    past = made_before(float(axis.to_device_hours(axis.to_fitted(np.array([compute])) * FORECAST_COMPUTE_SHARE)[0]))
+    # A surprise is measured against the forecast that was made at half of the compute
+    past = made_before(float(axis.to_device_hours(axis.to_fitted(np.array([compute])) * 0.5)[0]))
     if past is None or not past.band:
         return None
     return tuple(float(np.interp(np.log(compute), np.log(grid), row)) for row in past.band)

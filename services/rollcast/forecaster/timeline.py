@@ -8,9 +8,6 @@ from rollcast.curves.axis import MIN_INTERVALS
 from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.scaling.law.curve import Array
 
-MAX_FORECAST_TIMES = 150
-"""Times at which the forecast is asked; between them it is interpolated."""
-
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
@@ -65,7 +62,8 @@ def readings_over_time(forecast: RunForecast, line: Timeline, times: Array) -> A
     readings = np.full((len(QUANTILES), times.size), np.nan)
     if np.any(known_mask):
         inside = compute[known_mask]
-        knots = np.unique(np.quantile(inside, np.linspace(0, 1, min(MAX_FORECAST_TIMES, inside.size))))
+        # Times at which the forecast is asked; between them it is interpolated
+        knots = np.unique(np.quantile(inside, np.linspace(0, 1, min(150, inside.size))))
         values = forecast.reading(knots)
         for row, at_knots in zip(readings, values, strict=True):
             row[known_mask] = np.interp(inside, knots, at_knots)

@@ -25,10 +25,6 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 
-PROMPT_END_TOKENS = 16
-"""Enough to see whether the prompt ends in `<think>`, however it is tokenised."""
-
-
 log = get_logger()
 
 
@@ -165,7 +161,8 @@ class GradingThreads:
         return _graded(await self._services.grade(task.verifier, completion, task.verifier_reference), started)
 
     def _completion(self, task: PromptTask, token_ids: list[int]) -> str:
-        prompt_end = self._decode(task.prompt_token_ids[-PROMPT_END_TOKENS:].tolist())
+        # Enough to see whether the prompt ends in `<think>`, however it is tokenised
+        prompt_end = self._decode(task.prompt_token_ids[-16:].tolist())
         return whole_completion(prompt_end, self._decode(token_ids))
 
     def _count(self, verifier: str, outcome: Outcome) -> None:

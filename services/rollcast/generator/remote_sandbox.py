@@ -25,7 +25,6 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.wire import grading_pb2
 from rollcast.wire.grading_pb2_grpc import GradingStub
 
-MAX_RETRY_PAUSE_SECONDS = 2.0
 _REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
 """Mistakes of configuration, which are not retried."""
 
@@ -91,7 +90,8 @@ class RemoteSandbox:
         attempts = Retrying(
             retry=retry_if_exception(_may_pass),
             stop=stop_before_delay(self._patience_seconds),
-            wait=wait_random_exponential(multiplier=0.1, max=MAX_RETRY_PAUSE_SECONDS),
+            # Longer pauses would use up the deadline of a grading
+            wait=wait_random_exponential(multiplier=0.1, max=2.0),
             reraise=True,
         )
         return attempts(lambda: self._once(call, max(0.1, until - time.monotonic())))

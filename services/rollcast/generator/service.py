@@ -60,12 +60,6 @@ from rollcast.telemetry.locked_memory import why_not_registered
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.receiver.member import WeightMember, new_key, report_starting
 
-LEAVE_SECONDS = 5.0
-"""Deadline for the trainer's confirmation that this member may go."""
-HAND_BACK_SECONDS = 5.0
-STOP_CLAIMING_SECONDS = 2.0
-"""Deadline for a running claim, which only an unreachable Redis delays."""
-
 T = TypeVar("T")
 log = get_logger()
 
@@ -314,9 +308,12 @@ class GeneratorService:
                 return self._broken(claims if claims.done() else member)
             log.info("draining", running_rollouts=self._claims.num_running)
             self._claims.stop_claiming()
-            await asyncio.wait({claims}, timeout=STOP_CLAIMING_SECONDS)
-            await self._claims.drain(self._config.generator.drain_seconds, HAND_BACK_SECONDS)
-            confirmed = await self._member.leave("draining", LEAVE_SECONDS)
+            # Deadline for a running claim, which only an unreachable Redis delays
+            await asyncio.wait({claims}, timeout=2.0)
+            # Seconds for handing claimed tasks back to Redis
+            await self._claims.drain(self._config.generator.drain_seconds, 5.0)
+            # Deadline for the trainer's confirmation that this member may go
+            confirmed = await self._member.leave("draining", 5.0)
             log.info("left", confirmed=confirmed)
             return 0
         finally:

@@ -15,8 +15,6 @@ from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion, Surviving, survives
 
 SMOOTHING_SECONDS = 10.0
-MIN_RATE_TOKENS = 8
-"""Fewer tokens give no rate, because the first steps of an engine are slow."""
 
 log = get_logger()
 
@@ -41,7 +39,8 @@ class DecodeRate:
         decay = math.exp(-seconds / SMOOTHING_SECONDS)
         self._tokens = decay * self._tokens + tokens
         self._seconds = decay * self._seconds + seconds
-        return self._tokens / self._seconds if self._tokens >= MIN_RATE_TOKENS and self._seconds else 0.0
+        # Fewer tokens give no rate, because the first steps of an engine are slow
+        return self._tokens / self._seconds if self._tokens >= 8 and self._seconds else 0.0
 
 
 class GeneratorWeights:

@@ -16,9 +16,6 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.wire import grading_pb2, grading_pb2_grpc
 
-MAX_NAME_CHARACTERS = 1_000
-"""Characters of a verifier's name: a path and a function's."""
-
 
 class GradingService(grading_pb2_grpc.GradingServicer):
     """Grades in the sandbox; a request that it cannot grade is INVALID_ARGUMENT with one sentence."""
@@ -96,7 +93,8 @@ class GradingService(grading_pb2_grpc.GradingServicer):
 
     def _check(self, verifier: str, context: grpc.ServicerContext) -> None:
         try:
-            sandboxed = self._verifiers.find(verifier[:MAX_NAME_CHARACTERS]).sandboxed
+            # Characters of a verifier's name: a path and a function's
+            sandboxed = self._verifiers.find(verifier[:1_000]).sandboxed
         except UserError as error:
             self._refuse_request(context, f"{error}, or install it in the grader as well")
         if not sandboxed:

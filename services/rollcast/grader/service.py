@@ -28,10 +28,6 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.stop_signal import StopSignal
 from rollcast.wire.grading_pb2_grpc import add_GradingServicer_to_server
 
-CALLS_TO_REFUSE = 16
-"""Threads in addition to those that grade and wait, so that one more caller is refused immediately."""
-STOP_SECONDS = 5.0
-"""Time after a grading's longest duration for connections to close."""
 IMPORT_SECONDS = 30.0
 """That a start waits for verifiers to be imported."""
 PROOF_LIMITS = Limits(deadline_seconds=60.0, seconds_per_test=60.0, memory_bytes=1 << 30)
@@ -92,7 +88,8 @@ def serve(config: RunConfig) -> int:
             config.grader_rpc,
             lambda made: add_GradingServicer_to_server(service, made),  # type: ignore[no-untyped-call]
             setting="grader.port",
-            max_calls=settings.processes + settings.queue + CALLS_TO_REFUSE,
+            # Threads in addition to those that grade and wait, so that one more caller is refused immediately
+            max_calls=settings.processes + settings.queue + 16,
             max_message_bytes=MAX_GRADING_BYTES,
             secret_place=secret_place(config.run_folder, "grader.token"),
         )
@@ -106,7 +103,8 @@ def serve(config: RunConfig) -> int:
         turns.close()
         if server is not None:
             grace = config.tasks.grading.longest_wall_seconds + GRACE_SECONDS
-            server.stop(grace).wait(grace + STOP_SECONDS)
+            # Time after a grading's longest duration for connections to close
+            server.stop(grace).wait(grace + 5.0)
         sandbox.close()
         http.stop()
 

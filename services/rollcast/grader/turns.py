@@ -7,9 +7,6 @@ from collections.abc import Callable, Iterator
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 
-LOOK_SECONDS = 0.5
-"""How soon one that waits notices that its caller went away."""
-
 
 class NoTurn(Exception):  # noqa: N818  (a state that the caller waits out)
     """`reason`: full, stopping or abandoned."""
@@ -59,7 +56,8 @@ class Turns:
         self._show()
         try:
             while not self._closed and self._running >= self._most_running and wanted():
-                self._changed.wait(LOOK_SECONDS)
+                # How soon one that waits notices that its caller went away
+                self._changed.wait(0.5)
         finally:
             self._waiting -= 1
             self._show()

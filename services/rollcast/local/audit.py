@@ -31,8 +31,6 @@ from rollcast.tasks.verifiers import CODE, Grade, grade
 
 MATH = "math"
 MAX_EXAMPLES = 5
-ANSWERS_PER_LINE = 100
-"""Gradings between two lines about the progress."""
 MAX_SHOWN_CHARACTERS = 80
 VERDICTS = ("ok", "wrong")
 SAME_BY_RULE = "same by rule"
@@ -161,7 +159,8 @@ def _grade_again(
                 report.changed_examples.append(
                     f"{sample_location}: {_short(sample.completion[-MAX_SHOWN_CHARACTERS:])}"
                 )
-            if report.graded_again % ANSWERS_PER_LINE == 0:
+            # Gradings between two lines about the progress
+            if report.graded_again % 100 == 0:
                 progress(f"{report.graded_again:,} answers graded again")
     report.changes = dict(changes)
     report.not_graded_again = dict(failures)

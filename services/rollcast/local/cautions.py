@@ -19,10 +19,6 @@ from rollcast.tasks.prompts import PromptSplit
 from rollcast.tasks.thinking import THINK_END, THINK_START
 from rollcast.tasks.tokenizer_file import TokenizerFile
 
-MAX_PROMPTS = 1_000
-"""Prompts that are read with the tokenizer: evenly spaced, so that all parts of the data are among them."""
-MAX_LOOK_SECONDS = 2.0
-"""How long they are read: a check stays quick whatever the data holds."""
 MAX_SHOWN = 5
 """Examples in one sentence."""
 NEEDS_DEEP_GEMM = "fp8_per_block"
@@ -124,8 +120,10 @@ def _of_prompts(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -> Ite
     total = len(split.train)
     num_read = num_longer = num_unspelt = 0
     unspelt_texts: dict[str, None] = {}
-    until = time.monotonic() + MAX_LOOK_SECONDS
-    for prompt in split.train[:: math.ceil(total / MAX_PROMPTS) or 1]:
+    # How long they are read: a check stays quick whatever the data holds
+    until = time.monotonic() + 2.0
+    # Prompts that are read with the tokenizer: evenly spaced, so that all parts of the data are among them
+    for prompt in split.train[:: math.ceil(total / 1_000) or 1]:
         text = flat(prompt.messages)
         num_read += 1
         num_longer += tokenizer.count(text) > limit

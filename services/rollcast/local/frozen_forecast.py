@@ -15,10 +15,6 @@ from rollcast.runfolder.records import EvaluationRecord, as_json, read_record
 from rollcast.runfolder.writing import replace_json
 
 FREEZE_AT = 0.5
-FREEZE_WITHOUT = 0.56
-"""Share of the budget at which the evaluation at its half is waited for no longer."""
-FREEZE_UNTIL = 0.6
-"""A forecaster that was away at half of the budget is waited for until this share; later it would be too easy."""
 LEAST_EVALUATIONS = 5
 """After the first step, that `fit` asks for as well: below that there is no forecast (verdict too_few)."""
 
@@ -49,13 +45,15 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
     """
     share = status.budget_share
     forecast = status.forecast
-    if share is None or not FREEZE_AT <= share <= FREEZE_UNTIL or not has_law(status):
+    # A forecaster that was away at half of the budget is waited for until this share; later it would be too easy
+    if share is None or not FREEZE_AT <= share <= 0.6 or not has_law(status):
         return None
     if forecast is None or forecast.end is None or (folder / FROZEN_FORECAST).exists():
         return None
     knows_half = (status.evaluated_share or 0.0) >= FREEZE_AT and forecast.num_points >= len(status.evaluations)
     after_the_next_step = share + share / max(status.step, 1)
-    if not knows_half and after_the_next_step < FREEZE_WITHOUT:
+    # Share of the budget at which the evaluation at its half is waited for no longer
+    if not knows_half and after_the_next_step < 0.56:
         return None
     known_evaluations = status.evaluations[: forecast.num_points]
     newest = known_evaluations[-1]

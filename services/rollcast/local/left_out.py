@@ -26,13 +26,8 @@ from rollcast.tasks.prompts import PromptSplit, load
 
 TEMPLATE_TOKENS = 128
 """Room for the text that a chat template puts around a prompt, beyond a token for each of the prompt's bytes."""
-THINK_TOKENS = 256
-"""Room for the system message that layout `think` has by itself; each of its bytes may be a token."""
 HELD_OUT = 5
 """One prompt in this many is held out of a small data set."""
-LEAST_INTERRUPTED = 2_048
-"""Completion tokens below which no thinking is interrupted: phrase and answer would take much of them."""
-MAX_TOKENIZER_BYTES = 64 << 20
 Group = TypeVar("Group", bound=Settings)
 
 
@@ -119,7 +114,8 @@ def tokens_around(prompt_format: PromptFormat) -> int:
     """More tokens than the text around a prompt usually has."""
     if prompt_format.system is not None:
         return TEMPLATE_TOKENS + len(prompt_format.system.encode())
-    return TEMPLATE_TOKENS + (THINK_TOKENS if prompt_format.layout == "think" else 0)
+    # Room for the system message that layout `think` has by itself; each of its bytes may be a token
+    return TEMPLATE_TOKENS + (256 if prompt_format.layout == "think" else 0)
 
 
 def _length_control(recipe: Recipe, model: Path) -> LengthControl | None:
@@ -128,7 +124,8 @@ def _length_control(recipe: Recipe, model: Path) -> LengthControl | None:
     limit = recipe.max_completion_tokens
     if not isinstance(control, Interruption):
         return None
-    if not _knows(model, control.end_of_thinking) or limit < LEAST_INTERRUPTED:
+    # Completion tokens below which no thinking is interrupted: phrase and answer would take much of them
+    if not _knows(model, control.end_of_thinking) or limit < 2_048:
         return NoLengthControl()
     low, high = control.position
     default_budget = type(recipe).model_fields["max_completion_tokens"].default
@@ -145,6 +142,7 @@ def _knows(model: Path, marker: str) -> bool:
         return True
     file = model / "tokenizer.json"
     with suppress(OSError, ValueError, KeyError, TypeError):  # not of the usual form: the marker is not known
-        if file.stat().st_size <= MAX_TOKENIZER_BYTES:
+        # Larger files are weights
+        if file.stat().st_size <= (64 << 20):
             return any(token["content"] == marker for token in json.loads(file.read_bytes())["added_tokens"])
     return False

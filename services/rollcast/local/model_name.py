@@ -13,12 +13,6 @@ from rollcast.memory.model_file import CONFIG, folder_here
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 WITHOUT_OWNER = frozenset({"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2", "openai-gpt", "ctrl"})
 """Causal language models that the hub knows without an owner, from before it had them."""
-MIN_NAME_SIMILARITY = 0.6
-"""Share of equal letters from which on a folder is offered in place of a name."""
-MIN_SPELLING_SIMILARITY = 0.8
-"""Share of equal letters that makes a name a misspelt folder, although the hub may know it."""
-MAX_FOLDERS = 1_000
-"""Neighbours of the missing folder that are looked at."""
 _DIGITS = re.compile(r"\d+")
 
 
@@ -60,7 +54,8 @@ def _is_misspelt(path: str, folder: str) -> bool:
     folder_name = Path(folder).name.lower()
     if name != folder_name and (name.startswith(folder_name) or folder_name.startswith(name)):
         return False
-    is_near = difflib.SequenceMatcher(None, name, folder_name).ratio() >= MIN_SPELLING_SIMILARITY
+    # Share of equal letters that makes a name a misspelt folder, although the hub may know it
+    is_near = difflib.SequenceMatcher(None, name, folder_name).ratio() >= 0.8
     return is_near and _DIGITS.findall(folder) == _DIGITS.findall(path)
 
 
@@ -80,6 +75,8 @@ def similar_folder(path: str) -> str | None:
 
 
 def _nearest(wanted: Path, folders: Iterable[Path]) -> Path | None:
-    by_name = {folder.name.lower(): folder for folder in islice(folders, MAX_FOLDERS)}
-    close_names = difflib.get_close_matches(wanted.name.lower(), by_name, 1, MIN_NAME_SIMILARITY)
+    # Neighbours of the missing folder that are looked at
+    by_name = {folder.name.lower(): folder for folder in islice(folders, 1_000)}
+    # Share of equal letters from which on a folder is offered in place of a name
+    close_names = difflib.get_close_matches(wanted.name.lower(), by_name, 1, 0.6)
     return by_name[close_names[0]] if close_names else None

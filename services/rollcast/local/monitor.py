@@ -36,7 +36,6 @@ cluster have no namespace, and an empty value matches that."""
 WITH_METRICS = ("trainer", "generator", "forecaster", "grader", "loggers")
 """Services that serve a metrics page, each process at a port of its own."""
 HOST = "127.0.0.1"
-STOP_SECONDS = 5.0
 
 
 def shipped_files() -> tuple[Path, Path]:
@@ -132,7 +131,8 @@ def prometheus_spec(run_folder: Path, port: int, server: str) -> ServiceSpec:
         "--log.level=warn",
     )
     command = Command(arguments, run_folder / LOGS / "prometheus.log")
-    return ServiceSpec("prometheus", (command,), stop_order=3, stop_seconds=STOP_SECONDS, essential=False)
+    # Seconds in which Prometheus writes its last block
+    return ServiceSpec("prometheus", (command,), stop_order=3, stop_seconds=5.0, essential=False)
 
 
 def how_to_watch(run_folder: Path, port: int, server: str | None) -> list[str]:

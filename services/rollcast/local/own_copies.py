@@ -18,9 +18,6 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import Difference
 from rollcast.runfolder.files import OWN_PARTS
 
-NAME_DIGITS = 12
-"""Hexadecimal digits of a copy's folder: 48 bits of the files' digest, so that no two contents of a run share one."""
-
 
 def with_copies(recipe: Recipe, run_folder: Path) -> Recipe:
     """The recipe with its own parts by their copies, which are made. `run_folder` must be absolute.
@@ -58,7 +55,8 @@ def _copied(original: Path, place: Path) -> Path:
     digest = hashlib.sha256()
     for file in needed:
         digest.update(hashlib.sha256(file.read_bytes()).digest())
-    folder = place / digest.hexdigest()[:NAME_DIGITS]
+    # Hexadecimal digits of a copy's folder: 48 bits of the files' digest, so that no two contents of a run share one
+    folder = place / digest.hexdigest()[:12]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file in needed:

@@ -12,8 +12,6 @@ from rollcast.config.recipe import Recipe
 
 TRIAL_SECONDS = 300.0
 """How long the whole trial may take: torch is imported for a loss, which takes many seconds on a slow disk."""
-MAX_SHOWN_CHARACTERS = 300
-"""Characters of the dead process's output that are shown."""
 
 
 def try_own_parts(recipe: Recipe, deadline_seconds: float = TRIAL_SECONDS) -> None:
@@ -39,7 +37,8 @@ def try_own_parts(recipe: Recipe, deadline_seconds: float = TRIAL_SECONDS) -> No
     answers = TrialAnswers.read(done.stdout)
     failures = answers.failed
     if done.returncode != 0 or answers.num_passed + len(failures) < len(recipe.own_parts):
-        last = " ".join(done.stderr.split())[-MAX_SHOWN_CHARACTERS:]
+        # Characters of the dead process's output that are shown
+        last = " ".join(done.stderr.split())[-300:]
         exit_sentence = f"ended the process that tried it (exit code {done.returncode})"
         failures.append(f"{_named(recipe, answers.tried)}: {exit_sentence}: {last}")
     if failures:

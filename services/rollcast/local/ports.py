@@ -15,8 +15,6 @@ from rollcast.local.monitor import HOST as PROMETHEUS_HOST
 
 KERNELS_CHOICE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 """First and last port that the kernel hands out by itself; on Linux 32768 to 60999 by default."""
-MIN_PORT = 1_025
-MIN_NUM_PORTS = 1_000
 MAX_NUM_ATTEMPTS = 100
 MAX_PORT = 65_535
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, never bound
@@ -56,8 +54,10 @@ def ports_below(range_file: Path) -> range:
     end = 30_000
     with contextlib.suppress(OSError):
         end = min(end, int(range_file.read_text().split()[0]))
-    ports = range(max(MIN_PORT, end - 10_000), end)
-    return ports if len(ports) >= MIN_NUM_PORTS else range(0)
+    # Ports below are for the superuser
+    ports = range(max(1_025, end - 10_000), end)
+    # Fewer would collide with other runs
+    return ports if len(ports) >= 1_000 else range(0)
 
 
 PORTS = ports_below(KERNELS_CHOICE)

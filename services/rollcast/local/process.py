@@ -27,18 +27,7 @@ from rollcast.config.access_modes import FOLDER_MODE, open_for_group
 from rollcast.config.errors import EXIT_USER_ERROR
 from rollcast.telemetry.failure_reason import failure_reason
 
-MAX_LOG_BYTES = 64 << 20
-MAX_READ_BYTES = 256 << 10
-"""Read from the end of a log: tracebacks of all processes of an engine."""
 NO_MESSAGE = "no message"
-LAGGARD_SECONDS = 30.0
-"""After process 0 of a service ended well, the others have this long to follow."""
-WORDS_SECONDS = 5.0
-"""After a process failed, the others have this long to report a mistake of the user."""
-KILLED_SECONDS = 30.0
-"""A process that was killed has ended by then, unless the kernel cannot end it."""
-REAP_SECONDS = 5.0
-"""How long the end of a killed process is waited for."""
 ORPHAN_SECONDS = 3.0
 """Helpers such as multiprocessing's resource tracker tidy up and end by themselves within this time."""
 
@@ -130,7 +119,8 @@ class Service:
         waited = time.monotonic() - (self._first_ended_at or time.monotonic())
         if failed_indices := [index for index, code in enumerate(codes) if code]:
             # The others may have ended because of the process that reports a mistake of the user.
-            if some_run and EXIT_USER_ERROR not in codes and waited < WORDS_SECONDS:
+            # After a process failed, the others have this long to report a mistake of the user
+            if some_run and EXIT_USER_ERROR not in codes and waited < 5.0:
                 return None
             self._failed = max(failed_indices, key=lambda index: codes[index] == EXIT_USER_ERROR)
             self.kill()
@@ -138,7 +128,8 @@ class Service:
         if codes[0] is None:
             return None
         if some_run:
-            if waited < LAGGARD_SECONDS:
+            # After process 0 of a service ended well, the others have this long to follow
+            if waited < 30.0:
                 return None
             self.kill()
         return 0
@@ -151,7 +142,8 @@ class Service:
         for process in self._processes:
             process.kill()
         for process in self._processes:
-            process.wait(timeout=KILLED_SECONDS)
+            # A process that was killed has ended by then, unless the kernel cannot end it
+            process.wait(timeout=30.0)
 
     @property
     def log(self) -> Path:
@@ -175,7 +167,8 @@ class Service:
 def _start(command: Command, extra: tuple[str, ...]) -> tuple[subprocess.Popen[bytes], int]:
     """The process, and how many bytes its log had before."""
     command.log.parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-    if command.log.exists() and command.log.stat().st_size > MAX_LOG_BYTES:
+    # A log that is larger is moved aside at the next start
+    if command.log.exists() and command.log.stat().st_size > (64 << 20):
         command.log.replace(command.log.with_suffix(".old"))
     guard = [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid())]
     with open(command.log, "ab", opener=open_for_group) as log:
@@ -213,7 +206,8 @@ class Orphans:
                     with suppress(psutil.NoSuchProcess):
                         process.kill()
             with suppress(psutil.TimeoutExpired):
-                child.wait(REAP_SECONDS)
+                # How long the end of a killed process is waited for
+                child.wait(5.0)
 
 
 def last_words(log: Path, start_bytes: int) -> str:
@@ -223,7 +217,8 @@ def last_words(log: Path, start_bytes: int) -> str:
     """
     text = ""
     with suppress(OSError), log.open("rb") as file:
-        file.seek(max(start_bytes, file.seek(0, os.SEEK_END) - MAX_READ_BYTES))
+        # Read from the end of a log: tracebacks of all processes of an engine
+        file.seek(max(start_bytes, file.seek(0, os.SEEK_END) - (256 << 10)))
         text = file.read().decode(errors="replace")
     lines = text.strip().splitlines()
     words = failure_reason(text) or (lines[-1].strip() if lines else NO_MESSAGE)

@@ -22,8 +22,6 @@ MAX_LOOK_SECONDS = 5.0
 """How long prompts of one part are counted. A vocabulary takes about a megabyte a second."""
 MAX_EXACT_PROMPTS = 16
 """The shortest ones are counted with their template if the answer depends on it."""
-EXACT_SECONDS = 300.0
-"""Transformers is imported and a tokenizer read: some seconds on a free machine, a minute on a busy one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +117,13 @@ def _exact(model: Model, prompt_format: PromptFormat, groups: Sequence[Sequence[
     command = [sys.executable, "-m", "rollcast.tasks.tokens"]
     try:
         done = subprocess.run(  # noqa: S603  # our own program
-            command, input=json.dumps(request), capture_output=True, text=True, timeout=EXACT_SECONDS, check=False
+            # Transformers is imported and a tokenizer read: some seconds on a free machine, a minute on a busy one
+            command,
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            timeout=300.0,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -15,15 +15,6 @@ from rollcast.local.ports import free_port
 from rollcast.local.process import Command, ServiceSpec
 from rollcast.runfolder import files
 
-TRAINER_STOP_SECONDS = 120.0
-"""The step under way ends and a checkpoint is written."""
-HAND_BACK_SECONDS = 15.0
-"""Time after the drain: unfinished groups go back to the queue and the generator leaves the weight group."""
-
-LOGGERS_STOP_SECONDS = 25.0
-"""The remaining groups are reported by those who take them."""
-GRADER_STOP_SECONDS = 20.0
-"""Time after the grading under way."""
 Environment = Callable[[], Mapping[str, str]]
 """Called at every start of a process."""
 
@@ -82,7 +73,8 @@ def _grader(config: RunConfig, devices: Mapping[str, str]) -> ServiceSpec:
     write_resolved(config.model_copy(update=updates), folder / files.GRADER_RUN_FILE)
     environment = {**dict.fromkeys(other_secrets, ""), **devices}
     command = _program("grader", folder / files.GRADER_RUN_FILE, folder, lambda: environment)
-    stop_seconds = config.tasks.grading.longest_wall_seconds + GRADER_STOP_SECONDS
+    # Time after the grading under way
+    stop_seconds = config.tasks.grading.longest_wall_seconds + 20.0
     ready = port_file(folder, "grader")
     return ServiceSpec("grader", (command,), stop_order=2, stop_seconds=stop_seconds, ready_file=ready)
 
@@ -101,7 +93,8 @@ def _loggers(folder: Path, run_file: Path, devices: Mapping[str, str]) -> Servic
         "loggers",
         (_program("loggers", run_file, folder, lambda: {"OMP_NUM_THREADS": "1", **devices}),),
         stop_order=3,
-        stop_seconds=LOGGERS_STOP_SECONDS,
+        # The remaining groups are reported by those who take them
+        stop_seconds=25.0,
         essential=False,
         unhurried=True,
         when_cut="what is left is told when the run goes on",
@@ -121,7 +114,8 @@ def _trainer(
             for name, environment in zip(names, environments, strict=True)
         ),
         stop_order=1,
-        stop_seconds=TRAINER_STOP_SECONDS,
+        # The step under way ends and a checkpoint is written
+        stop_seconds=120.0,
         saves=True,
         restart_arguments=() if resume else again,
         ready_file=port_file(folder, "trainer"),
@@ -137,7 +131,8 @@ def _generator(
         name,
         (_program("generator", run_file, folder, lambda: devices, *arguments, name=name),),
         stop_order=0,
-        stop_seconds=drain_seconds + HAND_BACK_SECONDS,
+        # Time after the drain: unfinished groups go back to the queue and the generator leaves the weight group
+        stop_seconds=drain_seconds + 15.0,
         when_cut="what it had not handed back is sampled again when the run goes on",
         ready_file=port_file(folder, name),
     )

@@ -21,13 +21,6 @@ from rollcast.runfolder.survival import is_complete, surviving
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import SourceAway, parse_page
 
-MAX_PAGE_BYTES = 4 << 20
-PAGE_TIMEOUT_SECONDS = 1.0
-RATE_SECONDS = 10.0
-"""Tokens per second are counted over this time."""
-STALENESS_STEPS = 50
-"""The staleness histogram shows the last steps."""
-
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
@@ -76,7 +69,8 @@ class StatusReader:
         self._start_up = StartUp(self._folder)
         self._tokens: deque[tuple[float, float]] = deque()
         self._client = http.client(
-            timeout_seconds=PAGE_TIMEOUT_SECONDS,
+            # The screen is drawn again within a second
+            timeout_seconds=1.0,
             token=config.http.token,
             tls=config.http.tls,
             name=ONE_LOOK if one_look else "rollcast",
@@ -88,7 +82,8 @@ class StatusReader:
         self._incarnation_file = RecordFile(self._folder / files.INCARNATIONS, IncarnationRecord)
         self._starts: dict[int, int] = {}
         self._evaluations: list[EvaluationRecord] = []
-        self._recent: deque[StepRecord] = deque(maxlen=max(STALENESS_STEPS, RECENT_STEPS + 1))
+        # The staleness histogram shows the last steps
+        self._recent: deque[StepRecord] = deque(maxlen=max(50, RECENT_STEPS + 1))
 
     def read(self) -> RunStatus:
         self._read_files()
@@ -169,7 +164,8 @@ class StatusReader:
         page: Page = {}
         try:
             text = self._client.get(f"{url}/metrics").raise_for_status().text
-            for sample in parse_page(text) if len(text) <= MAX_PAGE_BYTES else ():
+            # A larger page of metrics is not of this run
+            for sample in parse_page(text) if len(text) <= (4 << 20) else ():
                 if sample.labels.get("run") == self._config.run:  # a forecaster's page may hold several runs
                     page.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
         except (httpx.HTTPError, SourceAway):
@@ -196,7 +192,8 @@ class StatusReader:
         if self._tokens and total < self._tokens[-1][1]:
             self._tokens.clear()  # the trainer was started again
         self._tokens.append((now_seconds, total))
-        while len(self._tokens) > 2 and now_seconds - self._tokens[0][0] > RATE_SECONDS:
+        # Tokens per second are counted over this time
+        while len(self._tokens) > 2 and now_seconds - self._tokens[0][0] > 10.0:
             self._tokens.popleft()
         start, first = self._tokens[0]
         end, last = self._tokens[-1]

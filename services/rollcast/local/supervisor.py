@@ -39,8 +39,6 @@ MAX_SAME_FAILURES = 3
 """Starts in a row that fail for one reason: a further one would fail as well."""
 CRASHES = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV})
 """Signals that a process brings upon itself, so that its log says why; the others come from outside."""
-NOTHING_MADE_STOP_SECONDS = 3.0
-"""Deadline of all services before a run made anything: one that imports or compiles does not listen yet."""
 
 FINISHED_SECONDS = 5.0
 """Limit for unfinished work once the run is finished."""
@@ -261,7 +259,8 @@ class Supervisor:
         services = [watched.service for watched in self._watched]
         for service in services:
             service.terminate()
-        deadline = time.monotonic() + NOTHING_MADE_STOP_SECONDS
+        # Deadline of all services before a run made anything: one that imports or compiles does not listen yet
+        deadline = time.monotonic() + 3.0
         while any(service.running for service in services) and time.monotonic() < deadline:
             if self._is_hurried():
                 break

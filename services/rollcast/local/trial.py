@@ -24,7 +24,6 @@ from rollcast.runfolder.records import TrialRecord, UpdateTrialRecord, read_reco
 
 TRIAL_SECONDS = 1_800.0
 """An engine that starts, and completions of the paper's length."""
-LOOK_SECONDS = 0.1
 SECONDS_PER_HOUR = 3_600.0
 _Record = TypeVar("_Record")
 
@@ -112,7 +111,8 @@ def _ended(commands: Sequence[Command]) -> tuple[int, Path]:
                 raise PassingError(
                     f"no answer within {TRIAL_SECONDS:g} s; try fewer prompts, or lower recipe.max_completion_tokens"
                 )
-            time.sleep(LOOK_SECONDS)
+            # Seconds between two looks at the processes
+            time.sleep(0.1)
     finally:
         trial.kill()
         orphans.sweep(set(), grace_seconds=0.0)

@@ -31,12 +31,6 @@ from rollcast.memory.device import smallest_gpu
 from rollcast.runfolder import folder as run_folder
 from rollcast.runfolder.files import REDIS, RUN_FILE, UP_FILE, checkpoint_place
 
-INTERRUPT_SECONDS = 10.0
-"""Time after the drain: an interrupted run has ended by then, unless the trainer still saves its work."""
-
-SECRET_BYTES = 32
-"""Entropy of a secret: 256 bits."""
-
 
 class View(Protocol):
     """Shows the run while it goes on. No method may take long, and the run stops in order if one raises."""
@@ -110,7 +104,8 @@ def run_locally(
             targets = Targets(config.run_folder, config.http, config.forecaster.bind)
 
         tick = _ticker(view, targets, started, most_seconds)
-        seconds = config.generator.drain_seconds + INTERRUPT_SECONDS
+        # Time after the drain: an interrupted run has ended by then, unless the trainer still saves its work
+        seconds = config.generator.drain_seconds + 10.0
         supervisor = partial(Supervisor, specs, restart_limit=config.local.restart_limit, interrupt_seconds=seconds)
         return _supervise(config.run_folder, config.redis, supervisor, view.report, tick)
 
@@ -181,4 +176,5 @@ def with_secrets(config: RunConfig, *, embed_redis: bool, embed_grader: bool) ->
 
 
 def _random() -> SecretStr:
-    return SecretStr(secrets.token_urlsafe(SECRET_BYTES))
+    # Entropy of a secret: 256 bits
+    return SecretStr(secrets.token_urlsafe(32))

@@ -22,10 +22,7 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 
 READ_INTERVAL_SECONDS = 1.0
-MAX_ENTRIES_PER_WRITE = 200
 MAX_BACKOFF_SECONDS = 30.0
-MAX_FINAL_TRIES = 3
-"""Tries of a destination that is away when the run ends."""
 log = get_logger()
 
 
@@ -74,7 +71,8 @@ class Forwarder(threading.Thread):
                 self._note(up=False, error=error)
                 failures += 1
                 pause = min(MAX_BACKOFF_SECONDS, 2.0 ** min(failures - 1, 5))
-            if stopping and failures >= MAX_FINAL_TRIES:
+            # Tries of a destination that is away when the run ends
+            if stopping and failures >= 3:
                 return
             if stopping and failures:
                 time.sleep(min(pause, READ_INTERVAL_SECONDS))
@@ -98,7 +96,8 @@ class Forwarder(threading.Thread):
             self._open()
         if not self._waiting:
             return False
-        batch = self._waiting[:MAX_ENTRIES_PER_WRITE]
+        # Entries of one request: services bound their size
+        batch = self._waiting[:200]
         self._write(batch)
         del self._waiting[: len(batch)]
         self._exporter.set(names.LOGGER_WAITING, len(self._waiting), logger=self._kind)

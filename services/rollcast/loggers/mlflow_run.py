@@ -20,8 +20,6 @@ from rollcast.loggers.entries import Entry, RefusedError, as_table
 
 MAX_METRICS_PER_REQUEST = 1_000
 MAX_PARAMS_PER_REQUEST = 100
-MAX_PARAM_CHARACTERS = 500
-MAX_TAG_CHARACTERS = 5_000
 PASSING_STATUSES = frozenset({401, 403, 404, 408, 429})
 """Refusals that may pass: credentials are fixed, a server is set up."""
 
@@ -46,7 +44,8 @@ class MlflowRun:
             known_experiment.experiment_id if known_experiment else self._client.create_experiment(self.log.experiment)
         )
         self.run_id = str(self._client.create_run(experiment, run_name=self.name).info.run_id)
-        params = [Param(name, text[:MAX_PARAM_CHARACTERS]) for name, text in flat(self.settings)]
+        # MLflow's bound
+        params = [Param(name, text[:500]) for name, text in flat(self.settings)]
         for start in range(0, len(params), MAX_PARAMS_PER_REQUEST):
             self._client.log_batch(self.run_id, params=params[start : start + MAX_PARAMS_PER_REQUEST])
 
@@ -66,7 +65,8 @@ class MlflowRun:
             for name, value in entry.numbers.items()
         ]
         texts = {name: text for entry in entries for name, text in entry.texts.items()}
-        tags = [RunTag(_key(name), text[:MAX_TAG_CHARACTERS]) for name, text in texts.items()]
+        # MLflow's bound
+        tags = [RunTag(_key(name), text[:5_000]) for name, text in texts.items()]
         for start in range(0, max(len(metrics), 1), MAX_METRICS_PER_REQUEST):
             self._client.log_batch(self.run_id, metrics=metrics[start : start + MAX_METRICS_PER_REQUEST], tags=tags)
         for entry in entries:

@@ -14,7 +14,6 @@ import wandb
 from rollcast.config.loggers import WandbLog
 from rollcast.loggers.entries import Entry
 
-INIT_TIMEOUT_SECONDS = 20.0
 COLUMNS = ["reward", "status", "tokens", "truncated", "prompt", "completion"]
 
 
@@ -40,7 +39,8 @@ class WandbRun:
         # W&B would measure this process and machine, not the run's.
         quiet = wandb.Settings(
             x_disable_stats=True, x_disable_meta=True, disable_git=True, disable_code=True, console="off",
-            init_timeout=INIT_TIMEOUT_SECONDS,
+            # Seconds for the first answer of the service; without it the run goes on
+            init_timeout=20.0,
         )  # fmt: skip
         self._run = wandb.init(
             mode=self._log.mode,

@@ -12,9 +12,6 @@ from rollcast.memory.architecture import AttentionShape, FeedForwardShape, Layer
 
 FLOAT32_BYTES = 4
 """Bytes of a float32."""
-MAX_PROJECTED_NORMS = 2
-"""Norms of a layer whose output goes into a projection, which keeps it: the ones before attention and before the
-feed-forward. The output of Gemma 2's other two is added to the residual stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,9 @@ def kept_by_layer(model: ModelShape, layer: LayerShape, load: Load) -> int:
     """Bytes that one decoder layer holds between its forward and its backward pass."""
     family = model.family
     d = load.item
-    inputs = min(layer.num_norms, MAX_PROJECTED_NORMS)
+    # Norms of a layer whose output goes into a projection, which keeps it: the ones before attention and before the
+    # feed-forward. The output of Gemma 2's other two is added to the residual stream.
+    inputs = min(layer.num_norms, 2)
     norms = layer.num_norms * _kept_by_norm(family.norm, load) + inputs * d
     per_token = model.hidden * norms + _kept_by_experts_or_mlp(layer.feed_forward, model.hidden, d)
     if layer.recurrent is not None:

@@ -8,8 +8,6 @@ from typing import Literal
 
 DeviceKind = Literal["gpu", "cpu"]
 GB = 10**9
-DRIVER_SECONDS = 10.0
-"""How long nvidia-smi may take to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,12 @@ def gpu_sizes() -> list[int]:
     command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     try:
         driver_output = subprocess.run(  # noqa: S603  (a constant)
-            command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=True
+            # How long nvidia-smi may take to answer
+            command,
+            capture_output=True,
+            text=True,
+            timeout=10.0,
+            check=True,
         ).stdout
         return [int(line) << 20 for line in driver_output.split()]
     except (OSError, ValueError, subprocess.SubprocessError):

@@ -19,8 +19,6 @@ from rollcast.memory.recurrence import VLLM_STATES
 from rollcast.memory.staging import StagingPlace, staged_by_generator, staging_place
 from rollcast.weights.plan.manifest import DTYPE_BYTES
 
-DEFAULT_BATCHED_TOKENS = 2_048
-"""vLLM's max_num_batched_tokens in an engine that Rollcast starts, unless generator.engine sets another."""
 VOCABULARY_MULTIPLE = 64
 """vLLM pads the rows of embeddings and head to a multiple of this."""
 BLOCK_TOKENS = {"gpu": 16, "cpu": 128}
@@ -56,7 +54,8 @@ class WorkerMemory:
 
     @property
     def batched_tokens(self) -> int:
-        return self.config.generator.engine.max_num_batched_tokens or DEFAULT_BATCHED_TOKENS
+        # vLLM's max_num_batched_tokens in an engine that Rollcast starts, unless generator.engine sets another
+        return self.config.generator.engine.max_num_batched_tokens or 2_048
 
     @property
     def slots(self) -> int:

@@ -10,8 +10,6 @@ from collections.abc import Generator, Iterable
 HUB = "https://huggingface.co"
 MAX_FETCHED_BYTES = 32 << 20
 """Most bytes of one file, which is the largest header that is read."""
-ANSWER_SECONDS = 10.0
-"""How long one answer, or the next piece of it, may take."""
 ALL_FILES_SECONDS = 60.0
 """How long all files of one model may take together: a header each of at most some hundred."""
 
@@ -35,7 +33,8 @@ def hub_file(model: str, name: str, *, until: float) -> Generator[bytes]:
     token = os.environ.get("HF_TOKEN")
     headers = {"Range": f"bytes=0-{MAX_FETCHED_BYTES - 1}", "Accept-Encoding": "identity"}
     headers |= {"Authorization": f"Bearer {token}"} if token else {}
-    request = httpx.stream("GET", hub_url(model, name), headers=headers, timeout=ANSWER_SECONDS, follow_redirects=True)
+    # How long one answer, or the next piece of it, may take
+    request = httpx.stream("GET", hub_url(model, name), headers=headers, timeout=10.0, follow_redirects=True)
     with request as answer:
         answer.raise_for_status()
         for piece in answer.iter_raw():

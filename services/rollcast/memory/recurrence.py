@@ -14,8 +14,6 @@ FLOAT32_BYTES = 4
 """Bytes of a float32, in which the recurrence is computed and its state is held."""
 CHUNK_TOKENS = 32
 """Tokens of a chunk, to which every sequence is padded. The trainer asks for it (learner/recurrence.py)."""
-STATE_OPERATIONS = 7
-"""Operations of one token for each number of the state: decay 1, reading what a key holds 2, writing 2, the query 2."""
 VLLM_STATES = 2
 """States that vLLM holds for each running rollout: the one it computes, and the one it computes it from."""
 
@@ -47,7 +45,9 @@ class RecurrentShape:
     @property
     def operations(self) -> int:
         """Operations of one token's recurrence in a forward pass."""
-        return STATE_OPERATIONS * self.state
+        # Operations of one token for each number of the state: decay 1, reading what a key holds 2, writing 2, the
+        # query 2
+        return 7 * self.state
 
     def state_bytes(self, item: int, workers: int) -> int:
         """Bytes of one rollout's state on one worker. The convolution's part has numbers of `item` bytes."""

@@ -8,8 +8,6 @@ from rollcast.weights.plan.manifest import PIECE_BYTES
 
 StagingPlace = Literal["device", "host"]
 """A generator keeps a received version whole on every worker's device, or once in host memory for all."""
-MIN_FREE_DEVICE_BYTES = 1 << 30
-"""Device memory that staging leaves for the scratch space of kernels."""
 STAGED_VERSIONS = 2
 """Versions of its rows that a trainer rank keeps in host memory (`rollcast.weights.sender.staging`): the one being sent
 and the newest."""
@@ -25,7 +23,8 @@ def staging_place(wanted: Literal["auto", "device", "host"], room: Sequence[tupl
     if wanted != "auto":
         return wanted
     version_bytes = sum(worker_bytes for _, worker_bytes in room)
-    fits = all(free is None or free - version_bytes >= MIN_FREE_DEVICE_BYTES for free, _ in room)
+    # Device memory that staging leaves for the scratch space of kernels
+    fits = all(free is None or free - version_bytes >= (1 << 30) for free, _ in room)
     return "device" if fits and (len(room) == 1 or room[0][0] is not None) else "host"
 
 

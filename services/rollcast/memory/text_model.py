@@ -10,8 +10,6 @@ from rollcast.memory.model_file import read_here
 
 LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length", "n_ctx")
 """Names under which a model's config.json gives the positions that it knows."""
-MIN_LENGTH_TOKENS = 8
-"""A smaller number is not the length of a language model."""
 _ROPE = ("rope_parameters", "rope_scaling")
 _CAUSAL = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 """Endings of the names of Transformers' classes that generate text. The last kind may also take images."""
@@ -28,7 +26,8 @@ def known_length(found: Mapping[str, Any]) -> int | None:
     """Tokens of the longest text that a model knows, by its config.json; None if that does not say."""
     for settings in _groups(found):
         for name in LENGTHS:
-            if isinstance(length := settings.get(name), int) and length >= MIN_LENGTH_TOKENS:
+            # A smaller number is not the length of a language model
+            if isinstance(length := settings.get(name), int) and length >= 8:
                 return length
     return None
 

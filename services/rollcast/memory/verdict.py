@@ -14,11 +14,6 @@ from rollcast.memory import one_gpu
 from rollcast.memory.device import GB, gigabytes
 from rollcast.memory.plan import MemoryPlan
 
-MAX_RANKS = 4_096
-MAX_WORKERS = 64
-MIN_CHUNK_TOKENS = 128
-"""Smaller chunks of the head save hardly any memory and cost time."""
-
 
 def refusals(plan: MemoryPlan) -> list[str]:
     """One sentence for each role that cannot run; empty if all fit."""
@@ -107,7 +102,8 @@ def _milder(plan: MemoryPlan) -> Iterator[tuple[str, Any, str, dict[str, Any]]]:
         remedy = f"{remedy}, and trainer.activation_checkpointing to true"
         yield "trainer.tokens_per_micro_batch", tokens, remedy, {**shorter, **recomputed}
     chunk = trainer.logits_chunk_tokens
-    while (chunk := chunk // 2) >= MIN_CHUNK_TOKENS:
+    # Smaller chunks of the head save hardly any memory and cost time
+    while (chunk := chunk // 2) >= 128:
         smaller = {"logits_chunk_tokens": chunk}
         yield "trainer.logits_chunk_tokens", trainer.logits_chunk_tokens, f"set it to {chunk}", smaller
 
@@ -121,7 +117,8 @@ def _ranks_that_fit(plan: MemoryPlan) -> int | None:
     bound = plan.ranks
     while not fits(bound):  # doubled, because from some number on the padding of more ranks takes more than it saves
         bound *= 2
-        if bound > MAX_RANKS:
+        # GPUs of the largest cluster that is considered
+        if bound > 4_096:
             return None
     counts = range(bound // 2 + 1, bound + 1)
     return counts[bisect_left(counts, True, key=fits)]
@@ -176,7 +173,8 @@ def _worker_counts(plan: MemoryPlan) -> Iterator[int]:
     """Tensor-parallel sizes from the given one on that the model's heads can be cut into."""
     heads = max(layer.attention.heads for layer in plan.model.layers)
     workers = plan.config.generator.tensor_parallel
-    while workers <= min(MAX_WORKERS, heads):
+    # GPUs of the largest engine that is considered
+    while workers <= min(64, heads):
         if heads % workers == 0:
             yield workers
         workers *= 2

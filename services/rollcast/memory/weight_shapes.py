@@ -19,8 +19,6 @@ from rollcast.memory.safetensors_headers import stored_here, stored_on_hub
 
 WEIGHTS = "weights"
 """Key of a config.json that gives the shapes too: for a machine that has neither the model's files nor Transformers."""
-TRANSFORMERS_SECONDS = 120.0
-"""Transformers is imported and the model is made in about 5 s, and in 30 s on a busy machine."""
 _LAYERS = re.compile(r"model\.layers\.(\d{1,5})-(\d{1,5})\.(.+)")
 
 
@@ -61,7 +59,8 @@ def _made_by_transformers(settings: Mapping[str, Any]) -> dict[str, Shape]:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=TRANSFORMERS_SECONDS,
+            # Transformers is imported and the model is made in about 5 s, and in 30 s on a busy machine
+            timeout=120.0,
             check=True,
             env=environment,
         )

@@ -13,9 +13,6 @@ from rollcast.plots.figure import GREY, MOST_LABELLED, legend_below, look_of_run
 if TYPE_CHECKING:
     from rollcast.scaling.decisions.forecast import Forecast
 
-SHOWN_AHEAD = 1.3
-"""Times the longest run's compute up to which the laws are drawn."""
-
 
 def draw_comparison(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path) -> None:
     """`answer`: the command's JSON on these runs, in their order.
@@ -25,7 +22,8 @@ def draw_comparison(forecasts: Sequence[Forecast], answer: dict[str, Any], path:
     figure = new_figure((11, 4.6))
     curves, progress = figure.subplots(1, 2)
     first = min(float(forecast.curve.compute[0]) for forecast in forecasts)
-    end = SHOWN_AHEAD * max(float(forecast.curve.compute[-1]) for forecast in forecasts)
+    # Times the longest run's compute up to which the laws are drawn
+    end = 1.3 * max(float(forecast.curve.compute[-1]) for forecast in forecasts)
     for number, (forecast, run) in enumerate(zip(forecasts, answer["runs"], strict=True)):
         colour, marker = look_of_run(number)
         _draw_curve(curves, forecast, run, (first, end), colour, marker)

@@ -18,8 +18,6 @@ INK = "#1a1e23"
 GREY = "#6b737c"
 MOST_LABELLED = 24
 """Most curves whose names are shown in one picture; if there are more, no name is shown."""
-HEADING_WIDTH_PER_INCH = 14
-"""Characters in a line of a heading, by inch of the picture."""
 LINE_INCHES = 0.17
 """Height of a line of a heading or a legend; the picture grows by it, so that text takes no room from the curves."""
 
@@ -57,7 +55,8 @@ def write_heading(figure: Any, sentences: Sequence[str], cautions: Sequence[str]
 
     `cautions`: what the text warns of. A picture is passed on without its text.
     """
-    width = round(HEADING_WIDTH_PER_INCH * figure.get_figwidth())
+    # Characters in a line of a heading, by inch of the picture
+    width = round(14 * figure.get_figwidth())
     all_sentences = [*sentences, *(f"caution: {caution}" for caution in cautions)]
     lines = [line for sentence in all_sentences for line in textwrap.wrap(sentence, width)]
     figure.set_figheight(figure.get_figheight() + LINE_INCHES * len(lines))

@@ -23,20 +23,8 @@ if TYPE_CHECKING:
     from rollcast.scaling.decisions.advice import Advice
     from rollcast.scaling.law.curve import Array
 
-LINEAR_UP_TO = 5.0
-"""Times the compute so far: up to here the axis is linear, as money is; beyond, the readings would be squeezed."""
-PAST_END = 1.02
-"""Times the compute so far at which the axis ends if nothing is drawn beyond now."""
 MIN_RATE_RANGE = 0.1
 """Smallest range of the vertical axis in pass rate: the noise of a flat run must not look like a climb."""
-RATE_MARGIN = 0.06
-"""Room above and below the drawn values, as a share of their range."""
-MIN_CEILING_PROBABILITY = 0.5
-"""Below it gains more likely than not go on, and no line is drawn for an end."""
-MAX_CEILING_DISTANCE = 0.1
-"""Pass rate: a ceiling further above the bands than this is not drawn, since it would squeeze the rest."""
-CLOSE_LABELS = 0.4
-"""Share of the axis: if now and the budget are closer, their labels are on two lines."""
 NUM_COMPUTES = 160
 """Computes at which the curves of the past and of the future are asked."""
 
@@ -61,7 +49,8 @@ class _Scene:
 
     @property
     def is_logarithmic(self) -> bool:
-        return self.end > LINEAR_UP_TO * self.now
+        # Times the compute so far: up to here the axis is linear, as money is; beyond, the readings would be squeezed
+        return self.end > 5.0 * self.now
 
     @property
     def start(self) -> float:
@@ -82,7 +71,8 @@ def forecast_figure(
     end = advice.budget if until is None else until
     if not looks_ahead and advice.is_assumed:
         end = newest_compute
-    scene = _Scene(run, advice, newest_compute, advice.budget, max(end, PAST_END * newest_compute), target, looks_ahead)
+    # Times the compute so far at which the axis ends if nothing is drawn beyond now
+    scene = _Scene(run, advice, newest_compute, advice.budget, max(end, 1.02 * newest_compute), target, looks_ahead)
     earlier = forecasts_of_the_end(run, scene.budget)
     figure: Figure = new_figure((9, 4.6))
     if earlier:
@@ -142,9 +132,11 @@ def _draw_ahead(axes: Any, scene: _Scene) -> list[float]:
     axes.hlines(level, scene.now, scene.end, color=INK, lw=1, ls=":", label=f"level now, {level:.3f}")
     drawn = [float(bands[0].min()), float(bands[4].max()), level]
     forecast = run.forecast
-    if forecast.verdict.is_described and forecast.ceiling_probability >= MIN_CEILING_PROBABILITY:
+    # Below it gains more likely than not go on, and no line is drawn for an end
+    if forecast.verdict.is_described and forecast.ceiling_probability >= 0.5:
         low, median, high = forecast.asymptote(MEDIAN_AND_90).tolist()
-        if median < max(drawn) + MAX_CEILING_DISTANCE:
+        # Pass rate: a ceiling further above the bands than this is not drawn, since it would squeeze the rest
+        if median < max(drawn) + 0.1:
             label = f"ceiling A, {median:.3f} (90 %: {low:.3f} to {high:.3f})"
             axes.axhline(median, color=GREY, lw=0.9, ls=(0, (1, 3)), label=label)
             drawn.append(median)
@@ -165,7 +157,8 @@ def _draw_marks(axes: Any, scene: _Scene) -> None:
     if not scene.start < scene.budget <= scene.end:
         return
     axes.axvline(scene.budget, color=INK, lw=1.2, ls="-.", clip_on=False)
-    is_close = _place(scene, scene.budget) - _place(scene, scene.now) < CLOSE_LABELS
+    # Share of the axis: if now and the budget are closer, their labels are on two lines
+    is_close = _place(scene, scene.budget) - _place(scene, scene.now) < 0.4
     name = "budget (assumed)" if scene.advice.is_assumed else "budget"
     _write_above(axes, f"{name}, {amount(scene.budget)} {unit}", scene.budget, line=1 if is_close else 0, side="right")
 
@@ -212,7 +205,8 @@ def _set_axes(axes: Any, scene: _Scene, rates: list[float]) -> None:
     low = min(rates)
     high = max(rates)
     range_shortfall = max(MIN_RATE_RANGE - (high - low), 0.0)
-    margin = RATE_MARGIN * max(high - low, MIN_RATE_RANGE)
+    # Room above and below the drawn values, as a share of their range
+    margin = 0.06 * max(high - low, MIN_RATE_RANGE)
     axes.set_ylim(max(low - range_shortfall / 2, 0.0) - margin, min(high + range_shortfall / 2, 1.0) + margin)
     axes.set_xlabel(f"compute ({scene.run.unit})")
     axes.set_ylabel("pass rate")

@@ -30,10 +30,6 @@ from rollcast.config.errors import UserError
 from rollcast.config.own_part import OwnPart
 from rollcast.recipe.own_parts import PromptRecord, own_weight
 
-REWARD_ROUNDING = 1e-6
-"""Reward: tolerance of the comparison with `remove_at`. Rewards travel as float32, so sixteen times 0.9 is a little
-less than 14.4."""
-
 LEAST_DRAWS_PER_PASS = 0.01
 """Prompts that a pass over all of them is expected to draw, the sum of their weights, at least. With fewer the trainer
 would go over its prompts more than 100 times for one of them."""
@@ -167,7 +163,9 @@ class Curriculum:
         if (
             self._remove_at is not None
             and history.graded
-            and history.reward >= (self._remove_at - REWARD_ROUNDING) * sampled
+            # Reward: tolerance of the comparison with `remove_at`. Rewards travel as float32, so sixteen times 0.9 is a
+            # little less than 14.4.
+            and history.reward >= (self._remove_at - 1e-6) * sampled
         ):
             self._removed.add(prompt_id)
 

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rollcast.config.recipe import Optimizer, Recipe
 
-BASE_ROLLOUTS_PER_STEP = 48 * 16
-"""Completions per step of the base recipe (A.3), whose learning rate is the one given."""
-
 
 def scaled_to_batch(recipe: Recipe) -> Optimizer:
     """Return the optimizer's settings with the rate of this batch: times sqrt(P G / 768) if the recipe says so."""
     optimizer = recipe.optimizer
     if not optimizer.scale_with_batch:
         return optimizer
-    factor = math.sqrt(recipe.prompts_per_step * recipe.rollouts_per_prompt / BASE_ROLLOUTS_PER_STEP)
+    # Completions per step of the base recipe (A.3), whose learning rate is the one given
+    factor = math.sqrt(recipe.prompts_per_step * recipe.rollouts_per_prompt / (48 * 16))
     return optimizer.model_copy(update={"learning_rate": optimizer.learning_rate * factor})
 
 

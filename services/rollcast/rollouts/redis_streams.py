@@ -29,7 +29,6 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.wire.version import PolicyVersion
 
 _TASKS_PER_CALL = 64
-_PENDING_PER_CALL = 10_000
 _REBUILDING = frozenset({"snapshot", "dispatch"})
 """Scripts that first check :inflight against the streams."""
 _Result = TypeVar("_Result")
@@ -188,7 +187,8 @@ class RedisTrainerQueue(_QueueEnd):
         if self._call(lambda: self._client.xpending(self._keys.rollouts, TRAINER))["pending"] == len(self._held):
             return []
         pending = self._call(
-            lambda: self._client.xpending_range(self._keys.rollouts, TRAINER, "-", "+", _PENDING_PER_CALL)
+            # Entries of one answer, so that no call of Redis takes long
+            lambda: self._client.xpending_range(self._keys.rollouts, TRAINER, "-", "+", 10_000)
         )
         rows: list[tuple[bytes, dict[bytes, bytes]]] = []
         for entry_id in (row["message_id"] for row in pending):

@@ -8,8 +8,6 @@ from rollcast.runfolder.records import Record, parse
 
 MAX_READ_BYTES = 16 << 20
 """Bytes of one look, which are in memory together."""
-COMPARED_BYTES = 4096
-"""Bytes at the beginning of the file. If they differ from before, the file was replaced."""
 
 
 class RecordFile(Generic[Record]):
@@ -63,7 +61,8 @@ class RecordFile(Generic[Record]):
         if not complete and len(chunk) == MAX_READ_BYTES:
             complete = chunk
         if self._offset == 0:
-            self._beginning = complete[:COMPARED_BYTES]
+            # Bytes at the beginning of the file. If they differ from before, the file was replaced.
+            self._beginning = complete[:4096]
         self._offset += len(complete)
         lines = complete.splitlines()
         self.num_lines += len(lines)

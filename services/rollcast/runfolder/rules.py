@@ -8,9 +8,6 @@ from rollcast.config.rules_versions import FIRST_RULES, GRADING_RULES, SPLIT_RUL
 from rollcast.runfolder.files import CONTROLLER, Place
 from rollcast.runfolder.kept_checkpoints import kept_versions
 
-MAX_CONTROLLER_BYTES = 256 << 20
-"""The state of rank 0 holds every prompt that was trained on."""
-
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRules:
@@ -27,7 +24,8 @@ def checkpoint_rules(place: Place) -> CheckpointRules | None:
     for folder in reversed(kept_versions(place).values()):
         try:
             with (folder / CONTROLLER).open("rb") as stream:
-                controller = json.loads(stream.read(MAX_CONTROLLER_BYTES + 1))["controller"]
+                # The state of rank 0 holds every prompt that was trained on
+                controller = json.loads(stream.read((256 << 20) + 1))["controller"]
             return CheckpointRules(
                 _version(controller, "split_rules"),
                 _version(controller, "grading_rules"),

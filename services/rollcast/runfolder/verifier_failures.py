@@ -9,8 +9,6 @@ from typing import Any
 from rollcast.runfolder.files import FAILURES
 from rollcast.runfolder.writing import make_folder, replace_json
 
-MAX_FILE_BYTES = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class VerifierFailure:
@@ -49,7 +47,8 @@ def read_failures(folder: Path) -> list[VerifierFailure]:
 def _read(file: Path) -> list[VerifierFailure]:
     try:
         with file.open("rb") as stream:
-            listed: Any = json.loads(stream.read(MAX_FILE_BYTES))["failures"]
+            # The program writes less; a larger file is damaged
+            listed: Any = json.loads(stream.read(1 << 20))["failures"]
         return [
             VerifierFailure(str(failure["verifier"]), str(failure["sentence"]), int(failure["count"]))
             for failure in listed

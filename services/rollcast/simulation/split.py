@@ -28,25 +28,13 @@ from rollcast.simulation.workload import Lengths, Workload
 SECONDS_PER_HOUR = 3600.0
 EQUAL_RATE_SHARE = 0.03
 """Relative difference of rates up to which two splits are equally good. Chosen, not measured."""
-MAX_UNCERTAIN_SHARE = 0.10
-"""Largest relative difference at which two splits are also equally good, if their standard errors are larger. All
-splits are simulated with the same tasks, so the error of a difference is smaller than the errors of the rates suggest.
-Chosen, not measured."""
 MAX_SIMULATIONS = 24
 """Up to this many simulations every split that could be the best is simulated; with more the search narrows down.
 Chosen, not measured."""
 NUM_FIRST_SPLITS = 9
 """Evenly spaced splits that are simulated first. Chosen, not measured."""
-MIN_MEASURED_STEPS = 48
-"""Optimizer steps that are measured at least, so that six blocks of them give an error of the rate."""
-MIN_MEASURED_ROLLOUTS = 1500
-"""Rollouts that are measured at least, so that their mean length is that of the run."""
-NUM_WARM_UP_ROUNDS = 3
-"""Rounds of k + 1 steps before the measurement, in which the staleness window fills and settles."""
 NUM_ERROR_BLOCKS = 6
 """Blocks of successive steps from whose scatter the error of the rate is computed."""
-MAX_EVENTS_PER_ROLLOUT = 50
-"""More events than this for each rollout mean that the run cannot finish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +137,12 @@ class SplitSimulator:
         self._rates = rates
         round_steps = rates.schedule.max_staleness + 1
         rollouts = rates.schedule.groups_per_step * rates.rollouts_per_group
-        steps = max(MIN_MEASURED_STEPS, math.ceil(MIN_MEASURED_ROLLOUTS / rollouts))
+        # Optimizer steps that are measured at least, so that six blocks of them give an error of the rate
+        # Rollouts that are measured at least, so that their mean length is that of the run
+        steps = max(48, math.ceil(1500 / rollouts))
         self._steps = math.ceil(steps / round_steps) * round_steps
-        self._warm_up = NUM_WARM_UP_ROUNDS * round_steps
+        # Rounds of k + 1 steps before the measurement, in which the staleness window fills and settles
+        self._warm_up = 3 * round_steps
         self._seed = seed
         self._workload = Workload(lengths=rates.lengths, rollouts_per_group=rates.rollouts_per_group, seed=seed)
         groups = rates.schedule.groups_per_step
@@ -181,7 +172,8 @@ class SplitSimulator:
             fresh=True,
             seed=self._seed,
         )
-        events = MAX_EVENTS_PER_ROLLOUT * rates.schedule.groups_per_step * rates.rollouts_per_group
+        # More events than this for each rollout mean that the run cannot finish
+        events = 50 * rates.schedule.groups_per_step * rates.rollouts_per_group
         last = self._warm_up + self._steps
         report = pipeline.run(steps=self._warm_up, max_events=events * last)
         start = pipeline.now
@@ -242,7 +234,11 @@ def _is_as_good(one: SplitOutcome, best: SplitOutcome) -> bool:
     error = math.hypot(one.standard_error, best.standard_error)
     rate_tolerance = EQUAL_RATE_SHARE * best.steps_per_hour
     return best.steps_per_hour - one.steps_per_hour <= max(
-        rate_tolerance, min(error, MAX_UNCERTAIN_SHARE * best.steps_per_hour)
+        # Largest relative difference at which two splits are also equally good, if their standard errors are larger.
+        # All splits are simulated with the same tasks, so the error of a difference is smaller than the errors of the
+        # rates suggest. Chosen, not measured.
+        rate_tolerance,
+        min(error, 0.10 * best.steps_per_hour),
     )
 
 

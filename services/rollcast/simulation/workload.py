@@ -10,10 +10,6 @@ Lengths = Callable[[random.Random], float]
 """Draws the length of one rollout in tokens, > 0."""
 NUM_QUANTILES = 512
 """Quantiles from which the mean of a maximum is computed. Chosen: the error is far below that of a measured mean."""
-MAX_LOG_LENGTH_SPREAD = 3.0
-"""ln tokens: upper limit of the search for a spread; nine in ten lengths then differ by up to a factor of 19,000."""
-NUM_BISECTIONS = 60
-"""Halvings of an interval: more than the 53 bits of a double."""
 _UNIFORM = [(node + 0.5) / NUM_QUANTILES for node in range(NUM_QUANTILES)]
 
 
@@ -89,7 +85,8 @@ def spread_of(mean: float, longest: float, rollouts_per_group: int, budget: floa
     def longest_at(sigma: float) -> float:
         return _mean_of_longest(_median(mean, sigma, budget), sigma, budget, rollouts_per_group)
 
-    return _bisect(longest_at, longest, 0.0, MAX_LOG_LENGTH_SPREAD)
+    # ln tokens: upper limit of the search for a spread; nine in ten lengths then differ by up to a factor of 19,000
+    return _bisect(longest_at, longest, 0.0, 3.0)
 
 
 def _mean_of_longest(median: float, sigma: float, budget: float, count: int) -> float:
@@ -116,7 +113,8 @@ def _median(mean: float, sigma: float, budget: float) -> float:
 
 
 def _bisect(rising: Callable[[float], float], value: float, low: float, high: float) -> float:
-    for _ in range(NUM_BISECTIONS):
+    # Halvings of an interval: more than the 53 bits of a double
+    for _ in range(60):
         middle = (low + high) / 2
         if rising(middle) < value:
             low = middle

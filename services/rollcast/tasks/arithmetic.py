@@ -14,8 +14,6 @@ from rollcast.config.errors import UserError
 CHARACTERS = "0123456789+-*=?;|. "
 """What prompts and answers are written with: the vocabulary of the demo's tokenizer."""
 
-_DRAWS_PER_PROMPT = 200
-
 
 def draw_operands(rng: random.Random, max_digits: int) -> tuple[int, int]:
     """Two operands whose numbers of digits are drawn from 1..max_digits, the middle ones oftener."""
@@ -57,7 +55,8 @@ def distinct_additions(dataset: ArithmeticDataset, count: int) -> list[tuple[int
     """
     rng = random.Random(f"arithmetic/{dataset.seed}")
     pairs: dict[tuple[int, int], None] = {}
-    for _ in range(_DRAWS_PER_PROMPT * count):
+    # Draws before the sizes are said to be exhausted
+    for _ in range(200 * count):
         if len(pairs) == count:
             break
         pairs[draw_operands(rng, dataset.max_digits)] = None

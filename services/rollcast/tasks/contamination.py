@@ -21,8 +21,6 @@ from typing import Any
 from rollcast.tasks import countdown
 from rollcast.tasks.chats import Chat, flat
 
-MAX_FIELD_CHARACTERS = 1 << 16
-"""A longer text of an episode's row is compared as it is: it is data, and would take long."""
 COUNTDOWN = "countdown"
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _PLAIN_SIGNS = dict.fromkeys("‘’‚‛´", "'") | dict.fromkeys("“”„‟«»", '"') | dict.fromkeys("‐‑‒–—―−", "-")
@@ -113,7 +111,8 @@ def _puzzle(reference: object) -> str | None:
 
 def _row_form(found: Any) -> Any:
     if isinstance(found, str):
-        return normal_form(found) if len(found) <= MAX_FIELD_CHARACTERS else found
+        # A longer text of an episode's row is compared as it is: it is data, and would take long
+        return normal_form(found) if len(found) <= (1 << 16) else found
     if isinstance(found, list | tuple):
         return [_row_form(item) for item in found]
     if isinstance(found, dict):

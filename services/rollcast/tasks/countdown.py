@@ -20,14 +20,10 @@ TEMPLATE = (
     "Using each of the numbers {numbers} exactly once, and only + - * / and brackets, write an expression that equals "
     "{target}. Give the expression alone on the last line."
 )
-_FRUITLESS_DRAWS = 5_000
-"""Draws in a row without a new puzzle: nearly all were drawn already."""
 _OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 _SYNTAX: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _SIGNS = {"\\times": "*", "\\cdot": "*", "\\div": "/", "\\left": "", "\\right": "", "[": "(", "]": ")"}
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([0-9+* -]{1,80})\}\s*\{([0-9+* -]{1,80})\}")
-MAX_LINE_CHARACTERS = 400
-"""Characters of the answer's line that are looked at."""
 _EXPRESSION = re.compile(r"[0-9+*/() -]{1,200}")
 """Six numbers, five signs and brackets need far fewer characters."""
 
@@ -40,7 +36,8 @@ def distinct_puzzles(dataset: CountdownDataset, count: int) -> list[tuple[tuple[
     rng = random.Random(f"countdown/{dataset.seed}")
     puzzles: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
     fruitless = 0
-    while len(puzzles) < count and fruitless < _FRUITLESS_DRAWS:
+    # Draws in a row without a new puzzle: nearly all were drawn already
+    while len(puzzles) < count and fruitless < 5_000:
         fruitless += 1
         numbers = tuple(rng.randint(1, dataset.max_number) for _ in range(rng.randint(*dataset.numbers)))
         target = _combined(rng, numbers)
@@ -88,7 +85,8 @@ def countdown(answer: str, reference: Any) -> float:
 def _expression(answer: str) -> ast.expr | None:
     boxes = final_boxes(answer)
     lines = (boxes.last if boxes else answer).strip().splitlines()
-    line = plain_signs(lines[-1][:MAX_LINE_CHARACTERS]) if lines else ""
+    # Characters of the answer's line that are looked at
+    line = plain_signs(lines[-1][:400]) if lines else ""
     for sign, plain in _SIGNS.items():
         line = line.replace(sign, plain)
     line = _FRACTION.sub(r"((\1)/(\2))", line).partition("=")[0].strip(" $`*.")

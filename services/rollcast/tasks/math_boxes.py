@@ -16,8 +16,6 @@ _TOKEN = re.compile(
 _WITHOUT_BRACES = re.compile(rf"{_COMMANDS}\s{{0,8}}(?P<content>[^\s{{\[$][^\s$]*?)(?=\s|\$|\\[)\]]|$)")
 _MARKUP = re.compile(r"\$|\\[()\[\],;:!]|\\q?quad(?![A-Za-z])|\\text(?:rm|bf|it)?\s*(?=\{)|\\\\|[{}~*&]")
 _CONNECTOR = re.compile(r"\s*(?:[,;]|(?:[,;]\s*)?\b(?:and|or)\b)\s*(?:\\?[A-Za-z]\w{0,9}\s*=\s*)?")
-_MAX_GAP_CHARACTERS = 70
-"""Characters between two boxes of one list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,8 @@ def _run(text: str, boxes: list[Box], joins: Callable[[str], bool]) -> tuple[str
 def _gap(text: str, left: Box, right: Box) -> str:
     """The words between two boxes; a long text is not changed, so that it joins nothing."""
     between = text[left.end : right.start]
-    return _MARKUP.sub(" ", between) if len(between) <= _MAX_GAP_CHARACTERS else "too long"
+    # Characters between two boxes of one list
+    return _MARKUP.sub(" ", between) if len(between) <= 70 else "too long"
 
 
 def _is_connector(gap: str) -> bool:

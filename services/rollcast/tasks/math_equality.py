@@ -16,10 +16,6 @@ import math_verify
 from sympy import And, FiniteSet, Float, Interval, MatrixBase, Mul, Or, Pow, Rational, Tuple, UnevaluatedExpr, Union
 from sympy.core.relational import Equality, Relational
 
-MIN_SIGNIFICANT_DIGITS = 6
-"""A decimal that stands for an exact form has at least these digits: 0.333333 does."""
-NUMERIC_DIGITS = 50
-"""Digits of a numeric comparison. With math-verify's 15 a difference below 1e-15 does not count."""
 MAX_DECIMAL_EXPONENT = 10_000
 """A decimal beyond it, or with a larger power, is not written out as a fraction."""
 _DECIMAL_TEXT = re.compile(r"[-+]?\d*\.(\d+)\s*(?:\\?%)?")
@@ -42,7 +38,8 @@ def are_equal(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
             if compared is None:
                 continue
             one, other = compared
-        if math_verify.verify([one], [other], numeric_precision=NUMERIC_DIGITS, timeout_seconds=None):
+        # Digits of a numeric comparison. With math-verify's 15 a difference below 1e-15 does not count.
+        if math_verify.verify([one], [other], numeric_precision=50, timeout_seconds=None):
             return True
     return False
 
@@ -222,7 +219,8 @@ def _fraction(value: Any) -> Any:
 
 def _is_rounding(decimal: Decimal, form: Any) -> bool:
     """Whether the decimal is the form rounded to its own digits, and these are enough."""
-    if not decimal or len(decimal.as_tuple().digits) < MIN_SIGNIFICANT_DIGITS:
+    # A decimal that stands for an exact form has at least these digits: 0.333333 does
+    if not decimal or len(decimal.as_tuple().digits) < 6:
         return False
     half = Rational(1, 2) * Rational(10) ** int(decimal.as_tuple().exponent)
     difference = abs(form - Rational(str(decimal))).evalf()

@@ -3,9 +3,6 @@
 import re
 from dataclasses import dataclass
 
-_MAX_SET_CHARACTERS = 300
-"""Characters of a set or inequality that is looked at."""
-_MAX_PARTS = 8
 _RELATION = re.compile(
     r"\\(?:leqslant|geqslant|leqq|geqq|leq|geq|le|ge|lt|gt|neq|ne)(?![A-Za-z])|<=|>=|!=|<|>|=|\\in(?![A-Za-z])"
 )
@@ -43,7 +40,8 @@ class RealSet:
 def real_set(latex: str) -> RealSet | None:
     """The set that a set, an inequality or several joined by `or` and `and` describe; None for anything else."""
     text = _NOISE.sub(" ", latex).strip()
-    if len(text) > _MAX_SET_CHARACTERS:
+    # Characters of a set or inequality that is looked at
+    if len(text) > 300:
         return None
     if builder := _BUILDER.fullmatch(text):
         inner = _described(builder["condition"].strip())
@@ -61,7 +59,8 @@ def real_set(latex: str) -> RealSet | None:
 
 def _described(text: str) -> RealSet | None:
     alternatives = _OR.split(text)
-    if len(alternatives) > _MAX_PARTS:
+    # Intervals of a union; a longer one is no answer
+    if len(alternatives) > 8:
         return None
     parsed_sets = [_all_of(alternative.strip(" ,")) for alternative in alternatives]
     variables = {parsed_set.variable for parsed_set in parsed_sets if parsed_set is not None} - {None}

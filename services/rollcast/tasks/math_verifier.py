@@ -24,8 +24,6 @@ _OTHER_RELATION = re.compile(
     r"\\(?:neq?|not(?:in)?|n(?:less|gtr|leq|geq|sim)|gg|ll|succ|prec)(?![A-Za-z])|!=|<>|\u2260"
 )
 """Relations that math-verify drops: it reads the number next to them."""
-_MAX_BEFORE_CHARACTERS = 40
-"""Characters before a formula in which a sign belongs to it."""
 _RESTATED = re.compile(r"final answer[^\n]{0,100}?\bis\b", re.IGNORECASE)
 
 
@@ -101,7 +99,8 @@ def _read_in(text: str) -> _Formula:
     values = _parse(text)
     chosen = values[-1] if values and isinstance(values[-1], str) else ""
     preceding_text = text[: text.rfind(chosen)] if chosen in text else ""
-    is_denied = _RELATION_FIRST.match(chosen) or _NOT_EQUAL_TO.search(preceding_text[-_MAX_BEFORE_CHARACTERS:])
+    # Characters before a formula in which a sign belongs to it
+    is_denied = _RELATION_FIRST.match(chosen) or _NOT_EQUAL_TO.search(preceding_text[-40:])
     return _Formula([] if is_denied else values, is_other_relation=_OTHER_RELATION.search(chosen) is not None)
 
 

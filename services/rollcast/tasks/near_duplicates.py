@@ -17,12 +17,6 @@ from rollcast.tasks.prompts import Prompt, PromptSplit
 
 NUM_WORDS = 13
 """Words of a sequence, as in the overlap that GPT-3's authors looked for (arXiv 2005.14165, appendix C)."""
-MAX_EVALUATED = 3
-"""Evaluated prompts that may hold a sequence; what more of them hold is a phrase of their set."""
-MAX_TRAINING = 10
-"""Training prompts that may hold a sequence before it counts as a phrase; 10 in that paper, too."""
-COPIED_SHARE = 0.5
-"""Share of an evaluated prompt's sequences from which on a phrase counts as a copy."""
 MAX_PAIRS = 20
 MAX_SHOWN_CHARACTERS = 60
 _WORD = re.compile(r"\w+")
@@ -68,7 +62,8 @@ def near_duplicates(tasks: Tasks, split: PromptSplit) -> NearDuplicates:
         for sequence in sequences:
             holders[sequence].append(len(evaluated))
         evaluated.append((text or "", sequences))
-    rare_sequences = {sequence: places for sequence, places in holders.items() if len(places) <= MAX_EVALUATED}
+    # Evaluated prompts that may hold a sequence; what more of them hold is a phrase of their set
+    rare_sequences = {sequence: places for sequence, places in holders.items() if len(places) <= 3}
     overlapping_texts = _shared(rare_sequences, (bare.of(prompt) for prompt in split.train))
     counts = Counter(sequence for _, sequences in overlapping_texts for sequence in sequences)
     overlaps: list[tuple[float, str, str]] = []
@@ -104,7 +99,9 @@ def _best_overlap(
     for place in sorted(places):
         shared = sequences & evaluated[place][1]
         share = len(shared) / len(evaluated[place][1])
-        is_copy = share >= COPIED_SHARE or any(counts[sequence] <= MAX_TRAINING for sequence in shared)
+        # Training prompts that may hold a sequence before it counts as a phrase; 10 in that paper, too
+        # Share of an evaluated prompt's sequences from which on a phrase counts as a copy
+        is_copy = share >= 0.5 or any(counts[sequence] <= 10 for sequence in shared)
         if is_copy and (best is None or share > best[0]):
             best = (share, place)
     return best

@@ -23,8 +23,6 @@ from rollcast.tasks.mappings import Hub
 MAX_LINE_BYTES = 64 << 20
 """The tests of one programming task may well be some megabytes."""
 MAX_ROWS = 10_000_000
-BATCH_ROWS = 64
-"""Rows of a Parquet file that are decoded together."""
 
 
 def read_rows(dataset: RowsDataset, hub: Hub | None, skipped: Counter[str]) -> Iterator[tuple[str, Row]]:
@@ -80,7 +78,8 @@ def _parquet(path: Path) -> Iterator[tuple[str, Row]]:
     try:
         number = 0
         with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=BATCH_ROWS):
+            # Rows of a Parquet file that are decoded together
+            for batch in file.iter_batches(batch_size=64):
                 for row in batch.to_pylist():
                     number += 1
                     yield f"data set {path}, row {number}", row

@@ -18,7 +18,6 @@ from rollcast.config.errors import EXIT_USER_ERROR
 
 RENDER_SECONDS = 60.0
 """Deadline for one chat, thousands of times what an ordinary template takes for the longest."""
-LOOK_SECONDS = 1.0
 
 
 @dataclass(eq=False)
@@ -41,7 +40,8 @@ class _Watchdog:
 
     def _watch(self) -> None:
         while True:
-            time.sleep(LOOK_SECONDS)
+            # Seconds between two looks at a template that renders
+            time.sleep(1.0)
             now_seconds = time.monotonic()
             for name, deadline in list(self.rendering.values()):
                 if now_seconds > deadline:

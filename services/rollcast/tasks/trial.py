@@ -13,7 +13,6 @@ from rollcast.tasks.remote.services import Services
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.verifiers import Grade, Verifiers, grade, is_built_in
 
-TRIED_ROWS = 3
 _WRONG = "I think the answer is 42."
 _ANSWERS = ("", _WRONG)
 """What models write early on: nothing, and something that is wrong."""
@@ -56,7 +55,8 @@ def try_verifiers(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
     for prompt in prompts:
         if not prompt.verifier:  # its environment rewards
             continue
-        if not is_built_in(prompt.verifier) and len(tried := rows.setdefault(prompt.verifier, [])) < TRIED_ROWS:
+        # Rows on which each verifier is tried
+        if not is_built_in(prompt.verifier) and len(tried := rows.setdefault(prompt.verifier, [])) < 3:
             tried.append(prompt)
     verifiers = Verifiers.of(tasks)
     failure_messages = list[str]()

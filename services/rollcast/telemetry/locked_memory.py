@@ -10,11 +10,6 @@ from pathlib import Path
 
 INFINIBAND = Path("/dev/infiniband")
 STATUS = Path("/proc/self/status")
-IPC_LOCK_BIT = 14
-"""Number of CAP_IPC_LOCK (linux/capability.h)."""
-LEAST_LOCKED_BYTES = 1 << 30
-"""A limit below this is one that was never raised: usual are 64 KiB and 8 MiB. NCCL registers some MiB for each channel
-and peer, so hundreds on a large node."""
 
 
 def why_not_registered(device: Path = INFINIBAND, status: Path = STATUS) -> str | None:
@@ -22,7 +17,9 @@ def why_not_registered(device: Path = INFINIBAND, status: Path = STATUS) -> str 
     if not device.is_dir():
         return None
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    if limit == resource.RLIM_INFINITY or limit >= LEAST_LOCKED_BYTES or _may_lock(status):
+    # A limit below this is one that was never raised: usual are 64 KiB and 8 MiB. NCCL registers some MiB for each
+    # channel and peer, so hundreds on a large node.
+    if limit == resource.RLIM_INFINITY or limit >= (1 << 30) or _may_lock(status):
         return None
     return (
         f"RLIMIT_MEMLOCK is {limit >> 10} KiB and this process lacks CAP_IPC_LOCK, so NCCL cannot register memory with "
@@ -40,5 +37,6 @@ def _may_lock(status: Path) -> bool:
     for line in lines:
         name, _, mask = line.partition(":")
         if name == "CapEff":
-            return bool(int(mask.strip(), 16) >> IPC_LOCK_BIT & 1)
+            # Number of CAP_IPC_LOCK (linux/capability.h)
+            return bool(int(mask.strip(), 16) >> 14 & 1)
     return False

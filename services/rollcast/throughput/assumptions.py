@@ -12,9 +12,6 @@ FLOPS_UTILIZATION_MEASURED = (
 )
 """Model parameters, whether activations are recomputed, and MFU: model FLOPs over the card's peak. Measured with padded
 rollouts of up to 4,149 (1.7 B) and 16,384 tokens (4 B). Recomputation takes time but does not count as model FLOPs."""
-EXPERTS_FLOPS_UTILIZATION_SHARE = 0.5
-"""MFU of a mixture of experts over that of a dense model of its active size. Chosen: small products, one for each
-expert, and the experts of a layer are gathered for few tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,4 +57,6 @@ def flops_utilization(active_parameters: float, *, recomputed: bool, has_experts
     """MFU measured at the nearest size."""
     measured = [(size, share) for size, with_it, share in FLOPS_UTILIZATION_MEASURED if with_it == recomputed]
     _, nearest = min(measured, key=lambda point: max(point[0], active_parameters) / min(point[0], active_parameters))
-    return nearest * EXPERTS_FLOPS_UTILIZATION_SHARE if has_experts else nearest
+    # MFU of a mixture of experts over that of a dense model of its active size. Chosen: small products, one for each
+    # expert, and the experts of a layer are gathered for few tokens.
+    return nearest * 0.5 if has_experts else nearest

@@ -5,26 +5,24 @@ from collections.abc import Iterator
 
 from rollcast.throughput.balance import Balance
 
-CHECKPOINT_BYTES_PER_WEIGHT = 12
-"""Master weight and both moments of AdamW, float32."""
 CHECKPOINTS_AT_END = 2
 """One may be under way when the signal arrives; the last one begins when it is on the disk."""
-MARGIN_SECONDS = 30.0
-"""Closing of connections, export of compute and exit of the processes. Chosen."""
 ROUNDED_SECONDS = 10
 """A grace is stated in multiples of this: the prediction is not more exact."""
 
 
 def checkpoint_seconds(balance: Balance) -> float:
     """Writing one checkpoint."""
-    num_bytes = CHECKPOINT_BYTES_PER_WEIGHT * balance.trainer.plan.model.num_parameters
+    # Master weight and both moments of AdamW, float32
+    num_bytes = 12 * balance.trainer.plan.model.num_parameters
     return num_bytes / balance.trainer.assumptions.checkpoint_bytes_per_second
 
 
 def grace_seconds(balance: Balance) -> int:
     """Time from SIGTERM to SIGKILL in which the trainer can end in order, rounded up."""
     step = balance.trainer.update_seconds + balance.trainer.sending_seconds
-    needed = step + CHECKPOINTS_AT_END * checkpoint_seconds(balance) + MARGIN_SECONDS
+    # Closing of connections, export of compute and exit of the processes. Chosen.
+    needed = step + CHECKPOINTS_AT_END * checkpoint_seconds(balance) + 30.0
     return ROUNDED_SECONDS * math.ceil(needed / ROUNDED_SECONDS)
 
 

@@ -17,9 +17,6 @@ from rollcast.throughput.card import Card
 from rollcast.throughput.lengths import CutLengths
 from rollcast.throughput.model_work import active_weights, attention_flops
 
-ALL_REDUCES_PER_LAYER = 2
-"""After attention and after the feed-forward."""
-
 
 @dataclass(frozen=True)
 class GeneratorRate:
@@ -91,7 +88,8 @@ class GeneratorRate:
         bytes_per_second = self.card.bandwidth * self.assumptions.bandwidth_share
         products = running * 2 * self.active_weights / self._product_rate
         weights = max(self.plan.worker.weights / bytes_per_second, products)
-        reduces = ALL_REDUCES_PER_LAYER * len(model.layers) if self.plan.worker.workers > 1 else 0
+        # After attention and after the feed-forward
+        reduces = 2 * len(model.layers) if self.plan.worker.workers > 1 else 0
         return weights + running * self.kv_of_running / bytes_per_second + reduces * self.assumptions.all_reduce_seconds
 
     def step_seconds(self, running: float) -> float:

@@ -9,8 +9,6 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
-NUM_BISECTIONS = 60
-"""Halvings of an interval: more than the 53 bits of a double."""
 NUM_QUANTILES = 256
 """Quantiles from which the mean of a group's longest completion is computed. Chosen: the error is below 1 %."""
 _NORMAL = NormalDist()
@@ -65,7 +63,8 @@ def lengths_with_mean(mean: float, spread: float, budget: float) -> CutLengths:
     """The lengths whose mean, the cut included, is `mean` tokens. `mean` must be less than `budget`."""
     low = math.log(mean) - spread**2
     high = math.log(budget) + 20 * spread
-    for _ in range(NUM_BISECTIONS):
+    # Halvings of an interval: more than the 53 bits of a double
+    for _ in range(60):
         middle = (low + high) / 2
         if CutLengths(middle, spread, budget).mean < mean:
             low = middle

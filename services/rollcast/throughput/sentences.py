@@ -9,14 +9,12 @@ from rollcast.throughput.ending import checkpoint_seconds, grace_seconds
 MAX_KV_SHARE = 0.9
 """Average share of the KV cache from which vLLM preempts so often that fewer slots are as fast. Chosen."""
 
-MIN_WHOLE_SECONDS = 10.0
-"""Shorter steps are printed with hundredths of a second."""
-
 
 def in_one_line(balance: Balance) -> str:
     """Idle shares of both sides, and what a step waits for."""
     trainer = balance.trainer
-    digits = 0 if balance.step_seconds >= MIN_WHOLE_SECONDS else 2
+    # Shorter steps are printed with hundredths of a second
+    digits = 0 if balance.step_seconds >= 10.0 else 2
     shared = "" if balance.gpu_idle is None else f", the GPU that they share {balance.gpu_idle:.0%}"
     return (
         f"predicted idle: trainer {balance.trainer_idle:.0%}, generators {balance.generator_idle:.0%}{shared}; a step "

@@ -33,10 +33,6 @@ from rollcast.telemetry.logging import configure_logging, get_logger
 from rollcast.trainer.ending import EXIT_INTERRUPTED
 from rollcast.trainer.named_trainer import NamedTrainer
 
-FOLDER_PATIENCE_SECONDS = 1_800.0
-"""How long a trainer that ends elsewhere may take for its last step and its checkpoint."""
-ADDRESS_PATIENCE_SECONDS = 600.0
-"""How long the first machine may have no address: its pod may still be waiting for a node."""
 LOST_RANK_PATIENCE_SECONDS = 15.0
 """How long ranks may take to end once another one failed. They hang in a collective, so more time gains nothing."""
 POLL_SECONDS = 0.2
@@ -48,8 +44,6 @@ probe reads the file's age, since ranks that start do not answer it.
 """
 MIN_WORK_SECONDS = 600.0
 """Work after which a failure is no crash loop: ranks start again here. Sooner it is for the Job to count."""
-MAX_FAILURES = 5
-"""Failures after which ranks do not start again here: the Job counts more than these, and ends."""
 RESTART_PAUSE_SECONDS = 5.0
 """Pause before ranks start again, in which the other machines' ranks end too and release the rendezvous port."""
 log = get_logger()
@@ -158,7 +152,8 @@ class RankLauncher:
     def _start_ranks(self) -> None:
         if self._placement.nodes > 1:
             host = self._placement.main_host
-            self._wait(lambda: _has_address(host), ADDRESS_PATIENCE_SECONDS, f"{host} has no address yet")
+            # How long the first machine may have no address: its pod may still be waiting for a node
+            self._wait(lambda: _has_address(host), 600.0, f"{host} has no address yet")
         self._ranks = [
             subprocess.Popen(  # noqa: S603  # our own module
                 [sys.executable, "-m", "rollcast.trainer", *self._arguments],
@@ -176,7 +171,8 @@ class RankLauncher:
         if code == EXIT_INTERRUPTED:
             return True
         self._num_failures += 1
-        return worked_seconds >= MIN_WORK_SECONDS and self._num_failures <= MAX_FAILURES
+        # Failures after which ranks do not start again here: the Job counts more than these, and ends
+        return worked_seconds >= MIN_WORK_SECONDS and self._num_failures <= 5
 
     def _wait_for_ranks(self) -> int:
         failed_codes: list[int] = []
@@ -263,7 +259,10 @@ class RankLauncher:
             ) from error
         with lock:
             self._wait(
-                lambda: _locked(lock.fileno()), FOLDER_PATIENCE_SECONDS, "another trainer holds the run's folder"
+                # How long a trainer that ends elsewhere may take for its last step and its checkpoint
+                lambda: _locked(lock.fileno()),
+                1_800.0,
+                "another trainer holds the run's folder",
             )
             yield
 

@@ -19,7 +19,6 @@ PATIENCE_SECONDS = 180.0
 """The kubelet may show an outdated name for two minutes: its cache and its sync take a minute each. A new trainer that
 finds the name of the former one must not leave for it. Helm deletes the former Job as soon as the new one is
 accepted, so usually its SIGTERM ends the former trainer."""
-MAX_NAME_BYTES = 1_000
 
 
 @dataclass(eq=False)
@@ -53,6 +52,7 @@ class NamedTrainer:
 def _read(file: Path) -> str:
     try:
         with file.open("rb") as opened:
-            return opened.read(MAX_NAME_BYTES).decode(errors="replace").strip()
+            # Names of Kubernetes are shorter
+            return opened.read(1_000).decode(errors="replace").strip()
     except OSError:
         return ""

@@ -45,11 +45,8 @@ from rollcast.trainer.learner.checkpoint import DamagedCheckpoint, checkpoint_ve
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import join_ranks, lost_rank
 
-HUNG_TIMEOUTS = 2.0
-"""Collective timeouts without a round of the loop after which /healthz reports that it hangs."""
 LAST_READING_SECONDS = 30.0
 """How long the trainer waits at its end for the readers of /metrics, which may not come again."""
-POLL_SECONDS = 0.05
 log = get_logger()
 
 
@@ -118,7 +115,8 @@ def _lead(
     for line in changed_rules(progress.split_rules, progress.grading_rules):
         log.warning(line)
     books = _read_books(config.tasks, config.recipe, tokenizer, exporter, progress)
-    state = LoopState(patience_seconds=HUNG_TIMEOUTS * config.trainer.collective_timeout_seconds)
+    # Collective timeouts without a round of the loop after which /healthz reports that it hangs
+    state = LoopState(patience_seconds=2.0 * config.trainer.collective_timeout_seconds)
     listener = listen(config.http.bind, config.trainer.http_port, setting="trainer.http_port")
     readers = PageReaders()
     routes = service_routes(exporter.render, state.ready, state.alive, readers)
@@ -234,7 +232,8 @@ def _wait_for_readers(readers: PageReaders, ended_at: float, stop: Callable[[], 
         if time.monotonic() > deadline:
             log.warning("not every reader of the metrics has read the last ones", seconds=LAST_READING_SECONDS)
             return
-        time.sleep(POLL_SECONDS)
+        # Seconds between two looks at what arrived
+        time.sleep(0.05)
 
 
 def _when_redis_is_there(make: Callable[[], Controller], stop: Callable[[], bool]) -> Controller | None:

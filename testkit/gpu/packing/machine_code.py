@@ -15,8 +15,6 @@ MAGIC = b"\x50\xed\x55\xba"
 FATBIN_HEADER_BYTES = 16
 MIN_ENTRY_HEADER_BYTES = 32
 MAX_ENTRY_HEADER_BYTES = 4_096
-FIXED_ENTRY_BYTES = 64
-"""Bytes of an entry's header that are read."""
 PTX = 1
 MACHINE_CODE = 2
 
@@ -76,7 +74,8 @@ def _end_of_fatbin(library: bytes, at: int) -> int | None:
 
 
 def _entries(library: bytes, at: int, end: int) -> Iterator[Entry]:
-    while at + FIXED_ENTRY_BYTES <= end:
+    # Bytes of an entry's header that are read
+    while at + 64 <= end:
         kind, _, header_bytes, length = struct.unpack_from("<HHIQ", library, at)
         (architecture,) = struct.unpack_from("<I", library, at + 28)
         start = at + header_bytes

@@ -16,8 +16,6 @@ from typing import Literal
 from testkit.gpu.parts import Part
 
 State = Literal["missing", "done", "failed", "cut"]
-CUT_FACTOR = 1.5
-"""A part that was cut after some seconds is expected to take this many times as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,8 @@ class Standing:
 def expected_seconds(part: Part, standing: Standing) -> float:
     """Seconds that the part must have before it is begun."""
     if standing.state == "cut":
-        return max(part.expected_seconds, CUT_FACTOR * standing.seconds)
+        # A part that was cut after some seconds is expected to take this many times as long
+        return max(part.expected_seconds, 1.5 * standing.seconds)
     return part.expected_seconds
 
 

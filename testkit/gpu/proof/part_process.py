@@ -20,9 +20,6 @@ from typing import Any
 import psutil
 
 PROGRAM = (sys.executable, "-m", "testkit.gpu.parts")
-REASON_CHARACTERS = 300
-KILLED_SECONDS = 10.0
-"""A process that was killed has ended by then, unless the kernel cannot end it."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -61,7 +58,8 @@ def run_part(name: str, limit: Limit, *, is_small: bool) -> dict[str, Any]:
     if code is None:
         return about | {"failed": f"{name} took longer than {_minutes(limit)} minutes"}
     if code != 0 or not figures:
-        reason = (reasons.strip().splitlines() or ["it said nothing"])[-1][:REASON_CHARACTERS]
+        # Characters of a reason in the report
+        reason = (reasons.strip().splitlines() or ["it said nothing"])[-1][:300]
         return about | {"failed": f"{name} ended with exit code {code}: {reason}"}
     return about
 
@@ -90,7 +88,8 @@ class EndAllProcesses:
         self._others = {child.pid for child in psutil.Process().children(recursive=True)}
 
     def __exit__(self, *_: object) -> None:
-        deadline = time.monotonic() + KILLED_SECONDS
+        # A process that was killed has ended by then, unless the kernel cannot end it
+        deadline = time.monotonic() + 10.0
         # Again and again: a process may start another one while it is looked at.
         while (remaining_processes := self._started_since()) and time.monotonic() < deadline:
             for process in remaining_processes:

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from rollcast.scaling.decisions.forecast import Forecast
     from rollcast.scaling.law.batch_split import BatchSplit
 
-CLEAR_PROBABILITY = 0.9
-"""Probability to be the best from which a split is recommended without reserve."""
-
 
 @options.with_column_options
 def batch(
@@ -126,7 +123,8 @@ def _show_choice(answer: dict[str, Any]) -> None:
         say(f"At {at}: no split is recommended, since {answer['unfit']}.")
     else:
         steps = "" if best["steps"] is None else f" for about {amounts.amount(best['steps'], '.0f')} steps"
-        sure = "" if answer["probability"] >= CLEAR_PROBABILITY else "; the runs do not separate the splits there"
+        # Probability to be the best from which a split is recommended without reserve
+        sure = "" if answer["probability"] >= 0.9 else "; the runs do not separate the splits there"
         say(
             f"At {at}: {best['rollouts_per_prompt']} rollouts of {best['prompts_per_step']} prompts{steps}, the best "
             f"with probability {chance_in_words(answer['probability'])}, expected loss "

@@ -19,10 +19,6 @@ from rollcast.scaling.law.batch_split import BatchSplit, SplitLaw
 
 BUDGET_MULTIPLES = (0.25, 0.5, 2.0, 4.0)
 """Times the budget at which the choice is shown too: it changes with the compute."""
-FAR_COMPUTE_FACTOR = 3.0
-"""Times a run's compute: a budget beyond that is called an extrapolation far out. Chosen, not measured."""
-MIN_PEAK_VALUES = 3
-"""Different numbers of rollouts from which a best one can be found: two give a slope."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +112,8 @@ def unknown_settings(trained: Sequence[BatchSplit]) -> list[str]:
     sentences = []
     if len(rollouts) == 1:
         sentences.append(f"rollouts_per_prompt is {min(rollouts)} in every run; other numbers are guessed.")
-    elif len(rollouts) < MIN_PEAK_VALUES:
+    # Different numbers of rollouts from which a best one can be found: two give a slope
+    elif len(rollouts) < 3:
         sentences.append("Two numbers of rollouts per prompt give a slope and no best number; train a third one.")
     if len(prompts) == 1:
         sentences.append(f"prompts_per_step is {min(prompts)} in every run; other numbers are guessed.")
@@ -197,7 +194,8 @@ def _cautions(plan: BatchPlan, rows: Sequence[dict[str, Any]], budget: float) ->
                 f"{run.name} ({run.split.name}): verdict {str(kind).replace('_', ' ')}; it is left out of the law. "
                 "If its split is the cause, avoid it."
             )
-        elif times > FAR_COMPUTE_FACTOR:
+        # Times a run's compute: a budget beyond that is called an extrapolation far out. Chosen, not measured.
+        elif times > 3.0:
             warnings.append(f"{run.name} ({run.split.name}): the budget is {times:.1f} times its compute.")
     warnings += [sentence for row in rows for sentence in _disagreements(row)]
     if len(plan.usable) == len(plan.trained):

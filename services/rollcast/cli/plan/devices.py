@@ -25,13 +25,6 @@ if TYPE_CHECKING:
     from rollcast.cli.plan.measured_run import MeasuredRun
     from rollcast.simulation.split import Rates, SplitOutcome, SplitSearch, SplitSimulator
 
-MIN_BOTTLENECK_LOAD = 0.9
-"""Share of their capacity: generators with a larger load are the bottleneck. Chosen, not measured."""
-MIN_ANNOUNCED_SECONDS = 20.0
-"""Seconds: a longer simulation is announced."""
-MAX_MODEL_ERROR = 0.1
-"""Relative error of the simulated rate of the measured split above which the user is warned. Chosen, not measured."""
-
 
 @functools.partial(options.with_group, "planned", RunToPlan)
 @functools.partial(options.with_group, "given", Given)
@@ -117,7 +110,9 @@ def report_of(
     """The whole answer as JSON."""
     if check is not None:
         error = check["simulated_steps_per_hour"] / check["steps_per_hour"] - 1
-        if abs(error) > MAX_MODEL_ERROR:
+        # Relative error of the simulated rate of the measured split above which the user is warned. Chosen, not
+        # measured.
+        if abs(error) > 0.1:
             caveats = [
                 f"The model is {error:+.0%} off the measured rate of the split that was run; compare splits by their "
                 "order, not by their figures.",
@@ -151,7 +146,8 @@ def limit(outcome: SplitOutcome) -> str:
     """The bottleneck of the split: training, generation or the staleness window."""
     if outcome.trainer_idle < MAX_BOTTLENECK_IDLE:
         return "training"
-    if outcome.generator_load > MIN_BOTTLENECK_LOAD:
+    # Share of their capacity: generators with a larger load are the bottleneck. Chosen, not measured.
+    if outcome.generator_load > 0.9:
         return "generation"
     return "window"
 
@@ -233,7 +229,8 @@ def _progress(title: str, expected: int) -> Iterator[Callable[[int], None]]:
     if not sys.stderr.isatty():
 
         def say_once(done: int) -> None:
-            if done == 1 and (seconds := left(done)) > MIN_ANNOUNCED_SECONDS:
+            # Seconds: a longer simulation is announced
+            if done == 1 and (seconds := left(done)) > 20.0:
                 typer.echo(f"{title}: about {expected}, up to {_duration(seconds)}", err=True)
 
         yield say_once

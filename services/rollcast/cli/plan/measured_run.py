@@ -16,10 +16,6 @@ from rollcast.runfolder.records import ComputeRecord, Record, StepRecord, TaskMa
 
 MIN_MEASURED_STEPS = 12
 """Steps from which rates can be measured. Chosen, not measured."""
-MAX_MEASURED_STEPS = 200
-"""Newest steps that are measured: answers grow while a model learns, so older ones count no longer."""
-PAUSE_MEDIAN_INTERVALS = 10.0
-"""Median intervals between steps: a longer interval is a pause of the run, not a step. Chosen, not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +60,14 @@ def read_run(folder: Path) -> MeasuredRun:
     records = [step for record in recorded_steps if (step := _step(record)) is not None]
     if unmeasured := len(recorded_steps) - len(records):
         tell(left_out(folder / STEPS, unmeasured, "step", "without its time, its update's or its tokens"))
-    recent = records[-min(MAX_MEASURED_STEPS, max(len(records) // 2, MIN_MEASURED_STEPS)) :]
+    # Newest steps that are measured: answers grow while a model learns, so older ones count no longer
+    recent = records[-min(200, max(len(records) // 2, MIN_MEASURED_STEPS)) :]
     intervals = [
         new_step.at - old_step.at for old_step, new_step in pairwise(recent) if new_step.step == old_step.step + 1
     ]
     intervals = [seconds for seconds in intervals if seconds > 0]
-    usual = [seconds for seconds in intervals if seconds <= PAUSE_MEDIAN_INTERVALS * median(intervals)]
+    # Median intervals between steps: a longer interval is a pause of the run, not a step. Chosen, not measured.
+    usual = [seconds for seconds in intervals if seconds <= 10.0 * median(intervals)]
     if len(usual) < MIN_MEASURED_STEPS - 1:
         raise UserError(
             f"--run-folder {folder}: holds {len(records)} optimizer steps, too few to measure rates; "

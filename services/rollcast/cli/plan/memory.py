@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from rollcast.memory.host import HostLimits
     from rollcast.memory.plan import MemoryPlan
 
-EXIT_DOES_NOT_FIT = 1
-
 
 @memory_options.with_machines
 def memory(
@@ -69,7 +67,8 @@ def memory(
             say(f"does not fit: {sentence}")
         report.say_cautions(cautions)
     if refused:
-        raise typer.Exit(EXIT_DOES_NOT_FIT)
+        # The exit code tells scripts that the plan does not fit
+        raise typer.Exit(1)
 
 
 def _device(gpu: float | None, cpu: float | None) -> Device:

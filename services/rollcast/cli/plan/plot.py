@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from rollcast.scaling.law.model_size import ModelSizeLaw
     from rollcast.simulation.split import SplitSearch
 
-BAR_NAME_CHARACTERS = 34
-"""Characters of a name that fit next to a bar."""
 MIN_SHOWN_LOSS = 0.0005
 """Pass rate: a smaller loss would be printed as 0.000."""
 
@@ -121,7 +119,8 @@ def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
         )
     names = [
         choice["name"]
-        if len(choice["name"]) <= BAR_NAME_CHARACTERS
+        # Characters of a name that fit next to a bar
+        if len(choice["name"]) <= 34
         else f"{len(choice['continued'])} of {len(answer['runs'])}"
         for choice in choices
     ]

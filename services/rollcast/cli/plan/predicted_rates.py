@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from rollcast.simulation.split import Split
     from rollcast.throughput.balance import Balance
 
-DEFAULT_GPU_GB = 80.0
-"""Memory of a GPU if neither --gpu nor this machine's driver gives it: an H100."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunToPlan:
@@ -82,7 +79,8 @@ def read_prediction(planned: RunToPlan, given: Given, devices: int) -> Predicted
     if planned.config is None:
         return None
     if planned.gpu is None:
-        device = smallest_gpu() or Device("gpu", round(DEFAULT_GPU_GB * GB))
+        # Memory of a GPU if neither --gpu nor this machine's driver gives it: an H100
+        device = smallest_gpu() or Device("gpu", round(80.0 * GB))
     else:
         device = Device("gpu", round(planned.gpu * GB))
     config = load_run_config(planned.config)

@@ -20,8 +20,6 @@ DEFAULT_LOG_LENGTH_SPREAD = 0.8
 """ln tokens: spread of completion lengths, if it was not measured. Typical for reasoning models."""
 MAX_BOTTLENECK_IDLE = 0.05
 """Share of the time: a trainer that waits for less is the bottleneck. Chosen, not measured."""
-MAX_RATE = 1e12
-"""Largest rate, time or count that an option may have."""
 MAY_BE_ZERO = ("max_staleness", "publish_seconds")
 
 
@@ -59,7 +57,8 @@ def calibrate(given: Given, run: MeasuredRun | None, planned: Recipe | None = No
     from rollcast.simulation.workload import lognormal_with_mean, spread_of
 
     for name, value in asdict(given).items():
-        if value is not None and not (0 < value < MAX_RATE or (value == 0 and name in MAY_BE_ZERO)):
+        # Largest rate, time or count that an option may have
+        if value is not None and not (0 < value < 1e12 or (value == 0 and name in MAY_BE_ZERO)):
             raise UserError(f"--{name.replace('_', '-')} {value:g}: must be positive; give the measured value")
     step_seconds = given.step_seconds or (run.update_seconds if run else None)
     tokens_per_second = given.tokens_per_second or (run.tokens_per_second if run else None)

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from rollcast.scaling.decisions.forecast import Forecast
     from rollcast.scaling.law.curve import Curve
 
-FAR_COMPUTE_FACTOR = 3.0
-"""Times the compute of a run so far: an end beyond that is called an extrapolation far out."""
-MAX_COMPUTE_RATIO = 100.0
-"""Ratio of the computes of two runs from which they may count in different units."""
 REMEDIES = {
     "too_few": "plan again when it has enough evaluations",
     "no_learning": "another learning rate or other data would be another run",
@@ -257,12 +253,14 @@ def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
                 f"{row['run']}: verdict {row['verdict'].replace('_', ' ')}. {row['reason']} It counts with its last "
                 f"readings ({row['now']['mean']:.3f}) and gets nothing; {remedy}."
             )
-        elif row["hours"] > (FAR_COMPUTE_FACTOR - 1) * row["compute"]:
+        # Times the compute of a run so far: an end beyond that is called an extrapolation far out
+        elif row["hours"] > (3.0 - 1) * row["compute"]:
             times = (row["compute"] + row["hours"]) / row["compute"]
             warnings.append(f"{row['run']}: ends at {times:.3g} times its compute so far, an extrapolation far out.")
     shortest_run = min(rows, key=lambda row: float(row["compute"]))
     longest_run = max(rows, key=lambda row: float(row["compute"]))
-    if longest_run["compute"] > MAX_COMPUTE_RATIO * shortest_run["compute"]:
+    # Ratio of the computes of two runs from which they may count in different units
+    if longest_run["compute"] > 100.0 * shortest_run["compute"]:
         warnings.append(
             f"{longest_run['run']} is at {amounts.amount(longest_run['compute'])} {unit} and {shortest_run['run']} at "
             f"{amounts.amount(shortest_run['compute'])}; if one counts in another unit, say so with --unit RUN=HOURS."

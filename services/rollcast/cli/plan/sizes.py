@@ -23,12 +23,8 @@ PARAMETERS_PER_UNIT = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 MIN_IDENTIFYING_SIZES = 3
 """Trained sizes from which the law extends to other sizes: with two the law is known at these
 two only."""
-FAR_COMPUTE_FACTOR = 3.0
-"""Times the largest compute seen: a budget beyond that is called an extrapolation far out. Chosen, not measured."""
 MAX_LOG_LOSS_SCATTER = 0.1
 """ln L: a law with more scatter does not describe the runs. Chosen, not measured."""
-CLEAR_PROBABILITY = 0.9
-"""Probability to be the best from which a size is recommended without reserve."""
 
 
 @options.with_column_options
@@ -214,7 +210,8 @@ def caveats(
     if outside:
         warnings.append(f"{', '.join(outside)}: outside of the sizes trained, an extrapolation of the law.")
     longest = max(float(forecast.curve.compute[-1]) for _, forecast in runs)
-    if budget > FAR_COMPUTE_FACTOR * longest:
+    # Times the largest compute seen: a budget beyond that is called an extrapolation far out. Chosen, not measured.
+    if budget > 3.0 * longest:
         warnings.append(
             f"The budget is {budget / longest:.1f} times the longest curve; the loss of a run stops falling as a power "
             "near its asymptote."
@@ -273,7 +270,8 @@ def _show_choice(answer: dict[str, Any]) -> None:
         return
     name = answer["recommended"]
     chance = answer["probability"]
-    sure = "." if chance >= CLEAR_PROBABILITY else "; the runs do not separate the sizes there."
+    # Probability to be the best from which a size is recommended without reserve
+    sure = "." if chance >= 0.9 else "; the runs do not separate the sizes there."
     say(f"At {at} {unit}: {name}, the best with probability {chance_in_words(chance)}{sure}")
     for change in answer["changes"]:
         beyond = ", beyond the compute seen" if change["beyond_what_was_seen"] else ""

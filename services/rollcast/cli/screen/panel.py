@@ -14,16 +14,6 @@ from rollcast.config.run import RunConfig
 from rollcast.local.event_log import RunEvent
 from rollcast.local.status import RunStatus
 
-LEAST_CURVE_LINES = 7
-MOST_CURVE_LINES = 20
-EVENT_SHARE = 5
-"""One line in this many is kept for events, however large the curve could be."""
-LEAST_EVENT_LINES = 4
-"""Lines for events next to a curve."""
-FEWEST_EVENT_LINES = 2
-"""On the smallest of screens: an error is seen whatever else is not."""
-MOST_TROUBLES = 3
-"""The newest of them are shown above the other events."""
 BAR_COLUMNS = 20
 GAP = " · "
 
@@ -47,13 +37,18 @@ class Screen:
 def panel(screen: Screen, width: int, height: int) -> Text:
     """The screen as at most `height` lines of at most `width` columns."""
     events = _events(screen.events, width)
-    min_event_lines = min(len(events), FEWEST_EVENT_LINES)
+    # On the smallest of screens: an error is seen whatever else is not
+    min_event_lines = min(len(events), 2)
     head = [*_head(screen, width), *_body(screen, width)][: max(1, height - min_event_lines)]
     room = height - len(head)
-    reserved_lines = min(len(events), max(LEAST_EVENT_LINES, height // EVENT_SHARE))
-    curve_lines = min(MOST_CURVE_LINES, room - reserved_lines)
+    # One line in this many is kept for events, however large the curve could be
+    # Lines for events next to a curve
+    reserved_lines = min(len(events), max(4, height // 5))
+    # More lines make a curve no clearer
+    curve_lines = min(20, room - reserved_lines)
     curve = []
-    if curve_lines >= LEAST_CURVE_LINES:
+    # Lines below which a curve shows nothing
+    if curve_lines >= 7:
         curve = draw_curve(screen.status.evaluations, figures.law_of(screen.status), width, curve_lines)
     lines = [*head, *curve, *events[: max(0, room - len(curve))]][:height]
     return Text("\n").join(lines)
@@ -113,7 +108,8 @@ def _progress(budget_steps: int | None, status: RunStatus, width: int) -> list[s
 def _events(events: Sequence[RunEvent], width: int) -> list[Text]:
     """The newest first of each kind, troubles before the rest, so that the least important ones are cut off."""
     events = newest_of_each(events)
-    troubles = [event for event in events if event.trouble][-MOST_TROUBLES:]
+    # The newest of them are shown above the other events
+    troubles = [event for event in events if event.trouble][-3:]
     other_events = [event for event in events if event not in troubles]
     lines = []
     for event in [*reversed(troubles), *reversed(other_events)]:

@@ -21,10 +21,6 @@ MAX_LINE_CHARS = 5_000
 """A longer line is a printed answer."""
 MAX_PARSED_LINES = 500_000
 """Lines with names and values in a console. A loop prints one or some for each step."""
-MAX_FORM_CHARS = 200
-MAX_HEADING_CHARS = 120
-MAX_HEADING_WORDS = 4
-"""Words of a heading, `=== Iteration 12/100 (lr 1e-6) ===`, apart from its step."""
 _NUMBER = r"[-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
 _STEP = re.compile(
     r"(?<![\w./-])(?P<name>global[ _]?step|training[ _]?step|train[ _]?step|step|iteration|iter|update|epoch|episode|"
@@ -138,11 +134,13 @@ def counters_in(line: str) -> Row:
 
 def heading_of(number: int, line: str) -> ConsoleLine | None:
     """A line that names a step and little else, for the lines below it; None for another one."""
-    if len(line) > MAX_HEADING_CHARS or _STEP.search(line) is None:
+    # Characters of a heading: longer lines are text
+    if len(line) > 120 or _STEP.search(line) is None:
         return None
     counters, rest = _counters(line)
     words = _WORD.findall(rest)
-    if not counters or len(words) > MAX_HEADING_WORDS:
+    # Words of a heading, `=== Iteration 12/100 (lr 1e-6) ===`, apart from its step
+    if not counters or len(words) > 4:
         return None
     return ConsoleLine(number, f"{' '.join(counters)} {form_of_text(rest)}", counters, "")
 
@@ -208,7 +206,8 @@ def form_of_text(text: str) -> str:
     """The text without numbers, dates, bars of progress and tags, in one case."""
     text = _BAR.sub("", _TAG.sub("[]", text))
     text = _NUMERALS.sub("#", _DATES.sub("@", text))
-    return _BLANKS.sub(lambda found: "|" if "|" in found[0] else " ", text).strip()[:MAX_FORM_CHARS].casefold()
+    # Characters of a form: longer lines are answers, not messages of the loop
+    return _BLANKS.sub(lambda found: "|" if "|" in found[0] else " ", text).strip()[:200].casefold()
 
 
 def _counters(line: str) -> tuple[Row, str]:

@@ -15,8 +15,6 @@ from rollcast.curves.sheet import MAX_COLUMNS, RUN, Row, Sheet, TooMuch
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
 
 NAME = "tables of HTML"
-MAX_TABLES = 1_000
-MAX_CELL_CHARS = 2_000
 _PAGE = re.compile(r"\s*(?:<!doctype html|<html|<table|<\?xml[^<>]{0,200}>\s*<!doctype html)", re.IGNORECASE)
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>table|tr|th|td)\b[^<>]{0,2000}>", re.IGNORECASE)
 _OTHER_TAG = re.compile(r"<[^<>]{0,2000}>")
@@ -100,7 +98,8 @@ def html_tables(text: str, number: int | None = None) -> Iterator[HtmlTable]:
     for tag in _TAG.finditer(text):
         name = tag["name"].lower()
         if begin is not None and table is not None:
-            row.append(_cell(text[begin : min(tag.start(), begin + MAX_CELL_CHARS)]))
+            # Characters of a cell that are read; numbers and names are far shorter
+            row.append(_cell(text[begin : min(tag.start(), begin + 2_000)]))
             begin = None
             if len(row) > MAX_COLUMNS:
                 raise TooMuch(f"holds more than {MAX_COLUMNS:,} columns")
@@ -112,7 +111,8 @@ def html_tables(text: str, number: int | None = None) -> Iterator[HtmlTable]:
             if table is not None and table.rows:
                 yield table
             num_tables += not tag["end"]
-            if num_tables > MAX_TABLES:
+            # A hostile page may hold millions
+            if num_tables > 1_000:
                 return
             table = None if tag["end"] else HtmlTable(num_tables if number is None else number)
         elif name in ("th", "td") and not tag["end"]:

@@ -31,8 +31,6 @@ TRL_STATE_FILE = "trainer_state.json"
 TRL_LAST_STEP = "max_steps"
 _TRL_MARKS = frozenset({"loss", "reward", "eval_loss", "eval_reward", "train_runtime"})
 """Every entry of such a log has an epoch and a step, and one has one of these."""
-MAX_SAMPLED_LINES = 50
-"""Lines of JSON in a console that are looked at for a measure."""
 
 
 def recognises(log: LogFile) -> bool:
@@ -41,7 +39,8 @@ def recognises(log: LogFile) -> bool:
 
 
 def _has_measures(text: str) -> bool:
-    lines = (match[0] for match in islice(JSON_LINE.finditer(text), MAX_SAMPLED_LINES))
+    # Lines of JSON in a console that are looked at for a measure
+    lines = (match[0] for match in islice(JSON_LINE.finditer(text), 50))
     return any(measure_of(name) is not None for line in lines for name in flat(_mapping(line)))
 
 

@@ -22,8 +22,6 @@ MAX_TABLE_DEPTH = 4
 MAX_TABLES = 1_000
 MAX_SAMPLED_ROWS = 20
 """Rows of a table that are looked at for their columns."""
-MAX_SAMPLED_NAMES = 1_000
-"""Names of columns that are looked at for a measure of success."""
 STAGE_WORDS = HELD_OUT_WORDS | TRAINING_WORDS
 SCALAR_NAMES = ("wall_time", "step", "value")
 SETTINGS_WORDS = {"config", "hparams", "args", "params", "settings"}
@@ -56,7 +54,8 @@ class _Table:
     def measures(self) -> frozenset[str]:
         """The columns of its first rows that measure success."""
         names = dict.fromkeys(name for row in self.rows[:MAX_SAMPLED_ROWS] for name in flat(row))
-        return frozenset(name for name in islice(names, MAX_SAMPLED_NAMES) if measure_of(name) is not None)
+        # Names of columns that are looked at for a measure of success
+        return frozenset(name for name in islice(names, 1_000) if measure_of(name) is not None)
 
     @property
     def counts_steps(self) -> bool:

@@ -10,12 +10,9 @@ from rollcast.curves.amounts import Tell
 from rollcast.curves.sheet import MAX_ROWS, TooMuch
 
 MAX_FILE_BYTES = 64 << 20
-UTF16_SAMPLE_BYTES = 4096
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff]")
 """Control characters apart from tab and line ends. A log holds some if a model printed them; a binary file is full of
 them. The last one is the byte-order mark, which is also inside of files that were joined."""
-MAX_CONTROL_SHARE = 0.02
-"""Share of control characters above which a file is binary. Of evenly distributed bytes they are a tenth."""
 JSON_LINE = re.compile(r"^[ \t]*\[?\{\".*$", re.MULTILINE)
 _TERMINAL_CODE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?)")
 """Colours, movements of the cursor, titles and links."""
@@ -67,7 +64,8 @@ class LogFile:
         if "\x1b" in text:
             text = _TERMINAL_CODE.sub("", text)
         clean = _NO_TEXT.sub("", text)
-        if len(text) - len(clean) > MAX_CONTROL_SHARE * len(text):
+        # Share of control characters above which a file is binary. Of evenly distributed bytes they are a tenth.
+        if len(text) - len(clean) > 0.02 * len(text):
             raise UserError(f"{self.path}: is not a text file; give one that `rollcast fit --help` lists")
         text = clean.replace("\r\n", "\n").replace("\r", "\n")
         if text.count("\n") > MAX_ROWS:
@@ -84,7 +82,8 @@ class LogFile:
         content = self.content
         if content.startswith((b"\xff\xfe", b"\xfe\xff")):
             return content.decode("utf-16", errors="replace")
-        head = content[:UTF16_SAMPLE_BYTES]
+        # The first bytes show whether every second byte is 0
+        head = content[:4096]
         for first, encoding, line_end in ((1, "utf-16-le", b"\n\x00"), (0, "utf-16-be", b"\x00\n")):
             # In Latin text every other byte is 0. Frames around a table have other bytes, but their lines end.
             ends = sum(head[offset : offset + 2] == line_end for offset in range(0, len(head), 2))

@@ -18,18 +18,8 @@ from rollcast.curves.measures import Measure, Stage, measure_of
 
 MIN_SERIES_STEPS = 3
 """Different steps of lines of one form that rise by themselves."""
-MAX_FALLING_SHARE = 0.25
-"""Share of such lines whose step may be less than the one before; the steps of unrelated answers fall half the time."""
 MIN_DISTINCT_SHARE = 0.2
 """Different steps for each line of a form. Answers that count to eight again and again have fewer."""
-MIN_INTERLEAVED_SHARE = 0.5
-"""Share of the lines of the rarer of two forms that lines of the other one separate, if one loop prints both."""
-MAX_PRINTED_SHARE = 0.25
-"""Share of the lines of a form that are out of order, above which all of them are answers."""
-MAX_UNMEASURED_SHARE = 0.1
-"""Such a share for lines without a measure of success, which are no loss."""
-ONE_CLUSTER_FACTOR = 0.05
-"""Weight of a form whose lines follow one another without any other line, as a list in one answer does."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +56,9 @@ class _Form:
     def rises(self) -> bool:
         """Whether its steps mostly rise."""
         num_falls = sum(later.counts < earlier.counts for earlier, later in pairwise(self.lines))
-        return self.counter is not None and num_falls <= MAX_FALLING_SHARE * len(self.lines)
+        # Share of such lines whose step may be less than the one before; the steps of unrelated answers fall half the
+        # time
+        return self.counter is not None and num_falls <= 0.25 * len(self.lines)
 
     @property
     def is_series(self) -> bool:
@@ -76,13 +68,15 @@ class _Form:
     def weight(self) -> float:
         """Its different steps, less if it repeats them, and less if all of its lines follow one another."""
         gaps = sum(later.number - earlier.number > 1 for earlier, later in pairwise(self.lines))
-        return self.num_distinct**2 / len(self.lines) * (1.0 if gaps else ONE_CLUSTER_FACTOR)
+        # Weight of a form whose lines follow one another without any other line, as a list in one answer does
+        return self.num_distinct**2 / len(self.lines) * (1.0 if gaps else 0.05)
 
     def is_interleaved(self, other: "_Form") -> bool:
         """Whether lines of the other form separate most of these lines, or these lines those."""
         owners = sorted([(line_index, 0) for line_index in self.places] + [(place, 1) for place in other.places])
         num_changes = sum(earlier[1] != later[1] for earlier, later in pairwise(owners))
-        return num_changes >= 2 * MIN_INTERLEAVED_SHARE * min(len(self.places), len(other.places))
+        # Share of the lines of the rarer of two forms that lines of the other one separate, if one loop prints both
+        return num_changes >= 2 * 0.5 * min(len(self.places), len(other.places))
 
 
 def chosen_lines(lines: list[ConsoleLine]) -> ChosenLines:
@@ -172,7 +166,9 @@ def _left_out(form: _Form, anchor: _Form, timeline: StepTimeline) -> set[int]:
     if form.stage is None and not form.is_series:
         return everything
     left_out = set(printed_answers(timeline, form.places, [line.row[counter] for line in form.lines]))
-    max_share = MAX_UNMEASURED_SHARE if form.stage is None else MAX_PRINTED_SHARE
+    # Share of the lines of a form that are out of order, above which all of them are answers
+    # Such a share for lines without a measure of success, which are no loss
+    max_share = 0.1 if form.stage is None else 0.25
     return everything if len(left_out) > max_share * len(everything) else left_out
 
 

@@ -19,14 +19,6 @@ from rollcast.curves.sheet import MAX_ROWS, Row, Sheet, TooMuch
 
 NAME = "MLflow store"
 FIRST_BYTES = b"SQLite format 3\x00"
-MAX_QUERY_SECONDS = 20.0
-"""Time limit for reading the whole store."""
-MAX_VALUE_BYTES = 1 << 20
-"""Upper limit of one field, computed or stored."""
-LEAST_ROW_BYTES = 8
-"""Least bytes that a row with a run, a name, a step, a time and a value takes in the file."""
-STEPS_BETWEEN_CHECKS = 1_000
-"""SQLite's own steps between two looks at the clock."""
 _READ = frozenset({"runs", "metrics", "sqlite_master"})
 _FUNCTIONS = frozenset({"typeof"})
 _RUNS = "SELECT run_uuid, name FROM runs NOT INDEXED WHERE typeof(run_uuid) = 'text' AND typeof(name) = 'text'"
@@ -70,9 +62,12 @@ def _rows(path: Path) -> list[Row]:
 def _restrict(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
-    deadline = time.monotonic() + MAX_QUERY_SECONDS
-    connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_CHECKS)
+    # Upper limit of one field, computed or stored
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1 << 20)
+    # Time limit for reading the whole store
+    deadline = time.monotonic() + 20.0
+    # SQLite's own steps between two looks at the clock
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, 1_000)
 
 
 def _check_is_plain(connection: sqlite3.Connection, table: str) -> None:
@@ -100,7 +95,8 @@ class _Store:
         self._connection = connection
         log = path.with_name(f"{path.name}-wal")  # a running server keeps the newest rows there
         num_bytes = path.stat().st_size + (log.stat().st_size if log.is_file() else 0)
-        self._num_left = min(MAX_ROWS, num_bytes // LEAST_ROW_BYTES)
+        # Least bytes that a row with a run, a name, a step, a time and a value takes in the file
+        self._num_left = min(MAX_ROWS, num_bytes // 8)
         self._chars_left = MAX_FILE_BYTES
         self._texts: dict[str, str] = {}
 

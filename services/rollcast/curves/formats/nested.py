@@ -5,8 +5,6 @@ from typing import Any
 
 from rollcast.curves.sheet import MAX_NAME_CHARS, Row
 
-MAX_DEPTH = 8
-"""Levels of nested objects."""
 MAX_FIELDS = 2_000
 """Fields of one row. A trainer logs a hundred."""
 _PLAIN_TYPES = frozenset({int, float, str, bool, type(None)})
@@ -28,7 +26,8 @@ def flat(nested: Mapping[str, Any]) -> Row:
                 break
             name = f"{prefix}{key[:MAX_NAME_CHARS]}"
             if isinstance(value, Mapping):
-                if depth < MAX_DEPTH:
+                # Levels of nested objects
+                if depth < 8:
                     waiting.append((f"{name}/", value, depth + 1))
             elif not isinstance(value, list):
                 row[name] = value

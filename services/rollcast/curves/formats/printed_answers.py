@@ -17,13 +17,6 @@ from itertools import pairwise
 
 import numpy as np
 
-MIN_LATE_STEPS = 2
-"""Different steps of lines of one form that may be behind the loop's: one line could be anything."""
-MIN_SERIES_STEPS = 3
-"""Different steps of lines of one form that may be any steps, such as numbers of samples."""
-MAX_FALLING_SHARE = 0.25
-"""Share of such lines whose step may be less than the one before; the steps of unrelated answers fall half the time."""
-
 
 def printed_answers(loop: "StepTimeline", places: Sequence[int], steps: Sequence[int]) -> Iterator[int]:
     """Places of lines, all of one form, that are not readings. `places`, `steps`: of each line, in order."""
@@ -91,7 +84,8 @@ class StepTimeline:
 
 def _unread(lines: list[_Line]) -> Iterator[int]:
     """Places of lines, all of one form, that are not readings."""
-    recurs = len({line.step for line in lines}) >= MIN_LATE_STEPS
+    # Different steps of lines of one form that may be behind the loop's: one line could be anything
+    recurs = len({line.step for line in lines}) >= 2
     may_be_late = _is_series(lines) or (recurs and not lines[0].is_last)
     newest: dict[int, int] = {}
     ahead = []
@@ -128,4 +122,6 @@ def _is_series(lines: list[_Line]) -> bool:
         line.step < previous_line.step and line.stretch == previous_line.stretch
         for previous_line, line in pairwise(lines)
     )
-    return len({line.step for line in lines}) >= MIN_SERIES_STEPS and num_falls <= MAX_FALLING_SHARE * len(lines)
+    # Different steps of lines of one form that may be any steps, such as numbers of samples
+    # Share of such lines whose step may be less than the one before; the steps of unrelated answers fall half the time
+    return len({line.step for line in lines}) >= 3 and num_falls <= 0.25 * len(lines)

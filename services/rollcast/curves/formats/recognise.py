@@ -29,10 +29,6 @@ from rollcast.curves.formats.one_line_console import OPENRLHF, TRL, VERL
 from rollcast.curves.sheet import Sheet, TooMuch
 from rollcast.runfolder.files import EVALUATIONS
 
-MIN_TABLE_COLUMNS = 2
-MIN_NUMBER_SHARE = 0.5
-"""Share of the rows that have a number in some column of a table: prose has fewer."""
-
 
 class Format(Protocol):
     """A format of a log, most often a module; to add one, write it and name it in `FORMATS`."""
@@ -109,8 +105,10 @@ def _table(log: LogFile) -> Sheet:
     """A text that no format recognises, as a table. Raises UserError: it is not a table of numbers either."""
     sheet = delimited.read(log)
     num_numbers = [int(np.isfinite(column.numbers.values).sum()) for column in sheet.columns.values()]
-    is_of_numbers = max(num_numbers, default=0) >= MIN_NUMBER_SHARE * sheet.num_rows
-    if len(sheet.columns) < MIN_TABLE_COLUMNS or not is_of_numbers:
+    # Share of the rows that have a number in some column of a table: prose has fewer
+    is_of_numbers = max(num_numbers, default=0) >= 0.5 * sheet.num_rows
+    # A step and a reading
+    if len(sheet.columns) < 2 or not is_of_numbers:
         raise UserError(
             f"{log.path}: the form of this log is not known; give CSV, JSON, lines of NAME=VALUE with a step, or a "
             "format that `rollcast fit --help` lists"

@@ -24,16 +24,6 @@ from rollcast.curves.formats.loop_forms import ChosenLines
 from rollcast.curves.measures import measure_of
 
 MIN_HEADINGS = 3
-MAX_FALLING_SHARE = 0.25
-"""Share of the headings of a log whose step may be less than that of the one before."""
-MIN_DISTINCT_SHARE = 0.2
-"""Different steps for each heading. Answers that count to eight again and again have fewer."""
-
-
-MAX_REPEATED_SHARE = 0.1
-"""Share of the lines of a form that may be below a heading with another one of that form, as after a restart."""
-MIN_REGULAR_SHARE = 0.75
-"""Share of the lines of a form that follow the one before after the usual number of headings."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +95,10 @@ def _is_regular(items: list[_LineBelow]) -> bool:
         return True
     headings = sorted({item.heading for item in items})
     gaps = Counter(after - before for before, after in pairwise(headings))
-    is_once = len(headings) >= (1 - MAX_REPEATED_SHARE) * len(items)
-    return is_once and max(gaps.values(), default=0) >= MIN_REGULAR_SHARE * (len(headings) - 1)
+    # Share of the lines of a form that may be below a heading with another one of that form, as after a restart
+    is_once = len(headings) >= (1 - 0.1) * len(items)
+    # Share of the lines of a form that follow the one before after the usual number of headings
+    return is_once and max(gaps.values(), default=0) >= 0.75 * (len(headings) - 1)
 
 
 def _rising_form(headings: list[ConsoleLine]) -> str | None:
@@ -117,6 +109,8 @@ def _rising_form(headings: list[ConsoleLine]) -> str | None:
         steps = [heading.counts for heading in headings if heading.form == form] if count >= MIN_HEADINGS else []
         num_falls = sum(later < earlier for earlier, later in pairwise(steps))
         distinct = len(set(steps))
-        if distinct >= max(MIN_HEADINGS, MIN_DISTINCT_SHARE * count) and num_falls <= MAX_FALLING_SHARE * count:
+        # Share of the headings of a log whose step may be less than that of the one before
+        # Different steps for each heading. Answers that count to eight again and again have fewer.
+        if distinct >= max(MIN_HEADINGS, 0.2 * count) and num_falls <= 0.25 * count:
             num_distinct[form] = distinct
     return max(num_distinct, key=lambda form: num_distinct[form], default=None)

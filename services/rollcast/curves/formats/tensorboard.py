@@ -19,13 +19,10 @@ from rollcast.curves.sheet import MAX_NAME_CHARS, MAX_ROWS, Row, Sheet, TooMuch
 
 NAME = "TensorBoard event file"
 FILE_MARK = "tfevents"
-MAX_EVENT_FILES = 200
 HEADER = struct.Struct("<QI")
 FOOTER_BYTES = 4
 WALL_TIME = "wall_time"
 _TYPE_FLOAT = 1
-_TYPE_DOUBLE = 2
-"""These two are values of a tensor's DataType."""
 
 
 def recognises(log: LogFile) -> bool:
@@ -43,7 +40,8 @@ def read(log: LogFile) -> Sheet:
     if not log.path.is_dir():
         return Sheet.of_rows(NAME, _rows([log.content], log))
     files = event_files(log.path)
-    if len(files) > MAX_EVENT_FILES:
+    # A folder may hold many runs; each file is read whole
+    if len(files) > 200:
         raise UserError(f"{log.path}: holds {len(files)} event files; give the folder of one run, or one file")
     num_left = MAX_FILE_BYTES
     contents = []
@@ -148,7 +146,8 @@ def _of_tensor(message: memoryview) -> float | None:
             raw = bytes(payload)
     if (data_type, len(raw)) == (_TYPE_FLOAT, 4):
         return float(struct.unpack("<f", raw)[0])
-    if (data_type, len(raw)) == (_TYPE_DOUBLE, 8):
+    # These two are values of a tensor's DataType
+    if (data_type, len(raw)) == (2, 8):
         return float(struct.unpack("<d", raw)[0])
     return None
 

@@ -4,7 +4,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-MAX_TITLES = 1_000
 SEED = "seed "
 """Begins the title of a run of which a seed alone is printed. Libraries print seeds too, so it separates no runs."""
 _TITLE = re.compile(
@@ -22,7 +21,8 @@ def printed_titles(text: str) -> Titles:
     titles_by_kind: dict[str, Titles] = {}
     for number, kind, name in _named(text):
         titles = titles_by_kind.setdefault(kind, [])
-        if len(titles) < MAX_TITLES and (not titles or titles[-1][1] != name):
+        # A log may have a title a line
+        if len(titles) < 1_000 and (not titles or titles[-1][1] != name):
             titles.append((number, name))
     return next((titles_by_kind[kind] for kind in _KINDS if kind in titles_by_kind), [])
 

@@ -11,7 +11,6 @@ from rollcast.curves.sheet import MAX_ROWS, Sheet
 NAME = "run of W&B"
 PREFIX = "wandb:"
 _ADDRESS = re.compile(r"[\w.-]+/[\w.-]+/[\w.-]+")
-TIMEOUT_SECONDS = 30
 
 
 def read(source: str) -> Sheet:
@@ -24,7 +23,8 @@ def read(source: str) -> Sheet:
     import wandb
 
     try:
-        history = wandb.Api(timeout=TIMEOUT_SECONDS).run(address).scan_history()
+        # Seconds for one answer of the server
+        history = wandb.Api(timeout=30).run(address).scan_history()
         rows = [flat(row) for row in islice(history, MAX_ROWS)]
     except Exception as error:  # the client raises errors of any type
         error_message = " ".join(str(error).split())[:200]

@@ -19,7 +19,6 @@ from rollcast.curves.sheet import Row, Sheet, TooMuch, refuse_json
 NAME = "offline run of W&B"
 ENDING = ".wandb"
 FIRST_BYTES = b":W&B"
-HEADER_BYTES = 7
 BLOCK_BYTES = 32_768
 RECORD = struct.Struct("<IHB")
 """Checksum, length, kind."""
@@ -28,10 +27,7 @@ PIECE_FIRST = 2
 PIECE_MIDDLE = 3
 PIECE_LAST = 4
 """Kinds of pieces of a record."""
-MAX_RECORD_BYTES = 16 << 20
 _FIELD_HISTORY = 2
-_FIELD_ITEM = 1
-"""Numbers of the fields for an entry of the history, and for a value in it."""
 
 
 def recognises(log: LogFile) -> bool:
@@ -63,7 +59,8 @@ def rows(log: LogFile) -> Iterator[Row]:
 
 def _records(content: bytes) -> Iterator[memoryview]:
     """The complete records. An unfinished record at the end is left out, and so are pieces without a beginning."""
-    at = HEADER_BYTES
+    # The file's header: identifier, magic number and version
+    at = 7
     view = memoryview(content)
     pieces: bytearray | None = None
     while at + RECORD.size <= len(content):
@@ -83,7 +80,8 @@ def _records(content: bytes) -> Iterator[memoryview]:
             pieces = bytearray(view[start:at])
         elif pieces is not None:
             pieces += view[start:at]
-            if len(pieces) > MAX_RECORD_BYTES:
+            # A larger record is damage or an attack
+            if len(pieces) > (16 << 20):
                 return
             if kind == PIECE_LAST:
                 yield memoryview(bytes(pieces))
@@ -93,7 +91,8 @@ def _records(content: bytes) -> Iterator[memoryview]:
 def _history(message: memoryview) -> Row:
     row: Row = {}
     for number, kind, payload, _ in fields(message):
-        if (number, kind) == (_FIELD_ITEM, WIRE_BYTES) and len(row) < MAX_FIELDS:
+        # Numbers of the fields for an entry of the history, and for a value in it
+        if (number, kind) == (1, WIRE_BYTES) and len(row) < MAX_FIELDS:
             name, text = _item(payload)
             refuse_json(text)
             logged_value = json.loads(text) if text else None

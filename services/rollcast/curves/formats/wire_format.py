@@ -6,7 +6,6 @@ WIRE_VARINT = 0
 WIRE_FIXED64 = 1
 WIRE_BYTES = 2
 WIRE_FIXED32 = 5
-MAX_VARINT_BYTES = 10
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, int, memoryview, int]]:
@@ -38,7 +37,8 @@ def fields(message: memoryview) -> Iterator[tuple[int, int, memoryview, int]]:
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
     value = 0
-    for byte_index in range(MAX_VARINT_BYTES):
+    # Seven bits a byte: ten bytes hold 64 bits
+    for byte_index in range(10):
         if at + byte_index >= len(message):
             break
         byte = message[at + byte_index]

@@ -22,8 +22,6 @@ from rollcast.curves.separate_runs import separate_runs
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
 
-MAX_FILES = 10_000
-"""Files of a folder by whose sizes and times a change is noticed."""
 MAX_BYTES_PER_SECOND = 5 << 20
 """Read of one file on average, so that a long one that changes all the time takes a tenth of a core: 64 MiB are read
 again after 13 seconds."""
@@ -152,7 +150,8 @@ class CurveFileReader:
 def _signature(path: Path) -> Signature:
     """Names, sizes and times of a file, or of the files in a folder. They differ after a change."""
     file_states = []
-    for file in [path] if path.is_file() else sorted(path.rglob("*"))[:MAX_FILES]:
+    # Files of a folder by whose sizes and times a change is noticed
+    for file in [path] if path.is_file() else sorted(path.rglob("*"))[:10_000]:
         try:
             status = os.stat(file)
         except OSError:  # removed in between

@@ -14,17 +14,6 @@ from rollcast.config.services import CurveQueries
 from rollcast.curves.evaluations import CurvePoint, Reading, checked
 from rollcast.telemetry.prometheus_reader import MAX_INSTANTS, Prometheus, Series, SourceAway
 
-MAX_INSTANTS_IN_ALL = 200_000
-"""Instants in the whole look-back: a month at every 15 seconds."""
-FINEST_SECONDS = 15
-COARSE_SECONDS = 240
-"""Closer than the 5 minutes for which Prometheus takes a value to last: every run of as long shows at one instant."""
-SETTLED_SECONDS = 2.0
-"""Younger than this, a scrape may not be stored yet: another look would see another value at the same instant."""
-MOST_BY_AGE = 700
-"""Evaluations closer together than this part of the run's age are left out, so that a series that changes at every
-scrape does not fill the log in a day; none is that comes less often than `MAX_INSTANTS` times in the look-back."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Place:
@@ -47,7 +36,9 @@ class ForeignCurve:
         self._prometheus = prometheus
         self._queries = queries
         self._look_back = queries.look_back_hours * 3600
-        self._resolution = max(FINEST_SECONDS, math.ceil(self._look_back / MAX_INSTANTS_IN_ALL))
+        # Instants in the whole look-back: a month at every 15 seconds
+        # Prometheus' usual interval of scraping
+        self._resolution = max(15, math.ceil(self._look_back / 200_000))
         self._place: _Place | None = None
         """None before the run began."""
         self._looked_until = -math.inf
@@ -61,7 +52,8 @@ class ForeignCurve:
         starts where this one did.
         """
         reading = Reading()
-        end = (now - SETTLED_SECONDS) // self._resolution * self._resolution
+        # Younger than this, a scrape may not be stored yet: another look would see another value at the same instant
+        end = (now - 2.0) // self._resolution * self._resolution
         if end <= self._looked_until:
             return reading
         progress = self._place or self._beginning(end)
@@ -74,7 +66,9 @@ class ForeignCurve:
 
     def _beginning(self, end: float) -> _Place | None:
         """The place before the first value in the look-back; None if it has no value."""
-        coarse = self._resolution * max(1, COARSE_SECONDS // self._resolution)
+        # Closer than the 5 minutes for which Prometheus takes a value to last: every run of as long shows at one
+        # instant
+        coarse = self._resolution * max(1, 240 // self._resolution)
         start = end - self._look_back // coarse * coarse
         part_start = start
         while part_start <= end:
@@ -128,7 +122,10 @@ class ForeignCurve:
     def _spacing(self, place: _Place, at: float) -> float:
         """Least seconds between two evaluations."""
         age = at - (place.began if place.began is not None else at)
-        return min(age / MOST_BY_AGE, self._look_back / MAX_INSTANTS)
+        # Evaluations closer together than this part of the run's age are left out, so that a series that changes at
+        # every scrape does not fill the log in a day; none is that comes less often than `MAX_INSTANTS` times in the
+        # look-back
+        return min(age / 700, self._look_back / MAX_INSTANTS)
 
     def _ask(self, expression: str, start: float, end: float, resolution: float) -> Series | None:
         matching_series = self._prometheus.query_range(expression, start, end, resolution)

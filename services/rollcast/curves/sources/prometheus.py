@@ -13,8 +13,6 @@ from rollcast.curves.sources.metrics_page import EVALUATION_NAMES, STATUS_NAMES,
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import MAX_INSTANTS, Prometheus, SourceAway
 
-LOOK_BACK_SECONDS = 30 * 86_400.0
-"""How far the first look at a Prometheus goes back."""
 OVERLAP_SECONDS = 300.0
 WHOLE_EVERY_SECONDS = 60.0
 """Time between two looks at all evaluations, which find those that reached Prometheus late, by remote write."""
@@ -54,7 +52,8 @@ class PrometheusQueries:
         since, since_whole = (max(0.0, now_seconds - last) for last in (self._last, self._last_whole))
         is_whole = since_whole >= WHOLE_EVERY_SECONDS
         if is_whole:
-            window = min(since_whole + OVERLAP_SECONDS, LOOK_BACK_SECONDS)
+            # How far the first look at a Prometheus goes back
+            window = min(since_whole + OVERLAP_SECONDS, 30 * 86_400.0)
             expression = f"last_over_time({self._any_of(EVALUATION_NAMES)}[{window:.0f}s])"
         else:
             window = since + LONGEST_SCRAPE_SECONDS

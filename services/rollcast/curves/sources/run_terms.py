@@ -15,8 +15,6 @@ from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import ForecastRecord, TaskMark, parse
 from rollcast.scaling.decisions.advice_answer import AdviceKind, EarlierAdvice
 
-MAX_RUN_FILE_BYTES = 16 << 20
-"""A longer run file is not read: it states no budget."""
 TAIL_BYTES = 1 << 22
 """Bytes at the end of the marks in which an end is looked for: only last evaluations are marked after it."""
 
@@ -52,7 +50,8 @@ def _run_file(path: Path) -> dict[str, Any]:
     """Empty if it cannot be read."""
     try:
         with path.open("rb") as file:
-            content: Any = json.loads(file.read(MAX_RUN_FILE_BYTES))
+            # A longer run file is not read: it states no budget
+            content: Any = json.loads(file.read(16 << 20))
     except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}

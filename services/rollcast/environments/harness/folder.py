@@ -11,8 +11,6 @@ from pathlib import Path
 from rollcast.environments.hosted.private_folder import start_removal
 
 PREFIX = "rollcast-harness-"
-MIN_AGE_SECONDS = 10.0
-"""A younger folder may be one that its generator is about to lock."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -39,7 +37,8 @@ def remove_abandoned() -> None:
 def _is_abandoned(folder: Path) -> bool:
     try:
         status = folder.lstat()
-        if status.st_uid != os.getuid() or time.time() - status.st_mtime < MIN_AGE_SECONDS:
+        # A younger folder may be one that its generator is about to lock
+        if status.st_uid != os.getuid() or time.time() - status.st_mtime < 10.0:
             return False
         descriptor = os.open(folder, _FOLDER)
     except OSError:

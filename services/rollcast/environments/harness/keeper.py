@@ -14,9 +14,6 @@ from rollcast.environments.harness.folder import lock_folder
 from rollcast.environments.hosted import removal
 from rollcast.environments.hosted.guard import guard
 
-CANNOT_START = 127
-"""Exit code, as of a shell."""
-
 
 def main(arguments: list[str]) -> int:
     parent, folder, *command = arguments
@@ -27,7 +24,8 @@ def main(arguments: list[str]) -> int:
             os.execvp(command[0], command)  # noqa: S606  # the user's own program
         except OSError as error:
             print(f"{command[0]} cannot be started: {error.strerror}", flush=True)
-            os._exit(CANNOT_START)
+            # Exit code, as of a shell
+            os._exit(127)
 
     code = guard(run, None, None, int(parent))
     removal.remove_tree(folder)

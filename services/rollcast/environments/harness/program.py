@@ -18,9 +18,6 @@ from rollcast.environments.harness.folder import make_folder
 MAX_LINES = 5
 """Last lines of its output that are kept: the message of an exception and the place that raised it."""
 MAX_LINE_CHARACTERS = 300
-READ_BYTES = 1 << 16
-END_SECONDS = 10.0
-"""How long the keeper may take to kill all processes of a harness on a busy machine."""
 SECRET_PREFIXES = ("ROLLCAST_", "OPENAI_", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "REDIS")
 """Variables of the generator that a harness does not see."""
 
@@ -91,7 +88,8 @@ class HarnessProgram:
         if not self._watching.done():
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
-            if not await self.wait(END_SECONDS):
+            # How long the keeper may take to kill all processes of a harness on a busy machine
+            if not await self.wait(10.0):
                 with contextlib.suppress(ProcessLookupError):
                     self._process.kill()
                 self._watching.cancel()
@@ -104,7 +102,8 @@ class HarnessProgram:
         """Read its output, so that it never waits for a reader, and wait for its end."""
         assert self._process.stdout is not None
         line = b""
-        while chunk := await self._process.stdout.read(READ_BYTES):
+        # Bytes of one read of a pipe
+        while chunk := await self._process.stdout.read(1 << 16):
             *finished, line = (line + chunk).split(b"\n")
             for finished_line in finished[-MAX_LINES:]:
                 self._lines.append(_readable(finished_line))

@@ -10,11 +10,7 @@ from rollcast.environments.base import MAX_CALL_REWARD, Opening, ToolResult, Too
 from rollcast.environments.hosted.frames import FrameError
 from rollcast.environments.hosted.instance import MAX_TEXT_CHARACTERS
 
-MAX_NOTE_CHARACTERS = 100
-"""Longest note about a cut, which is added to the text."""
 MAX_OFFERED_TOOLS = 512
-MAX_OPENING_MESSAGES = 10_000
-MAX_REASON_CHARACTERS = 1_000
 
 Kind = TypeVar("Kind")
 
@@ -28,7 +24,8 @@ def check_number(answer: Mapping[str, Any], number: int) -> None:
 def get_reason(answer: Mapping[str, Any], name: str) -> str | None:
     """Why something failed, in one line; None = the answer has no such field."""
     reason = answer.get(name)
-    return None if reason is None else " ".join(_typed(name, reason, str)[:MAX_REASON_CHARACTERS].split())
+    # Characters of a reason, which is logged and shown
+    return None if reason is None else " ".join(_typed(name, reason, str)[:1_000].split())
 
 
 def get_flag(answer: Mapping[str, Any], name: str) -> bool:
@@ -38,7 +35,8 @@ def get_flag(answer: Mapping[str, Any], name: str) -> bool:
 def get_text(answer: Mapping[str, Any]) -> str:
     """The text of a call's answer."""
     text = _typed("text", answer.get("text"), str)
-    if len(text) > MAX_TEXT_CHARACTERS + MAX_NOTE_CHARACTERS:
+    # Longest note about a cut, which is added to the text
+    if len(text) > MAX_TEXT_CHARACTERS + 100:
         raise FrameError(f"a text of {len(text)} characters")
     return replace_surrogates(text)
 
@@ -85,7 +83,8 @@ def get_opening(answer: Mapping[str, Any]) -> Opening:
         return Opening(tools, text=replace_surrogates(opening))
     if not isinstance(opening, list):
         raise FrameError(f"an opening that is {type(opening).__name__}")
-    if len(opening) > MAX_OPENING_MESSAGES or not all(map(_is_message, opening)):
+    # Messages of an opening: a hostile environment may send any number
+    if len(opening) > 10_000 or not all(map(_is_message, opening)):
         raise FrameError("an opening: reset returned a list that is not one of messages with role and content")
     return Opening(
         tools,

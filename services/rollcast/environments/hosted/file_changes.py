@@ -18,12 +18,8 @@ from rollcast.environments.hosted.folder_calls import as_int
 
 MAX_PATH_BYTES = 4096
 """Longest path that a system call takes, with its zero; also the smallest page of memory."""
-MAX_ADDRESS = 1 << 62
-"""Above the memory of any process."""
 _AT_FDCWD = -100
 _AT_SYMLINK_NOFOLLOW = 0x100
-_OPENAT2 = 437
-"""Every architecture has the same number."""
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
 _OWN_DESCRIPTOR = re.compile(rb"/proc/(?:self|thread-self)/fd/([0-9]{1,9})")
@@ -127,7 +123,8 @@ class FileChanges:
         no_follow = os.O_NOFOLLOW if flags & _AT_SYMLINK_NOFOLLOW else 0
         how = _How(os.O_PATH | os.O_CLOEXEC | no_follow, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
         path = ctypes.c_char_p(relative)
-        handle = self._libc.syscall(_OPENAT2, self._root, path, ctypes.byref(how), ctypes.sizeof(how))
+        # Every architecture has the same number
+        handle = self._libc.syscall(437, self._root, path, ctypes.byref(how), ctypes.sizeof(how))
         if handle < 0:
             raise _last_error()
         return int(handle)
@@ -178,7 +175,8 @@ def _numbers(memory: int, address: int, layout: struct.Struct) -> tuple[int, ...
 
 def _read(memory: int, address: int, size: int) -> bytes:
     """Raises OSError if the process has no such memory."""
-    content = os.pread(memory, size, address) if address < MAX_ADDRESS else b""
+    # Above the memory of any process
+    content = os.pread(memory, size, address) if address < (1 << 62) else b""
     if len(content) < size:
         raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
     return content

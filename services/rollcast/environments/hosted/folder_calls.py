@@ -68,12 +68,6 @@ _FORBIDDEN_IOCTLS = {
 }
 """Attributes of a file that is open for reading only; signals to, and input of, other processes."""
 _FORBIDDEN_FCNTLS = {8: "F_SETOWN", 15: "F_SETOWN_EX"}
-_SOCKET_TYPES = 0xF
-"""The bits of a socket's type without its flags."""
-_NEW_NAMESPACES = 0x7E020000
-"""CLONE_NEW* flags of clone: in a namespace of its own a process would have more rights."""
-_LAST_KNOWN_CALL = 471
-"""Calls with higher numbers are of kernels after Linux 6.19."""
 
 
 def folder_filter(*, has_private_mounts: bool, has_signal_scope: bool, can_ask: bool) -> Any:
@@ -117,7 +111,8 @@ def _known_calls() -> list[int]:
     from seccompy import syscall_name
 
     numbers = []
-    for number in range(_LAST_KNOWN_CALL + 1):
+    # Calls with higher numbers are of kernels after Linux 6.19
+    for number in range(471 + 1):
         with contextlib.suppress(ValueError):
             syscall_name(number)
             numbers.append(number)
@@ -137,7 +132,8 @@ def _keep_sockets_inside(calls: Any) -> None:
     calls.errno("socket", errno.EACCES)
     calls.errno("socketpair", errno.EACCES, args=[ArgCmp(0, CmpOp.NE, int(socket.AF_UNIX))])
     # One end of a pair of datagram sockets can send to any other socket that has a path.
-    datagram = ArgCmp(1, CmpOp.MASKED_EQ, int(socket.SOCK_DGRAM), _SOCKET_TYPES)
+    # The bits of a socket's type without its flags
+    datagram = ArgCmp(1, CmpOp.MASKED_EQ, int(socket.SOCK_DGRAM), 0xF)
     calls.errno("socketpair", errno.EACCES, args=[datagram])
 
 
@@ -156,5 +152,6 @@ def _keep_to_itself(calls: Any, ask: Callable[[str], None]) -> None:
         calls.errno("ioctl", errno.EPERM, args=[ArgCmp(1, CmpOp.MASKED_EQ, request, _INT)])
     for command in _FORBIDDEN_FCNTLS:
         calls.errno("fcntl", errno.EPERM, args=[ArgCmp(1, CmpOp.MASKED_EQ, command, _INT)])
-    for flag in (1 << bit for bit in range(32) if _NEW_NAMESPACES & 1 << bit):
+    # CLONE_NEW* flags of clone: in a namespace of its own a process would have more rights
+    for flag in (1 << bit for bit in range(32) if 0x7E020000 & 1 << bit):
         calls.errno("clone", errno.EPERM, args=[ArgCmp(0, CmpOp.MASKED_EQ, flag, flag)])

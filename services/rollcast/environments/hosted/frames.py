@@ -10,11 +10,6 @@ if TYPE_CHECKING:
     import asyncio
 
 LENGTH_BYTES = 4
-MAX_REQUEST_BYTES = 64 << 20
-"""A row may hold the tests of a programming task, some megabytes."""
-MAX_ANSWER_BYTES = 4 << 20
-"""Larger than the longest text of an answer in any encoding: the environment's process shortens texts itself."""
-READ_BYTES = 1 << 20
 
 
 class FrameError(Exception):
@@ -38,7 +33,8 @@ def receive(connection: socket.socket) -> dict[str, Any] | None:
     head = _taken(connection, LENGTH_BYTES)
     if head is None:
         return None
-    content = _taken(connection, min(int.from_bytes(head, "big"), MAX_REQUEST_BYTES))
+    # A row may hold the tests of a programming task, some megabytes
+    content = _taken(connection, min(int.from_bytes(head, "big"), 64 << 20))
     return None if content is None else _parsed(content)
 
 
@@ -56,7 +52,8 @@ def receive_answer(connection: socket.socket, deadline: float) -> dict[str, Any]
 
 def _answer_size(head: bytes) -> int:
     size = int.from_bytes(head, "big")
-    if size > MAX_ANSWER_BYTES:
+    # Larger than the longest text of an answer in any encoding: the environment's process shortens texts itself
+    if size > (4 << 20):
         raise FrameError(f"a message of {size} bytes")
     return size
 
@@ -66,7 +63,8 @@ def _taken(connection: socket.socket, size: int, deadline: float | None = None) 
     while len(parts) < size:
         if deadline is not None:
             connection.settimeout(max(deadline - time.monotonic(), 1e-3))
-        chunk = connection.recv(min(size - len(parts), READ_BYTES))
+        # Bytes of one read of a socket
+        chunk = connection.recv(min(size - len(parts), 1 << 20))
         if not chunk:
             return None
         parts += chunk

@@ -24,16 +24,10 @@ from rollcast.environments.hosted.private_folder import PrivateFolder
 from rollcast.environments.hosted.supervision import CallSupervisor
 from rollcast.tasks.sandbox.lockdown import adopt_orphans, die_with_parent
 
-LOOK_SECONDS = 0.1
-"""Between two looks at the processes."""
 MAX_PROCESSES = 64
 """One environment may have this many at the same time: a shell with a build of some jobs has a dozen."""
 MAX_RESIDENT_BYTES = 2 << 30
 """All processes of one environment together may use this much."""
-LOOKS_PER_DISK_USE = 10
-"""The disk's use is asked for less often, because that reads the whole folder."""
-DISK_USE_SHARE = 0.1
-"""Part of the time that this may take: a folder of many files is read less often."""
 
 
 class _EndedError(Exception):
@@ -106,7 +100,8 @@ class _Watch:
             self._looks += 1
             if self._private is not None and (excess_reason := self._too_much(self._private)):
                 return -signal.SIGKILL, excess_reason
-            self._answer_calls(LOOK_SECONDS)
+            # Between two looks at the processes
+            self._answer_calls(0.1)
 
     def _too_much(self, private: PrivateFolder) -> str:
         processes = list(_descendants())
@@ -116,11 +111,13 @@ class _Watch:
         if resident > MAX_RESIDENT_BYTES:
             return f"its processes took {resident >> 20} MiB, and {MAX_RESIDENT_BYTES >> 20} are allowed"
         began = time.monotonic()
-        if self._looks % LOOKS_PER_DISK_USE or began < self._next_disk_use:
+        # The disk's use is asked for less often, because that reads the whole folder
+        if self._looks % 10 or began < self._next_disk_use:
             return ""
         excess_reason = excess(private.path, processes, DiskLimits(), lambda: self._answer_calls(0.0))
         end_seconds = time.monotonic()
-        self._next_disk_use = end_seconds + (end_seconds - began) / DISK_USE_SHARE
+        # Part of the time that this may take: a folder of many files is read less often
+        self._next_disk_use = end_seconds + (end_seconds - began) / 0.1
         return excess_reason
 
     def _answer_calls(self, seconds: float) -> None:

@@ -18,11 +18,6 @@ from rollcast.environments.hosted.answers import (
 )
 from rollcast.environments.hosted.frames import FrameError, packed, read
 
-GRACE_SECONDS = 2.0
-"""After a deadline, the environment's process has this long to interrupt the call itself, or its program."""
-BEGIN_SECONDS = 120.0
-"""Deadline for a new process to take requests, on a busy machine."""
-
 T = TypeVar("T")
 
 
@@ -52,7 +47,8 @@ class HostedEnvironment:
 
     async def begin(self) -> None:
         """Wait until its process takes requests. Raises EnvironmentFailedError."""
-        await self._receive("its start", BEGIN_SECONDS, lambda answer: None)
+        # Deadline for a new process to take requests, on a busy machine
+        await self._receive("its start", 120.0, lambda answer: None)
 
     async def reset(self, row: Mapping[str, Any]) -> Opening:
         """Begin an episode. Raises EnvironmentFailedError."""
@@ -104,7 +100,8 @@ class HostedEnvironment:
     ) -> T | None:
         is_answered = False
         try:
-            async with asyncio.timeout(seconds + GRACE_SECONDS):
+            # After a deadline, the environment's process has this long to interrupt the call itself, or its program
+            async with asyncio.timeout(seconds + 2.0):
                 if message is not None:
                     self._writer.write(packed(message))
                     await self._writer.drain()

@@ -20,8 +20,6 @@ from rollcast.environments.hosted import removal
 
 PREFIX = "rollcast-environments-"
 LOCK = "in-use"
-REMOVAL_SECONDS = 5.0
-"""How long the end of a generator waits for a removal, which goes on without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,8 @@ class PrivateFolders:
     def close(self) -> None:
         """Remove the folder, when every environment has ended or is about to."""
         start_removal([self.path])
-        deadline = time.monotonic() + REMOVAL_SECONDS
+        # How long the end of a generator waits for a removal, which goes on without it
+        deadline = time.monotonic() + 5.0
         while self.path.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         self._lock.close()

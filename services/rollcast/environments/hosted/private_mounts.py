@@ -21,8 +21,6 @@ _CLONE_NEWUSER = 0x10000000
 _MS_BIND = 0x1000
 _MS_REC = 0x4000
 _MS_PRIVATE = 0x40000
-_MOUNT_SETATTR = 442
-"""Every architecture has the same number."""
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _READ_ONLY = 0x1
@@ -94,7 +92,13 @@ def _set_attributes(libc: ctypes.CDLL, path: Path, flags: int, attributes: _Attr
     size = ctypes.sizeof(attributes)
     _check(
         libc.syscall(
-            _MOUNT_SETATTR, _AT_FDCWD, ctypes.c_char_p(os.fsencode(path)), flags, ctypes.byref(attributes), size
+            # Every architecture has the same number
+            442,
+            _AT_FDCWD,
+            ctypes.c_char_p(os.fsencode(path)),
+            flags,
+            ctypes.byref(attributes),
+            size,
         )
     )
 

@@ -20,15 +20,6 @@ from rollcast.environments.hosted.running_nursery import RunningNursery
 from rollcast.environments.hosted.source import HostedSource
 from rollcast.environments.tools.functions import program_tools
 
-MAX_AT_WORK = 512
-"""Environments of one kind that serve episodes at the same time; another episode waits. Some gigabytes at most."""
-STARTS_PER_CORE = 2
-"""New processes that begin at the same time. More of them would only make each slower, until none is in time."""
-PING_EVERY_SECONDS = 2.0
-"""How often a nursery is asked whether it still works."""
-PONG_SECONDS = 10.0
-"""One that does not answer for this long hangs: between two answers it does not more than fork."""
-
 
 class EnvironmentProcesses:
     """Processes of one environment of the run file."""
@@ -38,8 +29,10 @@ class EnvironmentProcesses:
         self._settings = settings
         self._on_replaced = on_replaced
         self._starting = asyncio.Lock()
-        self._room = asyncio.Semaphore(MAX_AT_WORK)
-        self._beginning = asyncio.Semaphore(STARTS_PER_CORE * len(os.sched_getaffinity(0)))
+        # Environments of one kind that serve episodes at the same time; another episode waits. Some gigabytes at most.
+        self._room = asyncio.Semaphore(512)
+        # New processes that begin at the same time. More of them would only make each slower, until none is in time.
+        self._beginning = asyncio.Semaphore(2 * len(os.sched_getaffinity(0)))
         self._nursery: RunningNursery | None = None
         self._folders: PrivateFolders | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -160,11 +153,13 @@ class EnvironmentProcesses:
 
     async def _replace_hung_nurseries(self) -> None:
         while True:
-            await asyncio.sleep(PING_EVERY_SECONDS)
+            # How often a nursery is asked whether it still works
+            await asyncio.sleep(2.0)
             fork_server = self._nursery
             if fork_server is None or not fork_server.is_ready or fork_server.has_ended:
                 continue
-            if not await asyncio.to_thread(fork_server.answers, PONG_SECONDS) and not self._is_closing:
+            # One that does not answer for this long hangs: between two answers it does not more than fork
+            if not await asyncio.to_thread(fork_server.answers, 10.0) and not self._is_closing:
                 await asyncio.to_thread(fork_server.kill)
                 self._on_replaced()
 

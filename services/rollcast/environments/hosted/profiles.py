@@ -36,13 +36,6 @@ from rollcast.tasks.sandbox.lockdown import (
 )
 from rollcast.tasks.sandbox.protections import missing
 
-MEMORY_BYTES = 1 << 30
-"""Address space of each process of a contained environment beyond its module's: as much as a grading has."""
-FILE_BYTES = 256 << 20
-"""Largest file that an environment of the profile folder may write."""
-CPU_SECONDS = 86_400
-"""Processor time of one contained process: a day. Deadlines of calls end an endless computation long before."""
-
 
 @dataclass(frozen=True, slots=True)
 class Containment:
@@ -160,10 +153,13 @@ def _load_asking_filter() -> None:
 
 
 def _limit_contained(base_bytes: int, *, is_computing: bool) -> None:
-    _limit(resource.RLIMIT_AS, base_bytes + MEMORY_BYTES)
-    _limit(resource.RLIMIT_CPU, CPU_SECONDS)
+    # Address space of each process of a contained environment beyond its module's: as much as a grading has
+    _limit(resource.RLIMIT_AS, base_bytes + (1 << 30))
+    # Processor time of one contained process: a day. Deadlines of calls end an endless computation long before.
+    _limit(resource.RLIMIT_CPU, 86_400)
     _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_FSIZE, 0 if is_computing else FILE_BYTES)
+    # Largest file that an environment of the profile folder may write
+    _limit(resource.RLIMIT_FSIZE, 0 if is_computing else (256 << 20))
     if is_computing:
         _limit(resource.RLIMIT_NPROC, 0)
 

@@ -10,8 +10,6 @@ from rollcast.environments.hosted.frames import FrameError, packed, receive_answ
 
 GRACE_SECONDS = 1.0
 """After a deadline, a program has this long to be interrupted. The generator waits longer."""
-MAX_STRAY_ANSWERS = 100
-"""Answers to earlier requests, which an interrupted program may have left on the connection."""
 
 
 class ProgramEndedError(Exception):
@@ -54,7 +52,8 @@ class ProgramProcess:
             raise ProgramEndedError(f"its process sent {error}") from None
 
     def _receive(self, deadline: float) -> dict[str, Any]:
-        for _ in range(MAX_STRAY_ANSWERS):
+        # Answers to earlier requests, which an interrupted program may have left on the connection
+        for _ in range(100):
             answer = receive_answer(self.connection, deadline)
             if answer is None:
                 raise ConnectionResetError

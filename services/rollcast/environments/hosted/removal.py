@@ -11,8 +11,6 @@ import os
 import stat
 import sys
 
-MAX_FOLDERS = 1_000_000
-"""Folders of one tree that are emptied. A process that still lives may make new ones without end."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -29,7 +27,8 @@ def remove_tree(folder: str) -> None:
 
 def _empty(root: int) -> None:
     waiting = _clear(root, root)
-    for _ in range(MAX_FOLDERS):
+    # Folders of one tree that are emptied. A process that still lives may make new ones without end.
+    for _ in range(1_000_000):
         if not waiting:
             return
         name = waiting.pop()

@@ -16,12 +16,8 @@ from rollcast.environments.hosted.source import HostedSource
 
 START_SECONDS = 120.0
 """Deadline for a module's import, on a busy machine."""
-SEND_SECONDS = 30.0
-"""Deadline for a busy nursery to take a connection."""
 END_SECONDS = 5.0
 """How long a nursery may take to end all of its environments."""
-LAST_MOMENTS_SECONDS = 1.0
-"""Between the end of a process's connections and its own."""
 INHERITED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
 """All that a contained environment sees of the surroundings: no address, password or token is among them. A trusted one
 sees the user's variables without ours."""
@@ -76,7 +72,8 @@ class RunningNursery:
         """Whether it has ended, or is about to: its connections close some moments before."""
         if not self.was_killed:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=LAST_MOMENTS_SECONDS)
+                # Between the end of a process's connections and its own
+                self._process.wait(timeout=1.0)
         return self.has_ended
 
     def wait_until_ready(self) -> None:
@@ -95,7 +92,8 @@ class RunningNursery:
             failure_reason = f"its module takes more than {START_SECONDS:g} s to import"
         except (OSError, ValueError) as error:
             failure_reason = f"{type(error).__name__}: {error}"
-        self._control.settimeout(SEND_SECONDS)
+        # Deadline for a busy nursery to take a connection
+        self._control.settimeout(30.0)
         if failure_reason is not None:
             self.close()
             raise EnvironmentFailedError(str(failure_reason))

@@ -14,12 +14,6 @@ from typing import Any
 from rollcast.environments.hosted.file_changes import FileChanges
 from rollcast.environments.hosted.folder_calls import FILE_CHANGES, SIGNALS, as_int
 
-MAX_ANCESTORS = 1_000
-"""Processes between one of an environment and its guard: each takes one of those that it may have."""
-
-MAX_ANSWERS = 100
-"""Answers until the guard looks at the environment again."""
-
 
 class CallSupervisor:
     """Answers the calls of one environment."""
@@ -42,7 +36,8 @@ class CallSupervisor:
 
     def answer_waiting(self) -> bool:
         """Answer calls that wait. False = no process with the filter is left."""
-        for _ in range(MAX_ANSWERS):
+        # Answers until the guard looks at the environment again
+        for _ in range(100):
             events = self._poll.poll(0)
             if not events:
                 break
@@ -83,7 +78,8 @@ class CallSupervisor:
 
 def is_below(number: int, ancestor: int) -> bool:
     """Whether a process or thread descends from another process."""
-    for _ in range(MAX_ANCESTORS):
+    # Processes between one of an environment and its guard: each takes one of those that it may have
+    for _ in range(1_000):
         if number <= 1:
             return False
         number = _parent(number)

@@ -16,15 +16,10 @@ from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
 LENGTH_BYTES = 4
-MAX_REQUEST_BYTES = 64 << 20
 MAX_SCHEMA_BYTES = 1 << 20
 """Longest description of its actions by the server; it is part of every prompt."""
-MAX_OBSERVATION_MEGABYTES = 16.0
-"""A larger message of the server ends the session."""
 MAX_TEXT_CHARACTERS = 200_000
 """Longest text that leaves the adapter; the loop of episodes shortens it further for the model."""
-FULL_SECONDS = 0.2
-"""Pause before a server whose sessions are all in use is asked again."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 """No proxy leads there, as in OpenEnv's client."""
 MCP_ACTIONS = ("Action", "CallToolAction", "ListToolsAction")
@@ -87,7 +82,8 @@ class Session:
                 await self.end()
                 if not str(error).endswith("(code: CAPACITY_REACHED)"):
                     raise
-            await asyncio.sleep(FULL_SECONDS)
+            # Pause before a server whose sessions are all in use is asked again
+            await asyncio.sleep(0.2)
         return {"tools": tools, **seen(result)}
 
     async def _action_schema(self, seconds: float) -> dict[str, Any]:
@@ -138,7 +134,11 @@ def new_client(url: str, seconds: float) -> Any:
     from openenv import GenericEnvClient
 
     return GenericEnvClient(
-        url, connect_timeout_s=seconds, message_timeout_s=86_400.0, max_message_size_mb=MAX_OBSERVATION_MEGABYTES
+        # A larger message of the server ends the session
+        url,
+        connect_timeout_s=seconds,
+        message_timeout_s=86_400.0,
+        max_message_size_mb=16.0,
     )
 
 
@@ -209,7 +209,8 @@ async def serve(connection: socket.socket, url: str) -> None:
     try:
         while True:
             size = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
-            request = json.loads(await reader.readexactly(min(size, MAX_REQUEST_BYTES)))
+            # A request holds an episode's messages
+            request = json.loads(await reader.readexactly(min(size, 64 << 20)))
             content = json.dumps(await session.answer(request)).encode()
             writer.write(len(content).to_bytes(LENGTH_BYTES, "big") + content)
             await writer.drain()

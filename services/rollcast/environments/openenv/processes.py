@@ -22,8 +22,6 @@ from rollcast.environments.openenv import adapter
 
 START_SECONDS = 120.0
 """Deadline for the import of `openenv`, on a busy machine."""
-GRACE_SECONDS = 2.0
-"""After a deadline the adapter has this long to say so itself."""
 END_SECONDS = 5.0
 """How long a session, or the adapter, may take to end."""
 CONNECT = b"connect"
@@ -89,7 +87,8 @@ class OpenEnvSession:
         request_name = request["do"]
         is_answered = False
         try:
-            async with asyncio.timeout(seconds + GRACE_SECONDS):
+            # After a deadline the adapter has this long to say so itself
+            async with asyncio.timeout(seconds + 2.0):
                 self._writer.write(packed({**request, "seconds": seconds}))
                 await self._writer.drain()
                 answer = await read(self._reader)

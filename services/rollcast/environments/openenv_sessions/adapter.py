@@ -42,18 +42,6 @@ from typing import Any
 RELEASE = "0.10.0"
 LENGTH_BYTES = 4
 MAX_REQUEST_BYTES = 64 << 20
-MAX_ANSWER_BYTES = 4 << 20
-"""The generator takes no larger answer of a session."""
-ANSWER_SECONDS = 5.0
-"""Between the first byte of a session's answer and its last."""
-MAX_FAILURE_CHARACTERS = 500
-CLOSE_SECONDS = 5.0
-"""How long a cancelled session may take to release its resources elsewhere."""
-KILL_SECONDS = 10.0
-LOOK_SECONDS = 0.5
-"""Between two looks at cancelled sessions and at processes that have ended."""
-SUBREAPER = 36
-"""PR_SET_CHILD_SUBREAPER of prctl."""
 
 
 def call_digest(prompt: Sequence[int], sampled: Sequence[int]) -> str:
@@ -63,7 +51,8 @@ def call_digest(prompt: Sequence[int], sampled: Sequence[int]) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MAX_FAILURE_CHARACTERS]
+    # Characters of a failure, which is logged and shown
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
 
 
 def why_missing(factory: str) -> str | None:
@@ -217,7 +206,8 @@ class ForkedSessions:
         """Take requests until the connection closes."""
         self._selector.register(self._connection, selectors.EVENT_READ)
         while True:
-            for key, _ in self._selector.select(LOOK_SECONDS):
+            # Between two looks at cancelled sessions and at processes that have ended
+            for key, _ in self._selector.select(0.5):
                 if key.data is not None:
                     self._end(key.data)
                     continue
@@ -233,7 +223,8 @@ class ForkedSessions:
         if request["do"] == "run":
             self._begin(request)
         elif live is not None:
-            live.killed_at = time.monotonic() + CLOSE_SECONDS
+            # How long a cancelled session may take to release its resources elsewhere
+            live.killed_at = time.monotonic() + 5.0
             with contextlib.suppress(OSError):
                 live.connection.shutdown(socket.SHUT_WR)
 
@@ -260,9 +251,11 @@ class ForkedSessions:
 
     def _end(self, live: Live) -> None:
         """Pass a session's answer on. Its guard kills the processes that it has left."""
-        live.connection.settimeout(ANSWER_SECONDS)
+        # Between the first byte of a session's answer and its last
+        live.connection.settimeout(5.0)
         try:
-            answer = received(live.connection, MAX_ANSWER_BYTES)
+            # The generator takes no larger answer of a session
+            answer = received(live.connection, 4 << 20)
         except (OSError, ValueError) as error:
             answer = {"failed": f"its process sent no answer ({one_line(error)})"}
         if live.killed_at is not None:
@@ -291,7 +284,8 @@ def guarded(connection: socket.socket, player: Player, request: Mapping[str, Any
     def end(number: int, frame: object) -> None:
         raise SessionKilledError
 
-    ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+    # PR_SET_CHILD_SUBREAPER of prctl
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
     folder = tempfile.mkdtemp(prefix="session-")
     if (session := os.fork()) == 0:
         os.setsid()
@@ -305,7 +299,8 @@ def guarded(connection: socket.socket, player: Player, request: Mapping[str, Any
         while os.waitpid(-1, 0)[0] != session:
             pass
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    kill_children(time.monotonic() + KILL_SECONDS)
+    # Seconds until all children of a session are gone
+    kill_children(time.monotonic() + 10.0)
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 MAX_TOOLS = 128
 """One server may have this many: their descriptions are part of every prompt."""
-MAX_PAGES = 32
-"""Pages of one server's list of tools."""
 CLOSE_SECONDS = 15.0
 """Longest end of a connection; the client's own is shorter, with a server that must be killed."""
 CLOSED_MESSAGE = "Connection closed"
@@ -147,7 +145,8 @@ class McpConnection:
     async def _listed(self, client: "Client") -> "list[Tool]":
         offered_tools: list[Tool] = []
         cursor: str | None = None
-        for _ in range(MAX_PAGES):
+        # Pages of one server's list of tools
+        for _ in range(32):
             page = await client.list_tools(cursor=cursor)
             offered_tools += page.tools
             cursor = page.next_cursor

@@ -19,14 +19,10 @@ from collections.abc import Iterator
 
 MAX_LINE_BYTES = 4 << 20
 """Longest message of a server. An answer to the model holds some thousand characters; reading this much takes 20 ms."""
-INTERNAL_ERROR = -32603
-"""JSON-RPC's code."""
-READ_BYTES = 1 << 16
 SEARCHED_BYTES = 4_096
 """The id of a message that is too long is looked for at both of its ends."""
 GRACE_SECONDS = 5.0
 """Time for a server to end after its client is gone."""
-LOOK_SECONDS = 0.5
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")')
 
 
@@ -44,9 +40,11 @@ def messages(server_output: int) -> Iterator[bytes]:
             end = time.monotonic() + GRACE_SECONDS
         if end is not None and time.monotonic() > end:
             return
-        if not ready.poll(LOOK_SECONDS * 1_000):
+        # Seconds between two looks at whether the server still lives
+        if not ready.poll(0.5 * 1_000):
             continue
-        chunk = os.read(server_output, READ_BYTES)
+        # Bytes of one read of a pipe
+        chunk = os.read(server_output, 1 << 16)
         if not chunk:
             return
         *finished, rest = chunk.split(b"\n")
@@ -73,7 +71,8 @@ def _refusal(line: bytearray, num_dropped: int) -> bytes:
     if id_match is None:
         return b""
     error_text = b"the answer has %d bytes, more than the %d that are read" % (len(line) + num_dropped, MAX_LINE_BYTES)
-    return b'{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"%s"}}\n' % (id_match[1], INTERNAL_ERROR, error_text)
+    # JSON-RPC's code
+    return b'{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"%s"}}\n' % (id_match[1], -32603, error_text)
 
 
 def main(command: list[str]) -> int:

@@ -10,12 +10,6 @@ from rollcast.config.errors import UserError
 
 NUM_RESULTS = 5
 """Passages of one answer. Five fit into the answer's usual bound with some hundred words each."""
-MAX_PASSAGE_CHARACTERS = 1_500
-"""A longer passage is cut."""
-MAX_QUERY_CHARACTERS = 1_000
-"""A longer query is cut."""
-MAX_LINE_BYTES = 16 << 20
-"""Longest line of a corpus: a longer one is no passage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +43,8 @@ def search_over(corpus: Path) -> Callable[[str], str]:
         Returns:
             The texts that match best, the best one first.
         """
-        tokens = _tokens(bm25s, [query[:MAX_QUERY_CHARACTERS]])
+        # A longer query is cut
+        tokens = _tokens(bm25s, [query[:1_000]])
         if not tokens[0] or not any(token in index.vocab_dict for token in tokens[0]):
             return "Nothing was found: no text contains these words."
         num_results = min(NUM_RESULTS, len(passages))
@@ -65,7 +60,8 @@ def read_corpus(corpus: Path) -> Iterator[Passage]:
     number = 0
     try:
         with corpus.open("rb") as file:
-            while line := file.readline(MAX_LINE_BYTES):
+            # Longest line of a corpus: a longer one is no passage
+            while line := file.readline(16 << 20):
                 number += 1
                 if line.strip():
                     yield _passage(json.loads(line))
@@ -95,7 +91,8 @@ def _tokens(bm25s: Any, texts: list[str]) -> list[list[str]]:
 
 
 def _shown(rank: int, passage: Passage) -> str:
-    text = passage.text[:MAX_PASSAGE_CHARACTERS]
+    # A longer passage is cut
+    text = passage.text[:1_500]
     more = " [...]" if len(passage.text) > len(text) else ""
     title = f"{passage.title}\n" if passage.title else ""
     return f"[{rank}] {title}{text}{more}"

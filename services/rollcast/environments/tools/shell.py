@@ -13,11 +13,6 @@ from rollcast.environments.overdue import OverdueAnswer
 
 MAX_OUTPUT_BYTES = 1 << 20
 """Output of one command that is kept; the rest is read and dropped. The answer to the model is cut further."""
-READ_BYTES = 1 << 16
-LAST_LOOK_SECONDS = 0.05
-"""How often it is checked whether the command has ended while something that it started keeps its output open."""
-DEADLINE_SHARE = 0.9
-"""A command may take this part of a call's deadline. Then it is ended, and the answer still has its output."""
 
 
 def shell_within(call_seconds: float) -> Callable[[str], str]:
@@ -32,7 +27,8 @@ def shell_within(call_seconds: float) -> Callable[[str], str]:
         Returns:
             Its output, and its exit code if that is not 0.
         """
-        return _run(command, call_seconds * DEADLINE_SHARE)
+        # A command may take this part of a call's deadline. Then it is ended, and the answer still has its output.
+        return _run(command, call_seconds * 0.9)
 
     return shell
 
@@ -67,8 +63,10 @@ def _read(process: subprocess.Popen[bytes], output: IO[bytes], deadline: float) 
     has_ended = False
     while not has_ended and time.monotonic() < deadline:
         has_ended = process.poll() is not None  # looked at first: its last output is still read below
-        while select.select([output], [], [], 0 if has_ended else LAST_LOOK_SECONDS)[0]:
-            chunk = os.read(output.fileno(), READ_BYTES)
+        # How often it is checked whether the command has ended while something that it started keeps its output open
+        while select.select([output], [], [], 0 if has_ended else 0.05)[0]:
+            # Bytes of one read of a pipe
+            chunk = os.read(output.fileno(), 1 << 16)
             if not chunk:
                 has_ended = _wait(process, deadline)
                 break

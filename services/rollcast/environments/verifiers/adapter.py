@@ -26,7 +26,6 @@ from typing import Any
 
 RELEASE = "0.4.0"
 LENGTH_BYTES = 4
-MAX_REQUEST_BYTES = 64 << 20
 MAX_FAILURE_CHARACTERS = 500
 LOCAL_HARNESS = "null"
 """verifiers' harness that runs no code of the model: a chat with the taskset's tools."""
@@ -203,7 +202,8 @@ def send(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
 
 async def request_of(reader: asyncio.StreamReader) -> dict[str, Any]:
     size = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
-    request: dict[str, Any] = json.loads(await reader.readexactly(min(size, MAX_REQUEST_BYTES)))
+    # A request holds an episode's messages
+    request: dict[str, Any] = json.loads(await reader.readexactly(min(size, 64 << 20)))
     return request
 
 

@@ -47,11 +47,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import Route
 
-STREAM_SECONDS = 0.05
-"""Between two parts of a stream, at least: each is parsed from the turn's first token."""
-PARSING_SHARE = 10.0
-"""The pause is also this many times what the last parse took, so that a long turn does not take a core."""
-MAX_REWARD_CHARACTERS = 100
 RETRIES_HEADER = "x-stainless-retry-count"
 """How often the request was sent before."""
 NEXT_TASK_SECONDS = 30.0
@@ -169,7 +164,8 @@ class EndpointApplication:
         body = read_json(await read_content(request))
         reward = body.get("reward") if isinstance(body, dict) else None
         if isinstance(reward, bool) or not isinstance(reward, int | float) or not 0 <= reward <= 1:
-            reward_text = repr(reward)[:MAX_REWARD_CHARACTERS]
+            # Characters of a refused reward in the message
+            reward_text = repr(reward)[:100]
             raise RefusedRequestError(f"reward = {reward_text}: give a number from 0 to 1")
         if session.is_closed:
             raise RefusedRequestError("this session has ended", 404, "session_ended")
@@ -298,7 +294,9 @@ class _Stream:
                 began = time.monotonic()
                 for delta in self._parsed():
                     yield self._event(delta)
-                await asyncio.sleep(max(STREAM_SECONDS, PARSING_SHARE * (time.monotonic() - began)))
+                # Between two parts of a stream, at least: each is parsed from the turn's first token
+                # The pause is also this many times what the last parse took, so that a long turn does not take a core
+                await asyncio.sleep(max(0.05, 10.0 * (time.monotonic() - began)))
                 await self._changed.wait()
             try:
                 turn_answer = self._answering.result()

@@ -19,10 +19,6 @@ SMALL_BYTES = 256 << 10
 """Whatever a smaller body holds takes some megabytes, and no noticeable time."""
 MAX_VALUES = 300_000
 """Values of one body, numbers included."""
-MAX_TEXTS = 150_000
-"""Texts, lists and objects of one body. A history of 10,000 messages, half of them tool calls, has 125,000."""
-MAX_CONTAINERS = 75_000
-"""Lists and objects of one body, the slowest values. That history has 35,000."""
 NUMBER_DIGITS = 256
 """A number of twice that many digits is refused: reading it takes time with the square of its length."""
 MAX_TOKENS = 1_500_000
@@ -30,8 +26,6 @@ MAX_TOKENS = 1_500_000
 MAX_DEPTH = 64
 """Lists and objects inside each other. Python's own limit is about 1,000, deeper than any schema goes."""
 CHUNK_BYTES = 1 << 20
-NUMBER_CHARACTERS = 8
-"""What a number, or a comma and its quotes, counts as."""
 _CONTAINERS = frozenset((dict, list))
 _QUOTE = 0x22
 _COMMA = 0x2C
@@ -57,8 +51,10 @@ def read_json(content: bytes | bytearray, max_values: int = MAX_VALUES) -> Any:
         counts = count(content)
         for num_values, most, what in (
             (counts.commas, max_values, "values"),
-            (counts.containers + counts.texts, MAX_TEXTS, "texts, lists and objects"),
-            (counts.containers, MAX_CONTAINERS, "lists and objects"),
+            # Texts, lists and objects of one body. A history of 10,000 messages, half of them tool calls, has 125,000.
+            (counts.containers + counts.texts, 150_000, "texts, lists and objects"),
+            # Lists and objects of one body, the slowest values. That history has 35,000.
+            (counts.containers, 75_000, "lists and objects"),
         ):
             if num_values > most:
                 raise RefusedRequestError(f"the body has more than {most:,} {what}", 413, "too_large")
@@ -113,7 +109,8 @@ def num_characters(value: Any) -> int:
         return len(value)
     total = 0
     for container, _ in _containers(value):
-        total += NUMBER_CHARACTERS * len(container)
+        # What a number, or a comma and its quotes, counts as
+        total += 8 * len(container)
         if isinstance(container, dict):
             total += sum(map(len, container))
         items = container.values() if isinstance(container, dict) else container

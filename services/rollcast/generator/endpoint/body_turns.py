@@ -15,8 +15,6 @@ MAX_BODY_BYTES = 16 << 20
 """A history of a million tokens has some 4 MB."""
 BODY_SECONDS = 60.0
 """Deadline for a client to send its body."""
-PAUSE_SECONDS = 0.02
-"""Between two large bodies, which take up to half a second each."""
 
 
 class BodyTurns:
@@ -33,7 +31,8 @@ class BodyTurns:
             return
         async with self._reading:
             yield
-            await asyncio.sleep(PAUSE_SECONDS)
+            # Between two large bodies, which take up to half a second each
+            await asyncio.sleep(0.02)
 
 
 async def read_content(request: "Request") -> bytearray:

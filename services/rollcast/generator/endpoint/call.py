@@ -25,12 +25,6 @@ from rollcast.generator.sequence import SequenceSampler, TurnEnds
 from rollcast.generator.vllm.engine import BadRequestError, Finish
 from rollcast.rollouts.records import EpisodeEnd
 
-LOOK_SECONDS = 0.05
-"""Between two looks at a deadline that a wait for a slot moves."""
-MAX_CHARACTERS_PER_TOKEN = 64
-"""A chat with more characters for each token that a sequence may have is not rendered: it would hold up the event loop
-for seconds, and never fits."""
-
 
 @dataclass(frozen=True, slots=True)
 class Answered:
@@ -182,7 +176,8 @@ class EndpointCall:
         if self._session.is_over:
             sampler.abort()
             return
-        seconds = max(self._remaining_seconds(), LOOK_SECONDS)
+        # Between two looks at a deadline that a wait for a slot moves
+        seconds = max(self._remaining_seconds(), 0.05)
         self._timer = asyncio.get_running_loop().call_later(seconds, self._end_in_time, sampler)
 
     def _note_end(self, finish: Finish, num_tokens: int) -> None:
@@ -225,7 +220,9 @@ class ChatRequest:
         """Extend the turn that the messages continue, or begin a sequence. Raises RefusedRequestError."""
         messages = self._asked.messages
         tools = self._asked.tools
-        if self._num_characters > MAX_CHARACTERS_PER_TOKEN * session.parts.max_sequence_tokens:
+        # A chat with more characters for each token that a sequence may have is not rendered: it would hold up the
+        # event loop for seconds, and never fits
+        if self._num_characters > 64 * session.parts.max_sequence_tokens:
             raise too_long(session, f"a chat of {self._num_characters} characters")
         longest_match = session.histories.longest(self._digests, messages)
         if longest_match is None:

@@ -18,9 +18,6 @@ MAX_CALLS = 512
 MAX_ARGUMENT_VALUES = 150_000
 """Values in the arguments of all calls together, which come as JSON in texts."""
 
-MAX_READ_CHARACTERS = 4 << 20
-"""Arguments of more characters stay a text: one emoji makes each of them four bytes, and reading doubles that."""
-
 
 def read_messages(messages: Sequence[Any]) -> list[ChatMessage]:
     """Raises RefusedRequestError for content that is not text, and for invalid calls."""
@@ -101,7 +98,8 @@ def _num_values(text: str) -> int:
 
 def read_arguments(arguments: Any) -> Any:
     """The arguments of a call as JSON has them; as they are if they are no JSON, too long or nested too deeply."""
-    if not isinstance(arguments, str) or len(arguments) > MAX_READ_CHARACTERS:
+    # Arguments of more characters stay a text: one emoji makes each of them four bytes, and reading doubles that
+    if not isinstance(arguments, str) or len(arguments) > (4 << 20):
         return arguments
     try:
         parsed_arguments = json.loads(arguments, parse_int=bounded_integer)

@@ -19,9 +19,6 @@ from rollcast.environments.openenv_sessions.helper import OpenEnvHelper
 from rollcast.environments.verifiers.helper import VerifiersHelper
 from rollcast.generator.endpoint.session import HarnessSession
 
-MAX_VARIABLE_BYTES = 100_000
-"""Linux starts no program with a variable of over 128 KiB."""
-
 
 class SessionProgram(Protocol):
     """A started program of one session."""
@@ -104,7 +101,8 @@ class SessionPrograms:
 
 def _variables(described: Mapping[str, str], row: str) -> dict[str, str]:
     """What a command finds in its environment. Its standard input has every row; a variable holds a short one alone."""
-    row_variables = {"ROLLCAST_ROW": row} if len(row.encode()) <= MAX_VARIABLE_BYTES else {}
+    # Linux starts no program with a variable of over 128 KiB
+    row_variables = {"ROLLCAST_ROW": row} if len(row.encode()) <= 100_000 else {}
     return row_variables | {
         "OPENAI_BASE_URL": described["base_url"],
         "OPENAI_API_KEY": described["token"],

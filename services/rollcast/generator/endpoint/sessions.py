@@ -21,8 +21,6 @@ from rollcast.telemetry.logging import get_logger
 
 log = get_logger()
 
-MAX_REPORTED = 100
-"""Settings that are reported at most: a program may send any name."""
 PREFIX = "/rollcast/"
 """Begins the paths that the endpoint guards itself, by the tokens of its sessions."""
 
@@ -129,7 +127,8 @@ class Sessions:
         environment = session.task.environment
         for setting in settings:
             self.exporter.add(names.ENDPOINT_REPLACED, environment=environment)
-            if (environment, setting[:100]) not in self._reported and len(self._reported) < MAX_REPORTED:
+            # Settings that are reported at most: a program may send any name
+            if (environment, setting[:100]) not in self._reported and len(self._reported) < 100:
                 self._reported.add((environment, setting[:100]))
                 log.warning(
                     "a harness asks for sampling of its own; the run's is used",

@@ -20,14 +20,10 @@ from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.records import EpisodeTask, LengthBudget, PromptTask, Purpose, Sampling
 from rollcast.telemetry import names
 
-MAX_CALLS = 8
-"""Calls that wait or sample at the same time."""
 SLOTS_FOR_EACH = 8
 """They take slots of the engine from rollouts: an eighth of all at most, but always one."""
 ENVIRONMENT = "(no session)"
 """What metrics call their environment. No environment of a run file can be called so."""
-SEQUENCE = -1
-"""No task has it, so that no rollout shares their KV."""
 
 
 class SingleSession(HarnessSession):
@@ -57,10 +53,12 @@ class SingleCalls:
         self._engine = engine
         self._parts = parts
         self._sessions = sessions
-        self._most = max(1, min(MAX_CALLS, num_slots // SLOTS_FOR_EACH))
+        # Calls that wait or sample at the same time
+        self._most = max(1, min(8, num_slots // SLOTS_FOR_EACH))
         self._limits = EpisodeTask(ENVIRONMENT, "[]", max_turns=1, max_seconds=recipe.episodes.max_seconds)
         self._task = PromptTask(
-            sequence=SEQUENCE,
+            # No task has it, so that no rollout shares their KV
+            sequence=-1,
             incarnation=0,
             purpose=Purpose.EVAL,
             dataset="",

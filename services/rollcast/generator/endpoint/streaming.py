@@ -9,8 +9,6 @@ from typing import Any
 
 MARKS = "<[{`|"
 """With one of them begins whatever is not plain text: `<tool_call>`, `[TOOL_CALLS]`, a bare object, a fence."""
-MAX_MARK_CHARACTERS = 32
-"""Without tools there are marks of thinking only, none of which is longer."""
 
 
 class Deltas:
@@ -51,7 +49,8 @@ class Deltas:
         if not mark_positions:
             return text
         first = min(mark_positions)
-        return text if not self._has_tools and len(text) - first > MAX_MARK_CHARACTERS else text[:first]
+        # Without tools there are marks of thinking only, none of which is longer
+        return text if not self._has_tools and len(text) - first > 32 else text[:first]
 
     def _new(self, reasoning: str, content: str) -> list[dict[str, Any]]:
         """The new parts of both texts. A text that was read differently before is not sent further."""

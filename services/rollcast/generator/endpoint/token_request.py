@@ -20,8 +20,6 @@ from rollcast.rollouts.records import Sampling
 
 HONORED = frozenset({"max_tokens", "stop", "n", "logprobs", "detokenize", "output_kind", "include_stop_str_in_output"})
 """Fields of `sampling_params`. Log-probs of the sampled tokens are always given."""
-MAX_TOKEN = (1 << 31) - 1
-"""A token is 32 bits on the wire; the engine refuses those that its model does not have."""
 
 
 class TokenRequest:
@@ -111,4 +109,5 @@ def _are_tokens(given: Any) -> bool:
     """Whether it is a list of token ids, of any length that a body may have."""
     if not isinstance(given, list) or not given or set(map(type, given)) != {int}:
         return False
-    return bool(min(given) >= 0 and max(given) <= MAX_TOKEN)
+    # A token is 32 bits on the wire; the engine refuses those that its model does not have
+    return bool(min(given) >= 0 and max(given) <= ((1 << 31) - 1))

@@ -32,10 +32,6 @@ from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rol
 from rollcast.telemetry import names
 from rollcast.wire.version import PolicyVersion
 
-MAX_CHARACTERS_PER_TOKEN = 64
-"""A chat with more characters for each token that a sequence may have is not rendered: it would hold up the event loop
-for seconds, and never fits."""
-
 
 class EpisodeAttempt:
     """`run` it once. `give_up` makes it raise GivenUpError soon."""
@@ -179,7 +175,9 @@ class EpisodeAttempt:
 
     def _prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[int]:
         length = sum(len(str(message.get("content"))) for message in messages)
-        if length > MAX_CHARACTERS_PER_TOKEN * self._parts.max_sequence_tokens:
+        # A chat with more characters for each token that a sequence may have is not rendered: it would hold up the
+        # event loop for seconds, and never fits
+        if length > 64 * self._parts.max_sequence_tokens:
             raise UnusableEpisodeError(f"its chat of {length} characters is too long for model.max_length")
         try:
             return self._parts.renderer.prompt(messages, tools)

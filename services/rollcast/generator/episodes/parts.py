@@ -19,8 +19,6 @@ MAX_REASON_CHARACTERS = 500
 MAX_SET_UP_SLOT_SECONDS = 5.0
 """How long an episode that is set up occupies a slot, because it will soon sample. An environment that takes longer
 must not keep the engine idle."""
-RELEASE_SECONDS = 30.0
-"""Deadline for an environment to be taken back, in which its processes are ended."""
 
 Stage = Literal["start", "reset", "call", "reward", "slot"]
 """The wait in which an episode failed: for its environment to be free, to be reset, to answer a call, to give the
@@ -67,7 +65,8 @@ class EpisodeParts:
 
     async def _within_deadline(self, ending: Coroutine[Any, Any, None]) -> None:
         try:
-            async with asyncio.timeout(RELEASE_SECONDS):
+            # Deadline for an environment to be taken back, in which its processes are ended
+            async with asyncio.timeout(30.0):
                 await ending
         except Exception as error:  # it is not used again; `close` ends its processes
             log.warning("an environment was not taken back", reason=repr(error))

@@ -39,9 +39,6 @@ from rollcast.weights.plan.manifest import apply_seconds
 from rollcast.wire.version import PolicyVersion
 
 Finish = Literal["stop", "length", "abort"]
-WARM_UP_SECONDS = 600.0
-"""Deadline for compiling the sampler on a busy machine."""
-MAX_REFUSAL_CHARACTERS = 300
 
 SKELETON = PolicyVersion(0, 0)
 """The version of an engine that has received none from a trainer."""
@@ -328,7 +325,8 @@ class Engine:
         """Sample two tokens from the skeleton: first one request, then two together. Raises TimeoutError."""
         # vLLM compiles its sampler at the first request, and again for any number of requests at the second. A member
         # that is silent for that long would be fenced.
-        async with asyncio.timeout(WARM_UP_SECONDS):
+        # Deadline for compiling the sampler on a busy machine
+        async with asyncio.timeout(600.0):
             for num_requests in (1, 2):
                 # The salt keeps these KV blocks from being reused by rollouts.
                 requests = [
@@ -367,7 +365,8 @@ class Engine:
             prompt = tokens_input(request.token_ids, cache_salt=request.salt(version))
             outputs = await self._llm.add_request(str(next(self._ids)), prompt, parameters, lora_request=self._adapter)
         except VLLMClientError as error:
-            sentence = " ".join(str(error).split())[:MAX_REFUSAL_CHARACTERS]
+            # Characters of vLLM's message, which may hold the request
+            sentence = " ".join(str(error).split())[:300]
             raise BadRequestError(f"{len(request.token_ids)} prompt tokens: {sentence}") from error
         request.first_version = version
         request.request_id = outputs.request_id

@@ -31,7 +31,6 @@ NO_ROOM = "no-room"
 """File of the folder: text of the error of a process that ran out of memory."""
 CAUSE = "failure"
 """File of the folder: the error that caused the last one that was logged."""
-MAX_NOTE_CHARACTERS = 2_000
 NO_KV_CACHE = ("No available memory for the cache blocks", "larger than the available KV cache")
 """vLLM's messages if a single rollout does not fit into the KV cache."""
 LARGE_KV_CACHE = ("less than requested memory for kv",)
@@ -80,7 +79,8 @@ class _NoteHandler(logging.Handler):
 
     def _write(self, name: str, text: str) -> None:
         with suppress(OSError):  # the folder is removed with its generator
-            (self._folder / name).write_text(text[:MAX_NOTE_CHARACTERS])
+            # Characters of a note: the message is at the start of a traceback without frames
+            (self._folder / name).write_text(text[:2_000])
 
 
 def take_notes() -> None:

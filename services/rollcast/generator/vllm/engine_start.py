@@ -22,8 +22,6 @@ from rollcast.telemetry.gpus import expected_gpus, unusable
 from rollcast.telemetry.heavy_imports import uncollected
 
 WORKER_EXTENSION = "rollcast.generator.vllm.worker.GeneratorWorker"
-TOKEN_BYTES = 12
-"""Upper limit of a token's bytes on the wire without its experts."""
 MAX_EXPERTS_PER_LAYER = 256
 """A choice of an expert travels as one byte."""
 
@@ -177,7 +175,8 @@ def _check_replay(routing: RoutingShape, rollouts: int, max_length: int) -> None
             f"recipe.router_replay = true: a layer has {routing.experts} experts, and a choice is one byte on the "
             f"wire, enough for {MAX_EXPERTS_PER_LAYER}; set it to false"
         )
-    group = rollouts * max_length * (len(routing.layers) * routing.choices + TOKEN_BYTES)
+    # Upper limit of a token's bytes on the wire without its experts
+    group = rollouts * max_length * (len(routing.layers) * routing.choices + 12)
     if group > MAX_MESSAGE_BYTES:
         raise UserError(
             f"recipe.router_replay = true: {rollouts} rollouts of model.max_length {max_length} take {group >> 20} "

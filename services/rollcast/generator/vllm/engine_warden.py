@@ -22,7 +22,6 @@ HELD = "engine"
 """File of the folder that the fork keeps open, by which it is recognised."""
 CLEAR_SECONDS = 10.0
 """Deadline for killing processes and removing files. Usually milliseconds; a stuck kernel takes longer."""
-POLL_SECONDS = 0.05
 
 
 @contextmanager
@@ -45,7 +44,8 @@ def clear(folder: str) -> int:
             except ProcessLookupError:
                 continue
             killed.add(pid)
-        time.sleep(POLL_SECONDS)
+        # Seconds between two looks at the parent
+        time.sleep(0.05)
     shutil.rmtree(folder, ignore_errors=True)
     return len(killed)
 

@@ -17,9 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-L2_EPSILON = 1e-6
-"""Added to the squared length of queries and keys, as in the kernels for GPUs and in Transformers."""
-
 
 @functools.cache
 def compute_recurrence_plainly() -> None:
@@ -138,4 +135,5 @@ def _convolved(layer: Any, slots: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor
 
 
 def _normalised(vectors: Tensor) -> Tensor:
-    return vectors * torch.rsqrt(vectors.square().sum(-1, keepdim=True) + L2_EPSILON)
+    # Added to the squared length of queries and keys, as in the kernels for GPUs and in Transformers
+    return vectors * torch.rsqrt(vectors.square().sum(-1, keepdim=True) + 1e-6)

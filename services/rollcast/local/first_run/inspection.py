@@ -22,8 +22,6 @@ from rollcast.tasks.rows import read_rows
 NOT_HERE = "not on this machine yet; `rollcast up` fetches it from the hub"
 _UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 UNFIT_FOR_A_NAME = r"[:/\x00-\x1f\x7f]"
-LOOKED_AT = 50
-"""Rows from which fields are guessed."""
 PROMPT_FIELDS = ("prompt", "question", "problem", "messages", "query", "instruction", "input")
 ANSWER_FIELDS = ("answer", "solution", "ground_truth", "reward_model.ground_truth", "target", "final_answer", "label")
 """Names that TRL, verl and published sets use, the likeliest first."""
@@ -63,7 +61,8 @@ def look_at(data: str, prompt_field: str | None, answer_field: str | None) -> Da
         if dataset_mapping.hub is not None and dataset_mapping.hub.path == data:
             return DataLook("huggingface", data, mapping, "", None, dataset_mapping.verifier, mapping)
     dataset = _dataset(data)
-    rows = [row for _, row in islice(read_rows(dataset, None, Counter()), LOOKED_AT)]
+    # Rows from which fields are guessed
+    rows = [row for _, row in islice(read_rows(dataset, None, Counter()), 50)]
     if not rows:
         raise UserError(f"--data {data}: holds no rows; give a file with one JSON object a line")
     prompts = prompt_field or _first_field(rows, PROMPT_FIELDS)

@@ -8,7 +8,6 @@ from rollcast.tasks.prompts import Prompt, load
 from rollcast.tasks.trial import grader, reference_answer
 from rollcast.tasks.verifiers import Grade
 
-SHOWN_PROMPTS = 3
 SHOWN_CHARACTERS = 100
 
 
@@ -16,7 +15,8 @@ def examples(tasks: Tasks) -> Iterator[str]:
     """Lines: each prompt, and under it answers with their verdicts. Raises UserError."""
     prompts = load(tasks).train
     with grader(tasks) as grade_one:
-        for prompt in prompts[:SHOWN_PROMPTS]:
+        # Prompts that fit on a screen
+        for prompt in prompts[:3]:
             yield f"prompt: {short_line(prompt.text, SHOWN_CHARACTERS)}"
             for answer in _answers(prompt, prompts):
                 line = short_line(answer, SHOWN_CHARACTERS) or "(nothing)"

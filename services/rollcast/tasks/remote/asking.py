@@ -13,8 +13,6 @@ from rollcast.config.errors import PASSING_STATUS, SERVER_ERROR
 from rollcast.connections.bearer import NoTokenError, bearer_headers
 
 MAX_ANSWER_BYTES = 4 << 20
-LONGEST_PAUSE_SECONDS = 8.0
-"""Between two tries."""
 
 Outcome = Literal["answered", "unreachable", "refused", "unreadable", "paused", "timeout"]
 Answer = TypeVar("Answer")
@@ -125,7 +123,8 @@ class Asking:
         tries = AsyncRetrying(
             retry=retry_if_exception(may_pass),
             stop=stop_after_attempt(self._settings.tries),
-            wait=wait_random_exponential(multiplier=0.25, max=LONGEST_PAUSE_SECONDS),
+            # Between two tries
+            wait=wait_random_exponential(multiplier=0.25, max=8.0),
             reraise=True,
         )
         seconds = self._settings.deadline_seconds

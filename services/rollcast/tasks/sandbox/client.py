@@ -28,11 +28,6 @@ RETRY_SECONDS = 600.0
 """Pause after a failed start until the next try; gradings in between fail immediately with the same reason."""
 GRACE_SECONDS = 10.0
 """Time after a grading's deadline for the fork server to report that it passed."""
-MAX_ANSWER_BYTES = 1 << 16
-MAX_UNREADABLE_REFERENCES = 100_000
-"""Remembered at most; further ones cost their time again."""
-MAX_SHOWN_REFERENCE_CHARACTERS = 80
-"""Longest reference in a report."""
 _INHERITED = ("PYTHONPATH", "VIRTUAL_ENV", "LANG", "LD_LIBRARY_PATH")
 """All that a fork server sees of the environment: no address, password or token of ours is among them. One of a trusted
 verifier sees the user's environment without our own variables."""
@@ -278,7 +273,8 @@ def _receive(connection: socket.socket, deadline: float) -> bytes:
         if not chunk:
             return answer
         answer += chunk
-        if len(answer) > MAX_ANSWER_BYTES:
+        # A verdict is short; a longer answer is of a broken process
+        if len(answer) > (1 << 16):
             raise OSError("the judge babbles")
 
 
@@ -340,7 +336,8 @@ class _UnreadableReferences:
             return Grade(0.0, "wrong", failed.reason)
         if ordinary is None or not _was_ended(ordinary):
             return Grade(0.0, "timeout", failed.reason, failed.failure)
-        prefix = reference[:MAX_SHOWN_REFERENCE_CHARACTERS]
+        # Longest reference in a report
+        prefix = reference[:80]
         sentence = (
             f"its row is left out: {verifier} cannot evaluate the reference {prefix}, whatever the answer; simplify it "
             "in the data set or remove the row"
@@ -348,7 +345,8 @@ class _UnreadableReferences:
         grade = Grade(0.0, "timeout", "reference", sentence)
         key = _key(verifier, reference)
         with self._lock:
-            if key in self._found or len(self._found) >= MAX_UNREADABLE_REFERENCES:
+            # Remembered at most; further ones cost their time again
+            if key in self._found or len(self._found) >= 100_000:
                 return grade
             self._found[key] = grade
         log.error("a reference cannot be evaluated", verifier=verifier, told=sentence)

@@ -20,14 +20,11 @@ from typing import NamedTuple
 
 from rollcast.config.bounds import LEAST_WAIT_SECONDS, backstop_seconds
 
-_PROCESS_CLOCK = 2
-"""CPUCLOCK_SCHED: of all threads, in nanoseconds (linux/posix-timers.h)."""
-_SCHEDSTAT_BYTES = 96
-
 
 def cpu_seconds(pid: int) -> float:
     """Processor time of a process that lives or was not waited for yet. Raises OSError if there is no such process."""
-    return time.clock_gettime((~pid << 3) | _PROCESS_CLOCK)
+    # CPUCLOCK_SCHED: of all threads, in nanoseconds (linux/posix-timers.h)
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def open_waits(pid: int) -> int:
@@ -40,7 +37,8 @@ def open_waits(pid: int) -> int:
 def waited_seconds(descriptor: int) -> float:
     """How long that process has waited for a core, up to the last time it got one. 0 if the kernel does not say."""
     try:
-        words = os.pread(descriptor, _SCHEDSTAT_BYTES, 0).split()
+        # Three numbers of 64 bits and blanks
+        words = os.pread(descriptor, 96, 0).split()
     except OSError:  # it was waited for
         return 0.0
     return int(words[1]) / 1e9 if len(words) > 1 else 0.0

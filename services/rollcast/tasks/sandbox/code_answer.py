@@ -15,12 +15,6 @@ from rollcast.tasks.sandbox.definitions import Definitions
 from rollcast.tasks.sandbox.fences import Block, Fences
 from rollcast.tasks.thinking import final_answer
 
-MAX_SOURCE_CHARACTERS = 1 << 17
-"""A longer program is wrong: no answer needs 128 Ki characters."""
-MAX_BLOCKS = 64
-"""Blocks of one answer; only the last ones are looked at."""
-MAX_JOINED_BLOCKS = 8
-"""Only this many of the last blocks are tried together with their dependencies."""
 _READS_INPUT = re.compile(r"\binput[ \t]*\(|\bstdin\b")
 
 
@@ -60,7 +54,8 @@ def find_program(completion: str, names: Collection[str] = (), given: Collection
     program. names: functions that the tests call. Empty = the program is run as a script. given: names that are there
     before it runs.
     """
-    blocks = deque(Fences(final_answer(completion)).blocks(), MAX_BLOCKS)
+    # Blocks of one answer; only the last ones are looked at
+    blocks = deque(Fences(final_answer(completion)).blocks(), 64)
     parts = [_Part(number, block, _definitions(block)) for number, block in enumerate(blocks)]
     main = _defining(parts, names) if names else _script(parts, given)
     main = main or _last_program(parts)
@@ -68,7 +63,8 @@ def find_program(completion: str, names: Collection[str] = (), given: Collection
         return None
     used = sorted({*main, *_dependencies(parts, main, given)}, key=lambda part: part.number)
     sources = [part.block.source if part in main else _helper(part) for part in used]
-    return sources if sum(map(len, sources)) <= MAX_SOURCE_CHARACTERS else None
+    # A longer program is wrong: no answer needs 128 Ki characters
+    return sources if sum(map(len, sources)) <= (1 << 17) else None
 
 
 def _definitions(block: Block) -> Definitions | None:
@@ -98,7 +94,8 @@ def _script(parts: list[_Part], given: Collection[str]) -> list[_Part]:
     alone = (lone_block for lone_block in latest if lone_block.converses())
     joined = (
         joined_block
-        for joined_block in latest[:MAX_JOINED_BLOCKS]
+        # Only this many of the last blocks are tried together with their dependencies
+        for joined_block in latest[:8]
         if joined_block.converses(_dependencies(parts, [joined_block], given))
     )
     readers = (

@@ -19,18 +19,14 @@ from rollcast.tasks.sandbox.launcher import Functions, Launcher, RaisedError
 from rollcast.tasks.sandbox.limits import BUSY, ProgramError
 from rollcast.tasks.verifiers import Grade
 
-MAX_DIGITS = 100_000
-"""Digits of a number that a program answers with; comparing longer ones would take most of the time."""
-MAX_CASES = 512
-"""Further tests are not run: this many decide."""
-
 
 def grade_code(completion: str, reference: CodeReference, launcher: Launcher) -> Grade:
     """`ok` if the program of the answer passes every test (`rollcast.tasks.code_reference`).
 
     Raises whatever an unusable reference makes go wrong before the program is run.
     """
-    sys.set_int_max_str_digits(MAX_DIGITS)
+    # Digits of a number that a program answers with; comparing longer ones would take most of the time
+    sys.set_int_max_str_digits(100_000)
     tests = _KINDS[reference["kind"]](reference)
     program = find_program(completion, tests.names, tests.given)
     if program is None:
@@ -123,7 +119,8 @@ def _bound_by(preamble: str) -> Collection[str]:
 
 def _cases(reference: CodeReference, given: str, kind: type) -> list[tuple[Any, Any]]:
     """(input, expected output); at least one."""
-    cases: list[Any] = list(reference["cases"])[:MAX_CASES]
+    # Further tests are not run: this many decide
+    cases: list[Any] = list(reference["cases"])[:512]
     pairs = [(case[given], case["output"]) for case in cases]
     if not pairs or not all(isinstance(case_input, kind) for case_input, _ in pairs):
         raise ValueError(f"a case without a {kind.__name__} as its {given!r}")

@@ -11,11 +11,6 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-MAX_CLOSING_FENCES = 16
-"""Fences that are tried as the end of one block; if none makes it Python, the first one ends it."""
-MAX_PARSED_CHARACTERS = 1 << 18
-"""Text of one answer that is parsed, counted for each try; a block beyond it is taken as text that is not Python."""
-
 _FENCE = re.compile(r"(?P<before>(?:[ \t]*(?:[-*+]|\d{1,9}[.)])(?=[ \t]))*[ \t]*)(?P<run>`{3,}|~{3,})(?P<info>[^`]*)")
 _QUOTE = re.compile(r" {0,3}>[ \t]?")
 _LANGUAGE = re.compile(r"[\w+#-]*")
@@ -56,7 +51,8 @@ class Fences:
         self._lines = text.split("\n")
         self._fences = [fence for number, line in enumerate(self._lines) if (fence := _read_line(number, line))]
         self._last_closing = {fence.run[0]: number for number, fence in enumerate(self._fences) if fence.can_close}
-        self._left_to_parse = MAX_PARSED_CHARACTERS
+        # Text of one answer that is parsed, counted for each try; a block beyond it is taken as text that is not Python
+        self._left_to_parse = 1 << 18
 
     def blocks(self) -> Iterator[Block]:
         """Blocks of Python or of no named language, in order. One that is never closed (the answer was cut) does not
@@ -93,7 +89,8 @@ class Fences:
             tree = self._parsed(dedented)
             source = source if tree is None else dedented
         if tree is None and ('"""' in source or "'''" in source):
-            for further in itertools.islice(self._closing(at), 1, MAX_CLOSING_FENCES):
+            # Fences that are tried as the end of one block; if none makes it Python, the first one ends it
+            for further in itertools.islice(self._closing(at), 1, 16):
                 longer = self._between(at, further)
                 if (tree := self._parsed(longer)) is not None:
                     return Block(longer, tree, named), further

@@ -41,11 +41,6 @@ from rollcast.tasks.sandbox.preparation import prepare
 from rollcast.tasks.sandbox.program import run_program
 from rollcast.tasks.verifiers import CODE, Grade, Verifier, find_verifier, run_verifier
 
-MAX_PROGRAMS = 4096
-"""Programs of one grading: one for each case, and a few more."""
-LEAST_PAUSE_SECONDS = 0.005
-"""Between two looks at the clocks of one judge."""
-
 
 @dataclass
 class RunningGrading:
@@ -154,7 +149,8 @@ class ForkServer:
         elif wall_left <= 0.0:
             self._close(grading, "backstop")
         else:
-            grading.next_look = now + max(LEAST_PAUSE_SECONDS, min(cpu_left, wall_left))
+            # Between two looks at the clocks of one judge
+            grading.next_look = now + max(0.005, min(cpu_left, wall_left))
 
     def _let_go(self, *kept: socket.socket) -> None:
         """Close what a child has of this server's own, so that others see their ends; a user's open files stay."""
@@ -172,7 +168,8 @@ class ForkServer:
         except OSError:  # the judge died with something unread
             data = b""
             descriptors = []
-        if data == START and descriptors and grading.program is None and grading.num_programs < MAX_PROGRAMS:
+        # Programs of one grading: one for each case, and a few more
+        if data == START and descriptors and grading.program is None and grading.num_programs < 4096:
             self._start_program(grading, descriptors)
         elif data == KILL and grading.program is not None:
             os.kill(grading.program, signal.SIGKILL)

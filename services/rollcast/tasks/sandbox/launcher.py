@@ -24,8 +24,6 @@ from rollcast.tasks.sandbox.limits import Limits, ProgramError
 ANSWER_SECONDS = 60.0
 """Time for the fork server to start a program, or to report the end of a dead one. Long: it may have to wait for a
 core."""
-HANG_UP_SECONDS = 0.2
-"""Time for a program that hung up to end; one that takes longer is killed."""
 MAX_OUTPUT_BYTES = 8 << 20
 """Standard output of one run."""
 START = b"start"
@@ -147,7 +145,8 @@ class Launcher:
     def why_it_ended(self) -> ProgramError:
         """The end of a program that hung up. Raises TimeoutError if the fork server does not report it."""
         try:
-            return _ended(self._exit_code(HANG_UP_SECONDS))
+            # Time for a program that hung up to end; one that takes longer is killed
+            return _ended(self._exit_code(0.2))
         except TimeoutError:
             code = self._kill()
         return ProgramError("garbled") if code == -signal.SIGKILL else _ended(code)

@@ -10,9 +10,6 @@ from rollcast.config.bounds import LEAST_WAIT_SECONDS, backstop_seconds
 
 TRUSTED = "trusted"
 """Argument of a fork server whose verifier may do anything."""
-STACK_BYTES = 64 << 20
-"""Deep recursion through C code (sorted with a key, lru_cache) needs more than the usual 8 MiB."""
-MAX_OPEN_FILES = 64
 VERDICT_SECONDS = 5.0
 """Time after the deadline for a judge to report that its program was too slow. A judge that does not report hangs
 itself."""
@@ -60,12 +57,14 @@ def limit_this_process(limits: Limits, base_bytes: int) -> None:
     """
     _limit(resource.RLIMIT_AS, base_bytes + limits.memory_bytes)
     _limit(resource.RLIMIT_CPU, math.ceil(limits.deadline_seconds + VERDICT_SECONDS) + 1)
-    _limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
+    # Open files of a program
+    _limit(resource.RLIMIT_NOFILE, 64)
     for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC, resource.RLIMIT_MEMLOCK):
         _limit(kind, 0)
     with contextlib.suppress(ValueError):  # gVisor has no such limit; the system-call filter allows no queues either
         _limit(resource.RLIMIT_MSGQUEUE, 0)
-    _limit(resource.RLIMIT_STACK, STACK_BYTES)
+    # Deep recursion through C code (sorted with a key, lru_cache) needs more than the usual 8 MiB
+    _limit(resource.RLIMIT_STACK, 64 << 20)
 
 
 def _limit(kind: int, value: int) -> None:

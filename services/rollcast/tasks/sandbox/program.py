@@ -13,9 +13,6 @@ from typing import Any, NoReturn
 
 from rollcast.tasks.sandbox.channel import Channel
 
-MAX_MESSAGE_CHARACTERS = 200
-"""Characters of an exception's text that are passed to the judge."""
-
 
 def run_program(channel: Channel) -> NoReturn:
     """Receive the sources and what to do with them; never returns."""
@@ -94,7 +91,8 @@ def _find(names: dict[str, Any], name: str) -> Any:
 
 def _raised(error: BaseException) -> dict[str, Any]:
     try:
-        message = str(error)[:MAX_MESSAGE_CHARACTERS]
+        # Characters of an exception's text that are passed to the judge
+        message = str(error)[:200]
     except BaseException:
         message = ""
     return {"raised": type(error).__name__, "message": message}

@@ -45,8 +45,6 @@ _CONVERSING = ("sendmsg", "sendto", "recvmsg", "recvfrom", "getsockopt", "getsoc
 _WRITING = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC | os.O_PATH
 _FCNTL = (fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL, fcntl.F_SETFL)
 """Not F_SETOWN and F_SETSIG: they send a signal of one's choice to a process of one's choice."""
-_MADV_HWPOISON = 100
-"""Advice from this value on breaks memory, which root could do to the whole machine."""
 _IOCTL = (termios.TCGETS, termios.TIOCGWINSZ, termios.FIONREAD, termios.FIONBIO, termios.FIOCLEX, termios.FIONCLEX)
 
 
@@ -64,7 +62,8 @@ def program_filter() -> Filter:
     for command in _IOCTL:
         allowed.allow("ioctl", args={1: command})
     allowed.allow("prlimit64", args={0: 0, 2: 0})  # read one's own limits
-    allowed.allow("madvise", args=[ArgCmp(2, CmpOp.LT, _MADV_HWPOISON)])
+    # Advice from this value on breaks memory, which root could do to the whole machine
+    allowed.allow("madvise", args=[ArgCmp(2, CmpOp.LT, 100)])
     # The C library falls back to calls that can be filtered by their arguments.
     for name in ("clone3", "openat2"):
         allowed.errno(name, errno.ENOSYS)

@@ -19,10 +19,6 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-MAX_ITERATOR_ITEMS = 1 << 20
-"""A program may return an endless generator; what lies beyond is cut off."""
-
-_MIN_PACKED_ITEMS = 16
 _CODES = {float: "d", int: "q"}
 _SCALARS = frozenset({type(None), bool, int, float, str})
 _SUBCLASSED: tuple[Any, ...] = (int, float, str, list)
@@ -63,7 +59,8 @@ def _tagged(value: Any) -> Any:
     if kind in _SCALARS:
         return value
     if kind in (list, tuple):
-        if len(value) >= _MIN_PACKED_ITEMS and (packed := _packed(value)):
+        # Shorter lists are not worth the packing
+        if len(value) >= 16 and (packed := _packed(value)):
             return {"l" if kind is list else "u": packed}
         parts = [item if type(item) in _SCALARS else _tagged(item) for item in value]
         return parts if kind is list else {"t": parts}
@@ -74,7 +71,8 @@ def _tagged(value: Any) -> Any:
         if isinstance(value, plain):
             return _tagged(plain(value))
     if isinstance(value, _ITERATORS):
-        return {"i": _items(itertools.islice(value, MAX_ITERATOR_ITEMS))}
+        # A program may return an endless generator; what lies beyond is cut off
+        return {"i": _items(itertools.islice(value, 1 << 20))}
     if isinstance(value, _VIEWS):
         return _items(value)
     if kind.__module__ == "numpy" and hasattr(value, "tolist"):

@@ -27,9 +27,6 @@ from rollcast.trainer.control.pass_rate import counted_reward
 from rollcast.trainer.control.teacher import RolloutLogprobs
 from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, num_loss_tokens, training_sequences
 
-REWARD_GAP_RATIO = 0.5
-"""Gap between right and wrong rewards here, 1, over the paper's, 2 (A.3: +1 and -1): it scales the penalty of Eq 9."""
-
 
 @dataclass(frozen=True, slots=True)
 class AssembledBatch:
@@ -197,7 +194,9 @@ def shaped_reward(rollout: Rollout, recipe: Recipe) -> float:
     control = recipe.length_control
     if isinstance(control, LengthPenalty):
         penalty = length_penalty(rollout.num_tokens, max_tokens=control.max_tokens, cache_tokens=control.cache_tokens)
-        return reward * (1 + REWARD_GAP_RATIO * penalty)
+        # Gap between right and wrong rewards here, 1, over the paper's, 2 (A.3: +1 and -1): it scales the penalty of Eq
+        # 9
+        return reward * (1 + 0.5 * penalty)
     if isinstance(control, OwnPart):
         max_tokens = recipe.max_completion_tokens
         completion = CompletionRecord(rollout.num_tokens, max_tokens, reward, rollout.truncated)

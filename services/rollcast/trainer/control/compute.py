@@ -24,8 +24,6 @@ ROLES = (GENERATOR, TRAINER)
 TEACHER = "teacher"
 """Has an entry in runs with an endpoint that distils and whose devices are counted."""
 SECONDS_PER_HOUR = 3_600.0
-MAX_START_SECONDS = 7_200.0
-"""Time that a generator may claim for the start of its engine before it announced itself; more is not counted."""
 MAX_RESTART_SECONDS = 900.0
 """A longer absence of the trainer means that the whole run was stopped, generators included.
 
@@ -101,7 +99,8 @@ class ComputeLedger:
         for role, devices in self._devices.items():
             self.state[role] += hours * devices
             self.spent[role] += hours * devices
-        believed = [max(0.0, min(seconds, MAX_START_SECONDS, now_seconds - self._since)) for seconds in new_devices]
+        # Time that a generator may claim for the start of its engine before it announced itself; more is not counted
+        believed = [max(0.0, min(seconds, 7_200.0, now_seconds - self._since)) for seconds in new_devices]
         if any(seconds > counted for seconds, counted in zip(new_devices, believed, strict=True)):
             log.info("of new generators' time only a part is counted", reported=new_devices, counted=believed)
         started = sum(believed) / SECONDS_PER_HOUR

@@ -35,10 +35,6 @@ from rollcast.trainer.learner.step_sums import UpdateStats
 
 POLL_SECONDS = 0.05
 """How long one poll for groups may block. Also bounds how late acknowledgements and a stop request are noticed."""
-FINAL_ACKNOWLEDGE_SECONDS = 60.0
-"""How long every generator may take to hold the final weights before they are evaluated."""
-CLOSE_SECONDS = 10.0
-"""How long the publisher's threads and streams may take to end."""
 log = get_logger()
 
 
@@ -207,7 +203,8 @@ class Controller:
         log.info("training ends", step=progress.step, device_hours=round(self.state.compute.total_state, 4))
         if self.state.published.step < progress.step:  # the budget ended inside a round
             self._publish()
-        self._publisher.wait_acknowledged(progress.step, FINAL_ACKNOWLEDGE_SECONDS)
+        # How long every generator may take to hold the final weights before they are evaluated
+        self._publisher.wait_acknowledged(progress.step, 60.0)
         self._pipeline.retire_all()  # every slot of the generators is free for the evaluation
         self._examiner.ask_last()
         while self._examiner.pending and not self._stop_requested():
@@ -230,5 +227,6 @@ class Controller:
 
     def close(self) -> None:
         if self._is_serving:
-            self._publisher.stop(deadline_seconds=CLOSE_SECONDS)
+            # How long the publisher's threads and streams may take to end
+            self._publisher.stop(deadline_seconds=10.0)
         self._pipeline.close()

@@ -30,17 +30,7 @@ MAX_GROUP_SECONDS = 7 * 86_400.0
 """Longest grading, and longest time between a group's begin and end: the group may be handed over, outlive outages and
 weekends without a trainer, and end on a clock that was set back or is another machine's. A longer time would spoil the
 pacing."""
-MAX_FUTURE_SECONDS = 86_400.0
-"""A group may have begun this much later than now, by a clock that is wrong."""
-MAX_HAND_BACKS = 10_000
-"""A generator that leaves hands its tasks back once."""
-SPARE_PREEMPTIONS = 1_000
-"""A rollout may be preempted before each of its tokens, and this many times besides."""
-MARKS_PER_TOKEN = 2
-"""KV is rebuilt at a token once for an update of the weights or a preemption, and again after a hand-over."""
 SPARE_MARKS = 16
-SHARP_TEMPERATURE = 0.1
-"""Below it, an ordinary lead of a token makes its probability exactly 1 in float32."""
 MIN_CERTAIN_TOKENS = 256
 """A group of this many sampled tokens, each of a probability of exactly 1, was not sampled by a language model. All of
 its rollouts would be equal, and teach nothing."""
@@ -69,9 +59,11 @@ class DefectFinder:
         seconds = group.finished_at - group.started_at
         if not abs(seconds) <= MAX_GROUP_SECONDS:
             return f"it took {seconds:g} s, more than {MAX_GROUP_SECONDS:g} s"
-        if group.started_at > time.time() + MAX_FUTURE_SECONDS:
+        # A group may have begun this much later than now, by a clock that is wrong
+        if group.started_at > time.time() + 86_400.0:
             return f"it began at {group.started_at:g}, which is far in the future"
-        if not 0 <= group.hand_backs <= MAX_HAND_BACKS:
+        # A generator that leaves hands its tasks back once
+        if not 0 <= group.hand_backs <= 10_000:
             return f"it was handed back {group.hand_backs} times"
         defect = self._rollouts_defect(group.rollouts, task)
         if group.purpose is not Purpose.TRAIN:
@@ -210,7 +202,8 @@ def _kv_defect(rollout: Rollout, task_prompt: TokenIds) -> str | None:
         num_prompt = len(rollout.prompt_of(sequence, task_prompt))
         length = len(sequence.token_ids)
         versions = {span.version for span in sequence.version_spans}
-        if len(sequence.kv_marks) > MARKS_PER_TOKEN * length + SPARE_MARKS:
+        # KV is rebuilt at a token once for an update of the weights or a preemption, and again after a hand-over
+        if len(sequence.kv_marks) > 2 * length + SPARE_MARKS:
             return f"has {len(sequence.kv_marks)} KV marks in {length} tokens"
         for mark in sequence.kv_marks:
             if not 0 < mark.position < length or mark.kept > num_prompt + mark.position:
@@ -221,7 +214,8 @@ def _kv_defect(rollout: Rollout, task_prompt: TokenIds) -> str | None:
 
 
 def _count_defect(rollout: Rollout) -> str | None:
-    max_preemptions = sum(len(sequence.token_ids) for sequence in rollout.sequences) + SPARE_PREEMPTIONS
+    # A rollout may be preempted before each of its tokens, and this many times besides
+    max_preemptions = sum(len(sequence.token_ids) for sequence in rollout.sequences) + 1_000
     if not 0 <= rollout.preemptions <= max_preemptions:
         return f"was preempted {rollout.preemptions} times, and {max_preemptions} are the most for its tokens"
     return None
@@ -231,7 +225,8 @@ def _certainty_defect(group: RolloutGroup) -> str | None:
     """Each token that was sampled had a probability of exactly 1, and the sampling did not make it so."""
     sampling = group.sampling
     # top_p keeps one token alone where that one is likely enough.
-    if sampling.top_k == 1 or sampling.top_p < 1 or sampling.temperature < SHARP_TEMPERATURE:
+    # Below it, an ordinary lead of a token makes its probability exactly 1 in float32
+    if sampling.top_k == 1 or sampling.top_p < 1 or sampling.temperature < 0.1:
         return None
     num_tokens = 0
     for rollout in group.rollouts:

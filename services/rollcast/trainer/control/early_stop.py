@@ -22,8 +22,6 @@ from rollcast.scaling.decisions.stopping import Refit, StopRule, stop_reason
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.control.progress import CurveRow
 
-ENDLESS_RATIO = 1e6
-"""Compute at the end of a run without a budget, over its compute so far."""
 log = get_logger()
 
 
@@ -71,7 +69,8 @@ class EarlyStop:
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as problem:
             log.warning("the curve cannot be fitted; stop_when waits for the next evaluation", error=str(problem))
             return
-        end = self._budget.end(points) or ENDLESS_RATIO * points[-1].compute
+        # Compute at the end of a run without a budget, over its compute so far
+        end = self._budget.end(points) or 1e6 * points[-1].compute
         self._refits.append(Refit.of(forecast, float(axis.to_fitted(np.array([end]))[0])))
         self.reason = self.reason or stop_reason(self._rule, self._refits)
 

@@ -17,8 +17,6 @@ from rollcast.rollouts.records import (
     TokenIds,
 )
 
-MAX_TURN_CALLS = 64
-"""Tool calls of one turn: a generator makes half as many at most."""
 MAX_TURN_REWARD = 64_000.0
 """Reward of one turn, either sign: a thousand for each of its calls, which is the most that a generator accepts."""
 MAX_RESTARTS = 10
@@ -98,7 +96,8 @@ def _end_defect(rollout: Rollout, episode: Episode) -> str | None:
 
 def _turns_defect(episode: Episode) -> str | None:
     for number, turn in enumerate(episode.turns):
-        if not 0 <= turn.malformed_calls <= turn.tool_calls <= MAX_TURN_CALLS:
+        # Tool calls of one turn: a generator makes half as many at most
+        if not 0 <= turn.malformed_calls <= turn.tool_calls <= 64:
             return f"has {turn.malformed_calls} malformed of {turn.tool_calls} calls in turn {number}"
         if not abs(turn.reward) <= MAX_TURN_REWARD:
             return f"has a reward of {turn.reward:g} for turn {number}, more than {MAX_TURN_REWARD:g}"

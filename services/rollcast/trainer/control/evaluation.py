@@ -24,9 +24,6 @@ from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry.names import DOWNSTREAM_PREFIX, ENVIRONMENT_PREFIX, PART_PREFIX
 from rollcast.trainer.control.pass_rate import truncated_matches, verdicts
 
-NUM_SAMPLED_PROMPTS = 4
-"""Prompts of which a completion is kept as text at every evaluation."""
-
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPlan:
@@ -252,7 +249,8 @@ def _sampled_tasks(item: OpenEvaluation) -> list[int]:
         environment = None if episode is None else episode.environment
         places.append((num_before[environment], sequence))
         num_before[environment] += 1
-    return [sequence for _, sequence in sorted(places)[:NUM_SAMPLED_PROMPTS]]
+    # Prompts of which a completion is kept as text at every evaluation
+    return [sequence for _, sequence in sorted(places)[:4]]
 
 
 def sequences_by_environment(item: OpenEvaluation) -> dict[str, list[int]]:

@@ -31,8 +31,6 @@ OnRemoved = Callable[[str, str], None]
 
 AWAY_RETRY_SECONDS = 0.5
 """Between two calls to a Redis that stays away."""
-SWEEP_SECONDS = 5.0
-"""Between two sweeps for claims that are not renewed."""
 MAX_SILENT_HEARTBEATS = 3.0
 """Heartbeat timeouts after which a claim that is not renewed has lost its owner."""
 log = get_logger()
@@ -82,7 +80,8 @@ class Fleet:
         if overdue:
             log.warning("groups took longer than any working generator needs", tasks=overdue)
             self._count_redone(self._queue.redo(overdue, "overdue").redone)
-        if time.monotonic() - self._swept_at > SWEEP_SECONDS:
+        # Between two sweeps for claims that are not renewed
+        if time.monotonic() - self._swept_at > 5.0:
             self._swept_at = time.monotonic()
             # No claim could be renewed while Redis was away, or be seen before this trainer started.
             silent_seconds = MAX_SILENT_HEARTBEATS * self.settings.heartbeat_timeout_seconds

@@ -18,10 +18,6 @@ from rollcast.rollouts.records import Claim
 
 MIN_SPEED_RATIO = 2.0
 """The fastest generator's decode rate over the owner's. Smaller ratios are noise: rates fall with an engine's load."""
-MOVE_SECONDS = 2.0
-"""Time from the request to the next owner's first token: both ends poll the queue every half second."""
-MAX_SLACK_RATIO = 2.0
-"""Time left over the time that the next owner needs. With more slack than this a group stays with its owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +71,11 @@ def _is_to_move(elapsed: float, rate: float, fastest: float, seconds_left: float
     expected = outlook.longest_tokens if sampled < outlook.longest_tokens else outlook.token_budget
     remaining = max(0.0, expected - sampled)
     stay_seconds = remaining / rate
-    move_seconds = MOVE_SECONDS + outlook.queue_seconds + remaining / fastest
+    # Time from the request to the next owner's first token: both ends poll the queue every half second
+    move_seconds = 2.0 + outlook.queue_seconds + remaining / fastest
     return (
-        stay_seconds > seconds_left and move_seconds < stay_seconds and seconds_left <= MAX_SLACK_RATIO * move_seconds
+        # Time left over the time that the next owner needs. With more slack than this a group stays with its owner.
+        stay_seconds > seconds_left and move_seconds < stay_seconds and seconds_left <= 2.0 * move_seconds
     )
 
 

@@ -30,8 +30,6 @@ from rollcast.trainer.control.teacher import TeacherClient, TeacherLogprobs
 
 MAX_GROUPS_PER_READ = 64
 """Groups that one call to the queue returns. `collect` calls it until fewer come."""
-MAX_REASON_CHARACTERS = 500
-"""Length of a reason in the log: it may quote text that another program wrote to Redis."""
 log = get_logger()
 
 
@@ -208,7 +206,8 @@ class Intake:
         for sequence, dead in self.snapshot.dead.items():
             is_final = dead.attempt >= MAX_FAILURES
             event = "task given up" if is_final else "unusable answer"
-            log.warning(event, task=sequence, reason=dead.reason[:MAX_REASON_CHARACTERS])
+            # Length of a reason in the log: it may quote text that another program wrote to Redis
+            log.warning(event, task=sequence, reason=dead.reason[:500])
             if self._open_evaluations.wanted(sequence):
                 if not self._open_evaluations.note_failures(sequence, dead.attempt):
                     self._exporter.add(names.GROUPS, outcome="dead")

@@ -21,8 +21,6 @@ from pydantic import Field
 
 from rollcast.rollouts.records import EpisodeTask, LengthBudget, PromptTask, RolloutGroup, Sampling, TokenIds
 
-DIGEST_BYTES = 8
-"""Digest of a prompt's tokens: long enough to notice that a prompt was changed by mistake."""
 MAX_SEQUENCE_DIGITS = 15
 """Wire 1 takes no longer sequence for a task."""
 Sequence = Annotated[int, Field(ge=0, lt=10**MAX_SEQUENCE_DIGITS)]
@@ -147,4 +145,5 @@ class Ledger:
 
 
 def digest_of(token_ids: TokenIds) -> str:
-    return hashlib.blake2b(np.asarray(token_ids, dtype="<i4").tobytes(), digest_size=DIGEST_BYTES).hexdigest()
+    # Digest of a prompt's tokens: long enough to notice that a prompt was changed by mistake
+    return hashlib.blake2b(np.asarray(token_ids, dtype="<i4").tobytes(), digest_size=8).hexdigest()

@@ -17,8 +17,6 @@ from rollcast.trainer.control.hand_over import GroupOutlook
 
 NUM_RECENT_STEPS = 16
 """Steps whose durations count."""
-MIN_OVERDUE_SECONDS = 60.0
-"""No task is overdue earlier: on a busy machine an engine's start or a grader takes longer than a small budget."""
 
 
 def longest_verdict_seconds(tasks: Tasks, *, num_slots: int, grading_seconds: float) -> float:
@@ -142,5 +140,6 @@ class Pacing:
         if self._slowest_rate is None:
             return []
         deadline = drop_deadline_seconds(self._token_budget, self._slowest_rate, budgets=self._drop_after_budgets)
-        allowed = max(MIN_OVERDUE_SECONDS, deadline) + self._other_seconds
+        # No task is overdue earlier: on a busy machine an engine's start or a grader takes longer than a small budget
+        allowed = max(60.0, deadline) + self._other_seconds
         return [sequence for sequence, claim in claims.items() if now - max(claim.claimed_at, redis_back_at) > allowed]

@@ -42,16 +42,6 @@ from rollcast.trainer.control.telemetry import (
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.wire.version import PolicyVersion
 
-GAUGES_SECONDS = 1.0
-"""Between two updates of the gauges that change between steps."""
-MAX_FAILURE_CHARACTERS = 300
-"""A longer sentence about a failed environment is cut in tasks.jsonl."""
-WARN_SECONDS = 60.0
-"""Between two warnings about the same thing."""
-MAX_TRUNCATION_RATIO = 0.10
-"""Above this share of truncated rollouts a run typically becomes unstable (paper A.15)."""
-MAX_REPLACED_BATCHES = 10
-"""Groups filtered and replaced before one batch, in batches, above which the log warns."""
 NUM_PASS_RATE_BINS = 4
 """Groups are counted by the quarter of the past pass rate of their prompt."""
 log = get_logger()
@@ -117,7 +107,8 @@ class Reporter:
         episodes = [rollout.episode for rollout in group.rollouts if rollout.episode]
         ends = Counter(str(episode.end) for episode in episodes)
         failure_reasons = [episode.reason for episode in episodes if episode.end is EpisodeEnd.FAILED]
-        failures = Counter(reason[:MAX_FAILURE_CHARACTERS] for reason in failure_reasons)
+        # A longer sentence about a failed environment is cut in tasks.jsonl
+        failures = Counter(reason[:300] for reason in failure_reasons)
         details = {"longest": longest, "episodes": dict(ends), "failures": dict(failures)}
         self.count_group(outcome, group.sequence, group.prompt_id, **details)
 
@@ -148,7 +139,8 @@ class Reporter:
             self._exporter.observe(names.STALENESS, steps, count=tokens)
         self._staleness = dict(counts)
         self._batch = export_batch(self._exporter, [*replaced, *groups])
-        if self._batch["truncation_ratio"] > MAX_TRUNCATION_RATIO and self._may_warn("truncation"):
+        # Above this share of truncated rollouts a run typically becomes unstable (paper A.15)
+        if self._batch["truncation_ratio"] > 0.10 and self._may_warn("truncation"):
             log.warning(
                 "more than a tenth of the rollouts is truncated; such runs typically destabilise",
                 ratio=round(self._batch["truncation_ratio"], 3),
@@ -161,7 +153,8 @@ class Reporter:
 
     def replaced(self, count: int) -> None:
         """`count` groups were filtered on arrival since the last batch; others take their place."""
-        if count > MAX_REPLACED_BATCHES * self._recipe.prompts_per_step and self._may_warn("refill"):
+        # Groups filtered and replaced before one batch, in batches, above which the log warns
+        if count > 10 * self._recipe.prompts_per_step and self._may_warn("refill"):
             log.warning("recipe.refill_filtered: prompt after prompt is all right or all wrong", filtered=count)
 
     def step(self, stats: UpdateStats, longest_ratio: float) -> None:
@@ -220,7 +213,8 @@ class Reporter:
     def _may_warn(self, about: str) -> bool:
         """The metric is updated every step; the log warns once a minute at most."""
         now_seconds = time.monotonic()
-        if now_seconds - self._warned_at.get(about, -math.inf) < WARN_SECONDS:
+        # Between two warnings about the same thing
+        if now_seconds - self._warned_at.get(about, -math.inf) < 60.0:
             return False
         self._warned_at[about] = now_seconds
         return True
@@ -286,7 +280,8 @@ class Reporter:
         """Gauges that change between steps; at most once a second."""
         compute = self._state.compute
         now_seconds = time.monotonic()
-        if now_seconds - self._served_at < GAUGES_SECONDS:
+        # Between two updates of the gauges that change between steps
+        if now_seconds - self._served_at < 1.0:
             return
         self._served_at = now_seconds
         for role, hours in compute.state.items():

@@ -18,11 +18,6 @@ MAX_TURNS = 32
 """Turns of an episode that are recorded: the first and the last ones."""
 MAX_SAMPLED_TOKENS = 1_000
 """Sampled tokens of an episode whose texts and log-probs are recorded, 16 bytes each, shared fairly by the turns."""
-MIN_GIVEN_CHARACTERS = 200
-"""Characters of each given text that are recorded at least, however many turns share MAX_CHARACTERS."""
-MAX_TOKENS_PER_CHARACTER = 4
-"""A character of UTF-8 has at most 4 bytes, and a token at least one."""
-LOGPROB_DIGITS = 3
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 """What a tokenizer writes for the first bytes of a character whose others are in the next token."""
 Text = Callable[[Sequence[int]], str]
@@ -66,7 +61,8 @@ def _episode(rollout: Rollout, episode: Episode, text: Text) -> SampledEpisode:
     if len(numbered) > MAX_TURNS:
         numbered = numbered[: MAX_TURNS // 2] + numbered[-MAX_TURNS // 2 :]
     num_tokens = fair_limit([turn.end - turn.start for _, turn in numbered], MAX_SAMPLED_TOKENS)
-    num_characters = max(MIN_GIVEN_CHARACTERS, MAX_CHARACTERS // max(1, len(numbered)))
+    # Characters of each given text that are recorded at least, however many turns share MAX_CHARACTERS
+    num_characters = max(200, MAX_CHARACTERS // max(1, len(numbered)))
     writer = _TurnWriter(rollout, episode, text, num_tokens, num_characters)
     return SampledEpisode(
         environment=episode.environment,
@@ -151,7 +147,8 @@ class _TurnWriter:
             environment_text = shortened(self.text(token_ids), self.max_characters)
             return SampledLeg(str(kind), version, [environment_text], [], is_trained=False)
         # adding 0 makes 0 of -0
-        logprobs = [round(float(value), LOGPROB_DIGITS) + 0.0 for value in sequence.logprobs[first:stop]]
+        # Digits that a reader can use
+        logprobs = [round(float(value), 3) + 0.0 for value in sequence.logprobs[first:stop]]
         return SampledLeg(str(kind), version, token_texts(token_ids, self.text), logprobs, is_trained=not is_masked)
 
 
@@ -162,7 +159,8 @@ def token_texts(token_ids: Sequence[int], text: Text) -> list[str]:
     for index, token in enumerate(token_ids):
         unfinished.append(token)
         piece = text(unfinished)
-        is_last = index == len(token_ids) - 1 or len(unfinished) == MAX_TOKENS_PER_CHARACTER
+        # A character of UTF-8 has at most 4 bytes, and a token at least one
+        is_last = index == len(token_ids) - 1 or len(unfinished) == 4
         if is_last or not piece.endswith(UNFINISHED):
             texts[index] = piece
             unfinished = []

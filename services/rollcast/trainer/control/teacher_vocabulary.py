@@ -15,10 +15,6 @@ from rollcast.config.model import Model
 from rollcast.tasks.remote.asking import Asking, NoAnswer
 from rollcast.tasks.tokens import Tokenizer, load_tokenizer
 
-START_PATIENCE_SECONDS = 60.0
-"""How long a teacher may take to answer at the start of a run: one that is still loading is waited for."""
-MAX_ANSWER_BYTES = 32 << 20
-"""The text of a whole vocabulary has some megabytes."""
 API = "/v1"
 """End of an endpoint's address; /tokenize and /detokenize are next to it."""
 
@@ -58,9 +54,11 @@ def _compare_folder(path: str, model: Model, own: WholeVocabulary) -> None:
 
 
 async def _compare_endpoint(settings: EndpointTeacher, model: Model, own: WholeVocabulary) -> None:
-    patience = min(settings.deadline_seconds, START_PATIENCE_SECONDS)
+    # How long a teacher may take to answer at the start of a run: one that is still loading is waited for
+    patience = min(settings.deadline_seconds, 60.0)
     brief = settings.model_copy(update={"deadline_seconds": patience})
-    asking = Asking(brief, lambda _: None, MAX_ANSWER_BYTES)
+    # The text of a whole vocabulary has some megabytes
+    asking = Asking(brief, lambda _: None, 32 << 20)
     root = settings.url.rstrip("/").removesuffix(API)
     token_ids = sorted(own.get_vocab().values())
     length_request = {"model": settings.model, "prompt": "a"}

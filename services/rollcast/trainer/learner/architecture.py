@@ -20,8 +20,6 @@ from rollcast.trainer.learner.unsupported import Unsupported
 
 NUM_PROBE_TOKENS = 4
 """Positions at which the model's own logits are compared with the head's."""
-NUM_PROBE_ROWS = 8
-"""Rows of the head in that comparison."""
 RANDOM_ROUTERS = frozenset({"phimoe"})
 """Model types whose routers draw experts at random while they train."""
 STACKS = {
@@ -132,7 +130,8 @@ def _check_head(causal_lm: Any) -> None:
     width = causal_lm.get_output_embeddings().weight.shape[1]
     numbers = torch.Generator().manual_seed(0)
     hidden = torch.randn(1, NUM_PROBE_TOKENS, width, generator=numbers)
-    weight = torch.randn(NUM_PROBE_ROWS, width, generator=numbers)
+    # Rows of the head in that comparison
+    weight = torch.randn(8, width, generator=numbers)
     expected = logit_shape(causal_lm.config).apply_(nn.functional.linear(hidden, weight))
     try:
         with torch.no_grad(), _bare(causal_lm, hidden, weight):

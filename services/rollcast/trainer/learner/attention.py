@@ -27,11 +27,6 @@ BACKENDS = {
 """torch's kernels by our names."""
 PACKED = "rollcast_packed"
 """Transformers' name of our attention. It has no mask function, so that Transformers makes no mask for it."""
-PROBE_TOKENS = 128
-"""Length of the sequence for which the dispatcher is asked which kernel it takes."""
-MAX_FLASH_HEAD_SIZE = 256
-FLASH_HEAD_STEP = 8
-"""Head sizes that flash attention takes are multiples of it."""
 LEAST_FLASH_CAPABILITY = 8
 """Ampere: the first GPUs, by major compute capability, that flash attention runs on."""
 NOT_PASSED = -1
@@ -87,7 +82,8 @@ def kernel_in_use(config: Any, *, dtype: torch.dtype, device: torch.device, pref
     except (AttributeError, TypeError):  # a configuration of another form
         return "sdpa"
     shapes = [
-        (1, count, PROBE_TOKENS, head_size)
+        # Length of the sequence for which the dispatcher is asked which kernel it takes
+        (1, count, 128, head_size)
         for count, head_size in ((heads, size), (key_heads, size), (key_heads, value_size))
     ]
     query, key, value = (torch.zeros(shape, dtype=dtype, device=device, requires_grad=True) for shape in shapes)
@@ -113,7 +109,9 @@ def why_not_packed(causal_lm: Any, *, dtype: torch.dtype, device: torch.device) 
 
 def _why_no_flash(config: Any, device: torch.device) -> str | None:
     size, value_size = _head_sizes(config)
-    if size != value_size or size > MAX_FLASH_HEAD_SIZE or size % FLASH_HEAD_STEP:
+    # The kernel's bound
+    # Head sizes that flash attention takes are multiples of it
+    if size != value_size or size > 256 or size % 8:
         return f"flash attention has no heads of {size} with values of {value_size}"
     if torch.cuda.get_device_capability(device)[0] < LEAST_FLASH_CAPABILITY:
         return f"flash attention needs a GPU of compute capability {LEAST_FLASH_CAPABILITY}.0 or more"

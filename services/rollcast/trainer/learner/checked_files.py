@@ -23,7 +23,6 @@ METADATA = ".metadata"
 TEMPORARY = ".tmp"
 """Suffix that torch's writer gives `.metadata` until it is written."""
 CHECKSUM = ".crc32"
-CHUNK_BYTES = 16 << 20
 
 
 class CheckedWriter(FileSystemWriter):
@@ -131,7 +130,8 @@ def check(name: str, num_bytes: int, data: IO[bytes], checksum: str) -> None:
         raise ValueError(f"{name}{CHECKSUM} is not as it was written") from None
     crc = 0
     if num_bytes == expected_bytes:
-        while chunk := data.read(CHUNK_BYTES):
+        # Bytes of one read: few enough to stay in the cache
+        while chunk := data.read(16 << 20):
             crc = zlib.crc32(chunk, crc)
     if num_bytes != expected_bytes or crc != expected_crc:
         raise ValueError(f"{name} is not as it was written")

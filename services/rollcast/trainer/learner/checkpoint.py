@@ -298,10 +298,6 @@ def _is_count(value: Any, least: int) -> bool:
     return type(value) is int and value >= least
 
 
-LARGEST_WHOLE_NUMBER = 2**63
-"""Whole numbers are less, whatever their sign: an int64 holds them, and a float comes near."""
-
-
 def finite_json(text: str | bytes) -> Any:
     """The value. Raises ValueError, in a few words, for anything except JSON of finite numbers."""
     try:
@@ -322,6 +318,7 @@ def _finite(digits: str) -> float:
 
 
 def _whole(digits: str) -> int:
-    if len(digits) > 20 or abs(number := int(digits)) >= LARGEST_WHOLE_NUMBER:
+    # Whole numbers are less, whatever their sign: an int64 holds them, and a float comes near
+    if len(digits) > 20 or abs(number := int(digits)) >= (2**63):
         raise ValueError(f"the number {digits[:40]} is too large")
     return number

@@ -24,9 +24,6 @@ CHUNK_BYTES = 4 << 20
 """Stays below the largest value that the store accepts (8 MiB)."""
 MAX_POLL_SECONDS = 0.05
 """Longest pause between two questions, each of which takes 10 microseconds on one machine."""
-MIN_POLL_SECONDS = 0.001
-POLL_SHARE = 0.05
-"""Pause as a share of the time waited so far, so that a command of short steps is noticed at most 5 % late."""
 STOP_ASKED = "stop-asked"
 HEADER = struct.Struct("<BIQ")
 
@@ -101,7 +98,9 @@ class CommandReceiver:
         meanwhile()
         while not self.store.check([key]):
             waited = time.monotonic() - started_at
-            time.sleep(min(MAX_POLL_SECONDS, max(MIN_POLL_SECONDS, POLL_SHARE * waited)))
+            # A shorter sleep would keep a core busy
+            # Pause as a share of the time waited so far, so that a command of short steps is noticed at most 5 % late
+            time.sleep(min(MAX_POLL_SECONDS, max(0.001, 0.05 * waited)))
             meanwhile()
         kind, num_chunks, num_bytes = HEADER.unpack(bytes(self.store.get(key)))
         body = b"".join(self._take(f"{key}/{index}") for index in range(num_chunks))

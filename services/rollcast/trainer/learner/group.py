@@ -63,8 +63,6 @@ MORE_RANKS = "give the trainer more ranks"
 STAGED = "what this rank stages for the generators, two versions of its rows in host memory,"
 END_PATIENCE_SECONDS = 10.0
 """How long other ranks may take to read how the run ended: the store ends with rank 0's process."""
-LANE_END_SECONDS = 5.0
-"""How long a lane's thread may take to end."""
 log = get_logger()
 
 
@@ -249,7 +247,8 @@ class LearnerGroup:
             return TrainerEnding.FAILED
         finally:
             if lane is not None:
-                lane.stop(LANE_END_SECONDS)
+                # How long a lane's thread may take to end
+                lane.stop(5.0)
         self.saver.wait_written(END_PATIENCE_SECONDS)
         return TrainerEnding(int(command.body))
 

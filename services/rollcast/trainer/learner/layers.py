@@ -18,9 +18,6 @@ from rollcast.config.services import Recomputation
 
 COMPILER = "inductor"
 """torch.compile's backend in a run; tests take one that needs no C++ compiler."""
-MAX_COMPILATIONS = 64
-"""Variants of a layer's code: its kinds, with and without gradient, and one row or one token, which torch treats apart.
-Beyond torch's own limit of 8 it would compute the others uncompiled."""
 KEPT_RESULTS = frozenset(
     {
         "aten::mm",
@@ -54,7 +51,9 @@ def recompute(layer: nn.Module, mode: Recomputation) -> None:
 
 def compile_layer(layer: nn.Module, compiler: str) -> None:
     """Compile the layer's own code, recomputation included; FSDP's hooks stay outside."""
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, MAX_COMPILATIONS)
+    # Variants of a layer's code: its kinds, with and without gradient, and one row or one token, which torch treats
+    # apart. Beyond torch's own limit of 8 it would compute the others uncompiled.
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
     layer.forward = torch.compile(layer.forward, backend=compiler, dynamic=True)
 
 

@@ -25,8 +25,6 @@ MXFP4_BLOCKS = "_blocks"
 MXFP4_SCALES = "_scales"
 FP4_NUMBERS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """The numbers of three bits; a fourth one is the sign."""
-MXFP4_EXPONENT_BIAS = 127
-NUMBERS_PER_BYTE = 2
 
 
 def is_known(quantization: Mapping[str, Any]) -> bool:
@@ -116,7 +114,8 @@ class Mxfp4Stack:
 
     def get_shape(self) -> list[int]:
         experts, rows, groups, num_bytes = self.blocks.get_shape()
-        return [experts, groups * num_bytes * NUMBERS_PER_BYTE, rows]
+        # Two numbers of four bits a byte
+        return [experts, groups * num_bytes * 2, rows]
 
     def get_dtype(self) -> str:
         return "F32"
@@ -135,7 +134,8 @@ class Mxfp4Stack:
     def _expert(self, expert: int, rows: slice) -> Tensor:
         """[R, C] of one expert."""
         packed = self.blocks[expert : expert + 1, rows, :, :][0].int()
-        exponents = self.exponents[expert : expert + 1, rows, :][0].float() - MXFP4_EXPONENT_BIAS
+        # Bias of an E8M0 exponent
+        exponents = self.exponents[expert : expert + 1, rows, :][0].float() - 127
         table = torch.tensor([*FP4_NUMBERS, *(-number for number in FP4_NUMBERS)])
         numbers = table[torch.stack((packed & 15, packed >> 4), dim=-1)].flatten(2)
         return (numbers * torch.exp2(exponents)[..., None]).flatten(1)

@@ -19,7 +19,6 @@ from rollcast.telemetry.gpus import expected_gpus, unusable
 _SOURCE_LINE = re.compile(r"^\[[^\]]*\] ?")
 """Line of gloo's source at the begin of its messages."""
 _LOST_PEER = re.compile(r"gloo.*(closed by peer|reset by peer|Broken pipe|Timed out|timeout|refused)", re.I | re.S)
-MAX_LOSS_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,8 @@ def lost_rank(error: RuntimeError) -> PassingError | None:
     """The sentence for a collective or a store that failed because another rank is gone; None = it is another error."""
     if not isinstance(error, dist.DistError) and not _LOST_PEER.search(str(error)):
         return None
-    error_text = _SOURCE_LINE.sub("", str(error).strip().splitlines()[0]).split(". ")[0][:MAX_LOSS_CHARACTERS]
+    # Characters of torch's message
+    error_text = _SOURCE_LINE.sub("", str(error).strip().splitlines()[0]).split(". ")[0][:200]
     return PassingError(
         f"another trainer rank ended or does not answer ({error_text}); its own log, or its launcher's, says why"
     )

@@ -29,9 +29,6 @@ DTYPE_BYTES = {
 
 PIECE_BYTES = 64 << 20
 """Larger buckets (one huge tensor) are sent in pieces of this size, so that a deadline is always that of a piece."""
-MIN_APPLY_BYTES_PER_SECOND = 1_000_000_000
-"""An apply that is slower counts as stuck. One worker that copies from host memory without page locks reaches 8 GB/s.
-Up to eight share the machine's memory, and before the first apply each locks the pages."""
 MAX_TENSORS = 1 << 20
 MAX_BYTES = 1 << 44
 
@@ -137,7 +134,9 @@ def total_bytes(buckets: Sequence[BucketSpec]) -> int:
 
 def apply_seconds(timeout_seconds: float, num_bytes: int) -> float:
     """How long a version of `num_bytes` may take to be applied, if one without bytes may take `timeout_seconds`."""
-    return timeout_seconds + num_bytes / MIN_APPLY_BYTES_PER_SECOND
+    # An apply that is slower counts as stuck. One worker that copies from host memory without page locks reaches 8
+    # GB/s. Up to eight share the machine's memory, and before the first apply each locks the pages.
+    return timeout_seconds + num_bytes / 1_000_000_000
 
 
 def num_pieces(bucket_bytes: Iterable[int]) -> int:

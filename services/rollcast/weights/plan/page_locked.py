@@ -11,9 +11,6 @@ import torch
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.plan.snapshot import Snapshot, new_pages
 
-CUDA_HOST_REGISTER_PORTABLE = 1
-"""Flag of cudaHostRegister: page-locked for every CUDA context of the process."""
-
 _reported: set[int] = set()
 """CUDA errors that were reported: a refusal usually repeats with every snapshot."""
 
@@ -28,7 +25,8 @@ def lock_pages(snapshot: Snapshot) -> None:
     if not size or not torch.cuda.is_available():
         return
     runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-    if refused := int(runtime.cudaHostRegister(address, size, CUDA_HOST_REGISTER_PORTABLE)):
+    # Flag of cudaHostRegister: page-locked for every CUDA context of the process
+    if refused := int(runtime.cudaHostRegister(address, size, 1)):
         _clear_last_error()
         _report(refused, size)
         return

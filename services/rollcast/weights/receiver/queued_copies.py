@@ -13,8 +13,6 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-MIN_STRETCH_BYTES = 64 << 10
-"""Shorter stretches are not copied one by one: a call costs several microseconds, in which the bus moves this much."""
 MAX_SCRATCH_BYTES = 64 << 20
 """Memory of the GPU for stretches on their way, unless one row is longer. As large as a piece of a broadcast."""
 
@@ -47,7 +45,8 @@ def queue_copy(target: torch.Tensor, source: torch.Tensor) -> None:
     """Copy `source` on the host into `target` on the device; returns before it has happened."""
     if source.is_contiguous() or target.shape != source.shape or 0 in source.stride():
         target.copy_(source, non_blocking=True)
-    elif source[0].is_contiguous() and source[0].nbytes >= MIN_STRETCH_BYTES:
+    # Shorter stretches are not copied one by one: a call costs several microseconds, in which the bus moves this much
+    elif source[0].is_contiguous() and source[0].nbytes >= (64 << 10):
         for target_part, source_part in zip(target, source, strict=True):
             target_part.copy_(source_part, non_blocking=True)
     else:

@@ -22,10 +22,7 @@ from rollcast.wire.version import PolicyVersion
 
 Result = TypeVar("Result")
 
-MIN_POLL_SECONDS = 0.002
 MAX_POLL_SECONDS = 0.025
-POLL_SHARE = 0.05
-"""Poll interval as a share of the time waited so far, so that completion is noticed at most 5 % late."""
 
 
 class EngineStuckError(RuntimeError):
@@ -143,7 +140,9 @@ class Reception:
                     if state.status in (wanted, FAILED):
                         return state
                     waited = time.monotonic() - started
-                    await asyncio.sleep(min(max(MIN_POLL_SECONDS, POLL_SHARE * waited), MAX_POLL_SECONDS))
+                    # A shorter sleep would keep a core busy; a longer one would delay a small model
+                    # Poll interval as a share of the time waited so far, so that completion is noticed at most 5 % late
+                    await asyncio.sleep(min(max(0.002, 0.05 * waited), MAX_POLL_SECONDS))
         except TimeoutError:
             reason = f"the engine was {state.status} after {deadline_seconds} s, not {wanted}"
             return ReceiveState(FAILED, epoch, reason=reason)

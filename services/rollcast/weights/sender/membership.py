@@ -12,9 +12,6 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.weights.sender.roster import Fault, Roster, Seat
 from rollcast.wire.version import PolicyVersion
 
-SUSPECT_HEARTBEATS = 3
-"""Silence, in heartbeats, after which a generator whose stream or group broke is fenced."""
-
 log = get_logger()
 
 
@@ -53,7 +50,8 @@ class Membership:
         self._roster = roster
         self._removals = removals
         self._patience_seconds = settings.heartbeat_timeout_seconds
-        self._suspicion_seconds = min(self._patience_seconds, SUSPECT_HEARTBEATS * settings.heartbeat_seconds)
+        # Silence, in heartbeats, after which a generator whose stream or group broke is fenced
+        self._suspicion_seconds = min(self._patience_seconds, 3 * settings.heartbeat_seconds)
         self._exporter = exporter
         self._looked_at = time.monotonic()
 

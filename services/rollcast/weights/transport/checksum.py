@@ -22,8 +22,6 @@ GOLDEN_RATIO_64 = 0x9E3779B97F4A7C15
 """2^64 divided by the golden ratio: spreads consecutive factors over all bits."""
 FNV_PRIME_64 = 0x100000001B3
 _MASK = (1 << 64) - 1
-_MAX_ROWS_PER_SUM = 512
-"""Few kernel launches, and at most as much scratch memory as a piece of a version (64 MiB)."""
 
 
 class ProcessorChecksum:
@@ -108,7 +106,8 @@ def _row_sums(buffer: torch.Tensor) -> list[int]:
     full = buffer.numel() // row_bytes * row_bytes
     rows = buffer[:full].view(torch.int64).view(-1, ROW_WORDS)
     # Multiply and sum, because CUDA has no integer matrix product.
-    sums = [(row_block * weights).sum(dim=1) for row_block in torch.split(rows, _MAX_ROWS_PER_SUM)] if full else []
+    # Few kernel launches, and at most as much scratch memory as a piece of a version (64 MiB)
+    sums = [(row_block * weights).sum(dim=1) for row_block in torch.split(rows, 512)] if full else []
     if full < buffer.numel():
         last = torch.zeros(row_bytes, dtype=torch.uint8, device=buffer.device)
         last[: buffer.numel() - full] = buffer[full:]

@@ -35,9 +35,6 @@ Result = TypeVar("Result")
 
 EXIT_SECONDS = 6.0
 """A little longer than the default deadline of a piece (weights.bucket_timeout_seconds), which ends a call of gloo."""
-MAX_LEAVING_SECONDS = 120.0
-"""A thread that lives longer after it was abandoned is reported: longer than opening and abort may take together."""
-MAX_ERROR_CHARACTERS = 300
 
 log = get_logger()
 
@@ -103,7 +100,8 @@ class GroupWorker:
     def is_lingering(self) -> bool:
         """Whether its thread lives although it was abandoned long ago."""
         since = self._abandoned_at
-        return since is not None and time.monotonic() - since > MAX_LEAVING_SECONDS and self._thread.is_alive()
+        # A thread that lives longer after it was abandoned is reported: longer than opening and abort may take together
+        return since is not None and time.monotonic() - since > 120.0 and self._thread.is_alive()
 
     def join(self, timeout_seconds: float) -> None:
         """Wait for the end of the thread."""
@@ -177,7 +175,8 @@ class GroupWorker:
         """The error without its traceback, whose frames would keep the group and its connections open."""
         # Distinguished, because a new group would fail in the same way.
         if is_out_of_memory(error):
-            text = " ".join(str(error).split())[:MAX_ERROR_CHARACTERS]
+            # Characters of torch's message
+            text = " ".join(str(error).split())[:300]
             return NoRoomError(f"epoch {self.address.epoch}: out of memory while a version travelled ({text})")
         if not isinstance(error, GroupError):
             log.exception("a weight group failed in an unexpected way", epoch=self.address.epoch)

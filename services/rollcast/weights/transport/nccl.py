@@ -24,11 +24,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-MAX_NCCL_CHANNELS = 32
-"""NCCL channels of all lanes at one receiver, at least one each. NCCL itself chooses how many a single lane has."""
-MAX_ABORT_SECONDS = 60.0
-"""After this time torch reports an abort that does not end."""
-
 _environment_lock = threading.Lock()
 
 
@@ -37,13 +32,15 @@ def make_nccl(store: Any, *, rank: int, world_size: int, num_lanes: int, opening
     from torch.distributed import ProcessGroupNCCL  # absent from CPU builds of torch
 
     options = ProcessGroupNCCL.Options()
-    options._timeout = timedelta(seconds=MAX_ABORT_SECONDS)
+    # After this time torch reports an abort that does not end
+    options._timeout = timedelta(seconds=60.0)
     # The variable is torch's own switch: 0 goes back to blocking communicators, should a release of NCCL need it.
     if os.environ.get("TORCH_NCCL_USE_COMM_NONBLOCKING") != "0":
         options.config.blocking = 0
     # Each channel has buffers of its own at both ends, and a receiver is in every lane.
     if num_lanes > 1:
-        options.config.max_ctas = max(1, MAX_NCCL_CHANNELS // num_lanes)
+        # NCCL channels of all lanes at one receiver, at least one each. NCCL itself chooses how many a single lane has.
+        options.config.max_ctas = max(1, 32 // num_lanes)
     # torch reads it once for the process, at the first wait for a non-blocking communicator.
     os.environ.setdefault("TORCH_NCCL_NONBLOCKING_TIMEOUT", str(max(1, round(opening_seconds))))
     with environment(TORCH_NCCL_BLOCKING_WAIT="1"):

@@ -43,13 +43,6 @@ PIECES_IN_FLIGHT = 2
 A third would only take more memory, since a copy to the device is faster than the wire."""
 OPENING_SECONDS = 60.0
 """Default of weights.opening_timeout_seconds."""
-WARM_UP_BYTES = 1 << 20
-"""Size of NCCL's second greeting, as large as the smallest piece. CUDA loads a kernel at its first use and then waits
-for running ones, so the kernels of pieces are loaded while no other lane of the epoch moves."""
-NCCL_POLL_SECONDS = 0.0002
-CONNECT_SECONDS = 10.0
-"""Deadline of one attempt to reach the store. torch looks names up meanwhile; of many lookups at a time some get no
-answer, which costs five seconds."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +233,9 @@ class WeightGroup:
         """A connection of its own: a store serves one caller at a time, and a rendezvous may wait in it."""
         host = self.address.store_host
         port = self.address.store_port
-        one_try = timedelta(seconds=CONNECT_SECONDS)
+        # Deadline of one attempt to reach the store. torch looks names up meanwhile; of many lookups at a time some get
+        # no answer, which costs five seconds.
+        one_try = timedelta(seconds=10.0)
         while True:
             try:
                 store = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=one_try)
@@ -256,7 +251,9 @@ class WeightGroup:
         greeting = torch.tensor([self.address.epoch], dtype=torch.int64, device=self.device)
         sizes = [greeting]
         if self.address.backend == "nccl":
-            sizes.append(torch.zeros(WARM_UP_BYTES, dtype=torch.uint8, device=self.device))
+            # Size of NCCL's second greeting, as large as the smallest piece. CUDA loads a kernel at its first use and
+            # then waits for running ones, so the kernels of pieces are loaded while no other lane of the epoch moves.
+            sizes.append(torch.zeros(1 << 20, dtype=torch.uint8, device=self.device))
         for tensor in sizes:
             work = self._group.broadcast(tensor, 0, timeout=self._timeout)
             self._in_flight.append((work, tensor))
@@ -281,7 +278,8 @@ class WeightGroup:
                 raise GroupError("abandoned")
             if time.monotonic() > deadline:
                 raise GroupError(f"no progress for {seconds:.1f} s")
-            time.sleep(NCCL_POLL_SECONDS)
+            # NCCL moves a bucket in less than a millisecond
+            time.sleep(0.0002)
         # Raises what is_completed has found; otherwise orders the stream after the collective.
         work.wait()
 
