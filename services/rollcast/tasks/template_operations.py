@@ -9,9 +9,9 @@ from typing import Any
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 MAX_BITS = 100_000
-"""Of an integer that is multiplied or raised; its product takes microseconds."""
+"""Largest integer that is multiplied or raised; its product takes microseconds."""
 MAX_ITEMS = 10_000_000
-"""Of a repeated text or list, some milliseconds."""
+"""Longest repeated text or list, which takes some milliseconds."""
 _call_operation = ImmutableSandboxedEnvironment.call_binop
 
 

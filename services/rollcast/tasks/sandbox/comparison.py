@@ -24,7 +24,7 @@ DEFAULT_TOLERANCE = 1e-6
 _ROUNDING = 1 + 1e-9
 """0.999999 is within the tolerance of 1, and their difference in floats is slightly more."""
 _INTEGER = re.compile(r"[+-]?\d+(?:_\d+)*")
-"""As Python reads one, digits of every alphabet included."""
+"""An integer as Python reads one, digits of every alphabet included."""
 _DIGITS = r"(?:0|[1-9][0-9]*)"
 _EXPONENT = r"(?:[eE][+-]?[0-9]+)"
 _EXPECTED_INTEGER = re.compile(f"-?{_DIGITS}")
