@@ -230,7 +230,7 @@ def _count_defect(rollout: Rollout) -> str | None:
 def _certainty_defect(group: RolloutGroup) -> str | None:
     """Each token that was sampled had a probability of exactly 1, and the sampling did not make it so."""
     sampling = group.sampling
-    # top_p keeps one token alone where that one is likely enough.
+    # top_p keeps one token alone if it is likely enough.
     if sampling.top_k == 1 or sampling.top_p < 1 or sampling.temperature < SHARP_TEMPERATURE:
         return None
     num_tokens = 0
