@@ -1,4 +1,4 @@
-"""Counters that begin again in every epoch, `Epoch 3 iter 250`: counted on if they distinguish evaluations of an epoch."""
+"""Counters that begin again in every epoch, `Epoch 3 iter 250`, and count on if they tell its evaluations apart."""
 
 import numpy as np
 
