@@ -87,6 +87,8 @@ def test_a_group_is_usable_if_the_filter_leaves_something_of_it(
         ([UNGRADED] * 5 + [CUT] * 3, GroupSignal.NO_VERDICT),
         ([UNGRADED] * 3 + [CUT] * 5, GroupSignal.TRUNCATED),
         ([WRONG], GroupSignal.WRONG),
+        ([UNGRADED, RIGHT], GroupSignal.RIGHT),
+        ([CUT, WRONG], GroupSignal.WRONG),
     ],
 )
 def test_a_group_that_is_not_usable_has_one_reason(

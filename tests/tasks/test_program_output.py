@@ -37,6 +37,9 @@ WORDS = [
     ("1.5e3", "1500", True),
     ("-0.50", "-.5", True),
     ("1000000.0", "1000000.5", True),
+    ("1.0", "0.999999", True),
+    ("0.1", "0.100001", True),
+    ("0.1", "0.10000101", False),
     ("1000000.0", "1000002", False),
     ("2.5", "２.５", False),
     ("0.1", "0_0.1", False),
@@ -81,6 +84,8 @@ VALUES = [
     ([1, [2.0]], (1, (2,)), True),
     ([2000000, 1], [2000001.0, 1], False),
     ({"1": 5000000}, {1: 5000001.0}, False),
+    ({"1": 5, "2": 6}, {1: 5, 2: 6}, True),
+    ({"1": 5}, {1: 4, "1": 5}, False),
     (float("nan"), float("nan"), True),
 ]
 TEXT_OF_NUMBERS = [("0011", "11"), ("12e3", "12000"), ("1000", "1_000"), ("12", "１２")]
@@ -102,6 +107,14 @@ def test_a_value_is_compared_by_what_the_expected_one_is(expected: Any, value: A
 )
 def test_references_that_name_a_comparison_keep_it(comparing: Comparing, expected: str, printed: str) -> None:
     assert ResultComparison(stdin([], "", comparing)).same_text(printed, expected)
+
+
+@pytest.mark.parametrize("printed", ["1000001", "1_000_001", "１０００００１", "+1000001"])
+def test_integers_are_compared_exactly_with_a_tolerance_too(printed: str) -> None:
+    for comparing in (AS_TACO, Comparing(comparison="float")):
+        comparison = ResultComparison(stdin([], "", comparing))
+        assert not comparison.same_text(printed, "1000000")
+        assert comparison.same_text(printed, "1000001")
 
 
 def test_a_comparison_that_does_not_exist_is_refused() -> None:

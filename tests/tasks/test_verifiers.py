@@ -53,6 +53,15 @@ def test_noiseless_worked_steps_are_right_and_any_other_sum_is_wrong(a: int, b: 
     assert grade("arithmetic", answer, json.dumps(str(a + b + 1))) == WRONG
 
 
+@pytest.mark.parametrize(("a", "b"), [(5, 5), (64, 46), (999, 1), (128, 7), (0, 0), (19, 91)])
+def test_each_step_is_the_sum_of_its_digits_and_carry(a: int, b: int) -> None:
+    steps = worked_answer(a, b, random.Random(0), noise=0.0).partition("|")[0].split(";")[:-1]
+    assert steps
+    for step in steps:
+        digits, total = step.split("=")
+        assert sum(map(int, digits)) == int(total)
+
+
 @pytest.mark.parametrize("completion", ["102", "|102 ", "|0102", "|102|", "", "|"])
 def test_arithmetic_wants_the_number_alone_after_the_bar(completion: str) -> None:
     assert grade("arithmetic", completion, '"102"') == WRONG

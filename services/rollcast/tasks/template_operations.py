@@ -6,12 +6,12 @@ lock. jinja2's sandbox bounds `range` alone.
 
 from typing import Any
 
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
 
 MAX_BITS = 100_000
-"""Of an integer that is multiplied or raised; its product takes microseconds."""
+"""Largest integer that is multiplied or raised; its product takes microseconds."""
 MAX_ITEMS = 10_000_000
-"""Of a repeated text or list, some milliseconds."""
+"""Longest repeated text or list, which takes some milliseconds."""
 _call_operation = ImmutableSandboxedEnvironment.call_binop
 
 
@@ -21,7 +21,7 @@ def bound_operations() -> None:
     ImmutableSandboxedEnvironment.call_binop = _call_bounded  # type: ignore[method-assign, assignment]
 
 
-def _call_bounded(self: ImmutableSandboxedEnvironment, context: Any, operator: str, left: Any, right: Any) -> Any:
+def _call_bounded(self: SandboxedEnvironment, context: Any, operator: str, left: Any, right: Any) -> Any:
     if operator == "**" and isinstance(left, int) and isinstance(right, int):
         if left.bit_length() * abs(right) > MAX_BITS:
             raise OverflowError("a power in the chat template is too large")

@@ -81,8 +81,9 @@ def printed_objects(text: str) -> set[int]:
 def read(log: LogFile) -> Sheet:
     """One row for each line. Tags before the lines are runs if lines of one form have several of them."""
     lines = list(console_lines(log.text))
-    below = lines_below_headings(log.text)
-    is_below = num_loop_steps(below.kept) > num_loop_steps(lines)
+    num_steps = num_loop_steps(lines)
+    below = lines_below_headings(log.text, num_steps)
+    is_below = num_loop_steps(below.kept) > num_steps
     lines = below.kept if is_below else lines
     tags = _tags_of_runs(lines)
     by_run: dict[str, list[ConsoleLine]] = defaultdict(list)

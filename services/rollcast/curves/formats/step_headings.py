@@ -38,14 +38,17 @@ class _LineBelow:
     text_form: str
 
 
-def lines_below_headings(text: str) -> ChosenLines:
-    """The lines of metrics, each with the step of the heading above it; none if no headings rise. Raises TooMuch."""
+def lines_below_headings(text: str, num_other_steps: int = 0) -> ChosenLines:
+    """The lines of metrics, each with the step of the heading above it; none if no headings rise. Raises TooMuch.
+
+    `num_other_steps`: read by other means; none either if the headings have no more different steps.
+    """
     lines = text.split("\n")
     headings = [found for number, line in enumerate(lines, 1) if (found := heading_of(number, line)) is not None]
     form = _rising_form(headings)
-    if form is None:
-        return ChosenLines()
     by_number = {heading.number: heading for heading in headings if heading.form == form}
+    if len({heading.counts for heading in by_number.values()}) <= num_other_steps:
+        return ChosenLines()
     below: list[_LineBelow] = []
     current: ConsoleLine | None = None
     num_headings = 0

@@ -74,7 +74,7 @@ def score_of(written: str, best_score: float = DEFAULT_BEST_SCORE) -> float | No
     """The number of the last line that says `Score: N`, on the scale to `best_score`.
 
     A scale of the line's own counts: 4/5, 4 out of 5, (0-5): 4 and 80 % are 8 of 10. None without such a line, and if
-    the last one is unreadable: what it corrects is no verdict.
+    the last one is unreadable: an earlier line that it corrects is no verdict.
     """
     lines = reversed(written.replace("\N{MINUS SIGN}", "-").splitlines())
     verdict = next((line for line in lines if _states_score(line)), "")

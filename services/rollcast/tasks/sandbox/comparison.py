@@ -21,7 +21,10 @@ from rollcast.tasks.code_reference import CodeReference
 
 DEFAULT_TOLERANCE = 1e-6
 """Relative or absolute, whichever allows more: what judges of competitions usually allow."""
-_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+_ROUNDING = 1 + 1e-9
+"""0.999999 is within the tolerance of 1, and their difference in floats is slightly more."""
+_INTEGER = re.compile(r"[+-]?\d+(?:_\d+)*")
+"""An integer as Python reads one, digits of every alphabet included."""
 _DIGITS = r"(?:0|[1-9][0-9]*)"
 _EXPONENT = r"(?:[eE][+-]?[0-9]+)"
 _EXPECTED_INTEGER = re.compile(f"-?{_DIGITS}")
@@ -60,7 +63,7 @@ class ResultComparison:
                 return False
             return all(map(self.same_value, value, expected))
         if isinstance(expected, dict):
-            if not isinstance(value, dict):
+            if not isinstance(value, dict) or len(value) != len(expected):  # 1 and "1" are two keys
                 return False
             items = {_json_key(key): item for key, item in value.items()}
             return items.keys() == expected.keys() and all(
@@ -135,7 +138,8 @@ class ResultComparison:
 def _close(reference: CodeReference) -> Close:
     tolerance = reference.get("tolerance")
     if tolerance is None:
-        return lambda got, wanted: abs(got - wanted) <= max(DEFAULT_TOLERANCE, DEFAULT_TOLERANCE * abs(wanted))
+        allowed = DEFAULT_TOLERANCE * _ROUNDING
+        return lambda got, wanted: abs(got - wanted) <= max(allowed, allowed * abs(wanted))
     relative = float(tolerance["relative"])
     absolute = float(tolerance["absolute"])
     return lambda got, wanted: abs(got - wanted) <= absolute + relative * abs(wanted)
