@@ -177,7 +177,7 @@ def steps(
         sequences, world_size=1, max_tokens=Trainer().tokens_per_micro_batch, packing=variant.packing
     )
     computed_tokens = sum(map(packed_tokens if variant.packing else padded_tokens, micro_batches))
-    # That count; one before them warms up, and compiles
+    # Three updates count; one before them warms up, and compiles
     stats = [learner.update(micro_batches, denominator(sequences)) for _ in range(3 + 1)][1:]
     seconds = statistics.median(step_stats.seconds for step_stats in stats)
     flops, peak = step_flops(models.qwen3(shape), sequences) / seconds, card.peak_flops(ranks.device)

@@ -74,7 +74,7 @@ def publish_over(transport: str, device: torch.device, specs: list[TensorSpec]) 
     port = publisher.start()
     generator = start_generator(port, weights, device)
     try:
-        # That count; one before them opens the group
+        # Six publications count; one before them opens the group
         seconds = [publish(publisher, slots, step) for step in range(6 + 1)][1:]
     finally:
         generator.kill()

@@ -90,8 +90,8 @@ class Grading(Settings):
         cannot be counted beforehand."""
         if self.deadline_seconds is not None:
             return self.deadline_seconds
-        # Starting an interpreter takes a second on a busy machine
-        # Its backstop is less than a generator's patience with a grader of its own (`grader.patience_seconds`)
+        # Starting an interpreter takes a second on a busy machine. The backstop of 50 s is less than a generator's patience
+        # with a grader of its own (`grader.patience_seconds`).
         return max(10.0, min(num_tests * self.seconds_per_test, 50.0))
 
     @property

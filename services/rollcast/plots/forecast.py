@@ -132,7 +132,7 @@ def _draw_ahead(axes: Any, scene: _Scene) -> list[float]:
     axes.hlines(level, scene.now, scene.end, color=INK, lw=1, ls=":", label=f"level now, {level:.3f}")
     drawn = [float(bands[0].min()), float(bands[4].max()), level]
     forecast = run.forecast
-    # Below it gains more likely than not go on, and no line is drawn for an end
+    # Below an even chance gains more likely than not go on, and no line is drawn for an end
     if forecast.verdict.is_described and forecast.ceiling_probability >= 0.5:
         low, median, high = forecast.asymptote(MEDIAN_AND_90).tolist()
         # Pass rate: a ceiling further above the bands than this is not drawn, since it would squeeze the rest

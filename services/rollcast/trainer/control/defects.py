@@ -224,8 +224,8 @@ def _count_defect(rollout: Rollout) -> str | None:
 def _certainty_defect(group: RolloutGroup) -> str | None:
     """Each token that was sampled had a probability of exactly 1, and the sampling did not make it so."""
     sampling = group.sampling
-    # top_p keeps one token alone if it is likely enough. Below a temperature of 0.1 an ordinary lead of a token makes its
-    # probability exactly 1 in float32.
+    # top_p keeps one token alone if it is likely enough. Below a temperature of 0.1 an ordinary lead of a token makes
+    # its probability exactly 1 in float32.
     if sampling.top_k == 1 or sampling.top_p < 1 or sampling.temperature < 0.1:
         return None
     num_tokens = 0
