@@ -18,7 +18,7 @@ _call_operation = ImmutableSandboxedEnvironment.call_binop
 def bound_operations() -> None:
     """Bound `*` and `**` of each sandboxed template that this process compiles from now on."""
     ImmutableSandboxedEnvironment.intercepted_binops = frozenset(("*", "**"))
-    ImmutableSandboxedEnvironment.call_binop = _call_bounded  # type: ignore[method-assign, assignment]
+    ImmutableSandboxedEnvironment.call_binop = _call_bounded  # type: ignore[method-assign]
 
 
 def _call_bounded(self: SandboxedEnvironment, context: Any, operator: str, left: Any, right: Any) -> Any:

@@ -166,8 +166,8 @@ def _left_out(form: _Form, anchor: _Form, timeline: StepTimeline) -> set[int]:
     if form.stage is None and not form.is_series:
         return everything
     left_out = set(printed_answers(timeline, form.places, [line.row[counter] for line in form.lines]))
-    # A larger share of lines out of order makes all lines of the form answers; lines without a measure of success are no
-    # loss, so a smaller share is enough for them.
+    # A larger share of lines out of order makes all lines of the form answers. Lines without a measure of success are
+    # no loss, so a smaller share is enough for them.
     max_share = 0.1 if form.stage is None else 0.25
     return everything if len(left_out) > max_share * len(everything) else left_out
 
