@@ -46,7 +46,7 @@ def _dashboards(objects: list[Object]) -> set[tuple[str, Any]]:
     """What Grafana and its sidecar know dashboards and data sources by."""
     found: set[tuple[str, Any]] = set()
     for item in of_kind(objects, "ConfigMap"):
-        for file, text in item["data"].items():
+        for file, text in item.get("data", {}).items():
             if "-dashboard-" in item["metadata"]["name"]:
                 board = json.loads(text)
                 found |= {("file", file), ("uid", board["uid"]), ("title", board["title"])}
