@@ -7,8 +7,8 @@ import numpy as np
 
 from rollcast.config.errors import UserError
 from rollcast.curves.columns import Columns, words_in
-from rollcast.curves.measures import ACCURACY_WORDS, name_of_ratio
-from rollcast.curves.ratios import is_count_name, total_of
+from rollcast.curves.measures import ACCURACY_WORDS, is_count_name, name_of_ratio
+from rollcast.curves.ratios import total_of
 from rollcast.curves.sheet import PER_CENT, Sheet, shown
 from rollcast.scaling.law.curve import Array
 
@@ -56,7 +56,7 @@ def _complaint(values: Array, mapped: Array, sheet: Sheet, column: str, asked: C
     if asked.scale != 1 or asked.offset != 0:
         return f"{where}; {offset} {asked.offset:g} and {scale} {asked.scale:g} map it to {_farthest(mapped):g}"
     if least >= 0 and is_count_name(column) and bool(np.all(values == np.floor(values))):
-        return f"{where}; {_remedy_of_count(largest, sheet, column, asked)}"
+        return f"{where}; {_remedy_of_count(sheet, column, asked)}"
     if least >= 0 and largest <= MAX_PER_CENT and is_rate:
         return f"{where}; if it is per cent, add {scale} 0.01"
     per_cent = f"if it is per cent, add {scale} 0.01; " if least >= 0 and MAX_REWARD < largest <= MAX_PER_CENT else ""
@@ -77,16 +77,15 @@ def _complaint(values: Array, mapped: Array, sheet: Sheet, column: str, asked: C
     return f"{where}; {per_cent}for rewards from {low:g} to {high:g} add {mapping}, {possible}"
 
 
-def _remedy_of_count(largest: float, sheet: Sheet, column: str, asked: Columns) -> str:
+def _remedy_of_count(sheet: Sheet, column: str, asked: Columns) -> str:
     """What to do with a number of right answers."""
     scale = asked.option("scale")
     total = total_of(sheet, column)
-    if total is not None and name_of_ratio(column, total) in sheet.columns:
-        return f"it counts right answers, so give {asked.option('pass_rate')} {name_of_ratio(column, total)!r}"
+    if total is not None and name_of_ratio(column, total.name) in sheet.columns:
+        return f"it counts right answers, so give {asked.option('pass_rate')} {name_of_ratio(column, total.name)!r}"
     if total is not None:
-        return f"it counts right answers, which {total} divides; add {scale} with 1 / {total}"
-    per_cent = f"; if it is per cent, add {scale} 0.01" if largest <= MAX_PER_CENT else ""
-    return f"if it counts the right ones of N answers, add {scale} with 1 / N{per_cent}"
+        return f"it counts right answers, which {total.name} divides; add {scale} with 1 / {total.name}"
+    return f"if it counts the right ones of N answers, add {scale} with 1 / N"
 
 
 def _bounds_beside(sheet: Sheet, column: str) -> tuple[float, float] | None:

@@ -38,7 +38,8 @@ MIN_REST_SHARE = 0.2
 MAX_TURN_SECONDS = 600.0
 """A loop that takes longer hangs: the first look may read 30 days of several runs and fit them all."""
 OK = "ok"
-OVER = "the run is over"
+OVER = "the run has ended"
+"""The page has this sentence too, in place of `live`."""
 
 
 class NoSource:

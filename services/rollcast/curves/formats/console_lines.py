@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rollcast.curves.columns import is_step_counter, words_in
 from rollcast.curves.formats.nested import flat
-from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of
+from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of, measure_or_count
 from rollcast.curves.sheet import Row, TooMuch
 
 MIN_PAIRS = 2
@@ -49,7 +49,7 @@ _PAIR = re.compile(
 )
 _SPACED = re.compile(
     rf"(?P<name>[A-Za-z_][\w./@-]{{0,120}}(?: [A-Za-z_][\w./@-]{{0,40}}){{0,3}}) (?P<value>{_NUMBER})(?P<sign>%)?"
-    r"(?P<total>(?!))?"
+    r"(?:/(?P<total>\d{1,9}))?"
 )
 _AT_STEP = re.compile(
     r"(?<![\w./@-])(?P<name>[A-Za-z_][\w./@-]{0,120}(?: [A-Za-z_][\w./@-]{0,40}){0,3}?)"
@@ -127,8 +127,9 @@ def refuse_many(num_parsed: int) -> None:
 
 def may_hold_a_value(line: str) -> bool:
     """Whether it is worth to look for names and values in a line."""
-    has_mark = "=" in line or ":" in line or "|" in line
-    return has_mark and len(line) <= MAX_LINE_CHARS and _DIGIT.search(line) is not None
+    if len(line) > MAX_LINE_CHARS or _DIGIT.search(line) is None:
+        return False
+    return any(mark in line for mark in "=:|/") or _STEP.search(line) is not None
 
 
 def counters_in(line: str) -> Row:
@@ -159,7 +160,7 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
         for name, value, place in _pairs(chunk):
             first = min(first, at + place)
             pairs.setdefault(name, value)
-    if counters and (behind := _AT_STEP.search(rest)) and measure_of(behind["name"]) is not None:
+    if counters and (behind := _AT_STEP.search(rest)) and measure_or_count(behind["name"]) is not None:
         first = min(first, behind.start())
         pairs.update({name: value for name, value, _ in _values([behind])})
     if counters and not pairs and (right := next(filter(None, (form.search(rest) for form in _COUNTED)), None)):
@@ -171,7 +172,7 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
     prefix = _stage_of(before)
     row: Row = dict(counters)
     for name, value in pairs.items():
-        is_staged = prefix == "" or measure_of(name) is None or words_in(name) & (HELD_OUT_WORDS | TRAINING_WORDS)
+        is_staged = prefix == "" or measure_or_count(name) is None or words_in(name) & (HELD_OUT_WORDS | TRAINING_WORDS)
         row.setdefault(name if is_staged else f"{prefix}/{name}", value)
     tags = [tag for tag in _TAG.findall(line) if _may_name_a_run(tag)]
     form = f"{' '.join(counters)} {form_of_text(before)} {next(iter(pairs))}"
@@ -226,10 +227,19 @@ def _counters(line: str) -> tuple[Row, str]:
         # `acc: 3/10` is a share, `Evaluating: 3/10` a bar of progress.
         pair = next((found for found in _PAIR.finditer(rest) if _is_value(found)), None)
         is_before = progress is not None and (pair is None or progress.start() < pair.start())
+        is_before = is_before and progress is not None and not _is_share(progress)
         if progress is not None and is_before and int(progress[1]) <= int(progress[2]):
             counters["step"] = int(progress[1])
             rest = f"{rest[: progress.start()]} | {rest[progress.end() :]}"
     return counters, rest
+
+
+def _is_share(progress: re.Match[str]) -> bool:
+    """Whether it is a share of right answers: `31/100 correct`, `accuracy 31/100`."""
+    names = progress.string[: progress.start()].split()[-1:]
+    counted = filter(None, (form.search(progress.string) for form in _COUNTED))
+    is_counted = any(found.start() <= progress.start() < found.end() for found in counted)
+    return is_counted or any(measure_or_count(name) is not None for name in names)
 
 
 def _is_place_in_code(step: re.Match[str]) -> bool:

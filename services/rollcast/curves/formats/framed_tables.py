@@ -15,7 +15,7 @@ from rollcast.curves.columns import is_step_counter
 from rollcast.curves.formats import key_values
 from rollcast.curves.formats.console_lines import MAX_LINE_CHARS, counters_in
 from rollcast.curves.formats.log_file import LogFile
-from rollcast.curves.measures import measure_of
+from rollcast.curves.measures import measure_or_count
 from rollcast.curves.sheet import Row, Sheet
 
 NAME = "tables of a console"
@@ -44,7 +44,7 @@ def recognises(log: LogFile) -> bool:
         return False
     seen: Counter[str] = Counter()
     for row in _rows(log.console):
-        seen.update(name for name in row if seen[name] or measure_of(name) is not None)
+        seen.update(name for name in row if seen[name] or measure_or_count(name) is not None)
         if seen and max(seen.values()) >= MIN_ROWS:
             return not key_values.has_loop(log.text)
     return False
@@ -52,7 +52,7 @@ def recognises(log: LogFile) -> bool:
 
 def read(log: LogFile) -> Sheet:
     """The rows of all tables, without those that count no step if others do."""
-    rows = [row for row in _rows(log.console) if any(measure_of(name) is not None for name in row)]
+    rows = [row for row in _rows(log.console) if any(measure_or_count(name) is not None for name in row)]
     counted = [row for row in rows if any(is_step_counter(name) or name.casefold() == "epoch" for name in row)]
     return Sheet.of_rows(NAME, counted or rows)
 

@@ -19,7 +19,7 @@ from rollcast.curves.formats import key_values
 from rollcast.curves.formats.json_tables import objects_in
 from rollcast.curves.formats.log_file import JSON_LINE, LogFile, OtherFormat, is_json
 from rollcast.curves.formats.nested import flat
-from rollcast.curves.measures import measure_of
+from rollcast.curves.measures import measure_or_count
 from rollcast.curves.sheet import Row, Sheet, in_chunks, refuse_json
 
 NAME = "JSON"
@@ -42,7 +42,7 @@ def recognises(log: LogFile) -> bool:
 
 def _has_measures(text: str) -> bool:
     lines = (found[0] for found in islice(JSON_LINE.finditer(text), MAX_SAMPLED_LINES))
-    return any(measure_of(name) is not None for line in lines for name in flat(_mapping(line)))
+    return any(measure_or_count(name) is not None for line in lines for name in flat(_mapping(line)))
 
 
 def _mapping(line: str) -> Mapping[str, Any]:
@@ -107,7 +107,7 @@ def _sheet_of_lines(log: LogFile) -> Sheet:
         others = _OtherLines()
         sheet = _sheet_of(LINES_NAME, _lines(log, others, printed), log)
         log.tell(left_out(log.path, len(printed), "line", "JSON that the training loop did not print"))
-    is_other = not any(measure_of(name) is not None for name in sheet.columns) or key_values.has_loop(log.text)
+    is_other = not any(measure_or_count(name) is not None for name in sheet.columns) or key_values.has_loop(log.text)
     if others.count > sheet.num_rows and is_other:
         raise OtherFormat(f"{log.path}: no JSON object in it holds a pass rate or reward; give the file that has them")
     if others.count:

@@ -14,7 +14,7 @@ from typing import Any
 
 from rollcast.curves.columns import STEP_NAMES, is_step_counter, words_in
 from rollcast.curves.formats.nested import flat
-from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of
+from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_or_count
 from rollcast.curves.sheet import RUN
 
 MAX_TABLE_DEPTH = 4
@@ -56,7 +56,7 @@ class _Table:
     def measures(self) -> frozenset[str]:
         """The columns of its first rows that measure success."""
         names = dict.fromkeys(name for row in self.rows[:MAX_SAMPLED_ROWS] for name in flat(row))
-        return frozenset(name for name in islice(names, MAX_SAMPLED_NAMES) if measure_of(name) is not None)
+        return frozenset(name for name in islice(names, MAX_SAMPLED_NAMES) if measure_or_count(name) is not None)
 
     @property
     def counts_steps(self) -> bool:
@@ -176,7 +176,7 @@ def _is_table_by_step(document: Mapping[str, Any], depth: int) -> bool:
 
 def _holds_a_table(item: Mapping[str, Any], depth: int) -> bool:
     """Whether a measure of success is in a table inside of an object, and not in a field of it."""
-    if depth >= MAX_TABLE_DEPTH or any(measure_of(name) is not None for name in flat(item)):
+    if depth >= MAX_TABLE_DEPTH or any(measure_or_count(name) is not None for name in flat(item)):
         return False
     return any(table.measures for table in islice(_tables((), item, depth + 1), MAX_SAMPLED_ROWS))
 

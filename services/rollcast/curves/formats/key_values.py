@@ -18,7 +18,7 @@ from rollcast.curves.formats.log_file import LogFile
 from rollcast.curves.formats.loop_forms import MIN_SERIES_STEPS, chosen_lines, num_loop_steps
 from rollcast.curves.formats.step_headings import lines_below_headings
 from rollcast.curves.formats.titles import printed_titles, titles_by_row
-from rollcast.curves.measures import measure_of
+from rollcast.curves.measures import measure_or_count
 from rollcast.curves.sheet import RUN, Sheet, TooMuch, shown
 
 NAME = "lines of names and values"
@@ -48,7 +48,7 @@ def _repeats_a_measure(text: str) -> bool:
     seen: dict[str, int] = {}
     for line in console_lines(text):
         for name in line.row:
-            if measure_of(name) is not None:
+            if measure_or_count(name) is not None:
                 seen[name] = seen.get(name, 0) + 1
                 if seen[name] == MIN_LINES:
                     return True
@@ -58,7 +58,7 @@ def _repeats_a_measure(text: str) -> bool:
 def _rises_with_a_measure(text: str) -> bool:
     newest: dict[str, tuple[int, int]] = {}
     for line in console_lines(text):
-        if line.is_json or line.counter is None or not any(measure_of(name) is not None for name in line.row):
+        if line.is_json or line.counter is None or not any(measure_or_count(name) is not None for name in line.row):
             continue
         step = line.row[line.counter]
         at, rises = newest.get(line.form, (step, 0))
@@ -75,7 +75,7 @@ def printed_objects(text: str) -> set[int]:
     except TooMuch:  # a long file of JSON, and hardly a console
         return set()
     kept = {line.number for line in chosen_lines(lines).kept}
-    return {line.number for line in lines if line.number not in kept and any(map(measure_of, line.row))}
+    return {line.number for line in lines if line.number not in kept and any(map(measure_or_count, line.row))}
 
 
 def read(log: LogFile) -> Sheet:
@@ -121,7 +121,7 @@ def _tags_of_runs(lines: list[ConsoleLine]) -> set[str]:
     """The tags of lines of one form with a measure of success, if there are several, each on several lines."""
     by_form: dict[str, dict[str, int]] = {}
     for line in lines:
-        if line.tag and any(measure_of(name) is not None for name in line.row):
+        if line.tag and any(measure_or_count(name) is not None for name in line.row):
             counts = by_form.setdefault(line.form, {})
             counts[line.tag] = counts.get(line.tag, 0) + 1
     several: set[str] = set()
