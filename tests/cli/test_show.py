@@ -21,6 +21,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.connections.port_files import publish_port
 from rollcast.local.event_log import note
 from rollcast.local.run_page import served_page
+from testkit.forecaster.browser import NEEDS_CHROMIUM, opened
 from testkit.terminal import Terminal
 from tests.cli.command import refusal, rollcast
 
@@ -159,6 +160,19 @@ def test_a_run_that_stop_when_ended_says_so(tmp_path: Path) -> None:
     assert "advice stop: `stop_when` ended the run: saturated on 3 refits in a row" in said
 
 
+@pytest.mark.browser
+@NEEDS_CHROMIUM
+def test_the_page_of_a_run_that_is_over_says_so(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    trained(config, 150)
+    with (
+        served_page(config.run_folder) as (address, _),
+        opened(address, tmp_path / "profile", 1280, "light") as page,
+    ):
+        page.wait_for_selector("#source.up")
+        assert page.text_content("#source") == "the run has ended"
+
+
 def test_the_page_of_a_run_that_is_over_is_served_again_and_changes_nothing_in_its_folder(tmp_path: Path) -> None:
     config = settings(tmp_path)
     trained(config, 150)
@@ -171,7 +185,7 @@ def test_the_page_of_a_run_that_is_over_is_served_again_and_changes_nothing_in_i
         while not (runs := httpx.get(f"{address}/api/runs", timeout=30).json())["runs"]:
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        assert (runs["source"]["up"], runs["source"]["message"]) == (True, "the run is over")
+        assert (runs["source"]["up"], runs["source"]["message"]) == (True, "the run has ended")
         (shown,) = runs["runs"]
         assert service.running
     config.run_folder.chmod(0o700)

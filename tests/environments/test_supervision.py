@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ from rollcast.environments.hosted.supervision import CallSupervisor
 from rollcast.tasks.sandbox.protections import has_seccomp
 
 WAIT_SECONDS = 60.0
+PR_SET_CHILD_SUBREAPER = 36
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +32,8 @@ def asking_filter() -> None:
 
 @pytest.fixture
 def victim() -> Iterator[int]:
-    """A process that is none of this one's."""
+    """A process that is none of this one's: an earlier test of this process may have made it adopt orphans."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
     started = subprocess.run(
         ["sh", "-c", "setsid sleep 600 > /dev/null 2>&1 & echo $!"], capture_output=True, check=True
     )

@@ -39,6 +39,15 @@ def test_shape_of_the_whole_curve(pass_rate: Array, kind: VerdictKind) -> None:
     assert verdict.reason.endswith((".", ")."))
 
 
+@pytest.mark.parametrize(("first", "last"), [(0.2, 0.8), (0.3, 0.9), (0.0, 0.4)])
+@pytest.mark.parametrize("num_points", [40, 100])
+def test_a_straight_line_without_noise_has_no_place_of_a_change(first: float, last: float, num_points: int) -> None:
+    compute = np.linspace(10, 400, num_points)
+    forecast = fit(Curve.from_points(compute, first + (last - first) * compute / 400))
+    assert forecast.verdict.kind is VerdictKind.FORECASTABLE
+    assert forecast.predictive([800.0], (0.05,))[0, 0] > last
+
+
 @pytest.mark.parametrize("prior", [DEFAULT_PRIOR, LAW_PRIOR], ids=["default", "the law alone"])
 @pytest.mark.parametrize("top", [0.3, 0.7, 1.0])
 def test_a_long_flat_top_is_saturated(top: float, prior: Prior) -> None:

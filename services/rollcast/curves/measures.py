@@ -138,6 +138,23 @@ def count_words(name: str) -> set[str]:
     return set() if words & OTHER_WORDS else words
 
 
+def is_count_name(name: str) -> bool:
+    """Whether a column may count right answers, by its name."""
+    others = RATE_WORDS | REWARD_WORDS | SCORE_WORDS
+    return bool(count_words(name) & ACCURACY_WORDS) and not words_in(name) & others
+
+
+def measure_or_count(name: str) -> Measure | None:
+    """The measure of a name; that of its share for a count of right answers, as `num_correct`."""
+    measure = measure_of(name)
+    return _measure_of_count(name) if measure is None and len(name) <= MAX_CACHED_CHARS else measure
+
+
+@lru_cache(maxsize=MAX_CACHED_NAMES)
+def _measure_of_count(name: str) -> Measure | None:
+    return _measure_of(name_of_ratio(name, "")) if is_count_name(name) else None
+
+
 def measure_of(name: str) -> Measure | None:
     """None: by its name the column does not measure success."""
     # Longer names are rare, and would fill the cache

@@ -7,12 +7,16 @@ import numpy as np
 
 from rollcast.config.errors import UserError
 from rollcast.curves.columns import Columns, words_in
-from rollcast.curves.measures import ACCURACY_WORDS, name_of_ratio
-from rollcast.curves.ratios import is_count_name, total_of
+from rollcast.curves.measures import ACCURACY_WORDS, is_count_name, name_of_ratio
+from rollcast.curves.ratios import total_of
 from rollcast.curves.sheet import PER_CENT, Sheet, shown
 from rollcast.scaling.law.curve import Array
 
 MAX_PER_CENT = 100.0
+MAX_REWARD = 10.0
+"""A larger one is rare, so the numbers are more likely to be per cent."""
+ROUNDING = 1e-9
+"""Floats: 0.5 / 0.001 may be a little less than 500."""
 _MEAN = re.compile(r"(?<![A-Za-z])(?:mean|avg|average)(?![A-Za-z])")
 _PER_CENT_WORDS = {"percent", "pct", "percentage"}
 
@@ -22,13 +26,13 @@ def per_cent_by_name(values: Array, column: str, asked: Columns) -> str:
 
     `values`: (n,) as the file holds them, nan if unknown. So small a percentage all run long is less likely.
     """
-    finite_values = values[np.isfinite(values)]
+    known = values[np.isfinite(values)]
     is_as_written = asked.scale == 1 and asked.offset == 0
-    if not (is_as_written and _is_per_cent(column) and finite_values.size and finite_values.max() <= 1):
+    if not (is_as_written and _is_per_cent(column) and known.size and known.max() <= 1):
         return ""
     return (
-        f"{shown(column)} is per cent by its name but holds at most {finite_values.max():g}, read as parts of 1; if it "
-        f"is per cent, add {asked.option('scale')} 0.01"
+        f"{shown(column)} is per cent by its name but holds at most {known.max():g}, read as parts of 1; if it is per "
+        f"cent, add {asked.option('scale')} 0.01"
     )
 
 
@@ -44,24 +48,21 @@ def _complaint(values: Array, mapped: Array, sheet: Sheet, column: str, asked: C
     """`values`: (n,) as the file holds them."""
     worst = values[mapped.argmax()] if mapped.max() > 1 else values[mapped.argmin()]
     where = f"column {shown(column)} holds {worst:g}, and pass rates lie in [0, 1]"
-    smallest = float(values.min())
+    least = float(values.min())
     largest = float(values.max())
     scale = asked.option("scale")
     offset = asked.option("offset")
     is_rate = bool(words_in(column) & ACCURACY_WORDS) or _is_per_cent(column)
     if asked.scale != 1 or asked.offset != 0:
         return f"{where}; {offset} {asked.offset:g} and {scale} {asked.scale:g} map it to {_farthest(mapped):g}"
-    if smallest >= 0 and is_count_name(column) and bool(np.all(values == np.floor(values))):
-        return f"{where}; {_remedy_of_count(largest, sheet, column, asked)}"
-    if smallest >= 0 and largest <= MAX_PER_CENT and is_rate:
+    if least >= 0 and is_count_name(column) and bool(np.all(values == np.floor(values))):
+        return f"{where}; {_remedy_of_count(sheet, column, asked)}"
+    if least >= 0 and largest <= MAX_PER_CENT and is_rate:
         return f"{where}; if it is per cent, add {scale} 0.01"
-    per_cent = (
-        # A larger one is rare, so the numbers are more likely to be per cent
-        f"if it is per cent, add {scale} 0.01; " if smallest >= 0 and 10.0 < largest <= MAX_PER_CENT else ""
-    )
-    low = float(min(math.floor(smallest), 0))
+    per_cent = f"if it is per cent, add {scale} 0.01; " if least >= 0 and MAX_REWARD < largest <= MAX_PER_CENT else ""
+    low = float(min(math.floor(least), 0))
     high = float(max(math.ceil(largest), 1))
-    if smallest < 0 and largest <= 0:
+    if least < 0 and largest <= 0:
         high = 0.0
     if bounds := _bounds_beside(sheet, column):
         low = min(bounds[0], 0.0)
@@ -76,29 +77,28 @@ def _complaint(values: Array, mapped: Array, sheet: Sheet, column: str, asked: C
     return f"{where}; {per_cent}for rewards from {low:g} to {high:g} add {mapping}, {possible}"
 
 
-def _remedy_of_count(largest: float, sheet: Sheet, column: str, asked: Columns) -> str:
+def _remedy_of_count(sheet: Sheet, column: str, asked: Columns) -> str:
     """What to do with a number of right answers."""
     scale = asked.option("scale")
     total = total_of(sheet, column)
-    if total is not None and name_of_ratio(column, total) in sheet.columns:
-        return f"it counts right answers, so give {asked.option('pass_rate')} {name_of_ratio(column, total)!r}"
+    if total is not None and name_of_ratio(column, total.name) in sheet.columns:
+        return f"it counts right answers, so give {asked.option('pass_rate')} {name_of_ratio(column, total.name)!r}"
     if total is not None:
-        return f"it counts right answers, which {total} divides; add {scale} with 1 / {total}"
-    per_cent = f"; if it is per cent, add {scale} 0.01" if largest <= MAX_PER_CENT else ""
-    return f"if it counts the right ones of N answers, add {scale} with 1 / N{per_cent}"
+        return f"it counts right answers, which {total.name} divides; add {scale} with 1 / {total.name}"
+    return f"if it counts the right ones of N answers, add {scale} with 1 / N"
 
 
 def _bounds_beside(sheet: Sheet, column: str) -> tuple[float, float] | None:
     """The least and the largest value that columns next to a mean hold, `critic/score/min` and `.../max`; or None."""
-    bounds = []
+    found = []
     for word in ("min", "max"):
         name = _MEAN.sub(word, column)
         values = sheet.numbers(name).values
-        finite_values = values[np.isfinite(values)]
-        if name == column or not finite_values.size:
+        known = values[np.isfinite(values)]
+        if name == column or not known.size:
             return None
-        bounds.append(float(finite_values.min() if word == "min" else finite_values.max()))
-    return (bounds[0], bounds[1]) if bounds[0] < bounds[1] else None
+        found.append(float(known.min() if word == "min" else known.max()))
+    return (found[0], found[1]) if found[0] < found[1] else None
 
 
 def _is_per_cent(column: str) -> bool:
@@ -108,8 +108,7 @@ def _is_per_cent(column: str) -> bool:
 def _rounded_down(value: float) -> float:
     """Round to three digits, so that the largest reward is mapped to no more than 1."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 2)
-    # Floats: 0.5 / 0.001 may be a little less than 500
-    return math.floor(value / unit + 1e-9) * unit
+    return math.floor(value / unit + ROUNDING) * unit
 
 
 def _farthest(mapped: Array) -> float:

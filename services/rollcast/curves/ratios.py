@@ -1,4 +1,9 @@
-"""Counts of right answers with their totals, `wins` of `n_games`: a column of their ratio, with its binomial error."""
+"""Counts of right answers with their totals, `wins` of `n_games`: a column of their ratio, with its binomial error.
+
+Failures next to them, `losses`, make a total too.
+"""
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -7,11 +12,9 @@ from rollcast.curves.measures import (
     ACCURACY_WORDS,
     HELD_OUT_WORDS,
     RATE_WORDS,
-    REWARD_WORDS,
-    SCORE_WORDS,
     TRAINING_WORDS,
     MeasureKind,
-    count_words,
+    is_count_name,
     measure_of,
     name_of_ratio,
 )
@@ -22,12 +25,29 @@ ERROR_PREFIX = "standard error of "
 """Begins the name of the column with the errors of a ratio."""
 MAX_COUNTS = 50
 """Columns of counts that are looked at."""
+MIN_SHARED_ROWS = 0.95
+"""Share of a count's rows in which its total must be known."""
 STAGE_WORDS = HELD_OUT_WORDS | TRAINING_WORDS
 TOTAL_WORDS = {
     "total", "n", "num", "number", "count", "games", "game", "episodes", "episode", "samples", "problems", "questions",
     "tasks", "trials", "attempts", "examples", "prompts", "rollouts", "evaluated", "played", "size", "rounds",
     "matches", "answers", "completions", "cases", "tests",
 }  # fmt: skip
+FAILURE_WORDS = {
+    "fail", "fails", "failed", "failure", "failures", "losses", "lost", "incorrect", "wrong", "unsolved",
+}  # fmt: skip
+DRAW_WORDS = {"draw", "draws", "drawn", "tie", "ties", "tied"}
+
+
+@dataclass(frozen=True)
+class Total:
+    """Attributes:
+    name: of the column of tries, or a sum of columns, `wins + losses`.
+    tries: (n,), nan if unknown.
+    """
+
+    name: str
+    tries: Array
 
 
 def with_ratios(sheet: Sheet) -> Sheet:
@@ -45,9 +65,9 @@ def with_ratios(sheet: Sheet) -> Sheet:
         if total is None or words_in(count) & STAGE_WORDS in rated:
             continue
         right = sheet.numbers(count).values
-        tries = sheet.numbers(total).values
-        rows = np.flatnonzero(np.isfinite(right) & np.isfinite(tries))
-        name = name_of_ratio(count, total)
+        tries = total.tries
+        rows = np.flatnonzero(np.isfinite(right) & np.isfinite(tries) & (tries > 0))
+        name = name_of_ratio(count, total.name)
         errors = binomial_errors(right[rows], tries[rows])
         sheet = sheet.with_column(name, Column(rows, (right[rows] / tries[rows]).tolist()))
         sheet = sheet.with_column(f"{ERROR_PREFIX}{name}", Column(rows, errors.tolist()))
@@ -60,61 +80,70 @@ def _is_count(sheet: Sheet, name: str) -> bool:
     return bool(values.size) and float(values.max()) > 1
 
 
-def is_count_name(name: str) -> bool:
-    """Whether a column may count right answers, by its name."""
-    excluded_words = RATE_WORDS | REWARD_WORDS | SCORE_WORDS
-    return bool(count_words(name) & ACCURACY_WORDS) and not words_in(name) & excluded_words
-
-
 def _is_total(sheet: Sheet, name: str) -> bool:
     words = words_in(name)
     if not words & TOTAL_WORDS or words & (ACCURACY_WORDS | RATE_WORDS) or is_step_counter(name):
         return False
     values = _whole_values(sheet, name)
-    # One that rises counts all games so far.
-    rises = values.size > 2 and bool(np.all(np.diff(values) > 0))
-    return bool(values.size) and float(values.min()) > 0 and not rises
+    return bool(values.size) and float(values.min()) > 0 and not _rises(values)
+
+
+def _rises(values: Array) -> bool:
+    """Whether (n,) tries are all those since the start of the run."""
+    return values.size > 2 and bool(np.all(np.diff(values) > 0))
 
 
 def _whole_values(sheet: Sheet, name: str) -> Array:
     """The known values of a column, none of them negative; empty if one is not a whole number."""
     values = sheet.numbers(name).values
-    finite_values = values[np.isfinite(values)]
-    is_whole = bool(np.all((finite_values >= 0) & (finite_values == np.floor(finite_values))))
-    return np.asarray(finite_values if is_whole else finite_values[:0])
+    known = values[np.isfinite(values)]
+    is_whole = bool(np.all((known >= 0) & (known == np.floor(known))))
+    return np.asarray(known if is_whole else known[:0])
 
 
-def total_of(sheet: Sheet, count: str) -> str | None:
-    """The total of a count: of its own stage, never less than it, the nearest by name; None without one."""
+def total_of(sheet: Sheet, count: str) -> Total | None:
+    """The tries of a count of right answers: a column of them, or the sum with its failures; None without either."""
+    name = _column_of_tries(sheet, count)
+    return _sum_with_failures(sheet, count) if name is None else Total(name, sheet.numbers(name).values)
+
+
+def _sum_with_failures(sheet: Sheet, count: str) -> Total | None:
+    """The sum of `wins`, `losses` and `draws`; None without failures, or if all count since the start."""
+    rest = words_in(count) - ACCURACY_WORDS
+    failures, draws = (
+        [name for name in sheet.columns if words_in(name) & words and words_in(name) - words == rest]
+        for words in (FAILURE_WORDS, DRAW_WORDS)
+    )
+    names = [count, *failures, *draws]
+    if len(failures) != 1 or not all(_whole_values(sheet, name).size for name in names):
+        return None
+    tries = np.sum([sheet.numbers(name).values for name in names], axis=0)
+    return None if _rises(tries[np.isfinite(tries)]) else Total(" + ".join(names), tries)
+
+
+def _column_of_tries(sheet: Sheet, count: str) -> str | None:
+    """The column of a count's tries: of its own stage, never less than it, the nearest by name; None without one."""
     totals = [name for name in sheet.columns if _is_total(sheet, name)][:MAX_COUNTS]
     right = sheet.numbers(count).values
     is_known = np.isfinite(right)
     possible = []
     for name in totals:
         tries = sheet.numbers(name).values
-        is_both_known = is_known & np.isfinite(tries)
+        both = is_known & np.isfinite(tries)
         is_of_a_stage = words_in(name) & STAGE_WORDS in (words_in(count) & STAGE_WORDS, set())
-        if (
-            is_of_a_stage
-            # Share of a count's rows in which its total must be known
-            and is_both_known.sum() >= 0.95 * is_known.sum()
-            and np.all(right[is_both_known] <= tries[is_both_known])
-        ):
+        if is_of_a_stage and both.sum() >= MIN_SHARED_ROWS * is_known.sum() and np.all(right[both] <= tries[both]):
             possible.append(name)
     best = sorted(possible, key=lambda name: -_likeness(count, name))
     nearest = [name for name in best if _likeness(count, name) == _likeness(count, best[0])]
-    nearest_values = [sheet.numbers(name).values for name in nearest]
-    is_clear = bool(nearest_values) and all(
-        np.array_equal(values, nearest_values[0], equal_nan=True) for values in nearest_values
-    )
+    known = [sheet.numbers(name).values for name in nearest]
+    is_clear = bool(known) and all(np.array_equal(values, known[0], equal_nan=True) for values in known)
     return nearest[0] if is_clear else None
 
 
 def _likeness(count: str, total: str) -> int:
     """Common letters at the beginning of two names, and the word total itself."""
     common = next(
-        (letter_index for letter_index, (a, b) in enumerate(zip(count, total, strict=False)) if a != b),
-        min(len(count), len(total)),
+        (place for place, (a, b) in enumerate(zip(count, total, strict=False)) if a != b), min(len(count), len(total))
     )
     return 2 * common + ("total" in words_in(total))
 

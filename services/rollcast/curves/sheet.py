@@ -36,7 +36,7 @@ ROWS_AT_ONCE = 512
 """Rows that are put into columns together: few enough to stay in the processor's cache."""
 EMPTY_TEXTS = {"None", "none", "null", "NULL", "NA", "N/A", "n/a"}
 """Ways to write that there is no number."""
-TRUTH_TEXTS = {"true": 1.0, "false": 0.0}
+TRUTH_TEXTS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 """Ways to write an outcome, in lower case: JSON's true and false come as bools, a CSV's as texts."""
 RULE_MARKS = "-:="
 """A field of these alone is empty, or a part of the line below a header."""
@@ -74,7 +74,8 @@ class Numbers:
     """Fields as numbers; (n,) each.
 
     Attributes:
-        values: nan if there is no number; a field with a per cent sign is a part of 1, true is 1 and false 0.
+        values: nan if there is no number; a field with a per cent sign is a part of 1, true or yes is 1,
+            false or no 0.
         given: fields that are not empty.
         odd: fields that are given but are not numbers.
         per_cent: fields that end with a per cent sign.
@@ -128,7 +129,7 @@ class Column:
 
     @cached_property
     def is_truth(self) -> bool:
-        """Whether every field is true or false."""
+        """Whether every field is true or false, or yes or no."""
         return bool(self.fields) and all(str(field).strip().casefold() in TRUTH_TEXTS for field in self.fields)
 
 

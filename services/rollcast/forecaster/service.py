@@ -34,7 +34,8 @@ from rollcast.telemetry.prometheus_reader import SourceAway
 from rollcast.telemetry.stop_signal import StopSignal
 
 OK = "ok"
-OVER = "the run is over"
+OVER = "the run has ended"
+"""The page has this sentence too, in place of `live`."""
 
 
 class NoSource:

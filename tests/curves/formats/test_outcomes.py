@@ -47,6 +47,9 @@ LOGS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "by word": (jsonl(*({"step": s, "word": WORDS[n], "solved": w} for s, n, w in EVERY)), "solved", ()),
     "0 and 1": (jsonl(*({"step": s, "game": n, "win": int(w)} for s, n, w in EVERY)), "win", ()),
     "a table of True": ("step,success\n" + "".join(f"{s},{w}\n" for s, _, w in EVERY), "success", ()),
+    "a table of yes": (
+        "step,question,correct\n" + "".join(f"{s},q{n},{'yes' if w else 'No'}\n" for s, n, w in EVERY), "correct", (),
+    ),
     "a table of true": (
         "step,opponent,win\n" + "".join(f"{s},o{n},{str(w).lower()}\n" for s, n, w in EVERY), "win", (),
     ),
@@ -146,7 +149,7 @@ def test_a_reading_that_each_process_logs_is_no_sample(tmp_path: Path) -> None:
 
 
 WON = {step: round(3 + 40 * step / (step + 60)) for step in STEPS}
-COUNTS = {
+COUNTS: dict[str, tuple[str | None, str, int]] = {
     "wins of n_games": ("step,wins,n_games", "{s},{w},50", 50),
     "correct of total": ("step,correct,total", "{s},{w},50", 50),
     "num_correct of num_samples": ("step,num_correct,num_samples,loss", "{s},{w},64,0.1", 64),
@@ -158,14 +161,26 @@ COUNTS = {
     "next to a reward": ("step,reward,total_correct,total_questions", "{s},17.5,{w},50", 50),
     "among counts of failures": ("step,num_failed,num_passed,num_tests", "{s},7,{w},50", 50),
     "wins and losses": ("epoch,wins,losses,games", "{s},{w},3,50", 50),
+    "passed and failed": ("step,passed,failed", "{s},{w},{f}", 50),
+    "wins, losses and draws": ("step,wins,losses,draws", "{s},{w},{f},14", 64),
+    "correct and incorrect": ("step,loss,correct,incorrect", "{s},0.1,{w},{f}", 50),
+    "of a stage, with failures": ("step,eval/num_passed,eval/num_failed,train/num_failed", "{s},{w},{f},7", 50),
+    "lines": (None, "step={s} num_correct={w} num_total=64 loss=0.1", 64),
+    "lines of two stages": (
+        None,
+        "[train] step={s} num_correct=12 num_total=16\n[eval] step={s} num_correct={w} num_total=64",
+        64,
+    ),
+    "JSON with failures": (None, '{{"step": {s}, "eval": {{"num_passed": {w}, "num_failed": {f}}}}}', 50),
 }
 
 
 @pytest.mark.parametrize("kind", COUNTS)
 def test_a_count_with_its_total_is_a_rate(kind: str, tmp_path: Path) -> None:
     header, row, total = COUNTS[kind]
-    path = tmp_path / "log.csv"
-    path.write_text(header + "\n" + "".join(row.format(s=s, w=w) + "\n" for s, w in WON.items()))
+    path = tmp_path / ("train.log" if header is None else "log.csv")
+    rows = "".join(row.format(s=s, w=w, f=50 - w) + "\n" for s, w in WON.items())
+    path.write_text(rows if header is None else f"{header}\n{rows}")
     history = read_history(str(path), Columns(), None)
     assert " of " in history.origin.pass_rate
     shares = [w / total for w in WON.values()]
@@ -193,11 +208,31 @@ def test_no_rate_is_made_of_counts_that_have_one_or_no_total(header: str, row: s
     assert read_history(str(path), Columns(), None).origin.pass_rate == taken
 
 
-def test_a_count_without_a_total_gets_a_remedy_for_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("header", "rise"), [("step,wins", 0), ("step,wins,losses", 50)], ids=["without a total", "since the start"]
+)
+def test_a_count_without_a_total_gets_a_remedy_for_counts(header: str, rise: int, tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
-    path.write_text("step,wins\n" + "".join(f"{s},{w}\n" for s, w in WON.items()))
-    with pytest.raises(UserError, match="if it counts the right ones of N answers, add --scale with 1 / N"):
+    path.write_text(f"{header}\n" + "".join(f"{s},{w},{s * rise}\n" for s, w in WON.items()))
+    with pytest.raises(UserError, match=r"if it counts the right ones of N answers, add --scale with 1 / N$"):
         read_history(str(path), Columns(pass_rate="wins"), None)
+
+
+SHARES_IN_LINES = {
+    "after a name": "step {s} accuracy {w}/64",
+    "after a colon": "step {s}: accuracy: {w}/64",
+    "after a stage": "step {s} loss 0.3\nstep {s} eval accuracy {w}/64",
+    "below headings": "=== step {s} ===\nThe answer is 7.\naccuracy {w}/64",
+    "of correct ones below headings": "=== step {s} ===\nanswer: 7\n{w}/64 correct",
+}
+
+
+@pytest.mark.parametrize("kind", SHARES_IN_LINES)
+def test_a_share_in_a_line_is_a_rate(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text("".join(SHARES_IN_LINES[kind].format(s=s, w=w) + "\n" for s, w in WON.items()))
+    history = read_history(str(path), Columns(), None)
+    assert {item.step: item.pass_rate for item in history.evaluations} == {s: w / 64 for s, w in WON.items()}
 
 
 def test_rewards_are_mapped_by_the_bounds_that_the_log_holds(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rollcast.curves.columns import is_step_counter, words_in
 from rollcast.curves.formats.nested import flat
-from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of
+from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of, measure_or_count
 from rollcast.curves.sheet import Row, TooMuch
 
 MIN_PAIRS = 2
@@ -21,6 +21,10 @@ MAX_LINE_CHARS = 5_000
 """A longer line is a printed answer."""
 MAX_PARSED_LINES = 500_000
 """Lines with names and values in a console. A loop prints one or some for each step."""
+MAX_FORM_CHARS = 200
+MAX_HEADING_CHARS = 120
+MAX_HEADING_WORDS = 4
+"""Words of a heading, `=== Iteration 12/100 (lr 1e-6) ===`, apart from its step."""
 _NUMBER = r"[-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
 _STEP = re.compile(
     r"(?<![\w./-])(?P<name>global[ _]?step|training[ _]?step|train[ _]?step|step|iteration|iter|update|epoch|episode|"
@@ -45,7 +49,7 @@ _PAIR = re.compile(
 )
 _SPACED = re.compile(
     rf"(?P<name>[A-Za-z_][\w./@-]{{0,120}}(?: [A-Za-z_][\w./@-]{{0,40}}){{0,3}}) (?P<value>{_NUMBER})(?P<sign>%)?"
-    r"(?P<total>(?!))?"
+    r"(?:/(?P<total>\d{1,9}))?"
 )
 _AT_STEP = re.compile(
     r"(?<![\w./@-])(?P<name>[A-Za-z_][\w./@-]{0,120}(?: [A-Za-z_][\w./@-]{0,40}){0,3}?)"
@@ -105,14 +109,14 @@ def console_lines(text: str) -> Iterator[ConsoleLine]:
     """The lines of metrics. A line of JSON is one by its fields, never by what its texts hold. Raises TooMuch."""
     num_parsed = 0
     for number, line in enumerate(text.split("\n"), 1):
-        console_line = None
+        found = None
         is_json = _JSON.match(line) is not None
         if is_json or may_hold_a_value(line):
             num_parsed += 1
             refuse_many(num_parsed)
-            console_line = _json_line(number, line) if is_json else read_line(number, line)
-        if console_line is not None:
-            yield console_line
+            found = _json_line(number, line) if is_json else read_line(number, line)
+        if found is not None:
+            yield found
 
 
 def refuse_many(num_parsed: int) -> None:
@@ -123,8 +127,9 @@ def refuse_many(num_parsed: int) -> None:
 
 def may_hold_a_value(line: str) -> bool:
     """Whether it is worth to look for names and values in a line."""
-    has_mark = "=" in line or ":" in line or "|" in line
-    return has_mark and len(line) <= MAX_LINE_CHARS and _DIGIT.search(line) is not None
+    if len(line) > MAX_LINE_CHARS or _DIGIT.search(line) is None:
+        return False
+    return any(mark in line for mark in "=:|/") or _STEP.search(line) is not None
 
 
 def counters_in(line: str) -> Row:
@@ -134,13 +139,11 @@ def counters_in(line: str) -> Row:
 
 def heading_of(number: int, line: str) -> ConsoleLine | None:
     """A line that names a step and little else, for the lines below it; None for another one."""
-    # Characters of a heading: longer lines are text
-    if len(line) > 120 or _STEP.search(line) is None:
+    if len(line) > MAX_HEADING_CHARS or _STEP.search(line) is None:
         return None
     counters, rest = _counters(line)
     words = _WORD.findall(rest)
-    # Words of a heading, `=== Iteration 12/100 (lr 1e-6) ===`, apart from its step
-    if not counters or len(words) > 4:
+    if not counters or len(words) > MAX_HEADING_WORDS:
         return None
     return ConsoleLine(number, f"{' '.join(counters)} {form_of_text(rest)}", counters, "")
 
@@ -154,25 +157,25 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
     at = 0
     for chunk in _SEPARATOR.split(rest):
         at = max(rest.find(chunk, at), at)
-        for name, value, offset in _pairs(chunk):
-            first = min(first, at + offset)
+        for name, value, place in _pairs(chunk):
+            first = min(first, at + place)
             pairs.setdefault(name, value)
-    if counters and (measure_match := _AT_STEP.search(rest)) and measure_of(measure_match["name"]) is not None:
-        first = min(first, measure_match.start())
-        pairs.update({name: value for name, value, _ in _values([measure_match])})
+    if counters and (behind := _AT_STEP.search(rest)) and measure_or_count(behind["name"]) is not None:
+        first = min(first, behind.start())
+        pairs.update({name: value for name, value, _ in _values([behind])})
     if counters and not pairs and (right := next(filter(None, (form.search(rest) for form in _COUNTED)), None)):
         first = right.start()
         pairs["correct"] = _share(right["value"], int(right["total"]))
     if len(pairs) < (1 if counters else MIN_PAIRS):
         return None
-    leading_text = rest[:first]
-    prefix = _stage_of(leading_text)
+    before = rest[:first]
+    prefix = _stage_of(before)
     row: Row = dict(counters)
     for name, value in pairs.items():
-        is_staged = prefix == "" or measure_of(name) is None or words_in(name) & (HELD_OUT_WORDS | TRAINING_WORDS)
+        is_staged = prefix == "" or measure_or_count(name) is None or words_in(name) & (HELD_OUT_WORDS | TRAINING_WORDS)
         row.setdefault(name if is_staged else f"{prefix}/{name}", value)
     tags = [tag for tag in _TAG.findall(line) if _may_name_a_run(tag)]
-    form = f"{' '.join(counters)} {form_of_text(leading_text)} {next(iter(pairs))}"
+    form = f"{' '.join(counters)} {form_of_text(before)} {next(iter(pairs))}"
     return ConsoleLine(number, form, row, tags[0] if tags else "")
 
 
@@ -206,8 +209,7 @@ def form_of_text(text: str) -> str:
     """The text without numbers, dates, bars of progress and tags, in one case."""
     text = _BAR.sub("", _TAG.sub("[]", text))
     text = _NUMERALS.sub("#", _DATES.sub("@", text))
-    # Characters of a form: longer lines are answers, not messages of the loop
-    return _BLANKS.sub(lambda found: "|" if "|" in found[0] else " ", text).strip()[:200].casefold()
+    return _BLANKS.sub(lambda found: "|" if "|" in found[0] else " ", text).strip()[:MAX_FORM_CHARS].casefold()
 
 
 def _counters(line: str) -> tuple[Row, str]:
@@ -225,10 +227,19 @@ def _counters(line: str) -> tuple[Row, str]:
         # `acc: 3/10` is a share, `Evaluating: 3/10` a bar of progress.
         pair = next((found for found in _PAIR.finditer(rest) if _is_value(found)), None)
         is_before = progress is not None and (pair is None or progress.start() < pair.start())
+        is_before = is_before and progress is not None and not _is_share(progress)
         if progress is not None and is_before and int(progress[1]) <= int(progress[2]):
             counters["step"] = int(progress[1])
             rest = f"{rest[: progress.start()]} | {rest[progress.end() :]}"
     return counters, rest
+
+
+def _is_share(progress: re.Match[str]) -> bool:
+    """Whether it is a share of right answers: `31/100 correct`, `accuracy 31/100`."""
+    names = progress.string[: progress.start()].split()[-1:]
+    counted = filter(None, (form.search(progress.string) for form in _COUNTED))
+    is_counted = any(found.start() <= progress.start() < found.end() for found in counted)
+    return is_counted or any(measure_or_count(name) is not None for name in names)
 
 
 def _is_place_in_code(step: re.Match[str]) -> bool:
@@ -246,10 +257,10 @@ def _pairs(chunk: str) -> Iterator[tuple[str, str, int]]:
     """The names and values between two separators, and the place of each in the text."""
     begin = len(chunk) - len(chunk.lstrip(" :"))
     chunk = chunk.strip(" :")
-    pair_matches = list(_PAIR.finditer(chunk))
-    if not pair_matches and (spaced := _SPACED.fullmatch(chunk)):
-        pair_matches = [spaced]
-    yield from ((name, value, begin + offset) for name, value, offset in _values(pair_matches))
+    found = list(_PAIR.finditer(chunk))
+    if not found and (spaced := _SPACED.fullmatch(chunk)):
+        found = [spaced]
+    yield from ((name, value, begin + place) for name, value, place in _values(found))
 
 
 def _values(pairs: Iterable[re.Match[str]]) -> Iterator[tuple[str, str, int]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from rollcast.curves.columns import is_step_counter
 from rollcast.curves.formats.log_file import LogFile, OtherFormat
-from rollcast.curves.measures import measure_of
+from rollcast.curves.measures import measure_or_count
 from rollcast.curves.sheet import MAX_COLUMNS, RUN, Row, Sheet, TooMuch
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
 
@@ -35,7 +35,7 @@ class HtmlTable:
     @property
     def is_of_a_run(self) -> bool:
         """Whether one of its columns measures success."""
-        return len(self.rows) > 1 and any(measure_of(name) is not None for name in self.header)
+        return len(self.rows) > 1 and any(measure_or_count(name) is not None for name in self.header)
 
     @property
     def has_counter(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from rollcast.curves.columns import STEP_NAMES, is_step_counter, words_in
 from rollcast.curves.formats.nested import flat
-from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of
+from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_or_count
 from rollcast.curves.sheet import RUN
 
 MAX_TABLE_DEPTH = 4
@@ -22,6 +22,8 @@ MAX_TABLE_DEPTH = 4
 MAX_TABLES = 1_000
 MAX_SAMPLED_ROWS = 20
 """Rows of a table that are looked at for their columns."""
+MAX_SAMPLED_NAMES = 1_000
+"""Names of columns that are looked at for a measure of success."""
 STAGE_WORDS = HELD_OUT_WORDS | TRAINING_WORDS
 SCALAR_NAMES = ("wall_time", "step", "value")
 SETTINGS_WORDS = {"config", "hparams", "args", "params", "settings"}
@@ -54,8 +56,7 @@ class _Table:
     def measures(self) -> frozenset[str]:
         """The columns of its first rows that measure success."""
         names = dict.fromkeys(name for row in self.rows[:MAX_SAMPLED_ROWS] for name in flat(row))
-        # Names of columns that are looked at for a measure of success
-        return frozenset(name for name in islice(names, 1_000) if measure_of(name) is not None)
+        return frozenset(name for name in islice(names, MAX_SAMPLED_NAMES) if measure_or_count(name) is not None)
 
     @property
     def counts_steps(self) -> bool:
@@ -127,7 +128,7 @@ def _rows_by_name(tables: Sequence[_Table], above: Path) -> Objects:
     for table in tables:
         if len(table.path) > level and table.path[:level] == above:
             by_run[table.path[level]].append(replace(table, path=table.path[level + 1 :]))
-    measured = {run: run_tables for run, run_tables in by_run.items() if any(table.measures for table in run_tables)}
+    measured = {run: found for run, found in by_run.items() if any(table.measures for table in found)}
     return [{**row, RUN: run} for run, found in measured.items() for row in _joined(found)]
 
 
@@ -150,12 +151,9 @@ def _tables(path: Path, document: Mapping[str, Any], depth: int) -> Iterator[_Ta
     for name, values in columns.items():
         if values is not None and len(values) > 1:
             by_length.setdefault(len(values), {})[name] = values
-    for column_group in by_length.values():
-        if len(column_group) > 1:
-            yield _Table(
-                path,
-                [dict(zip(column_group, values, strict=True)) for values in zip(*column_group.values(), strict=True)],
-            )
+    for same in by_length.values():
+        if len(same) > 1:
+            yield _Table(path, [dict(zip(same, values, strict=True)) for values in zip(*same.values(), strict=True)])
     for name, value in document.items():
         if columns[name] is not None or words_in(name) & SETTINGS_WORDS:
             continue
@@ -178,7 +176,7 @@ def _is_table_by_step(document: Mapping[str, Any], depth: int) -> bool:
 
 def _holds_a_table(item: Mapping[str, Any], depth: int) -> bool:
     """Whether a measure of success is in a table inside of an object, and not in a field of it."""
-    if depth >= MAX_TABLE_DEPTH or any(measure_of(name) is not None for name in flat(item)):
+    if depth >= MAX_TABLE_DEPTH or any(measure_or_count(name) is not None for name in flat(item)):
         return False
     return any(table.measures for table in islice(_tables((), item, depth + 1), MAX_SAMPLED_ROWS))
 

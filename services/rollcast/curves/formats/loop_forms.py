@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from rollcast.curves.formats.console_lines import ConsoleLine
 from rollcast.curves.formats.printed_answers import StepTimeline, printed_answers
-from rollcast.curves.measures import Measure, Stage, measure_of
+from rollcast.curves.measures import Measure, Stage, measure_or_count
 
 MIN_SERIES_STEPS = 3
 """Different steps of lines of one form that rise by themselves."""
@@ -45,7 +45,7 @@ class _Form:
     def stage(self) -> Stage | None:
         """The best stage of a measure of success in its lines; None without a measure."""
         names = dict.fromkeys(name for line in self.lines for name in line.row)
-        measures: list[Measure] = [measure for name in names if (measure := measure_of(name)) is not None]
+        measures: list[Measure] = [measure for name in names if (measure := measure_or_count(name)) is not None]
         return min((measure.stage for measure in measures), default=None)
 
     @cached_property

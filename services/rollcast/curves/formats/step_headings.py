@@ -21,7 +21,7 @@ from rollcast.curves.formats.console_lines import (
     refuse_many,
 )
 from rollcast.curves.formats.loop_forms import ChosenLines
-from rollcast.curves.measures import measure_of
+from rollcast.curves.measures import measure_or_count
 
 MIN_HEADINGS = 3
 
@@ -89,7 +89,7 @@ def _of_the_loop(below: list[_LineBelow]) -> ChosenLines:
 
 
 def _is_measured(item: _LineBelow) -> bool:
-    return any(measure_of(name) is not None for name in item.line.row)
+    return any(measure_or_count(name) is not None for name in item.line.row)
 
 
 def _is_regular(items: list[_LineBelow]) -> bool:

@@ -108,7 +108,8 @@ function showNow() {
 function showSource({ source, now }) {
   const age = Math.max(0, Math.round(now - source.read_at));
   $("source").className = source.up ? "up" : "away";
-  const text = source.up ? `live${source.message === "ok" ? "" : `; ${source.message}`}` : `source away${source.read_at ? ` for ${age} s` : ""}: ${source.message}`;
+  const live = { ok: "live", "the run has ended": "the run has ended" }[source.message] ?? `live; ${source.message}`;
+  const text = source.up ? live : `source away${source.read_at ? ` for ${age} s` : ""}: ${source.message}`;
   if ($("source").textContent !== text) $("source").textContent = text;
 }
 
