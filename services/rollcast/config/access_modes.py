@@ -10,5 +10,5 @@ FOLDER_MODE = 0o770
 
 def open_for_group(path: str, flags: int) -> int:
     """The `opener` of such a file; one that exists keeps its mode."""
-    # rw-rw----: nobody but the owner and its group reads a run
+    # rw-rw----: the owner and its group alone read a run
     return os.open(path, flags, 0o660)

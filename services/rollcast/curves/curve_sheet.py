@@ -158,13 +158,9 @@ def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluati
     is_evaluation = numbers["pass_rate"].given
     _refuse_mixture(curve, is_evaluation)
     is_finite = np.isfinite(values["pass_rate"]) & np.isfinite(values["compute"])
-    step_numbers = sheet.numbers(columns.step)
-    is_part = (
-        np.isfinite(step_numbers.values)
-        & (np.floor(step_numbers.values) != step_numbers.values)
-        & ~step_numbers.per_cent
-    )
-    step, has_step = whole_numbers(step_numbers)
+    steps = sheet.numbers(columns.step)
+    is_part = np.isfinite(steps.values) & (np.floor(steps.values) != steps.values) & ~steps.per_cent
+    step, has_step = whole_numbers(steps)
     has_step &= ~np.logical_or.accumulate(is_part)  # from the first part of an epoch on, no row has a step
     is_of_an_incarnation = has_step & (is_finite | ~is_evaluation)
     values["incarnation"], starts = incarnations(sheet, columns.compute, step, is_of_an_incarnation, is_evaluation)
@@ -179,14 +175,10 @@ def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluati
     values["pass_rate"] = (values["pass_rate"] + curve.asked.offset) * curve.asked.scale
     values["standard_error"] = values["standard_error"] * curve.asked.scale
     graded = sheet.numbers("num_prompts").values
-    num_asked_prompts = sheet.numbers("asked_prompts").values
+    num_asked = sheet.numbers("asked_prompts").values
     # As `EvaluationRecord` has it: records without the number of prompts asked count the missing ones instead.
-    num_asked_prompts = np.where(
-        np.isnan(num_asked_prompts), graded + sheet.numbers("missing_prompts").values, num_asked_prompts
-    )
-    values["graded_share"] = np.divide(
-        graded, num_asked_prompts, out=np.full(sheet.num_rows, np.nan), where=num_asked_prompts > 0
-    )
+    num_asked = np.where(np.isnan(num_asked), graded + sheet.numbers("missing_prompts").values, num_asked)
+    values["graded_share"] = np.divide(graded, num_asked, out=np.full(sheet.num_rows, np.nan), where=num_asked > 0)
     if columns.time is None:
         values["at"] = np.broadcast_to(now, sheet.num_rows)
     named = {name: numbers[quantity] for quantity, name in names.items() if name is not None}

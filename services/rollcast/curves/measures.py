@@ -73,6 +73,8 @@ _EXTREME_WORDS = {"best", "worst", "highest", "top"}
 _SMOOTHED_WORDS = {"ema", "smoothed", "moving", "running"}
 MAX_CACHED_NAMES = 4_096
 """Names whose measures are remembered: each line of a console is asked for those of its names."""
+MAX_CACHED_CHARS = 200
+"""Longer names are rare, and would fill the cache."""
 _RATIO_MARK = " of "
 _COUNT_WORDS = {"num", "n", "number", "count", "counts", "total", "of", "the"}
 """Words of a column that counts right answers: `num_correct`, `total_wins`."""
@@ -157,8 +159,7 @@ def _measure_of_count(name: str) -> Measure | None:
 
 def measure_of(name: str) -> Measure | None:
     """None: by its name the column does not measure success."""
-    # Longer names are rare, and would fill the cache
-    return _measure_of_short(name) if len(name) <= 200 else _measure_of(name)
+    return _measure_of_short(name) if len(name) <= MAX_CACHED_CHARS else _measure_of(name)
 
 
 @lru_cache(maxsize=MAX_CACHED_NAMES)

@@ -13,10 +13,6 @@ from rollcast.curves.sheet import PER_CENT, Sheet, shown
 from rollcast.scaling.law.curve import Array
 
 MAX_PER_CENT = 100.0
-MAX_REWARD = 10.0
-"""A larger one is rare, so the numbers are more likely to be per cent."""
-ROUNDING = 1e-9
-"""Floats: 0.5 / 0.001 may be a little less than 500."""
 _MEAN = re.compile(r"(?<![A-Za-z])(?:mean|avg|average)(?![A-Za-z])")
 _PER_CENT_WORDS = {"percent", "pct", "percentage"}
 
@@ -26,13 +22,13 @@ def per_cent_by_name(values: Array, column: str, asked: Columns) -> str:
 
     `values`: (n,) as the file holds them, nan if unknown. So small a percentage all run long is less likely.
     """
-    known = values[np.isfinite(values)]
+    finite_values = values[np.isfinite(values)]
     is_as_written = asked.scale == 1 and asked.offset == 0
-    if not (is_as_written and _is_per_cent(column) and known.size and known.max() <= 1):
+    if not (is_as_written and _is_per_cent(column) and finite_values.size and finite_values.max() <= 1):
         return ""
     return (
-        f"{shown(column)} is per cent by its name but holds at most {known.max():g}, read as parts of 1; if it is per "
-        f"cent, add {asked.option('scale')} 0.01"
+        f"{shown(column)} is per cent by its name but holds at most {finite_values.max():g}, read as parts of 1; if it "
+        f"is per cent, add {asked.option('scale')} 0.01"
     )
 
 
@@ -48,21 +44,22 @@ def _complaint(values: Array, mapped: Array, sheet: Sheet, column: str, asked: C
     """`values`: (n,) as the file holds them."""
     worst = values[mapped.argmax()] if mapped.max() > 1 else values[mapped.argmin()]
     where = f"column {shown(column)} holds {worst:g}, and pass rates lie in [0, 1]"
-    least = float(values.min())
+    smallest = float(values.min())
     largest = float(values.max())
     scale = asked.option("scale")
     offset = asked.option("offset")
     is_rate = bool(words_in(column) & ACCURACY_WORDS) or _is_per_cent(column)
     if asked.scale != 1 or asked.offset != 0:
         return f"{where}; {offset} {asked.offset:g} and {scale} {asked.scale:g} map it to {_farthest(mapped):g}"
-    if least >= 0 and is_count_name(column) and bool(np.all(values == np.floor(values))):
+    if smallest >= 0 and is_count_name(column) and bool(np.all(values == np.floor(values))):
         return f"{where}; {_remedy_of_count(sheet, column, asked)}"
-    if least >= 0 and largest <= MAX_PER_CENT and is_rate:
+    if smallest >= 0 and largest <= MAX_PER_CENT and is_rate:
         return f"{where}; if it is per cent, add {scale} 0.01"
-    per_cent = f"if it is per cent, add {scale} 0.01; " if least >= 0 and MAX_REWARD < largest <= MAX_PER_CENT else ""
-    low = float(min(math.floor(least), 0))
+    # A larger one is rare, so the numbers are more likely to be per cent
+    per_cent = f"if it is per cent, add {scale} 0.01; " if smallest >= 0 and 10.0 < largest <= MAX_PER_CENT else ""
+    low = float(min(math.floor(smallest), 0))
     high = float(max(math.ceil(largest), 1))
-    if least < 0 and largest <= 0:
+    if smallest < 0 and largest <= 0:
         high = 0.0
     if bounds := _bounds_beside(sheet, column):
         low = min(bounds[0], 0.0)
@@ -90,15 +87,15 @@ def _remedy_of_count(sheet: Sheet, column: str, asked: Columns) -> str:
 
 def _bounds_beside(sheet: Sheet, column: str) -> tuple[float, float] | None:
     """The least and the largest value that columns next to a mean hold, `critic/score/min` and `.../max`; or None."""
-    found = []
+    bounds = []
     for word in ("min", "max"):
         name = _MEAN.sub(word, column)
         values = sheet.numbers(name).values
-        known = values[np.isfinite(values)]
-        if name == column or not known.size:
+        finite_values = values[np.isfinite(values)]
+        if name == column or not finite_values.size:
             return None
-        found.append(float(known.min() if word == "min" else known.max()))
-    return (found[0], found[1]) if found[0] < found[1] else None
+        bounds.append(float(finite_values.min() if word == "min" else finite_values.max()))
+    return (bounds[0], bounds[1]) if bounds[0] < bounds[1] else None
 
 
 def _is_per_cent(column: str) -> bool:
@@ -108,7 +105,8 @@ def _is_per_cent(column: str) -> bool:
 def _rounded_down(value: float) -> float:
     """Round to three digits, so that the largest reward is mapped to no more than 1."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 2)
-    return math.floor(value / unit + ROUNDING) * unit
+    # Floats: 0.5 / 0.001 may be a little less than 500
+    return math.floor(value / unit + 1e-9) * unit
 
 
 def _farthest(mapped: Array) -> float:

@@ -25,8 +25,6 @@ ERROR_PREFIX = "standard error of "
 """Begins the name of the column with the errors of a ratio."""
 MAX_COUNTS = 50
 """Columns of counts that are looked at."""
-MIN_SHARED_ROWS = 0.95
-"""Share of a count's rows in which its total must be known."""
 STAGE_WORDS = HELD_OUT_WORDS | TRAINING_WORDS
 TOTAL_WORDS = {
     "total", "n", "num", "number", "count", "games", "game", "episodes", "episode", "samples", "problems", "questions",
@@ -96,9 +94,9 @@ def _rises(values: Array) -> bool:
 def _whole_values(sheet: Sheet, name: str) -> Array:
     """The known values of a column, none of them negative; empty if one is not a whole number."""
     values = sheet.numbers(name).values
-    known = values[np.isfinite(values)]
-    is_whole = bool(np.all((known >= 0) & (known == np.floor(known))))
-    return np.asarray(known if is_whole else known[:0])
+    finite_values = values[np.isfinite(values)]
+    is_whole = bool(np.all((finite_values >= 0) & (finite_values == np.floor(finite_values))))
+    return np.asarray(finite_values if is_whole else finite_values[:0])
 
 
 def total_of(sheet: Sheet, count: str) -> Total | None:
@@ -131,7 +129,8 @@ def _column_of_tries(sheet: Sheet, count: str) -> str | None:
         tries = sheet.numbers(name).values
         both = is_known & np.isfinite(tries)
         is_of_a_stage = words_in(name) & STAGE_WORDS in (words_in(count) & STAGE_WORDS, set())
-        if is_of_a_stage and both.sum() >= MIN_SHARED_ROWS * is_known.sum() and np.all(right[both] <= tries[both]):
+        # Share of a count's rows in which its total must be known
+        if is_of_a_stage and both.sum() >= 0.95 * is_known.sum() and np.all(right[both] <= tries[both]):
             possible.append(name)
     best = sorted(possible, key=lambda name: -_likeness(count, name))
     nearest = [name for name in best if _likeness(count, name) == _likeness(count, best[0])]
@@ -143,7 +142,8 @@ def _column_of_tries(sheet: Sheet, count: str) -> str | None:
 def _likeness(count: str, total: str) -> int:
     """Common letters at the beginning of two names, and the word total itself."""
     common = next(
-        (place for place, (a, b) in enumerate(zip(count, total, strict=False)) if a != b), min(len(count), len(total))
+        (letter_index for letter_index, (a, b) in enumerate(zip(count, total, strict=False)) if a != b),
+        min(len(count), len(total)),
     )
     return 2 * common + ("total" in words_in(total))
 

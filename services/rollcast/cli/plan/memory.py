@@ -67,7 +67,7 @@ def memory(
             say(f"does not fit: {sentence}")
         report.say_cautions(cautions)
     if refused:
-        # The exit code tells scripts that the plan does not fit
+        # Scripts see by the exit code that the plan does not fit
         raise typer.Exit(1)
 
 

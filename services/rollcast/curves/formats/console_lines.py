@@ -21,10 +21,6 @@ MAX_LINE_CHARS = 5_000
 """A longer line is a printed answer."""
 MAX_PARSED_LINES = 500_000
 """Lines with names and values in a console. A loop prints one or some for each step."""
-MAX_FORM_CHARS = 200
-MAX_HEADING_CHARS = 120
-MAX_HEADING_WORDS = 4
-"""Words of a heading, `=== Iteration 12/100 (lr 1e-6) ===`, apart from its step."""
 _NUMBER = r"[-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
 _STEP = re.compile(
     r"(?<![\w./-])(?P<name>global[ _]?step|training[ _]?step|train[ _]?step|step|iteration|iter|update|epoch|episode|"
@@ -109,14 +105,14 @@ def console_lines(text: str) -> Iterator[ConsoleLine]:
     """The lines of metrics. A line of JSON is one by its fields, never by what its texts hold. Raises TooMuch."""
     num_parsed = 0
     for number, line in enumerate(text.split("\n"), 1):
-        found = None
+        console_line = None
         is_json = _JSON.match(line) is not None
         if is_json or may_hold_a_value(line):
             num_parsed += 1
             refuse_many(num_parsed)
-            found = _json_line(number, line) if is_json else read_line(number, line)
-        if found is not None:
-            yield found
+            console_line = _json_line(number, line) if is_json else read_line(number, line)
+        if console_line is not None:
+            yield console_line
 
 
 def refuse_many(num_parsed: int) -> None:
@@ -139,11 +135,13 @@ def counters_in(line: str) -> Row:
 
 def heading_of(number: int, line: str) -> ConsoleLine | None:
     """A line that names a step and little else, for the lines below it; None for another one."""
-    if len(line) > MAX_HEADING_CHARS or _STEP.search(line) is None:
+    # Characters of a heading: longer lines are text
+    if len(line) > 120 or _STEP.search(line) is None:
         return None
     counters, rest = _counters(line)
     words = _WORD.findall(rest)
-    if not counters or len(words) > MAX_HEADING_WORDS:
+    # Words of a heading, `=== Iteration 12/100 (lr 1e-6) ===`, apart from its step
+    if not counters or len(words) > 4:
         return None
     return ConsoleLine(number, f"{' '.join(counters)} {form_of_text(rest)}", counters, "")
 
@@ -157,25 +155,25 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
     at = 0
     for chunk in _SEPARATOR.split(rest):
         at = max(rest.find(chunk, at), at)
-        for name, value, place in _pairs(chunk):
-            first = min(first, at + place)
+        for name, value, offset in _pairs(chunk):
+            first = min(first, at + offset)
             pairs.setdefault(name, value)
-    if counters and (behind := _AT_STEP.search(rest)) and measure_or_count(behind["name"]) is not None:
-        first = min(first, behind.start())
-        pairs.update({name: value for name, value, _ in _values([behind])})
+    if counters and (measure_match := _AT_STEP.search(rest)) and measure_or_count(measure_match["name"]) is not None:
+        first = min(first, measure_match.start())
+        pairs.update({name: value for name, value, _ in _values([measure_match])})
     if counters and not pairs and (right := next(filter(None, (form.search(rest) for form in _COUNTED)), None)):
         first = right.start()
         pairs["correct"] = _share(right["value"], int(right["total"]))
     if len(pairs) < (1 if counters else MIN_PAIRS):
         return None
-    before = rest[:first]
-    prefix = _stage_of(before)
+    leading_text = rest[:first]
+    prefix = _stage_of(leading_text)
     row: Row = dict(counters)
     for name, value in pairs.items():
         is_staged = prefix == "" or measure_or_count(name) is None or words_in(name) & (HELD_OUT_WORDS | TRAINING_WORDS)
         row.setdefault(name if is_staged else f"{prefix}/{name}", value)
     tags = [tag for tag in _TAG.findall(line) if _may_name_a_run(tag)]
-    form = f"{' '.join(counters)} {form_of_text(before)} {next(iter(pairs))}"
+    form = f"{' '.join(counters)} {form_of_text(leading_text)} {next(iter(pairs))}"
     return ConsoleLine(number, form, row, tags[0] if tags else "")
 
 
@@ -209,7 +207,8 @@ def form_of_text(text: str) -> str:
     """The text without numbers, dates, bars of progress and tags, in one case."""
     text = _BAR.sub("", _TAG.sub("[]", text))
     text = _NUMERALS.sub("#", _DATES.sub("@", text))
-    return _BLANKS.sub(lambda found: "|" if "|" in found[0] else " ", text).strip()[:MAX_FORM_CHARS].casefold()
+    # Characters of a form: longer lines are answers, not messages of the loop
+    return _BLANKS.sub(lambda found: "|" if "|" in found[0] else " ", text).strip()[:200].casefold()
 
 
 def _counters(line: str) -> tuple[Row, str]:
@@ -257,10 +256,10 @@ def _pairs(chunk: str) -> Iterator[tuple[str, str, int]]:
     """The names and values between two separators, and the place of each in the text."""
     begin = len(chunk) - len(chunk.lstrip(" :"))
     chunk = chunk.strip(" :")
-    found = list(_PAIR.finditer(chunk))
-    if not found and (spaced := _SPACED.fullmatch(chunk)):
-        found = [spaced]
-    yield from ((name, value, begin + place) for name, value, place in _values(found))
+    pair_matches = list(_PAIR.finditer(chunk))
+    if not pair_matches and (spaced := _SPACED.fullmatch(chunk)):
+        pair_matches = [spaced]
+    yield from ((name, value, begin + offset) for name, value, offset in _values(pair_matches))
 
 
 def _values(pairs: Iterable[re.Match[str]]) -> Iterator[tuple[str, str, int]]:

@@ -19,11 +19,6 @@ from rollcast.curves.measures import measure_or_count
 from rollcast.curves.sheet import Row, Sheet
 
 NAME = "tables of a console"
-MIN_ROWS = 2
-"""Rows with the same measure of success, so that a single table is not taken for a log."""
-MIN_NUMBER_SHARE = 0.5
-"""Share of the right cells of a table of names and values that are numbers."""
-PAIR_CELLS = 2
 _SIDES = "│┃║|"
 _CELLS = re.compile(f"[{_SIDES}]")
 _FRAME = re.compile(r"[\s│┃|+\-=:─━┄┈═╔-╬┌-╋╭-╰]+")
@@ -42,10 +37,11 @@ def recognises(log: LogFile) -> bool:
     """Whether tables hold a measure of success, and no line of names and values does."""
     if not any(side in log.console for side in _SIDES):
         return False
-    seen: Counter[str] = Counter()
+    measure_counts: Counter[str] = Counter()
     for row in _rows(log.console):
-        seen.update(name for name in row if seen[name] or measure_or_count(name) is not None)
-        if seen and max(seen.values()) >= MIN_ROWS:
+        measure_counts.update(name for name in row if measure_counts[name] or measure_or_count(name) is not None)
+        # Rows with the same measure of success, so that a single table is not taken for a log
+        if measure_counts and max(measure_counts.values()) >= 2:
             return not key_values.has_loop(log.text)
     return False
 
@@ -62,8 +58,8 @@ def _rows(text: str) -> Iterator[Row]:
         if _is_of_pairs(block):
             yield from ({**counters_in(block.title), **pairs} for pairs in _pairs(block))
             continue
-        header, *others = block.cells
-        for cells in others:
+        header, *body_rows = block.cells
+        for cells in body_rows:
             if len(cells) == len(header) > 1 and cells != header:
                 yield {name: cell for name, cell in zip(header, cells, strict=True) if name and cell}
 
@@ -89,11 +85,13 @@ def _blocks(text: str) -> Iterator[_Block]:
 
 def _is_of_pairs(block: _Block) -> bool:
     """Whether it is a table of two columns, names and values."""
-    if any(len(cells) != PAIR_CELLS for cells in block.cells):
+    # A name and its number
+    if any(len(cells) != 2 for cells in block.cells):
         return False
     valued = [cells for cells in block.cells if cells[1]]
     named = [cells for cells in valued if _NUMBER.fullmatch(cells[1]) and not _NUMBER.fullmatch(cells[0])]
-    return bool(named) and len(named) >= MIN_NUMBER_SHARE * len(valued)
+    # Share of the right cells of a table of names and values that are numbers
+    return bool(named) and len(named) >= 0.5 * len(valued)
 
 
 def _pairs(block: _Block) -> Iterator[Row]:

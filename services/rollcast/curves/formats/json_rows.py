@@ -31,8 +31,6 @@ TRL_STATE_FILE = "trainer_state.json"
 TRL_LAST_STEP = "max_steps"
 _TRL_MARKS = frozenset({"loss", "reward", "eval_loss", "eval_reward", "train_runtime"})
 """Every entry of such a log has an epoch and a step, and one has one of these."""
-MAX_SAMPLED_LINES = 50
-"""Lines of JSON in a console that are looked at for a measure."""
 
 
 def recognises(log: LogFile) -> bool:
@@ -41,7 +39,8 @@ def recognises(log: LogFile) -> bool:
 
 
 def _has_measures(text: str) -> bool:
-    lines = (found[0] for found in islice(JSON_LINE.finditer(text), MAX_SAMPLED_LINES))
+    # Lines of JSON in a console that are looked at for a measure
+    lines = (match[0] for match in islice(JSON_LINE.finditer(text), 50))
     return any(measure_or_count(name) is not None for line in lines for name in flat(_mapping(line)))
 
 
@@ -71,8 +70,8 @@ def _last_step(value: Any) -> float | None:
 
 def _document(text: str) -> Any:
     """The value of the whole text. Raises ValueError if it has several lines that are one object each."""
-    first, _, others = text.lstrip().partition("\n")
-    if others.strip() and _object_of(first) is not None:
+    first, _, further_lines = text.lstrip().partition("\n")
+    if further_lines.strip() and _object_of(first) is not None:
         raise ValueError("one object a line")
     refuse_json(text)
     return json.loads(text)
@@ -101,18 +100,18 @@ def _sheet_of(format: str, objects: Iterable[Mapping[str, Any]], log: LogFile) -
 
 def _sheet_of_lines(log: LogFile) -> Sheet:
     """The objects of the lines. Raises OtherFormat: most lines are others, which hold the loop, or no object does."""
-    others = _OtherLines()
-    sheet = _sheet_of(LINES_NAME, _lines(log, others), log)
-    if others.count and (printed := key_values.printed_objects(log.text)):
-        others = _OtherLines()
-        sheet = _sheet_of(LINES_NAME, _lines(log, others, printed), log)
+    other_lines = _OtherLines()
+    sheet = _sheet_of(LINES_NAME, _lines(log, other_lines), log)
+    if other_lines.count and (printed := key_values.printed_objects(log.text)):
+        other_lines = _OtherLines()
+        sheet = _sheet_of(LINES_NAME, _lines(log, other_lines, printed), log)
         log.tell(left_out(log.path, len(printed), "line", "JSON that the training loop did not print"))
     is_other = not any(measure_or_count(name) is not None for name in sheet.columns) or key_values.has_loop(log.text)
-    if others.count > sheet.num_rows and is_other:
+    if other_lines.count > sheet.num_rows and is_other:
         raise OtherFormat(f"{log.path}: no JSON object in it holds a pass rate or reward; give the file that has them")
-    if others.count:
-        rest = ", nor are the others" if others.count > 1 else ""
-        log.tell(left_out(log.path, others.count, "line", f"line {others.first} is not a JSON object{rest}"))
+    if other_lines.count:
+        rest = ", nor are the others" if other_lines.count > 1 else ""
+        log.tell(left_out(log.path, other_lines.count, "line", f"line {other_lines.first} is not a JSON object{rest}"))
     return sheet
 
 

@@ -22,8 +22,6 @@ MAX_TABLE_DEPTH = 4
 MAX_TABLES = 1_000
 MAX_SAMPLED_ROWS = 20
 """Rows of a table that are looked at for their columns."""
-MAX_SAMPLED_NAMES = 1_000
-"""Names of columns that are looked at for a measure of success."""
 STAGE_WORDS = HELD_OUT_WORDS | TRAINING_WORDS
 SCALAR_NAMES = ("wall_time", "step", "value")
 SETTINGS_WORDS = {"config", "hparams", "args", "params", "settings"}
@@ -56,7 +54,8 @@ class _Table:
     def measures(self) -> frozenset[str]:
         """The columns of its first rows that measure success."""
         names = dict.fromkeys(name for row in self.rows[:MAX_SAMPLED_ROWS] for name in flat(row))
-        return frozenset(name for name in islice(names, MAX_SAMPLED_NAMES) if measure_or_count(name) is not None)
+        # Names of columns that are looked at for a measure of success
+        return frozenset(name for name in islice(names, 1_000) if measure_or_count(name) is not None)
 
     @property
     def counts_steps(self) -> bool:
@@ -128,7 +127,7 @@ def _rows_by_name(tables: Sequence[_Table], above: Path) -> Objects:
     for table in tables:
         if len(table.path) > level and table.path[:level] == above:
             by_run[table.path[level]].append(replace(table, path=table.path[level + 1 :]))
-    measured = {run: found for run, found in by_run.items() if any(table.measures for table in found)}
+    measured = {run: run_tables for run, run_tables in by_run.items() if any(table.measures for table in run_tables)}
     return [{**row, RUN: run} for run, found in measured.items() for row in _joined(found)]
 
 
@@ -151,9 +150,12 @@ def _tables(path: Path, document: Mapping[str, Any], depth: int) -> Iterator[_Ta
     for name, values in columns.items():
         if values is not None and len(values) > 1:
             by_length.setdefault(len(values), {})[name] = values
-    for same in by_length.values():
-        if len(same) > 1:
-            yield _Table(path, [dict(zip(same, values, strict=True)) for values in zip(*same.values(), strict=True)])
+    for column_group in by_length.values():
+        if len(column_group) > 1:
+            yield _Table(
+                path,
+                [dict(zip(column_group, values, strict=True)) for values in zip(*column_group.values(), strict=True)],
+            )
     for name, value in document.items():
         if columns[name] is not None or words_in(name) & SETTINGS_WORDS:
             continue

@@ -45,12 +45,12 @@ def has_loop(text: str) -> bool:
 
 
 def _repeats_a_measure(text: str) -> bool:
-    seen: dict[str, int] = {}
+    measure_counts: dict[str, int] = {}
     for line in console_lines(text):
         for name in line.row:
             if measure_or_count(name) is not None:
-                seen[name] = seen.get(name, 0) + 1
-                if seen[name] == MIN_LINES:
+                measure_counts[name] = measure_counts.get(name, 0) + 1
+                if measure_counts[name] == MIN_LINES:
                     return True
     return False
 
@@ -74,8 +74,10 @@ def printed_objects(text: str) -> set[int]:
         lines = [line for line in console_lines(text) if line.is_json]
     except TooMuch:  # a long file of JSON, and hardly a console
         return set()
-    kept = {line.number for line in chosen_lines(lines).kept}
-    return {line.number for line in lines if line.number not in kept and any(map(measure_or_count, line.row))}
+    loop_line_numbers = {line.number for line in chosen_lines(lines).kept}
+    return {
+        line.number for line in lines if line.number not in loop_line_numbers and any(map(measure_or_count, line.row))
+    }
 
 
 def read(log: LogFile) -> Sheet:
@@ -89,32 +91,32 @@ def read(log: LogFile) -> Sheet:
     by_run: dict[str, list[ConsoleLine]] = defaultdict(list)
     for line in lines:
         by_run[line.tag if line.tag in tags else ""].append(line)
-    kept: list[ConsoleLine] = []
+    loop_lines: list[ConsoleLine] = []
     printed = list(below.printed) if is_below else []
-    for found in by_run.values():
-        choice = chosen_lines(found)
-        kept.extend(choice.kept)
+    for run_lines in by_run.values():
+        choice = chosen_lines(run_lines)
+        loop_lines.extend(choice.kept)
         printed.extend(choice.printed)
-    kept = _newest_of_bars(sorted(kept, key=lambda line: line.number))
+    loop_lines = _newest_of_bars(sorted(loop_lines, key=lambda line: line.number))
     if printed:
         number = min(line.number for line in printed)
         first = shown(log.text.split("\n")[number - 1].strip())
-        why = "an answer or summary by its step, which does not follow the training loop's"
-        log.tell(left_out(log.path, len(printed), "line", f"{why}; the first is line {number}: {first}"))
-    rows = ({**line.row, RUN: line.tag} if line.tag in tags else line.row for line in kept)
-    titles = titles_by_row(printed_titles(log.text), [line.number for line in kept])
+        reason = "an answer or summary by its step, which does not follow the training loop's"
+        log.tell(left_out(log.path, len(printed), "line", f"{reason}; the first is line {number}: {first}"))
+    rows = ({**line.row, RUN: line.tag} if line.tag in tags else line.row for line in loop_lines)
+    titles = titles_by_row(printed_titles(log.text), [line.number for line in loop_lines])
     return Sheet.of_rows(NAME, rows).titled(titles)
 
 
 def _newest_of_bars(lines: list[ConsoleLine]) -> list[ConsoleLine]:
     """The lines without those that a bar of progress shows again at the same step, with newer values."""
-    kept: list[ConsoleLine] = []
+    newest_lines: list[ConsoleLine] = []
     for line in lines:
         is_bar = line.counter is not None and any(mark in line.form for mark in BAR_MARKS)
-        if is_bar and kept and (kept[-1].form, kept[-1].counts) == (line.form, line.counts):
-            kept.pop()
-        kept.append(line)
-    return kept
+        if is_bar and newest_lines and (newest_lines[-1].form, newest_lines[-1].counts) == (line.form, line.counts):
+            newest_lines.pop()
+        newest_lines.append(line)
+    return newest_lines
 
 
 def _tags_of_runs(lines: list[ConsoleLine]) -> set[str]:

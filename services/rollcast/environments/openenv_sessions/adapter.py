@@ -51,7 +51,6 @@ def call_digest(prompt: Sequence[int], sampled: Sequence[int]) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    # Characters of a failure, which is logged and shown
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
 
 
@@ -206,7 +205,6 @@ class ForkedSessions:
         """Take requests until the connection closes."""
         self._selector.register(self._connection, selectors.EVENT_READ)
         while True:
-            # Between two looks at cancelled sessions and at processes that have ended
             for key, _ in self._selector.select(0.5):
                 if key.data is not None:
                     self._end(key.data)
@@ -251,7 +249,6 @@ class ForkedSessions:
 
     def _end(self, live: Live) -> None:
         """Pass a session's answer on. Its guard kills the processes that it has left."""
-        # Between the first byte of a session's answer and its last
         live.connection.settimeout(5.0)
         try:
             # The generator takes no larger answer of a session
@@ -299,7 +296,6 @@ def guarded(connection: socket.socket, player: Player, request: Mapping[str, Any
         while os.waitpid(-1, 0)[0] != session:
             pass
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    # Seconds until all children of a session are gone
     kill_children(time.monotonic() + 10.0)
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)

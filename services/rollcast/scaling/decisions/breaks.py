@@ -13,6 +13,7 @@ from rollcast.scaling.decisions.settings import (
     BREAK_LOG_PRIOR,
     MAX_EXPLAINED_SHARE,
     MAX_SHOWN_ODDS,
+    MAX_STRAIGHT_RESIDUAL,
     MIN_BREAK,
     MIN_BREAK_IMPROVEMENT,
     MIN_BREAK_LOG_ODDS,
@@ -72,10 +73,10 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
     else could explain: a small change of the law's four parameters, or a likely first phase or tail.
     """
     count = observations.log_compute.size
-    if count < MIN_LAW_POINTS + 2:
+    compute = np.exp(observations.log_compute)
+    if count < MIN_LAW_POINTS + 2 or _is_straight(compute, observations.pass_rate):
         return []
     best = grid.best()
-    compute = np.exp(observations.log_compute)
     root = np.sqrt(observations.precision)  # (n,) points are whitened by it
     explained_already, _ = np.linalg.qr(root[:, None] * _tangent(observations, grid, best))  # (n, k) orthonormal
     residual = root * (observations.pass_rate - best.pass_rate(compute))
@@ -100,6 +101,12 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
         if after_peak is not None:
             departures.append(_break(shapes, after_peak, compute, prior))
     return departures
+
+
+def _is_straight(compute: Array, pass_rate: Array) -> bool:
+    """Whether the readings (n,) are on one straight line, which no sigmoid is: the line has no place of a break."""
+    line = np.polynomial.Polynomial.fit(compute, pass_rate, deg=1)
+    return bool(np.max(np.abs(pass_rate - line(compute))) < MAX_STRAIGHT_RESIDUAL)
 
 
 def _break(shapes: Array, index: int, compute: Array, prior: Prior) -> Departure:

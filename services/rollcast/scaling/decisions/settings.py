@@ -41,6 +41,8 @@ MAX_SHOWN_ODDS = 1e6
 MIN_BREAK_IMPROVEMENT = 10.0
 """Gain in n ln(sum of squares) from which the evidence of a break is computed. Chosen for speed: most curves show
 none."""
+MAX_STRAIGHT_RESIDUAL = 0.005
+"""Pass rate: readings this close to a straight line have no noise, and any misfit of a sigmoid would have huge odds."""
 MIN_SUSPECTED_BREAK = 0.5 * ASYMPTOTE_MARGIN
 """Pass rate: least size of a break whose evidence is computed."""
 MIN_FREE_SQUARES = 1e-9

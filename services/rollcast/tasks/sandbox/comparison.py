@@ -19,10 +19,6 @@ from typing import Any
 
 from rollcast.tasks.code_reference import CodeReference
 
-DEFAULT_TOLERANCE = 1e-6
-"""Relative or absolute, whichever allows more: what judges of competitions usually allow."""
-_ROUNDING = 1 + 1e-9
-"""0.999999 is within the tolerance of 1, and their difference in floats is slightly more."""
 _INTEGER = re.compile(r"[+-]?\d+(?:_\d+)*")
 """An integer as Python reads one, digits of every alphabet included."""
 _DIGITS = r"(?:0|[1-9][0-9]*)"
@@ -138,7 +134,9 @@ class ResultComparison:
 def _close(reference: CodeReference) -> Close:
     tolerance = reference.get("tolerance")
     if tolerance is None:
-        allowed = DEFAULT_TOLERANCE * _ROUNDING
+        # Relative or absolute, whichever allows more: what judges of competitions usually allow
+        # 0.999999 is within the tolerance of 1, and their difference in floats is slightly more
+        allowed = 1e-6 * (1 + 1e-9)
         return lambda got, wanted: abs(got - wanted) <= max(allowed, allowed * abs(wanted))
     relative = float(tolerance["relative"])
     absolute = float(tolerance["absolute"])

@@ -279,16 +279,14 @@ class Publisher:
     def _admit(self, joiners: list[Seat], current: Manifest) -> None:
         """Bring joiners to `current`, each through a private group, several at a time; then they are members."""
         # One whose groups broke must show that it can receive, whatever it holds.
-        outdated_joiners = [seat for seat in joiners if seat.version != current.version or seat.failures]
+        late_joiners = [seat for seat in joiners if seat.version != current.version or seat.failures]
         # Each group has pieces on every rank's device, and together they must not exceed PIECE_BYTES.
         at_once = pieces_at_once(self._lanes.count)
-        for first in range(0, len(outdated_joiners), at_once):
+        for first in range(0, len(late_joiners), at_once):
             # The others join after the update that waits.
             if first and self._sharing.is_awaited:
                 break
-            groups = self._open(
-                [[seat] for seat in self._roster.still_joining(outdated_joiners[first : first + at_once])]
-            )
+            groups = self._open([[seat] for seat in self._roster.still_joining(late_joiners[first : first + at_once])])
             self._send(groups, current, "catch_up")
             for epoch in groups:
                 epoch.drop(self._slots)
