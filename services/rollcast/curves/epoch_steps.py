@@ -1,4 +1,4 @@
-"""Counters that begin again in every epoch (`Epoch 3 iter 250`): counted on if they tell its evaluations apart."""
+"""Counters that begin again in every epoch (`Epoch 3 iter 250`): counted on if they distinguish its evaluations."""
 
 import numpy as np
 

@@ -106,7 +106,7 @@ def answer_of(plan: BatchPlan, wanted: Sequence[BatchSplit], budget: float) -> d
 
 
 def unknown_settings(trained: Sequence[BatchSplit]) -> list[str]:
-    """Which of the two settings the runs do not tell apart."""
+    """Which of the two settings the runs do not distinguish."""
     rollouts = {split.rollouts for split in trained}
     prompts = {split.prompts for split in trained}
     sentences = []

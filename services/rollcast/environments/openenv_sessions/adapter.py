@@ -281,8 +281,7 @@ def guarded(connection: socket.socket, player: Player, request: Mapping[str, Any
     def end(number: int, frame: object) -> None:
         raise SessionKilledError
 
-    # PR_SET_CHILD_SUBREAPER of prctl
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     folder = tempfile.mkdtemp(prefix="session-")
     if (session := os.fork()) == 0:
         os.setsid()
