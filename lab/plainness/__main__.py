@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lab.plainness import density
+from lab.plainness import density, identifiers
 from lab.plainness.density import Module
 from lab.plainness.idiom import prose_hits
 from lab.plainness.literals import user_visible_hits
@@ -41,6 +41,10 @@ def figures(root: Path) -> dict[str, float | None]:
     def per_100_code_lines(count: int) -> float:
         return round(100 * count / len(code), 2)
 
+    def bare_per_cent(names: Callable[[Module], Sequence[str]]) -> float:
+        every = [name for module in modules for name in names(module)]
+        return round(100 * sum(map(identifiers.is_bare, every)) / len(every), 2)
+
     controllers = [density.num_parameters(module, "Controller") for module in modules if module.name == CONTROLLER]
     return {
         "lines of services/": sum(module.num_lines for module in modules),
@@ -56,6 +60,13 @@ def figures(root: Path) -> dict[str, float | None]:
         ),
         "numeric constants": total(density.numeric_constants),
         "numeric constants of one bare word": total(density.bare_words),
+        "bare variables, per cent": bare_per_cent(identifiers.variables),
+        "bare parameters, per cent": bare_per_cent(identifiers.parameters),
+        "bare attributes, per cent": bare_per_cent(identifiers.attributes),
+        "functions named by a participle": total(identifiers.participles),
+        "functions with of_ or _of": total(identifiers.prepositions),
+        "docstrings that begin with a pronoun": total(identifiers.pronoun_docstrings),
+        "docstrings that begin with What": total(identifiers.what_docstrings),
         "odd phrases in prose": len(prose_hits(root)),
         "odd phrases that a user reads": len(user_visible_hits(root)),
         "assignments of several values": total(density.tuple_assignments),

@@ -16,7 +16,7 @@ GROUPS: dict[str, str] = {
     **{f"tests/chart/test_{name}.py": f"chart {name}" for name in ("memory", "balance", "grader", "environments")},
     "tests/chart": "charts",
     # Files that read every source.
-    **{f"tests/test_{name}.py": "sources" for name in ("plainness", "sizes", "names", "signatures")},
+    **{f"tests/test_{name}.py": "sources" for name in ("plainness", "plain_names", "sizes", "names", "signatures")},
     "tests/documents/test_pages.py": "sources",
     # Files that count the weights of the same models.
     "tests/memory": "model shapes",

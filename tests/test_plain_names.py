@@ -1,0 +1,65 @@
+"""Names say what they hold. Each bound may only be lowered."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from lab.plainness import density, identifiers
+from lab.plainness.density import Module
+
+ROOT = Path(__file__).parents[1]
+
+
+@cache
+def services() -> list[Module]:
+    return density.modules(ROOT)
+
+
+@pytest.mark.parametrize(
+    ("names", "max_share"),
+    [(identifiers.variables, 0.02), (identifiers.parameters, 0.039), (identifiers.attributes, 0.041)],
+)
+def test_few_names_are_bare_words(names: Callable[[Module], list[str]], max_share: float) -> None:
+    all_names = [name for module in services() for name in names(module)]
+    assert sum(map(identifiers.is_bare, all_names)) <= max_share * len(all_names)
+
+
+@pytest.mark.parametrize(
+    ("measure", "most"),
+    [
+        (identifiers.participles, 307),
+        (identifiers.prepositions, 141),
+        (identifiers.pronoun_docstrings, 82),
+        (identifiers.what_docstrings, 250),
+        (density.numeric_constants, 679),
+    ],
+)
+def test_what_a_reader_must_decipher_becomes_less(measure: Callable[[Module], list[str]], most: int) -> None:
+    assert sum(len(measure(module)) for module in services()) <= most
+
+
+def test_each_measure_finds_its_example() -> None:
+    text = '''
+class Store:
+    def begun(self, part):
+        """It has begun."""
+        self._kept = part
+    @property
+    def ended(self): return self._kept
+def rank_of(text):
+    """What the rank is."""
+    found, rank = text, 1
+    return found
+'''
+    example = Module("example.py", text, ast.parse(text))
+    assert identifiers.variables(example) == ["found", "rank"]
+    assert identifiers.parameters(example) == ["text", "self", "part", "self"]
+    assert identifiers.attributes(example) == ["kept"]
+    assert identifiers.participles(example) == ["begun"]
+    assert identifiers.prepositions(example) == ["rank_of"]
+    assert (len(identifiers.pronoun_docstrings(example)), len(identifiers.what_docstrings(example))) == (1, 1)
