@@ -1,4 +1,4 @@
-"""Names that leave their content open: bare words among variables and parameters, functions that are no verb or noun."""
+"""Names that leave their content open: bare words among variables and parameters, functions without verb or noun."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from lab.plainness.density import FUNCTIONS, Module
 from lab.plainness.idiom import docstrings
 
 _BARE = """found one own said told most least given asked wanted known taken made kept left begun written here before
-after behind each others other those what why whole part place it they both these same now of then answered held shown read
-sent seen ended failed missing far near who mine theirs ours its thing things some any"""
+after behind each others other those what why whole part place it they both these same now of then answered held shown
+read sent seen ended failed missing far near who mine theirs ours its thing things some any"""
 BARE_WORDS = frozenset(_BARE.split())
 """Words that do not say what a variable holds."""
 _IRREGULAR = """begun made kept told said found given taken written held shown sent seen left built drawn known lost met
