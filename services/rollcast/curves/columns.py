@@ -51,7 +51,7 @@ _UNITS_BY_WORD = (
     (HOURS, {"hour", "hours", "hrs"}),
     (SECONDS, {"second", "seconds", "sec", "runtime", "elapsed", "time", "timestamp", "date", "clock"}),
 )  # fmt: skip
-_RATE_WORDS = {"per", "throughput", "rate"}
+_RATE_WORDS = {"per", "throughput", "rate", "accuracy", "acc"}
 _OTHER_TIME_WORDS = {"minute", "minutes", "min", "mins", "ms", "millis", "milliseconds", "ns", "us", "day", "days"}
 """Not converted into seconds: the unit is the name of the column."""
 _DURATION_WORDS = {"time", "timing", "duration", "seconds", "sec"}

@@ -47,7 +47,7 @@ NEUTRAL_WORDS = {
     "verified", "answer", "answers", "outcome", "task", "tasks", "current", "percent", "pct", "percentage", "in", "of",
     "at", "per", "greedy", "sampled", "sample", "prompt", "prompts", "default", "main", "fraction", "frac", "share",
     "exact", "epoch", "this", "iter", "grpo", "ppo", "rl", "model", "th", "k", "set", "best", "maj", "majority",
-    "worst", "data", "dataset", "eval", "moving", "running", "ema", "smoothed", "gen", "generation", "final",
+    "worst", "data", "dataset", "eval", "moving", "running", "ema", "smoothed", "gen", "generation", "final", "full",
 }  # fmt: skip
 """Words that name no subject: how it was averaged, who measured it."""
 RATE_WORDS = {

@@ -15,9 +15,9 @@ import numpy as np
 
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell, amount, counted
-from rollcast.curves.columns import MAX_NAMES_IN_A_SENTENCE
+from rollcast.curves.columns import MAX_NAMES_IN_A_SENTENCE, find_column
 from rollcast.curves.curve_sheet import MADE_AGAIN, CurveSheet
-from rollcast.curves.epoch_steps import length_of_epoch
+from rollcast.curves.epoch_steps import EPOCH_NAMES, length_of_epoch
 from rollcast.curves.formats.titles import SEED
 from rollcast.curves.labels import clashing_label
 from rollcast.curves.restarts import MAX_STRETCHES, going_back, is_unordered, whole_numbers
@@ -80,7 +80,8 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
         if requested_run is not None and not (runs and requested_run in (runs[0].title, str(runs[0].number))):
             raise UserError(f"no row is left; check {curve.asked.option('where')}, --run and the file")
         return _without_redone(curve, counts, tell) if runs else curve
-    if requested_run is None and _is_each_epoch(runs):
+    names_epochs = find_column(list(evaluations.columns), EPOCH_NAMES) is not None
+    if requested_run is None and not names_epochs and _is_each_epoch(runs):
         tell(f"{counter} begins again {len(runs)} times while the level goes on, so it is counted on from each end")
         return _counted_on(curve, counter, runs)
     listed = "; ".join(run.described(counter) for run in runs[:MAX_NAMES_IN_A_SENTENCE])

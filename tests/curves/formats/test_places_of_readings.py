@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rollcast.config.errors import UserError
 from rollcast.config.services import CurveFile
 from rollcast.curves.columns import Columns
 from rollcast.curves.sources.file import CurveFileReader
@@ -153,3 +154,99 @@ def test_a_run_of_longer_intervals_is_no_stray_line(tmp_path: Path) -> None:
     steps = [*range(0, 310, 10), *range(0, 5500, 500)]
     path.write_text("step,eval_acc\n" + "".join(f"{s},{s / 6000}\n" for s in steps))
     assert len(read_history(str(path), Columns(), "2").evaluations) == 11
+
+
+def of_epochs(form: str) -> str:
+    """One line or more for each epoch, with the rate of its readings so far."""
+    return "".join(form.format(e=epoch, r=rate) + "\n" for epoch, rate in enumerate(RATES, 1))
+
+
+FOREIGN: dict[str, tuple[str, str, list[int]]] = {
+    "DCGAN": (lines("[{e}/5][{i}/1000] loss: 0.3 acc: {r}"), "acc", STEPS),
+    "ImageNet of PyTorch": (lines("Epoch: [{e}][{i:4d}/1000]\tLoss: 2.1 (2.2)\tacc: {r}"), "acc", STEPS),
+    "tqdm with epochs": (
+        lines("Epoch {e}/5:  50%|█████     | {i}/1000 [00:10<00:10, 9.8it/s, acc={r}]"), "acc", STEPS,
+    ),
+    "Keras": (
+        of_epochs(
+            "Epoch {e}/20\n100/100 [==============================] - 3s 30ms/step - loss: 0.3 - val_accuracy: {r}"
+        ),
+        "val_accuracy", list(range(1, 21)),
+    ),
+    "Lightning's bar": (
+        of_epochs("Epoch {e}: 100%|██████| 100/100 [00:10<00:00,  9.8it/s, v_num=0, train_loss=0.3, val_acc={r}]"),
+        "val_acc", list(range(1, 21)),
+    ),
+    "dicts": (lines("{{'epoch': {e}, 'batch': {i}, 'accuracy': {r}}}"), "accuracy", STEPS),
+    "nested JSON": (
+        lines('{{"epoch": {e}, "train": {{"step": {i}, "acc": 0.4}}, "val": {{"acc": {r}}}}}'), "val/acc", STEPS,
+    ),
+}  # fmt: skip
+"""Logs in the forms of other tools: the text, the measure, the compute of each reading."""
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_forms_of_other_tools_keep_every_reading(kind: str, tmp_path: Path) -> None:
+    text, pass_rate, computes = FOREIGN[kind]
+    path = tmp_path / "train.log"
+    path.write_text(text)
+    history = read_history(str(path), Columns(), None)
+    assert history.origin.pass_rate == pass_rate
+    assert [(point.compute, point.pass_rate) for point in history.evaluations] == list(
+        zip(computes, RATES, strict=True)
+    )
+
+
+def test_passed_answers_of_an_evaluation_are_no_step(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(lines("[Epoch {e}, Batch {i}] eval: {b}/64 passed (loss 0.3)"))
+    history = read_history(str(path), Columns(), None)
+    assert [point.pass_rate for point in history.evaluations] == [n % 4 / 64 for n in range(20)]
+    assert [point.compute for point in history.evaluations] == STEPS
+
+
+def test_two_tries_with_epochs_are_no_continued_epochs(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(
+        lines("Epoch {e} iter {i}: eval_acc={r}") + lines("Epoch {e} iter {i}: eval_acc={r}").replace("=0.", "=0.5")
+    )
+    with pytest.raises(UserError, match="holds 2 runs one after another"):
+        read_history(str(path), Columns(), None)
+
+
+QUESTIONS = {
+    "batches and the whole of a validation": (
+        lines("Epoch {e} | val batch {b}/4 | acc {r}\nEpoch {e} | val acc {r}1"), "eval/acc, val_acc could each be",
+    ),
+    "training and validation": (
+        "epoch,batch,split,acc\n" + lines("{e},{i},train,{r}") + lines("{e},{i},val,{r}"), "split differs between rows",
+    ),
+    "two means of rewards": (
+        "step,valid_reward,full_valid_mean_reward\n"
+        + "".join(f"{s},0.2{s},0.3{s if s % 10 == 0 else ''}\n" for s in range(10, 90)),
+        "valid_reward, full_valid_mean_reward could each be",
+    ),
+    "counts since the start": (
+        "step,correct,total\n" + "".join(f"{s},{30 * s},{64 * s}\n" for s in range(1, 31)), "none of the columns",
+    ),
+    "words without marks": (
+        "".join(f"INFO ep 1 it {s} loss 0.3 val_acc 20.0%\n" for s in STEPS), "the form of this log is not known",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_what_is_not_clear_is_asked(kind: str, tmp_path: Path) -> None:
+    text, sentence = QUESTIONS[kind]
+    path = tmp_path / "train.log"
+    path.write_text(text)
+    with pytest.raises(UserError, match=sentence):
+        read_history(str(path), Columns(), None)
+
+
+def test_a_held_out_accuracy_of_tokens_is_mentioned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "result.csv"
+    rows = "".join(f"{s},1.1,0.{300 + s},{0.2 + s / 500 if s % 10 == 0 else ''}\n" for s in range(1, 201))
+    path.write_text("step,train_loss,train_accuracy,valid_mean_token_accuracy\n" + rows)
+    assert read_history(str(path), Columns(), None).origin.pass_rate == "train_accuracy"
+    assert "rows of evaluations hold valid_mean_token_accuracy" in capsys.readouterr().err

@@ -22,9 +22,11 @@ MAX_LINE_CHARS = 5_000
 MAX_PARSED_LINES = 500_000
 """Lines with names and values in a console. A loop prints one or some for each step."""
 _NUMBER = r"[-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
+_RIGHT_WORDS = "correct|solved|passed|successful|wins|won"
 _STEP = re.compile(
     r"(?<![\w./-])(?P<name>global[ _]?step|training[ _]?step|train[ _]?step|step|iteration|iter|update|epoch|episode|"
-    r"batch|rollout|eval)s?['\"]?\s?[:=#@]?\s?\[?(?P<at>\d{1,12})(?:\s?/\s?\d{1,12})?(?![\w.]*[\w%])",
+    r"batch|rollout|eval)s?['\"]?\s?[:=#@]?\s?\[?(?P<at>\d{1,12})(?:\s?/\s?\d{1,12})?(?![\w.]*[\w%])"
+    rf"(?!\s?/\s?\d)(?!\s(?:\w{{1,20}} )?(?:{_RIGHT_WORDS})(?!\w))",
     re.IGNORECASE,
 )
 _STEP_NAMES = {
@@ -36,6 +38,8 @@ _STEP_NAMES = {
 }
 _PROGRESS = re.compile(r"(?<![\w/.:=])(\d{1,12})\s?/\s?(\d{1,12})(?![\w/.:])")
 _PROGRESS_BAR = re.compile(r"\|\s?(\d{1,12})/\d{1,12} \[")
+_BATCH = re.compile(r"(?<=\|)[\[\](),;:\s-]{1,6}(\d{1,12})\s?/\s?\d{1,12}(?![\w/.:])")
+"""The batch behind an epoch, `Epoch: [3][250/1000]` or `[3/10][250/1000]`, once the epoch is a bar."""
 _NUMBER_TYPE = re.compile(r"\b(?:np\.\w{1,20}|tensor)\(([^()]{1,40})\)")
 _SEPARATOR = re.compile(r"\s*[|,;\t]\s*|\s+[-\u2013\u2014]\s+|\s{2,}|[\[\](){}]|\s*->\s*")
 _PAIR = re.compile(
@@ -53,7 +57,6 @@ _AT_STEP = re.compile(
     r"(?:(?P<sign>\s?%)|\s?/\s?(?P<total>\d{1,9})(?![\d./]))?(?![\w.:/])"
 )
 """`Accuracy at step 10: 0.31`, once the step is a bar."""
-_RIGHT_WORDS = "correct|solved|passed|successful|wins|won"
 _SHARE_OF = r"(?P<value>\d{1,9})\s?(?:/|of|out of)\s?(?P<total>\d{1,9})"
 _COUNTED = (
     re.compile(rf"(?<![\w./]){_SHARE_OF}\s(?:\w{{1,20}} )?(?P<name>{_RIGHT_WORDS})(?!\w)"),
@@ -125,7 +128,12 @@ def may_hold_a_value(line: str) -> bool:
     """Whether it is worth to look for names and values in a line."""
     if len(line) > MAX_LINE_CHARS or _DIGIT.search(line) is None:
         return False
-    return any(mark in line for mark in "=:|/") or _STEP.search(line) is not None
+    return any(mark in line for mark in "=:|/") or names_step(line)
+
+
+def names_step(line: str) -> bool:
+    """Whether a word of a line is that of a counter, `step 10`."""
+    return _STEP.search(line) is not None
 
 
 def counters_in(line: str) -> Row:
@@ -161,7 +169,8 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
     if counters and (measure_match := _AT_STEP.search(rest)) and measure_or_count(measure_match["name"]) is not None:
         first = min(first, measure_match.start())
         pairs.update({name: value for name, value, _ in _values([measure_match])})
-    if counters and not pairs and (right := next(filter(None, (form.search(rest) for form in _COUNTED)), None)):
+    has_measure = any(measure_or_count(name) is not None for name in pairs)
+    if counters and not has_measure and (right := next(filter(None, (form.search(rest) for form in _COUNTED)), None)):
         first = right.start()
         pairs["correct"] = _share(right["value"], int(right["total"]))
     if len(pairs) < (1 if counters else MIN_PAIRS):
@@ -230,14 +239,19 @@ def _counters(line: str) -> tuple[Row, str]:
         if progress is not None and is_before and int(progress[1]) <= int(progress[2]):
             counters["step"] = int(progress[1])
             rest = f"{rest[: progress.start()]} | {rest[progress.end() :]}"
+            if (batch := _BATCH.search(rest)) and not _is_share(batch):
+                counters = {"epoch": int(progress[1])}
+    if list(counters) == ["epoch"] and (batch := _BATCH.search(rest)) and not _is_share(batch):
+        counters["step"] = int(batch[1])
+        rest = f"{rest[: batch.start()]} | {rest[batch.end() :]}"
     return counters, rest
 
 
 def _is_share(progress: re.Match[str]) -> bool:
     """Whether it is a share of right answers: `31/100 correct`, `accuracy 31/100`."""
-    names = progress.string[: progress.start()].split()[-1:]
+    names = progress.string[: progress.start(1)].split()[-1:]
     counted = filter(None, (form.search(progress.string) for form in _COUNTED))
-    is_counted = any(found.start() <= progress.start() < found.end() for found in counted)
+    is_counted = any(found.start() <= progress.start(1) < found.end() for found in counted)
     return is_counted or any(measure_or_count(name) is not None for name in names)
 
 

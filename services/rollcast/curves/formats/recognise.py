@@ -1,5 +1,6 @@
 """Which format a file or folder is of. The one rule: the most particular mark first, tables last."""
 
+import re
 from pathlib import Path
 from typing import Protocol
 
@@ -40,6 +41,7 @@ class Format(Protocol):
         """The columns of the log. Raises UserError: one sentence on the problem. Raises TooMuch."""
 
 
+_NUMBER = re.compile(r"[-+]?\d{1,20}(\.\d{0,20})?%?")
 FOLDER_FORMATS: tuple[Format, ...] = (tensorboard, mlflow_folder)
 FORMATS: tuple[Format, ...] = (
     delimited,
@@ -107,8 +109,10 @@ def _table(log: LogFile) -> Sheet:
     num_numbers = [int(np.isfinite(column.numbers.values).sum()) for column in sheet.columns.values()]
     # Share of the rows that have a number in some column of a table: prose has fewer
     is_of_numbers = max(num_numbers, default=0) >= 0.5 * sheet.num_rows
+    # A header of a value is a first line of a log: `step 10 accuracy 0.2`.
+    has_values = sheet.format == delimited.NAMES[" "] and any(map(_NUMBER.fullmatch, sheet.columns))
     # A step and a reading
-    if len(sheet.columns) < 2 or not is_of_numbers:
+    if len(sheet.columns) < 2 or not is_of_numbers or has_values:
         raise UserError(
             f"{log.path}: the form of this log is not known; give CSV, JSON, lines of NAME=VALUE with a step, or a "
             "format that `rollcast fit --help` lists"

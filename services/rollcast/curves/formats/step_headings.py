@@ -9,7 +9,7 @@ several below one.
 """
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from rollcast.curves.formats.console_lines import (
@@ -17,6 +17,7 @@ from rollcast.curves.formats.console_lines import (
     form_of_text,
     heading_of,
     may_hold_a_value,
+    names_step,
     read_line,
     refuse_many,
 )
@@ -41,13 +42,14 @@ class _LineBelow:
 def lines_below_headings(text: str, num_other_steps: int = 0) -> ChosenLines:
     """The lines of metrics, each with the step of the heading above it; none if no headings rise. Raises TooMuch.
 
-    `num_other_steps`: read by other means; none either if the headings have no more different steps.
+    `num_other_steps`: read by other means; none either if headings of steps have no more different ones.
     """
     lines = text.split("\n")
     headings = [found for number, line in enumerate(lines, 1) if (found := heading_of(number, line)) is not None]
     form = _rising_form(headings)
     by_number = {heading.number: heading for heading in headings if heading.form == form}
-    if len({heading.counts for heading in by_number.values()}) <= num_other_steps:
+    has_steps = any("epoch" not in heading.row for heading in by_number.values())
+    if not by_number or (has_steps and len({heading.counts for heading in by_number.values()}) <= num_other_steps):
         return ChosenLines()
     below: list[_LineBelow] = []
     current: ConsoleLine | None = None
@@ -61,8 +63,12 @@ def lines_below_headings(text: str, num_other_steps: int = 0) -> ChosenLines:
             num_parsed += 1
             refuse_many(num_parsed)
             found = read_line(number, line, current.row)
-            if found is not None and found.counts == current.counts:
-                below.append(_LineBelow(found, num_headings, form_of_text(line)))
+            if found is not None and "epoch" in current.row and not names_step(line):
+                # `100/100 [====] - accuracy: 0.5`
+                found = replace(found, row={**current.row, **found.row})
+            elif found is None or found.counts != current.counts:
+                continue
+            below.append(_LineBelow(found, num_headings, form_of_text(line)))
     return _of_the_loop(below)
 
 
