@@ -178,7 +178,7 @@ def steps(
     )
     computed_tokens = sum(map(packed_tokens if variant.packing else padded_tokens, micro_batches))
     # Three updates count; one before them warms up, and compiles
-    stats = [learner.update(micro_batches, denominator(sequences)) for _ in range(3 + 1)][1:]
+    stats = [learner.update(micro_batches, denominator(sequences)) for _ in range(4)][1:]
     seconds = statistics.median(step_stats.seconds for step_stats in stats)
     flops, peak = step_flops(models.qwen3(shape), sequences) / seconds, card.peak_flops(ranks.device)
     return {

@@ -75,7 +75,7 @@ def publish_over(transport: str, device: torch.device, specs: list[TensorSpec]) 
     generator = start_generator(port, weights, device)
     try:
         # Six publications count; one before them opens the group
-        seconds = [publish(publisher, slots, step) for step in range(6 + 1)][1:]
+        seconds = [publish(publisher, slots, step) for step in range(7)][1:]
     finally:
         generator.kill()
         generator.join(PATIENCE_SECONDS)

@@ -159,7 +159,7 @@ def _wanted(
     if longer < -MAX_LENGTH_CHANGE and not starved:
         return min(fewest, number), room
     # Relative excess of n* over the number that the margin covers while the trainer does not wait
-    if not starved and target < exact <= target * (1 + 0.01):
+    if not starved and target < exact <= 1.01 * target:
         return target, explanation
     if starved and _is_full(measured, limits):
         # No working generator is let go while the trainer waits for more, whatever the noisy rates say.

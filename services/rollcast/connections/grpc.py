@@ -70,8 +70,8 @@ def _open(library: Any, settings: Rpc, max_message_bytes: int) -> Any:
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", int(1000 * LONGEST_PAUSE_SECONDS)),
-        # Deadline of one attempt to connect
-        ("grpc.min_reconnect_backoff_ms", int(1000 * 3.0)),  # bounds the attempt, not the pause
+        # 3 s for one attempt to connect: in spite of its name the option bounds the attempt, not the pause
+        ("grpc.min_reconnect_backoff_ms", 3_000),
     )
     if settings.tls is None:
         return library.insecure_channel(target, options=options)

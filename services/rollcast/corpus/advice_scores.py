@@ -104,8 +104,8 @@ def advice_scores(followed: Sequence[FollowedAdvice]) -> AdviceScores:
         wrong_beyond_noise={kind: Tally(len(those), len(runs_by_kind[kind])) for kind, those in wrong.items()},
         wrong={kind: [(each.name, each.worth) for each in those] for kind, those in wrong.items()},
         useless_ended_early=Tally.count(
-            # Pass rate: a run that gains less after half has gained nothing
-            # Share of a run before whose end money is saved
+            # A run that gains less than .01 of pass rate after half has gained nothing; an end after three quarters of
+            # its compute saves little.
             each.ended_at < 0.75
             for each in followed
             if each.gain < 0.01

@@ -60,8 +60,7 @@ class HalfRun:
 
     @property
     def num_level(self) -> int:
-        # Fewer readings would make the level noise
-        # A level is the mean of the last tenth of the readings
+        # A level is the mean of the last tenth of the readings; fewer than three would make it noise.
         return max(3, len(self.curve) // 10)
 
     def level(self, num_readings: int) -> float:

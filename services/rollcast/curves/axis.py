@@ -64,7 +64,7 @@ def choose_axis(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
     devices = np.nan_to_num(column(evaluations, "devices")[is_trained])
     devices = devices[devices > 0]  # evaluations without that number are ignored
     # Relative change of the number of devices beyond which the fleet is taken to have changed
-    is_changed = devices.size > 0 and devices.max() > (1 + 0.10) * devices.min()
+    is_changed = devices.size > 0 and devices.max() > 1.1 * devices.min()
     if not is_changed or np.any(np.isnan(trained_tokens[is_trained])):
         return without_start_up(evaluations)
     compute, start_up = _compute_and_start_up(evaluations)
@@ -154,7 +154,7 @@ def _inferred_start_ups(evaluations: Sequence[CurvePoint]) -> Array:
             learning = max(learning, tokens[number] * np.median(spent[likes] / tokens[likes]))
         # Relative excess over similar intervals beyond which the first interval of an incarnation holds a start-up, if
         # the start-up was not measured
-        if spent[number] > (1 + 0.10) * learning:
+        if spent[number] > 1.1 * learning:
             excess[trained[number]] = spent[number] - learning
     return excess
 

@@ -83,8 +83,8 @@ def _falls(sheet: Sheet, counter: Array, is_evaluation: Mask) -> tuple[Rows, Row
 def _num_strays(steps: list[float], fall: int, interval: float) -> int:
     """How many rows from a fall on are strays; 0 if they are those of a restart or of another run."""
     reached = steps[fall - 1]
-    # Rows that fall back together, before the log goes on above, which are no restart: lines that a model quotes, say
-    end = next((at for at in range(fall, min(fall + 3 + 1, len(steps))) if steps[at] > reached), fall)
+    # Up to three rows that fall back before the log goes on above are no restart: lines that a model quotes, say
+    end = next((at for at in range(fall, min(fall + 4, len(steps))) if steps[at] > reached), fall)
     low = steps[fall:end]
     if not low or low[-1] == reached or low[0] == steps[0]:
         return 0

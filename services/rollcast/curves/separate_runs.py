@@ -165,8 +165,8 @@ def _is_at_another_level(run: LoggedRun, stretch: LoggedRun) -> bool:
     noise = max(_noise(run.rates[order]), _noise(stretch.rates))
     everything = np.concatenate((run.rates, stretch.rates))
     spread = float(everything.max() - everything.min())
-    # Share of the range of the readings below which two levels are one, however little they vary
-    # Standard errors between two levels from which they are those of two runs
+    # Two levels are of two runs if they differ by five standard errors, and by a twentieth of the range however little
+    # the readings vary.
     return difference > max(5.0 * noise * math.sqrt(2 / again.size), 0.05 * spread)
 
 

@@ -253,8 +253,8 @@ def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
                 f"{row['run']}: verdict {row['verdict'].replace('_', ' ')}. {row['reason']} It counts with its last "
                 f"readings ({row['now']['mean']:.3f}) and gets nothing; {remedy}."
             )
-        # Times the compute of a run so far: an end beyond that is called an extrapolation far out
-        elif row["hours"] > (3.0 - 1) * row["compute"]:
+        # An end beyond three times the compute so far is called an extrapolation far out; `hours` are still to come
+        elif row["hours"] > 2.0 * row["compute"]:
             times = (row["compute"] + row["hours"]) / row["compute"]
             warnings.append(f"{row['run']}: ends at {times:.3g} times its compute so far, an extrapolation far out.")
     shortest_run = min(rows, key=lambda row: float(row["compute"]))

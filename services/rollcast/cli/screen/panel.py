@@ -41,8 +41,7 @@ def panel(screen: Screen, width: int, height: int) -> Text:
     min_event_lines = min(len(events), 2)
     head = [*_head(screen, width), *_body(screen, width)][: max(1, height - min_event_lines)]
     room = height - len(head)
-    # One line in this many is kept for events, however large the curve could be
-    # Lines for events next to a curve
+    # Four lines for events next to a curve, and a fifth of a high screen
     reserved_lines = min(len(events), max(4, height // 5))
     # More lines make a curve no clearer
     curve_lines = min(20, room - reserved_lines)

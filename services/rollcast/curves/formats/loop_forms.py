@@ -75,8 +75,9 @@ class _Form:
         """Whether lines of the other form separate most of these lines, or these lines those."""
         owners = sorted([(line_index, 0) for line_index in self.places] + [(place, 1) for place in other.places])
         num_changes = sum(earlier[1] != later[1] for earlier, later in pairwise(owners))
-        # Share of the lines of the rarer of two forms that lines of the other one separate, if one loop prints both
-        return num_changes >= 2 * 0.5 * min(len(self.places), len(other.places))
+        # One loop prints both forms if half of the rarer one's lines stand alone between lines of the other: each makes
+        # two changes.
+        return num_changes >= min(len(self.places), len(other.places))
 
 
 def chosen_lines(lines: list[ConsoleLine]) -> ChosenLines:

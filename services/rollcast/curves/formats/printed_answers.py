@@ -122,6 +122,5 @@ def _is_series(lines: list[_Line]) -> bool:
         line.step < previous_line.step and line.stretch == previous_line.stretch
         for previous_line, line in pairwise(lines)
     )
-    # Different steps of lines of one form that may be any steps, such as numbers of samples
-    # Share of such lines whose step may be less than the one before; the steps of unrelated answers fall half the time
+    # Two steps could be of any two lines. The steps of unrelated answers fall half the time, those of a loop hardly.
     return len({line.step for line in lines}) >= 3 and num_falls <= 0.25 * len(lines)

@@ -104,8 +104,8 @@ def _is_regular(items: list[_LineBelow]) -> bool:
         return True
     headings = sorted({item.heading for item in items})
     gaps = Counter(after - before for before, after in pairwise(headings))
-    # Share of the lines of a form that may be below a heading with another one of that form, as after a restart
-    is_once = len(headings) >= (1 - 0.1) * len(items)
+    # After a restart a tenth of the lines of a form may be below a heading with another one of that form
+    is_once = len(headings) >= 0.9 * len(items)
     # Share of the lines of a form that follow the one before after the usual number of headings
     return is_once and max(gaps.values(), default=0) >= 0.75 * (len(headings) - 1)
 
@@ -118,8 +118,7 @@ def _rising_form(headings: list[ConsoleLine]) -> str | None:
         steps = [heading.counts for heading in headings if heading.form == form] if count >= MIN_HEADINGS else []
         num_falls = sum(later < earlier for earlier, later in pairwise(steps))
         distinct = len(set(steps))
-        # Share of the headings of a log whose step may be less than that of the one before
-        # Different steps for each heading. Answers that count to eight again and again have fewer.
+        # Answers that count to eight again and again have few different steps, and their steps fall often.
         if distinct >= max(MIN_HEADINGS, 0.2 * count) and num_falls <= 0.25 * count:
             num_distinct[form] = distinct
     return max(num_distinct, key=lambda form: num_distinct[form], default=None)

@@ -36,8 +36,7 @@ class ForeignCurve:
         self._prometheus = prometheus
         self._queries = queries
         self._look_back = queries.look_back_hours * 3600
-        # Instants in the whole look-back: a month at every 15 seconds
-        # Prometheus' usual interval of scraping
+        # Prometheus usually scrapes every 15 seconds; 200,000 instants are a month of that
         self._resolution = max(15, math.ceil(self._look_back / 200_000))
         self._place: _Place | None = None
         """None before the run began."""

@@ -112,7 +112,7 @@ def _known_calls() -> list[int]:
 
     numbers = []
     # Calls with higher numbers are of kernels after Linux 6.19
-    for number in range(471 + 1):
+    for number in range(472):
         with contextlib.suppress(ValueError):
             syscall_name(number)
             numbers.append(number)

@@ -40,8 +40,8 @@ def messages(server_output: int) -> Iterator[bytes]:
             end = time.monotonic() + GRACE_SECONDS
         if end is not None and time.monotonic() > end:
             return
-        # Seconds between two looks at whether the server still lives
-        if not ready.poll(0.5 * 1_000):
+        # Half a second between two looks at whether the server still lives
+        if not ready.poll(500):
             continue
         # Bytes of one read of a pipe
         chunk = os.read(server_output, 1 << 16)

@@ -109,8 +109,7 @@ def why_not_packed(causal_lm: Any, *, dtype: torch.dtype, device: torch.device) 
 
 def _why_no_flash(config: Any, device: torch.device) -> str | None:
     size, value_size = _head_sizes(config)
-    # The kernel's bound
-    # Head sizes that flash attention takes are multiples of it
+    # Flash attention takes head sizes that are multiples of 8, up to 256
     if size != value_size or size > 256 or size % 8:
         return f"flash attention has no heads of {size} with values of {value_size}"
     if torch.cuda.get_device_capability(device)[0] < LEAST_FLASH_CAPABILITY:

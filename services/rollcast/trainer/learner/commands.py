@@ -98,8 +98,8 @@ class CommandReceiver:
         meanwhile()
         while not self.store.check([key]):
             waited = time.monotonic() - started_at
-            # A shorter sleep would keep a core busy
-            # Pause as a share of the time waited so far, so that a command of short steps is noticed at most 5 % late
+            # The pause is a share of the time waited so far, so that a command of short steps is noticed at most 5 %
+            # late; below a millisecond it would keep a core busy.
             time.sleep(min(MAX_POLL_SECONDS, max(0.001, 0.05 * waited)))
             meanwhile()
         kind, num_chunks, num_bytes = HEADER.unpack(bytes(self.store.get(key)))

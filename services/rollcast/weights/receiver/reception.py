@@ -140,8 +140,8 @@ class Reception:
                     if state.status in (wanted, FAILED):
                         return state
                     waited = time.monotonic() - started
-                    # A shorter sleep would keep a core busy; a longer one would delay a small model
-                    # Poll interval as a share of the time waited so far, so that completion is noticed at most 5 % late
+                    # The interval is a share of the time waited so far, so that completion is noticed at most 5 % late;
+                    # below 2 ms it would keep a core busy.
                     await asyncio.sleep(min(max(0.002, 0.05 * waited), MAX_POLL_SECONDS))
         except TimeoutError:
             reason = f"the engine was {state.status} after {deadline_seconds} s, not {wanted}"

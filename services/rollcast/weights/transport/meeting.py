@@ -25,8 +25,8 @@ def meet(store: Any, *, rank: int, world_size: int, deadline: float, abandoned: 
             if not absent:
                 return
             raise GroupError(f"rank {', '.join(absent)} did not come within {now_seconds - started:.1f} s")
-        # A shorter sleep would keep a core busy
-        # Poll interval as a share of the time waited so far, so that the last member is noticed at most 10 % late
+        # The interval is a share of the time waited so far, so that the last member is noticed at most 10 % late; below
+        # a millisecond it would keep a core busy.
         interval = min(max(0.001, 0.1 * (now_seconds - started)), MAX_POLL_SECONDS)
         if abandoned.wait(interval):
             raise GroupError("abandoned while it was opened")
