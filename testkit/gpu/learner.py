@@ -23,7 +23,6 @@ import torch
 from rollcast.config.recipe import Recipe
 from rollcast.config.services import AttentionKernel, Recomputation, Trainer
 from rollcast.recipe.losses.make import make_loss
-from rollcast.trainer.learner import attention
 from rollcast.trainer.learner.batch import (
     TrainingSequence,
     denominator,
@@ -141,14 +140,16 @@ VARLEN = "varlen_attn"
 
 def accept_older_torch() -> None:
     """Before torch 2.12 `varlen_attn` has no `enable_gqa`, and takes fewer key heads without it."""
-    older: Any = getattr(attention, VARLEN)
+    from torch.nn.attention import varlen  # imports torch's compiler, seconds of every other part
+
+    older: Any = getattr(varlen, VARLEN)
     if "enable_gqa" in inspect.signature(older).parameters:
         return
 
     def without_flag(*given: Any, enable_gqa: bool, **named: Any) -> Any:
         return older(*given, **named)
 
-    setattr(attention, VARLEN, without_flag)
+    setattr(varlen, VARLEN, without_flag)
 
 
 def steps(
