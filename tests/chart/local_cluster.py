@@ -28,6 +28,11 @@ from tests.chart.rendering import Object, PodOf, of_kind, pods
 
 CHECKOUT = Path(__file__).parents[2]
 
+SUBNET = f"127.0.{77 + int(os.environ.get('PYTEST_XDIST_WORKER', 'gw0').removeprefix('gw'))}"
+"""Of this test process: pods of another one listen on the same ports."""
+PROBE_DEADLINE_SECONDS = 120.0
+"""A probe imports Rollcast, which takes long where other tests run beside it; a cluster allows it less."""
+
 _VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 _BY_THE_JOB = "batch.kubernetes.io/"
 
@@ -63,7 +68,8 @@ class LocalPod:
         """Exit code of a container's exec probe, asked in its pod."""
         command = self.container(container)[kind]["exec"]["command"]
         given = {"JOB_COMPLETION_INDEX": str(self._index)}
-        return self.run(f"{container}-{kind}", [self._here(word, {}) for word in command], given).wait(30)
+        process = self.run(f"{container}-{kind}", [self._here(word, {}) for word in command], given)
+        return process.wait(PROBE_DEADLINE_SECONDS)
 
     def run(self, name: str, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
         environment = {"PATH": f"{self._cluster.programs}:/usr/bin:/bin", "LANG": "C.UTF-8"} | environment
@@ -182,7 +188,7 @@ class LocalCluster:
         ]
         key = (template.name, index)
         if key not in self._pods:
-            self._pods[key] = self.make(template, f"127.0.77.{len(self._pods) + 2}", index)
+            self._pods[key] = self.make(template, f"{SUBNET}.{len(self._pods) + 2}", index)
         return self._pods[key]
 
     def make(self, template: PodOf, address: str, index: int) -> LocalPod:

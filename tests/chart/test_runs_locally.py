@@ -17,7 +17,7 @@ from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from testkit.generator.caches import share_caches
 from testkit.system.harness import wait_for
 from tests.chart.connections import Connection, Watch
-from tests.chart.local_cluster import LocalCluster
+from tests.chart.local_cluster import SUBNET, LocalCluster
 from tests.chart.local_run import INIT_SECONDS, PROBE_SECONDS, SMALLER, STEPS, finish, listens, ready
 from tests.chart.network import Network
 from tests.chart.rendering import merged, profile, render
@@ -39,9 +39,10 @@ def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:
         redis, trainer, generator, forecaster = (
             cluster.pod(role) for role in ("redis", "trainer", "generator", "forecaster")
         )
-        assert ": valid (run 'demo'" in finish(cluster.pod("check"), "check", 120)  # as Helm does before all else
+        # As Helm does before all else.
+        assert ": valid (run 'demo'" in finish(cluster.pod("check"), "check", INIT_SECONDS)
         redis.start("redis")
-        wait_for(lambda: listens(redis, 6379), 20, "Redis")
+        wait_for(lambda: listens(redis, 6379), 120, "Redis")
         base = ensure_base_model(SMALL, lambda share: None)
         for pod in (trainer, generator):  # in the place of the demo's, so that init containers find that made
             shutil.copytree(base, pod.folder / "volumes" / "models" / BaseModel().key)
@@ -51,7 +52,7 @@ def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:
         forecaster.start("forecaster")
         process = trainer.start("trainer")
         sampler = generator.start("generator")
-        finish(cluster.pod("test", owner="test-redis"), "test", 120)
+        finish(cluster.pod("test", owner="test-redis"), "test", INIT_SECONDS)
         wait_for(
             lambda: sampler.poll() is not None or ready(generator, "generator"),
             500,
@@ -61,8 +62,8 @@ def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:
         assert sampler.poll() is None, generator.log("generator").read_text()[-3000:]
         assert trainer.probe("trainer", "startupProbe") == 0
         assert ready(forecaster, "forecaster")
-        assert "127.0.77" in finish(cluster.pod("test", owner="test-generator"), "test", 120)
-        finish(cluster.pod("test", owner="test-forecaster"), "test", 120)
+        assert SUBNET in finish(cluster.pod("test", owner="test-generator"), "test", INIT_SECONDS)
+        finish(cluster.pod("test", owner="test-forecaster"), "test", INIT_SECONDS)
         assert process.wait(500) == 0, trainer.log("trainer").read_text()[-3000:]
 
         run_folder = short_path / "claims" / "demo-rollcast-runs" / "demo"
