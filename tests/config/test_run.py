@@ -153,3 +153,9 @@ def test_the_home_folder_is_meant_by_a_tilde(monkeypatch: pytest.MonkeyPatch, tm
     assert (config.model.path, config.folder) == (str(tmp_path / "model"), tmp_path / "runs")
     assert config.tasks.dataset.path == tmp_path / "rows.jsonl"  # type: ignore[union-attr]
     assert parsed(folder="~nobody-has-this-name/runs").folder == Path("~nobody-has-this-name/runs")
+
+
+def test_a_run_is_logged_to_each_kind_once() -> None:
+    with pytest.raises(UserError, match="log = '2 of kind tensorboard' is wrong: a run is logged to each kind once"):
+        parsed(log=[{"kind": "tensorboard"}, {"kind": "tensorboard"}])
+    assert len(parsed(log=[{"kind": "tensorboard"}, {"kind": "wandb"}]).log) == 2

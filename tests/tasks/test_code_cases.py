@@ -7,6 +7,7 @@ import json
 import pytest
 
 from rollcast.tasks.sandbox.client import Sandbox
+from rollcast.tasks.sandbox.definitions import undefined_names
 from tests.tasks.code_cases import BLOCKS, TEXTS, VALUES, Case
 
 pytestmark = pytest.mark.protections
@@ -20,3 +21,7 @@ def test_answers_get_the_grades_that_they_deserve(code_sandbox: Sandbox, cases: 
         if (grade.reward, grade.status) != (float(case.grade), "ok" if case.grade else "wrong"):
             otherwise.append((case.name, grade))
     assert otherwise == []
+
+
+def test_a_name_that_only_a_function_binds_is_undefined_elsewhere() -> None:
+    assert undefined_names("def check():\n    solution = 1\n    return solution\nprint(solution)") == {"solution"}

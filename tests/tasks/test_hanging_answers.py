@@ -46,7 +46,7 @@ def test_a_reference_that_is_too_much_is_reported_once_and_costs_its_time_once(s
         used = _cpu_seconds_of_gradings(sandbox)
         later = [sandbox.grade("math", answer, written) for answer in (r"\boxed{7}", r"\boxed{8}") * 20]
     assert _cpu_seconds_of_gradings(sandbox) - used < CPU_SECONDS
-    assert {(one.status, one.reason) for one in [first, *later]} == {("timeout", "reference")}
+    assert {(grade.reward, grade.status, grade.reason) for grade in [first, *later]} == {(0.0, "timeout", "reference")}
     assert reference.replace("\\", "\\\\") in first.failure
     assert [line["log_level"] for line in logs] == ["error"]
     assert sandbox.grade("math", r"\boxed{7}", '"7"') == Grade(1.0, "ok")

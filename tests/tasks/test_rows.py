@@ -21,6 +21,7 @@ from rollcast.config.datasets import HuggingfaceDataset, JsonlDataset, ParquetDa
 from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
 from rollcast.config.tasks import Evaluation, Tasks
+from rollcast.tasks import rows
 from rollcast.tasks.mappings import MAPPINGS
 from rollcast.tasks.prompts import load
 from rollcast.tasks.rows import read_rows
@@ -53,6 +54,17 @@ def test_parquet_and_compressed_lines_hold_the_same_rows(tmp_path: Path) -> None
     lines = rows_of(JsonlDataset(name="d", path=tmp_path / "rows.jsonl.gz"))
     table = rows_of(ParquetDataset(name="d", path=tmp_path / "rows.parquet"))
     assert lines == table == ROWS
+
+
+def test_a_line_may_have_the_longest_length_and_no_byte_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1}\n')
+    dataset = JsonlDataset(name="d", path=path)
+    monkeypatch.setattr(rows, "MAX_LINE_BYTES", len('{"a": 1}\n'))
+    assert rows_of(dataset) == [{"a": 1}]
+    monkeypatch.setattr(rows, "MAX_LINE_BYTES", len('{"a": 1}'))
+    with pytest.raises(UserError, match="line 1: longer than 8 bytes"):
+        rows_of(dataset)
 
 
 def test_a_field_of_a_field_is_named_with_a_dot(tmp_path: Path) -> None:
