@@ -264,14 +264,14 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         "live-page",
-        "Everything on the live page in a real browser, and runs in a real Prometheus that is killed.",
+        "Everything on the live page in a real browser, its HTTP API under random requests, a Prometheus that is killed.",
         (
             "tests/forecaster",
             "testkit/forecaster",
             "monitoring",
             *_rooms("forecaster", "curves", "scaling", "telemetry"),
         ),
-        _tests("forecaster", "whole_page", "many_recordings", "prometheus_runs", "replay"),
+        _tests("forecaster", "whole_page", "many_recordings", "openapi", "prometheus_runs", "replay"),
     ),
     Proof(
         "calibration",

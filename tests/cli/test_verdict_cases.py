@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import linregress
 
 import rollcast as library
 from tests.cli.command import rollcast
@@ -164,5 +164,5 @@ def test_a_flat_event_file_has_no_trend_by_an_ordinary_regression(tmp_path: Path
     """What the verdict says of it, by a test that the verdict does not use."""
     shutil.copytree(DATA / "tensorboard_flat", tmp_path / "run")
     points = library.forecast(tmp_path / "run")._run.evaluations
-    found = linregress([point.step for point in points], [point.pass_rate for point in points])
+    found = scipy.stats.linregress([point.step for point in points], [point.pass_rate for point in points])
     assert found.pvalue > 0.05

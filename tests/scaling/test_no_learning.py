@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
+import scipy
 
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.no_learning import judge_no_learning, learning_statistics
@@ -89,7 +89,7 @@ def test_the_part_that_the_user_leaves_out_counts_as_a_part_of_the_run() -> None
 def test_the_statistics_are_those_of_textbooks(seed: int) -> None:
     rates = np.round(0.3 + 0.1 * np.random.default_rng(seed).standard_normal(31), 1)
     found = learning_statistics(curve_of(rates))
-    assert found.trend_errors == pytest.approx(spearmanr(np.arange(31), rates).statistic * np.sqrt(30))
+    assert found.trend_errors == pytest.approx(scipy.stats.spearmanr(np.arange(31), rates).statistic * np.sqrt(30))
     assert found.rise == pytest.approx(rates[-10:].mean() - rates[:10].mean())
     noise = np.sqrt(sum((after - before) ** 2 for before, after in pairwise(rates)) / 60)
     assert found.noise == pytest.approx(noise)

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import quad
-from scipy.stats import t as student
 
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.law.curve import Array, Curve, sigmoid
@@ -70,11 +69,11 @@ def test_the_simple_methods_forecast_as_the_two_sided_density_integrates() -> No
 
     def density(value: float) -> float:
         side = up if value > centre else down
-        return float(student.pdf((value - centre) / side, 2.7)) * 2 / (up + down)
+        return float(scipy.stats.t.pdf((value - centre) / side, 2.7)) * 2 / (up + down)
 
     for level, value in zip(LEVELS[1:-1].tolist(), simple.tolist(), strict=True):
-        below = quad(density, -np.inf, min(value, centre))[0]
-        above = quad(density, centre, value)[0] if value > centre else 0.0
+        below = scipy.integrate.quad(density, -np.inf, min(value, centre))[0]
+        above = scipy.integrate.quad(density, centre, value)[0] if value > centre else 0.0
         assert below + above == pytest.approx(level, abs=1e-6)
 
 
@@ -93,9 +92,9 @@ def test_combined_is_what_a_slow_loop_makes() -> None:
         below = down / (up + down)
         for row, level in enumerate(LEVELS.tolist()):
             if level < below:
-                simple = centre + down * student.ppf(0.5 * level / below, STACK.degrees)
+                simple = centre + down * scipy.stats.t.ppf(0.5 * level / below, STACK.degrees)
             else:
-                simple = centre + up * student.ppf(0.5 + 0.5 * (level - below) / (1 - below), STACK.degrees)
+                simple = centre + up * scipy.stats.t.ppf(0.5 + 0.5 * (level - below) / (1 - below), STACK.degrees)
             expected = 0.5 * law[round(level * 300)] + 0.5 * simple
             assert said[row, place] == pytest.approx(min(max(expected, 0.0), 1.0), abs=1e-9)
 

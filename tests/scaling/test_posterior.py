@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import multivariate_normal, norm
-from scipy.stats import t as student_t
 
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.verdict import VerdictKind
@@ -44,7 +43,7 @@ def brute_force_quantiles(curve: Curve, prior: Prior, noise: float, drift: float
             )
             residual = curve.pass_rate - law
             log_likelihood = -0.5 * np.einsum("abi,ij,abj->ab", residual, inverse, residual, optimize=True)
-            log_prior = student_t.logpdf(log_exponent, 4, *prior.log_exponent)
+            log_prior = scipy.stats.t.logpdf(log_exponent, 4, *prior.log_exponent)
             log_prior -= 0.5 * ((log_midpoint - log_compute[-1] - prior.log_midpoint[0]) / prior.log_midpoint[1]) ** 2
             log_weight.append(np.where(inside, log_likelihood + linear + log_prior, -np.inf))
             pass_rate.append(sigmoid(at, initial, asymptote, np.exp(log_exponent), np.exp(log_midpoint)))
@@ -235,11 +234,11 @@ def test_every_departure_weighs_what_a_full_covariance_says() -> None:
         rise = sigmoid(np.exp(points.log_compute), 0, 1, np.exp(axes.log_exponent[b]), np.exp(axes.log_midpoint[b, m]))
         design = np.stack([1 - rise, rise], axis=1)
         spread = covariance + design @ np.diag(linear.variance) @ design.T
-        log_weight[h, j, b, m] = multivariate_normal.logpdf(points.pass_rate, design @ linear.mean, spread)
-        log_weight[h, j, b, m] += student_t.logpdf(axes.log_exponent[b], 4, *prior.log_exponent)
+        log_weight[h, j, b, m] = scipy.stats.multivariate_normal.logpdf(points.pass_rate, design @ linear.mean, spread)
+        log_weight[h, j, b, m] += scipy.stats.t.logpdf(axes.log_exponent[b], 4, *prior.log_exponent)
         distant = (axes.log_midpoint[b, m] - points.log_compute[-1] - prior.log_midpoint[0]) / prior.log_midpoint[1]
         log_weight[h, j, b, m] -= 0.5 * distant**2
-        shorter = norm.cdf(
+        shorter = scipy.stats.norm.cdf(
             np.log(np.sqrt(0.4 * 0.8)), axes.log_midpoint[b, m] + prior.first_phase[0], prior.first_phase[1]
         )
         ending = {0.0: 1 - prior.transient_weight, 0.4: shorter, 0.8: 1 - shorter}[at]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import t as student
+import scipy
 
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR
@@ -130,7 +130,7 @@ def surprise(stack: Stack, given: Examples) -> float:
         up = scale * math.exp(tilt)
         down = scale * math.exp(-tilt)
         beyond = float(given.outcome[place]) - centre
-        density = 2 * student.pdf(beyond / (up if beyond > 0 else down), stack.degrees) / (up + down)
+        density = 2 * scipy.stats.t.pdf(beyond / (up if beyond > 0 else down), stack.degrees) / (up + down)
         total -= vote * math.log(density)
     return total
 

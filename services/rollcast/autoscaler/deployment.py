@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from kubernetes import client
-
 from rollcast.autoscaler.api_server import ClusterAway, NotFound, ask, list_all
 from rollcast.config.errors import EXIT_SUPERSEDED
 
@@ -29,6 +27,8 @@ class Deployment:
     """Every method has a deadline and raises ClusterAway."""
 
     def __init__(self, api: Any, namespace: str, name: str) -> None:
+        from kubernetes import client  # hundreds of modules, which no other mode of scaling needs
+
         self.name = name
         self._record = f"{name}-replaced-job"
         self._namespace = namespace

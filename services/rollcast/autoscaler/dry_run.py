@@ -13,8 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kubernetes import client
-
 from rollcast.autoscaler.api_server import ClusterAway, ask, connect
 from rollcast.config.errors import EXIT_USER_ERROR, UserError
 
@@ -26,6 +24,8 @@ NO_ANSWERS = ("cannot create resource", "exceeded quota", "does not support dry 
 
 def ask_for_pod(api: Any, namespace: str, role: str, pod: dict[str, Any]) -> str | None:
     """The message with which the API server refuses the pod of a role; None = it takes it. Raises ClusterAway."""
+    from kubernetes import client  # hundreds of modules, which the chart's tests need not load
+
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -51,6 +51,8 @@ def ask_for_pod(api: Any, namespace: str, role: str, pod: dict[str, Any]) -> str
 
 def _refusal(error: BaseException | None) -> str | None:
     """The API server's own words; None = it did not refuse the pod."""
+    from kubernetes import client
+
     if not isinstance(error, client.ApiException) or error.status not in REFUSALS:
         return None
     try:

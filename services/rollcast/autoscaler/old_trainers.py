@@ -22,8 +22,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kubernetes import client
-
 from rollcast.autoscaler.api_server import ClusterAway, NotFound, ask, connect, list_all
 from rollcast.autoscaler.deployment import was_superseded
 from rollcast.config.errors import EXIT_FAILED, UserError
@@ -31,14 +29,14 @@ from rollcast.config.errors import EXIT_FAILED, UserError
 LABELS = "app.kubernetes.io/part-of=rollcast,app.kubernetes.io/component=trainer,app.kubernetes.io/instance="
 """Labels of every revision's trainer, followed by the release's name. Neither values nor versions change them."""
 HOOK_KINDS = (
-    (client.BatchV1Api, "job"),
-    (client.AppsV1Api, "stateful_set"),
-    (client.CoreV1Api, "pod"),
-    (client.CoreV1Api, "config_map"),
-    (client.CoreV1Api, "service_account"),
-    (client.NetworkingV1Api, "network_policy"),
-    (client.RbacAuthorizationV1Api, "role_binding"),
-    (client.RbacAuthorizationV1Api, "role"),
+    ("BatchV1Api", "job"),
+    ("AppsV1Api", "stateful_set"),
+    ("CoreV1Api", "pod"),
+    ("CoreV1Api", "config_map"),
+    ("CoreV1Api", "service_account"),
+    ("NetworkingV1Api", "network_policy"),
+    ("RbacAuthorizationV1Api", "role_binding"),
+    ("RbacAuthorizationV1Api", "role"),
 )
 """Kinds that hooks make, by the client's names; those that start pods come first."""
 
@@ -59,6 +57,8 @@ JOB = Kind("Job", "batch", "v1", "jobs")
 
 def delete_left_trainers(api: Any, namespace: str, release: str) -> list[str]:
     """Delete Jobs of replaced trainers with their ended pods; returns them as "Job NAME". Raises ClusterAway."""
+    from kubernetes import client
+
     objects = client.CustomObjectsApi(api)
     jobs = list_all(
         "list the trainer's Jobs",
@@ -85,6 +85,8 @@ def delete_left_trainers(api: Any, namespace: str, release: str) -> list[str]:
 
 def delete_all_trainers(api: Any, namespace: str, release: str) -> list[str]:
     """Delete JobSets and Jobs with their pods; returns them as "Job NAME". Raises ClusterAway."""
+    from kubernetes import client
+
     objects = client.CustomObjectsApi(api)
     deleted = []
     for kind in (JOBSET, JOB):  # a JobSet goes first: it would make its Jobs again
@@ -106,10 +108,12 @@ def delete_all_trainers(api: Any, namespace: str, release: str) -> list[str]:
 
 def delete_hooks(api: Any, namespace: str, names: Sequence[str]) -> list[str]:
     """Delete the objects of hooks with these names; returns them as "Job NAME". Raises ClusterAway."""
+    from kubernetes import client
+
     deleted = []
     for (group, kind), name in itertools.product(HOOK_KINDS, names):
         words = kind.title().replace("_", "")
-        delete = getattr(group(api), f"delete_namespaced_{kind}")
+        delete = getattr(getattr(client, group)(api), f"delete_namespaced_{kind}")
         try:
             ask(f"delete the {words} {name}", namespace, delete, name, namespace, propagation_policy="Background")
         except NotFound:

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
-import openai
 import pytest
 
 from rollcast.generator.endpoint.session import HarnessSession
@@ -82,6 +81,8 @@ async def playing(max_seconds: float = 60.0) -> AsyncIterator[Played]:
 
 
 async def test_what_is_given_to_one_request_leaves_the_others_their_tokens() -> None:
+    import openai  # a second, which collection saves
+
     async with playing() as episode:
         first = await episode.answer(episode.ask([USER], 10))
         beside = episode.ask([USER, USER], 50)
@@ -165,6 +166,8 @@ async def test_a_turn_goes_on_when_a_wait_of_another_request_moves_the_episodes_
 
 
 async def test_the_reward_of_an_episode_whose_time_is_over_counts() -> None:
+    import openai  # a second, which collection saves
+
     async with playing(max_seconds=1.0) as episode:
         episode.session.reward = None
         cut = episode.ask([USER])
@@ -245,6 +248,8 @@ async def _read(stream: Any) -> str:
 
 
 async def test_what_would_hold_up_the_engine_is_refused() -> None:
+    import openai  # a second, which collection saves
+
     async with playing() as episode:
         first = await episode.answer(episode.ask([USER], 10))
         long = {"role": "tool", "tool_call_id": "1", "content": "x" * (64 * MAX_LENGTH + 1)}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import openai
 import pytest
 import pytest_asyncio
 
@@ -25,6 +24,9 @@ from tests.generator.claiming import V1
 from tests.generator.conftest import SharedEngine, Versions
 from tests.generator.scripted_engine import ScriptedEngine
 
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
 
 TOKEN = "of the run"
@@ -40,7 +42,9 @@ async def endpoint(roomy_engine: SharedEngine) -> AsyncIterator[ServedEndpoint]:
         yield served
 
 
-def client_with(endpoint: ServedEndpoint, token: str) -> openai.AsyncOpenAI:
+def client_with(endpoint: ServedEndpoint, token: str) -> AsyncOpenAI:
+    import openai  # a second, which collection saves
+
     return openai.AsyncOpenAI(base_url=f"{endpoint.sessions.url}/v1", api_key=token, max_retries=0, timeout=60)
 
 
@@ -70,6 +74,8 @@ async def test_it_is_answered_by_the_newest_weights(versions: Versions, endpoint
 
 
 async def test_it_needs_the_runs_token_and_its_sampling(endpoint: ServedEndpoint) -> None:
+    import openai  # a second, which collection saves
+
     async with client_with(endpoint, "guessed") as stranger:
         with pytest.raises(openai.AuthenticationError, match="send it as the API key"):
             await stranger.chat.completions.create(**ASKED)
@@ -85,6 +91,8 @@ async def test_it_needs_the_runs_token_and_its_sampling(endpoint: ServedEndpoint
 
 
 async def test_only_some_at_once_and_those_whose_clients_leave_are_closed() -> None:
+    import openai  # a second, which collection saves
+
     engine: Any = ScriptedEngine()
     async with served_endpoint(engine, {}, run_token=TOKEN) as endpoint, client_with(endpoint, TOKEN) as client:
         with pytest.raises(openai.APIStatusError, match="no weights now"):
