@@ -264,7 +264,7 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         "live-page",
-        "Everything on the live page in a real browser, its HTTP API under random requests, a Prometheus that is killed.",
+        "The live page in a real browser, its HTTP API under random requests, runs in a Prometheus that is killed.",
         (
             "tests/forecaster",
             "testkit/forecaster",
