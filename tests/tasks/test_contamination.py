@@ -228,6 +228,13 @@ def test_near_duplicates_are_counted_and_named_without_their_template(tmp_path: 
     assert "Think step" not in line
 
 
+def test_near_duplicates_of_held_out_prompts_are_counted_as_well(tmp_path: Path) -> None:
+    dataset = write(tmp_path / "t.jsonl", asked(LONG.format(12), f"Think: {LONG.format(30)}"))
+    parsed = Tasks.model_validate({"dataset": dataset, "evaluation": {"num_prompts": 1}})
+    split = load(parsed)
+    assert near_duplicates(parsed, split).pairs == [(split.train[0].text, split.held_out[0].text)]
+
+
 def test_at_most_twenty_pairs_are_named_and_phrases_of_a_set_are_no_copies(tmp_path: Path) -> None:
     phrase = "Give the answer as a fraction whose numerator and denominator are both positive whole numbers please."
     variants = [LONG.format(number) + f" Variant {number}." for number in range(30)]

@@ -11,7 +11,8 @@ import pytest
 from rollcast.config.datasets import JsonlDataset, Mixture, Part
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Downstream, Evaluation, Tasks
-from rollcast.tasks.prompts import PromptSplit, load, same_answer
+from rollcast.tasks.prompts import PromptSplit, load
+from rollcast.tasks.same_answers import same_answer
 
 DIFFERENT = [
     ("Compute 2²", "Compute 22"),

@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any
 
 from rollcast.config.datasets import ArithmeticDataset, CountdownDataset, Dataset, Part, RowsDataset
@@ -25,14 +23,12 @@ from rollcast.tasks.fields import Row, RowError, plain_values, value
 from rollcast.tasks.mappings import Mapping as RowMapping
 from rollcast.tasks.mappings import mapping_of
 from rollcast.tasks.rows import read_rows
+from rollcast.tasks.same_answers import same_answer
 from rollcast.tasks.verifiers import CODE, is_built_in
 from rollcast.telemetry.logging import get_logger
 
 MAX_SHOWN_CHARACTERS = 60
 """Longest answer in a message."""
-_LONG_EXPONENT = re.compile(r"[eE][-+]?\d{4}")
-"""1e999999999 as a fraction has as many digits."""
-_LATEX_NOISE = re.compile(r"\\(?:left|right)(?![A-Za-z])|\\[,;:! ]|[\s$~]")
 
 log = get_logger()
 
@@ -111,7 +107,8 @@ def load(tasks: Tasks, split_rules: int = SPLIT_RULES) -> PromptSplit:
     seed = tasks.evaluation.seed
     downstream = {item.dataset.name: _downstream(item, tasks, seed, skipped) for item in tasks.downstream}
     evaluated = EvaluatedQuestions()
-    evaluated.add(row.question for rows in downstream.values() for row in rows.values())
+    for rows in downstream.values():
+        evaluated.add([row.question for row in rows.values()])
     downstream_keys = {key for rows in downstream.values() for key in rows}
     parts = _kept_rows(tasks, downstream_keys, evaluated if split_rules > 1 else EvaluatedQuestions(), skipped)
     spellings = Counter(spelled_row.question.main for rows in parts for spelled_row in rows.values() if split_rules > 1)
@@ -123,7 +120,8 @@ def load(tasks: Tasks, split_rules: int = SPLIT_RULES) -> PromptSplit:
         )
         train += [training_row for key, training_row in rows.items() if key not in held_out_keys]
         held_out += [held_out_row for key, held_out_row in rows.items() if key in held_out_keys]
-    evaluated.add(evaluated_row.question for evaluated_row in held_out)
+    evaluated.add([evaluated_row.question for evaluated_row in held_out])
+    evaluated.exclude_common(trained_row.question for trained_row in train)
     clean = [candidate_row for candidate_row in train if not evaluated.holds(candidate_row.question)]
     contaminated = {train_row.prompt.id for train_row in train} - {clean_row.prompt.id for clean_row in clean}
     if split_rules > 1:
@@ -162,7 +160,12 @@ def _kept_rows(
             else:
                 rows_by_key[dataset_row.key] = rows[dataset_row.key] = dataset_row
         parts.append(rows)
-    return parts
+    evaluated.exclude_common(kept_row.question for kept_row in rows_by_key.values())
+    clean_parts = [
+        {key: part_row for key, part_row in rows.items() if not evaluated.holds(part_row.question)} for rows in parts
+    ]
+    skipped["contaminated"] += len(rows_by_key) - sum(map(len, clean_parts))
+    return clean_parts
 
 
 def check_prompts(split: PromptSplit, prompts_per_step: int) -> None:
@@ -254,7 +257,7 @@ def _read(dataset: Dataset, tasks: Tasks, evaluated: int, skipped: Counter[str])
             for a, b in arithmetic.distinct_additions(dataset, dataset.size + evaluated):
                 chat = of_text(arithmetic.prompt_text(a, b))
                 prompt = _prompt(dataset.name, chat, str(a + b), "arithmetic")
-                yield _Found(normalise(prompt.text), prompt, single(chat))
+                yield _Found(normalise(prompt.text), prompt, single(chat, answer=str(a + b)))
         case CountdownDataset():
             for numbers, target in countdown.distinct_puzzles(dataset, dataset.size + evaluated):
                 chat = of_text(countdown.prompt_text(numbers, target))
@@ -320,8 +323,8 @@ def _single(dataset: RowsDataset, mapping: RowMapping, row: Row, bare: Chat, whe
         prompt = _prompt(dataset.name, messages, reference, mapping.verifier)
     except (TypeError, ValueError, RecursionError):
         raise _no_json(where, reference) from None
-    question = single(bare, mapping.verifier, reference)
     answer = _answer(dataset, mapping.verifier, row, reference)
+    question = single(bare, mapping.verifier, answer)
     return _Found(normalise(flat(bare)), prompt, question, answer, where)
 
 
@@ -348,7 +351,8 @@ def _episode(
         )
     except (TypeError, ValueError, RecursionError):
         raise _no_json(where, row_reference if answer is None else answer) from None
-    return _Found(f"{normalise(prompt.text)}\n{prompt.reference}", prompt, episode(bare, values), where=where)
+    question = episode(bare, values, prompt.verifier, _answer(dataset, prompt.verifier, row, answer))
+    return _Found(f"{normalise(prompt.text)}\n{prompt.reference}", prompt, question, where=where)
 
 
 def _no_json(where: str, found: Any) -> UserError:
@@ -356,7 +360,8 @@ def _no_json(where: str, found: Any) -> UserError:
 
 
 def _answer(dataset: RowsDataset, verifier: str, row: Row, reference: Any) -> Any:
-    """The row's answer: the reference, of a user's own verifier the answer field. Tests of programs are not answers."""
+    """The row's answer: the reference, of a user's own verifier or environment the answer field. Tests of programs are
+    not answers."""
     if is_built_in(verifier):
         return None if verifier == CODE else reference
     try:
@@ -378,21 +383,3 @@ def spelling(text: str) -> str:
     """The text without compatibility forms, case and white space: the basis of ids and of the choice of held-out
     prompts, so that both stay the same as in earlier runs. Different prompts may share one."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
-def same_answer(left: Any, right: Any) -> bool:
-    """Whether two references are one answer, as far as text says: 4 and "4", 0.5 and "1/2", \\dfrac12 and \\frac12."""
-    if left == right or not all(isinstance(answer, str | int | float) for answer in (left, right)):
-        return bool(left == right)
-    latex_texts = [
-        str(reference).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac") for reference in (left, right)
-    ]
-    plain = [_LATEX_NOISE.sub("", latex_text) for latex_text in latex_texts]
-    if plain[0] == plain[1]:
-        return True
-    if any(map(_LONG_EXPONENT.search, plain)):
-        return False
-    try:
-        return Fraction(plain[0]) == Fraction(plain[1])
-    except (ValueError, ZeroDivisionError, OverflowError):
-        return False

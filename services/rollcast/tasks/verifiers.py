@@ -40,7 +40,7 @@ VerifierFunction = Callable[[str, Any], float]
 """(completion text, decoded reference) -> reward in [0, 1]: 1 = right, 0 = wrong; a value in between counts as that
 part of a right answer. A user's own gets (completion text, row)."""
 Place = Literal["here", "sandbox", "process", "remote"]
-"""The place where a verifier works: in the process that asks, in processes that can only compute, in plain ones, as a
+"""The place of a verifier: in the process that asks, in processes that can only compute, in plain ones, as a
 service."""
 
 
