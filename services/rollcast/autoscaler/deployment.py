@@ -19,9 +19,6 @@ RECORDED = "job.json"
 """Key of the ConfigMap."""
 T = TypeVar("T")
 
-MAX_NAME_BEFORE_SUFFIX = 57
-"""Letters of a Job's name before `-again`: it has 63 at most."""
-
 
 class Deployment:
     """Every method has a deadline and raises ClusterAway."""
@@ -101,7 +98,7 @@ class Deployment:
     def check_job(self, job: Mapping[str, Any]) -> None:
         """Ask by a dry run, under another name, whether such a Job may be created. Raises ClusterAway if not."""
         metadata = {name: value for name, value in job["metadata"].items() if name != "managedFields"}
-        metadata["name"] = f"{metadata['name'][:MAX_NAME_BEFORE_SUFFIX]}-again"
+        metadata["name"] = f"{metadata['name'][:57]}-again"  # the name of a Job has at most 63 letters
         group, version, plural = JOBS
         self._call(
             f"create the trainer's Job {job['metadata']['name']} again",

@@ -45,7 +45,6 @@ _SCRIPT = re.compile(r"([\^_])\s*\{([^{}]*)\}")
 _BLANK_AT_SIGN = re.compile(r" (?=[^\w ])|(?<=[^\w ]) ")
 _LABEL = re.compile(r"(?:[*#]*(?:problem|question|exercise|q)(?:\**:| ?\d{1,4}\**[:.)](?!\d))\** ?)+")
 _CUE = re.compile(r"(?:\*\*)?(?:(?<!\w)answer|(?<=[.?:])a)(?:\*\*)? ?:(?:\*\*)?\Z")
-_MAX_CUE_CHARACTERS = 20
 _END_SIGNS = ".?: "
 _BOOKKEEPING = re.compile(r"(?i:.*_)?(?i:id|idx|index|uuid|source|split|url|license)")
 """Names of fields that number a row or name its origin."""
@@ -70,14 +69,14 @@ def normal_form(text: str) -> str:
     if "{" in form:
         form = _SCRIPT.sub(r"\1\2", form)
     form = _BLANK_AT_SIGN.sub("", " ".join(form.split()))
-    return _unlabelled(form) or form or text
+    return _strip_label(form) or form or text
 
 
-def _unlabelled(form: str) -> str:
+def _strip_label(form: str) -> str:
     """Without `problem 3:` before the question, the signs that end it, and `answer:` after it."""
     label = _LABEL.match(form)
     question = form[label.end() :] if label else form
-    cue = _CUE.search(question, max(0, len(question) - _MAX_CUE_CHARACTERS))
+    cue = _CUE.search(question, max(0, len(question) - 20))  # a cue has at most 14 characters
     if cue:
         question = question[: cue.start()]
     return question.rstrip(_END_SIGNS)
@@ -94,7 +93,7 @@ class PromptQuestion:
     answered: bytes
     """The last message with its answer: the same question under another system message, or in a row with another id."""
     context: bytes
-    """What else the row says: earlier messages and, of an episode, its other fields."""
+    """The rest of the row: earlier messages and, of an episode, its other fields."""
     episode: bytes | None = None
     """Text and row of an episode. None = answered once."""
 
@@ -114,7 +113,7 @@ def single(bare: Chat, verifier: str = "", answer: object = None) -> PromptQuest
     return PromptQuestion(
         text_digest,
         text_digest if len(non_system_messages) == len(bare) else _digest(normal_form(flat(non_system_messages))),
-        *_answered(bare, verifier, answer, {}),
+        *_answer_digests(bare, verifier, answer, {}),
     )
 
 
@@ -128,11 +127,11 @@ def episode(bare: Chat, row: Any, verifier: str = "", answer: object = None) -> 
     plain = single(bare, verifier, answer)
     if _puzzle(verifier, answer) is not None:
         return replace(plain, episode=with_row)
-    answered, context = _answered(bare, verifier, answer, other_fields)
+    answered, context = _answer_digests(bare, verifier, answer, other_fields)
     return PromptQuestion(plain.whole, plain.without_system, answered, context, with_row)
 
 
-def _answered(bare: Chat, verifier: str, answer: object, fields: dict[str, Any]) -> tuple[bytes, bytes]:
+def _answer_digests(bare: Chat, verifier: str, answer: object, fields: dict[str, Any]) -> tuple[bytes, bytes]:
     """`answered` and `context` of a question. Without an answer the row stands for it, except ids and origins."""
     earlier = [[message.role, normal_form(message.content)] for message in bare[:-1]]
     if answer is None:
@@ -208,7 +207,7 @@ class EvaluatedQuestions:
     _answered: dict[bytes, bool] = field(default_factory=dict)
     """Last messages with their answers, and whether few rows share each."""
     _decisive: set[bytes] = field(default_factory=set)
-    """Those that few training rows share, too: only they decide."""
+    """Of these, the ones that few training rows share as well: only they decide."""
 
     def add(self, questions: Sequence[PromptQuestion]) -> None:
         """One evaluated set."""
