@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -104,3 +105,9 @@ def test_sizes_are_read_as_kubernetes_writes_them(text: str, size: int) -> None:
 def test_what_is_no_size_is_one_sentence(text: str) -> None:
     with pytest.raises(UserError, match=r"^--trainer-memory = .* is not a size; give it as Kubernetes writes it"):
         quantity(text, "--trainer-memory")
+
+
+def test_each_further_generator_on_a_machine_without_gpus_takes_its_share_of_the_memory() -> None:
+    plan = plan_of(QWEN3_8B, gpu=None, cpu=512, ranks=1)
+    assert replace(plan, generators=3).on_one_machine == plan.on_one_machine + 2 * plan.worker_total
+    assert plan.worker_total > 2 * 8 * 10**9, "the weights alone, in bfloat16"
