@@ -2,8 +2,9 @@
 
     python -m testkit.suite.near [--since COMMIT] [--list]
 
-Test files are taken by their distance from the changed files (`graph.py`), the quick ones first, until the time is
-used up. The others are named, and left to `make test`.
+Test files are taken in turn by their distance from the changed files (`graph.py`), the quick ones first, and by the
+words that they share with the change (`shared_words.py`), until the time is used up. The others are named, and left to
+`make test`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from testkit.suite.changes import NoHistoryError, base_commit, changed_files
+from testkit.suite.changes import ROOT, NoHistoryError, base_commit, changed_files
 from testkit.suite.durations import load_durations, middle_seconds
 from testkit.suite.graph import load_graph
 from testkit.suite.proof_table import PROOFS
 from testkit.suite.proofs import tests_of_proofs
+from testkit.suite.shared_words import changed_text, rank_by_words
 
 BUDGET_SECONDS = 40.0
 START_SECONDS = 10.0
@@ -36,16 +38,18 @@ class Selection:
     left: tuple[str, ...]
 
 
-def select(distances: Mapping[str, int], durations: Mapping[str, float], rooms: frozenset[str]) -> Selection:
-    """Take files by distance, those of the changed rooms before others, the quick ones first, while the time is
-    enough.
+def select(
+    distances: Mapping[str, int], durations: Mapping[str, float], rooms: frozenset[str], word_ranks: Mapping[str, int]
+) -> Selection:
+    """Take files while the time is enough: in turn the next by distance (those of the changed rooms before others, the
+    quick ones first) and the next by shared words.
     """
     middle = middle_seconds(dict(durations))
     seconds_left = (BUDGET_SECONDS - START_SECONDS) * PROCESSES
     files = []
     later_files = []
     proof_files = tests_of_proofs(PROOFS)
-    order = sorted(
+    by_distance = sorted(
         (file for file in distances if file not in CHECKED_BY_MAKE_CHECK),
         key=lambda file: (
             distances[file],
@@ -55,6 +59,8 @@ def select(distances: Mapping[str, int], durations: Mapping[str, float], rooms: 
             file,
         ),
     )
+    by_words = sorted(by_distance, key=lambda file: (room_of(file) not in rooms, word_ranks[file]))
+    order = dict.fromkeys(file for pair in zip(by_words, by_distance, strict=True) for file in pair)
     for file in order:
         seconds = durations.get(file, middle)
         if seconds <= seconds_left:
@@ -91,7 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{len(changed)} files changed since {commit[:8]} ({rule})")
     durations = load_durations()
     distances = load_graph().reaching_tests(changed)
-    selection = select(distances, durations, frozenset(map(room_of, changed)))
+    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in distances}
+    word_ranks = rank_by_words(changed_text(commit, changed), texts)
+    selection = select(distances, durations, frozenset(map(room_of, changed)), word_ranks)
     print(f"{len(selection.files)} test files run now")
     if selection.left:
         named = ", ".join(selection.left[:MAX_NAMED_FILES])

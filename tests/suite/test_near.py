@@ -9,6 +9,7 @@ import pytest
 
 from testkit.suite.changes import NoHistoryError, base_commit, changed_files
 from testkit.suite.near import BUDGET_SECONDS, PROCESSES, START_SECONDS, main, select
+from testkit.suite.shared_words import changed_text, rank_by_words
 
 WHOLE_BUDGET_SECONDS = (BUDGET_SECONDS - START_SECONDS) * PROCESSES
 
@@ -32,7 +33,7 @@ def repository(tmp_path: Path) -> Path:
 def test_near_files_come_first_and_quick_ones_among_them() -> None:
     distances = {"tests/b/test_far.py": 3, "tests/a/test_slow.py": 1, "tests/a/test_quick.py": 1}
     durations = {"tests/b/test_far.py": 1.0, "tests/a/test_slow.py": 20.0, "tests/a/test_quick.py": 1.0}
-    assert select(distances, durations, frozenset({"a"})).files == (
+    assert select(distances, durations, frozenset({"a"}), dict.fromkeys(distances, 0)).files == (
         "tests/a/test_quick.py",
         "tests/a/test_slow.py",
         "tests/b/test_far.py",
@@ -41,13 +42,35 @@ def test_near_files_come_first_and_quick_ones_among_them() -> None:
 
 def test_files_of_the_changed_room_come_before_others_of_the_same_distance() -> None:
     distances = {"tests/a/test_one.py": 1, "tests/b/test_two.py": 1}
-    assert select(distances, {}, frozenset({"b"})).files == ("tests/b/test_two.py", "tests/a/test_one.py")
+    assert select(distances, {}, frozenset({"b"}), dict.fromkeys(distances, 0)).files == (
+        "tests/b/test_two.py",
+        "tests/a/test_one.py",
+    )
+
+
+def test_a_slow_file_that_speaks_of_the_change_comes_before_quick_ones_that_do_not() -> None:
+    texts = {f"tests/a/test_{index}.py": f"def test_other_{index}(): open(path)" for index in range(20)}
+    texts["tests/a/test_export.py"] = "def test_an_exported_adapter_has_its_tokenizer(): export_adapter(path)"
+    ranks = rank_by_words("-    export_adapter(path)\n+    export_adapter(path, tokenizer)", texts)
+    assert ranks["tests/a/test_export.py"] == 0
+    durations = dict.fromkeys(texts, 10.0) | {"tests/a/test_export.py": 0.9 * WHOLE_BUDGET_SECONDS}
+    selection = select(dict.fromkeys(texts, 1), durations, frozenset({"a"}), ranks)
+    assert "tests/a/test_export.py" in selection.files
+
+
+def test_the_words_of_a_change_are_those_of_its_lines_and_file_names(repository: Path) -> None:
+    (repository / "file.py").write_text("old_word\n")
+    run_git(repository, "add", ".")
+    run_git(repository, "commit", "-q", "-m", "third")
+    (repository / "file.py").write_text("new_word\n")
+    assert changed_text("HEAD", ["file.py"], repository) == "file.py\nold_word\nnew_word"
 
 
 def test_what_does_not_fit_is_left_and_what_is_shorter_still_runs() -> None:
     durations = {"tests/test_a.py": 0.9 * WHOLE_BUDGET_SECONDS, "tests/test_b.py": 0.5 * WHOLE_BUDGET_SECONDS}
     durations["tests/test_c.py"] = 0.05 * WHOLE_BUDGET_SECONDS
-    selection = select({"tests/test_a.py": 1, "tests/test_b.py": 2, "tests/test_c.py": 3}, durations, frozenset())
+    distances = {"tests/test_a.py": 1, "tests/test_b.py": 2, "tests/test_c.py": 3}
+    selection = select(distances, durations, frozenset(), distances)
     assert selection.files == ("tests/test_a.py", "tests/test_c.py")
     assert selection.left == ("tests/test_b.py",)
 
