@@ -34,6 +34,6 @@ def rank_by_words(change: str, texts: Mapping[str, str]) -> dict[str, int]:
 
     def likeness(file: str) -> float:
         shared = sum(math.log(len(words) / num_files[word]) for word in words[file] & change_words)
-        return shared / max(1, len(words[file])) ** 0.3
+        return shared / math.pow(max(1, len(words[file])), 0.3)
 
     return {file: rank for rank, file in enumerate(sorted(texts, key=lambda file: (-likeness(file), file)))}
