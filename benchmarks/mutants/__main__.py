@@ -6,7 +6,8 @@
 `draw` changes one operator, constant or branch of the earlier commit in FOLDER for each mutant, in lines that are
 still here, and writes results/mutants-SEED.json. Rooms of services/ are drawn by weight: the tests that they lost, as
 the JSON object of --weights says (default: all rooms alike). `run` applies one mutant after the other to the clean
-checkout in FOLDER and runs the test files that reach it, the nearest first, until one fails: of the core and of the
+checkout in FOLDER and runs the test files that reach it, the nearest and those that share its words first, until one
+fails: of the core and of the
 proofs that the change makes due; of a commit without this suite all files. It puts the line back. A mutant that is not
 noticed within the minutes is recorded as such, with the files that were run. The figures of each suite stand under its
 name; a call goes on where the last one ended.
@@ -31,17 +32,23 @@ from testkit.suite.mutation import Mutant, draw_mutants
 
 SELECT = """
 import json, sys
+from pathlib import Path
 from testkit.suite.durations import load_durations, middle_seconds
 from testkit.suite.graph import load_graph
 from testkit.suite.proof_table import PROOFS
-file, has_proofs = sys.argv[1], sys.argv[2] == "True"
+from testkit.suite.shared_words import in_turn, rank_by_words
+file, line, has_proofs = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
 durations = load_durations()
 not_due = [proof for proof in PROOFS if not any(file == path or file.startswith(path + "/") for path in proof.paths)]
 left_out = {test for proof in not_due if has_proofs for test in proof.tests}
 distances = load_graph().reaching_tests([file])
 middle = middle_seconds(durations)
 chosen = [test for test in distances if test not in left_out and test != "tests/test_types.py"]
-print(json.dumps(sorted(chosen, key=lambda test: (distances[test], durations.get(test, middle)))))
+by_distance = sorted(chosen, key=lambda test: (distances[test], durations.get(test, middle)))
+lines = Path(file).read_text().splitlines()
+change = "\\n".join([file, *lines[max(0, line - 10) : line + 10]])  # most functions are not longer
+ranks = rank_by_words(change, {test: Path(test).read_text() for test in chosen})
+print(json.dumps(in_turn(sorted(chosen, key=ranks.__getitem__), by_distance)))
 """
 FIRST_FILES = 8
 """Test files in the first call of pytest. Each later call takes twice as many: most mutants are noticed nearby, and a
@@ -101,7 +108,7 @@ def run_mutant(mutant: Mutant, tree: Path, minutes: float) -> dict[str, Any]:
     if not has_proofs:  # an earlier commit: its tests are selected as this one selects
         shutil.copytree(ROOT / "testkit" / "suite", tree / "testkit" / "suite", dirs_exist_ok=True)
     selected = subprocess.run(
-        [sys.executable, "-c", SELECT, mutant.file, str(has_proofs)],
+        [sys.executable, "-c", SELECT, mutant.file, str(mutant.line), str(has_proofs)],
         cwd=tree,
         env=environment,
         capture_output=True,

@@ -20,7 +20,7 @@ from testkit.suite.durations import load_durations, middle_seconds
 from testkit.suite.graph import load_graph
 from testkit.suite.proof_table import PROOFS
 from testkit.suite.proofs import tests_of_proofs
-from testkit.suite.shared_words import changed_text, rank_by_words
+from testkit.suite.shared_words import changed_text, in_turn, rank_by_words
 
 BUDGET_SECONDS = 40.0
 START_SECONDS = 10.0
@@ -60,8 +60,7 @@ def select(
         ),
     )
     by_words = sorted(by_distance, key=lambda file: (room_of(file) not in rooms, word_ranks[file]))
-    order = dict.fromkeys(file for pair in zip(by_words, by_distance, strict=True) for file in pair)
-    for file in order:
+    for file in in_turn(by_words, by_distance):
         seconds = durations.get(file, middle)
         if seconds <= seconds_left:
             seconds_left -= seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from testkit.suite.changes import ROOT, git
@@ -37,3 +37,8 @@ def rank_by_words(change: str, texts: Mapping[str, str]) -> dict[str, int]:
         return shared / math.pow(max(1, len(words[file])), 0.3)
 
     return {file: rank for rank, file in enumerate(sorted(texts, key=lambda file: (-likeness(file), file)))}
+
+
+def in_turn(first: Sequence[str], second: Sequence[str]) -> list[str]:
+    """Two orders of the same files, taken in turn."""
+    return list(dict.fromkeys(file for pair in zip(first, second, strict=True) for file in pair))
