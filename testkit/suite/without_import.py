@@ -23,6 +23,7 @@ LINKS = (
     Link((f"{_SERVICES}/recipe/losses/make.py",), (f"{_SERVICES}/recipe/losses/*.py",), "a loss is found by its kind"),
     Link((f"{_SERVICES}/config/losses/found.py",), (f"{_SERVICES}/config/losses/*.py",), "found by name"),
     Link((f"{_SERVICES}/config/environments/found.py",), (f"{_SERVICES}/config/environments/*.py",), "found by name"),
+    Link((f"{_SERVICES}/environments/kinds/kind.py",), (f"{_SERVICES}/environments/kinds/*.py",), "found by name"),
     Link(
         (f"{_SERVICES}/local/services.py", f"{_SERVICES}/cli/main.py"),
         (f"{_SERVICES}/*/__main__.py",),

@@ -14,9 +14,9 @@ import time
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.harness.helper import TracedRollout
+from rollcast.environments.kinds.kind import SessionProgram
 from rollcast.environments.openenv_sessions.helper import OpenEnvRollout, OpenEnvTrace
 from rollcast.environments.verifiers.helper import VerifiersRollout, VerifiersTrace
-from rollcast.generator.endpoint.programs import SessionProgram
 from rollcast.generator.endpoint.session import HarnessSession, SessionTask
 from rollcast.generator.endpoint.sessions import Sessions, row_of
 from rollcast.generator.endpoint.token_traces import MAX_RANGES, traced_loss

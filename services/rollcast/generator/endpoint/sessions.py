@@ -12,7 +12,8 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
-from rollcast.generator.endpoint.programs import SessionProgram, SessionPrograms
+from rollcast.environments.kinds.kind import SessionProgram
+from rollcast.generator.endpoint.programs import SessionPrograms
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.telemetry import names

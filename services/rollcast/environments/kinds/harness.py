@@ -1,0 +1,50 @@
+"""A command that runs an agent itself and asks the generator's endpoint for completions."""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+
+from rollcast.config.environments.harness import HarnessEnvironment
+from rollcast.environments.harness.program import HarnessProgram
+from rollcast.environments.kinds.kind import Surroundings
+from rollcast.environments.kinds.lookup import missing_program
+
+
+def missing(settings: HarnessEnvironment, field: str) -> Iterator[str]:
+    if settings.command is not None:
+        yield from missing_program(f"{field}.command.0", settings.command[0])
+
+
+def start(settings: HarnessEnvironment, surroundings: Surroundings) -> "HarnessPrograms":
+    return HarnessPrograms(settings, surroundings)
+
+
+class HarnessPrograms:
+    """A process for each episode."""
+
+    def __init__(self, settings: HarnessEnvironment, surroundings: Surroundings) -> None:
+        assert settings.command is not None, "else programs elsewhere ask for the tasks"
+        self._command = settings.command
+        self._variables = surroundings.variables
+
+    async def start(self, row: str, described: Mapping[str, str], sampling: Mapping[str, float]) -> HarnessProgram:
+        """Start the command with the row as its standard input. Raises EnvironmentFailedError."""
+        with tempfile.TemporaryFile() as file:
+            file.write(row.encode())
+            file.seek(0)
+            variables = {**self._variables, **_variables(described, row)}
+            return await HarnessProgram.start(self._command, variables, stdin=file.fileno())
+
+    async def close(self) -> None:
+        """Programs share nothing."""
+
+
+def _variables(described: Mapping[str, str], row: str) -> dict[str, str]:
+    """What a command finds in its environment. Its standard input has every row; a variable holds a short one alone."""
+    # Linux starts no program with a variable of over 128 KiB
+    row_variables = {"ROLLCAST_ROW": row} if len(row.encode()) <= 100_000 else {}
+    return row_variables | {
+        "OPENAI_BASE_URL": described["base_url"],
+        "OPENAI_API_KEY": described["token"],
+        "ROLLCAST_REWARD_URL": described["reward_url"],
+        "ROLLCAST_MODEL": described["model"],
+    }

@@ -1,0 +1,99 @@
+"""What the module of a kind offers to the generator and to the check before a run."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Protocol, cast
+
+from rollcast.config.environments.settings import EnvironmentSettings
+from rollcast.config.errors import UserError
+from rollcast.environments import kinds
+from rollcast.environments.base import LiveEnvironment
+
+
+class LiveSource(Protocol):
+    """Environments of one name, which answer the calls of the generator's own episodes."""
+
+    async def acquire(self) -> LiveEnvironment:
+        """An environment that is free, or a new one. Raises EnvironmentFailedError."""
+        ...
+
+    async def release(self, environment: Any, *, is_reusable: bool) -> None:
+        """Take back what `acquire` gave."""
+        ...
+
+    async def close(self) -> None:
+        """End all."""
+        ...
+
+
+class SessionProgram(Protocol):
+    """A started program, which takes the turns of one episode."""
+
+    @property
+    def has_ended(self) -> bool: ...
+
+    @property
+    def how_it_failed(self) -> str:
+        """Empty = it has not."""
+        ...
+
+    @property
+    def last_lines(self) -> str:
+        """The end of its output, in one line."""
+        ...
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for its end; returns whether it has ended."""
+        ...
+
+    async def end(self) -> None:
+        """End it and everything that it started."""
+        ...
+
+
+class ProgramSource(Protocol):
+    """Programs of one name."""
+
+    async def start(self, row: str, described: Mapping[str, str], sampling: Mapping[str, float]) -> SessionProgram:
+        """Start the program of one episode. Raises EnvironmentFailedError.
+
+        row: the task's row as JSON. described: the session (base_url, token, reward_url, model, session).
+        sampling: the run's temperature, top_p and top_k.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End what the programs share."""
+        ...
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a kind gets of the generator that it works in."""
+
+    on_replaced: Callable[[], None] = lambda: None
+    """To be called for each fork server that hung and was ended."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of every program that is started: they name who signed the certificate of the generator."""
+
+
+class Kind(Protocol):
+    """The module of a kind."""
+
+    def missing(self, settings: Any, field: str) -> Iterator[str]: ...
+
+    def start(self, settings: Any, surroundings: Surroundings) -> Any: ...
+
+
+def find_kind(settings: EnvironmentSettings) -> Kind:
+    """The module that goes with these settings. Raises UserError if it is not there."""
+    module = type(settings).__module__.rpartition(".")[2]
+    name = f"{kinds.__name__}.{module}"
+    if find_spec(name) is None:
+        raise UserError(
+            f"tasks.environments: {settings.name} has settings of a kind without code; "
+            f"write services/{name.replace('.', '/')}.py with `missing` and `start`"
+        )
+    return cast(Kind, import_module(name))

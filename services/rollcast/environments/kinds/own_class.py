@@ -1,0 +1,16 @@
+"""A class of the user's own, in processes of the generator's machine."""
+
+from collections.abc import Iterator
+
+from rollcast.config.environments.own_class import ClassEnvironment
+from rollcast.environments.hosted.processes import EnvironmentProcesses
+from rollcast.environments.kinds.kind import Surroundings
+
+
+def missing(settings: ClassEnvironment, field: str) -> Iterator[str]:
+    """No sentence: the check imports the class itself, in a process (`rollcast.local.class_environments`)."""
+    yield from ()
+
+
+def start(settings: ClassEnvironment, surroundings: Surroundings) -> EnvironmentProcesses:
+    return EnvironmentProcesses(settings, surroundings.on_replaced)

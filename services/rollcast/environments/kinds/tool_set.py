@@ -1,0 +1,64 @@
+"""Tools without an environment around them: functions in processes of this machine, and MCP servers."""
+
+from collections.abc import Iterator
+
+from rollcast.config.environments.tool_set import ToolSet
+from rollcast.config.own_functions import is_function
+from rollcast.connections.bearer import NoTokenError, bearer_headers
+from rollcast.environments.hosted.live import HostedEnvironment
+from rollcast.environments.hosted.processes import EnvironmentProcesses
+from rollcast.environments.kinds.kind import Surroundings
+from rollcast.environments.kinds.lookup import is_readable, missing_function, missing_package, missing_program
+from rollcast.environments.tools.mcp_servers import McpServers
+from rollcast.environments.tools.tool_set import ToolSetEnvironment
+
+
+def missing(settings: ToolSet, field: str) -> Iterator[str]:
+    for index, source in enumerate(settings.tools):
+        if is_function(source):
+            yield from missing_function(f"{field}.tools.{index}", source)
+    if "search" in settings.tools:
+        yield from missing_package(f"{field}.tools", "the tool search", "bm25s")
+    if settings.corpus is not None and not is_readable(settings.corpus):
+        yield f"{field}.corpus = {settings.corpus}: cannot be read; give a JSONL file with a field `text` in each line"
+    if settings.mcp:
+        yield from missing_package(f"{field}.mcp", "an MCP server", "mcp")
+    for index, server in enumerate(settings.mcp):
+        if server.command is not None:
+            yield from missing_program(f"{field}.mcp.{index}.command", server.command[0])
+        try:
+            bearer_headers(server.token_variable)
+        except NoTokenError as error:
+            yield f"{field}.mcp.{index}.token_variable: {error}; export it where the run is started"
+
+
+def start(settings: ToolSet, surroundings: Surroundings) -> "ToolSets":
+    return ToolSets(settings, surroundings)
+
+
+class ToolSets:
+    """Environments of one set. They share its MCP servers."""
+
+    def __init__(self, settings: ToolSet, surroundings: Surroundings) -> None:
+        self._settings = settings
+        self._processes = EnvironmentProcesses(settings, surroundings.on_replaced) if settings.tools else None
+        self._servers = (
+            McpServers(settings.mcp, settings.reset_seconds, settings.call_seconds) if settings.mcp else None
+        )
+
+    async def acquire(self) -> ToolSetEnvironment:
+        """Raises EnvironmentFailedError."""
+        if self._processes is None:
+            return ToolSetEnvironment(self._settings, None, self._servers)
+        functions = await self._processes.acquire()
+        return ToolSetEnvironment(self._settings, functions, self._servers, self._processes.replace)
+
+    async def release(self, environment: ToolSetEnvironment, *, is_reusable: bool) -> None:
+        if self._processes is not None and isinstance(environment.functions, HostedEnvironment):
+            await self._processes.release(environment.functions, is_reusable=is_reusable)
+
+    async def close(self) -> None:
+        if self._servers is not None:
+            await self._servers.close()
+        if self._processes is not None:
+            await self._processes.close()
