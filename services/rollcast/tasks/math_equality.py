@@ -91,12 +91,12 @@ def _with_unit(expression: Any) -> Any:
     if isinstance(expression, Equality) and isinstance(expression.lhs, Symbol) and expression.lhs.name == "i":
         return expression
 
-    def changed(leaf: Any) -> Any:
+    def change(leaf: Any) -> Any:
         symbols = getattr(leaf, "free_symbols", ())
         units = {symbol: I if symbol.name == "i" else Symbol(symbol.name, real=True) for symbol in symbols}
         return leaf.xreplace(units) if units else leaf
 
-    return _rebuilt(expression, changed)
+    return _rebuilt(expression, change)
 
 
 def _text(parsed: Sequence[Any]) -> str:
