@@ -91,9 +91,9 @@ def _sum_widths(_subject: Any, *sizes: Any, **named: Any) -> int:
     return sum(map(_whole, (*sizes, *named.values())))
 
 
-def _size_with_replacement(text: Any, replaced: Any, replacement: Any, *_: Any, **__: Any) -> int:
-    text = str(text)
-    return len(text) + text.count(str(replaced)) * len(str(replacement))
+def _size_with_replacement(s: Any, old: Any, new: Any, *_: Any, **__: Any) -> int:
+    text = str(s)
+    return len(text) + text.count(str(old)) * len(str(new))
 
 
 def _joint_size(text: str, items: Any) -> int:
@@ -105,10 +105,10 @@ def _joint_size_of_filter(items: Any, separator: Any = "", *_: Any, **named: Any
 
 
 def _size_with_indent(text: Any, width: Any = 4, *_: Any, **__: Any) -> int:
-    return len(text) + (text.count("\n") + 1) * (len(width) if isinstance(width, str) else _whole(width))
+    return len(str(text)) + (str(text).count("\n") + 1) * (len(width) if isinstance(width, str) else _whole(width))
 
 
-def _with_tabs(text: Any, tabsize: int = 8) -> int:
+def _with_tabs(text: str, tabsize: int = 8) -> int:
     return len(text) + text.count("\t") * _whole(tabsize)
 
 
@@ -129,14 +129,15 @@ def _lorem_ipsum_size(*sizes: Any, **named: Any) -> int:
     return 10 * max(map(_whole, (*sizes, *named.values())), default=0) ** 2
 
 
-def _product_size(text: Any, *options: Any, **named: Any) -> int:
+def _product_size(text: str, *options: Any, **named: Any) -> int:
     return len(text) * max(1, *(written_size(option) for option in (*options, *named.values(), "")))
 
 
 def _square_size(text: Any, *_: Any, **__: Any) -> int:
-    return len(text) ** 2  # patterns that go back
+    return len(str(text)) ** 2  # patterns that go back
 
 
+# Their arguments have the names of the operations' own, which a template may use.
 _ESTIMATES: dict[str, Callable[..., int]] = {
     **dict.fromkeys(("center", "ljust", "rjust", "zfill", "to_bytes", "batch", "slice"), _sum_widths),
     "replace": _size_with_replacement,

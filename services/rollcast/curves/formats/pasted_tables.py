@@ -55,7 +55,7 @@ def _tables(text: str) -> Iterator[HtmlTable]:
 
 def _table_below(lines: list[str], index: int, number: int) -> HtmlTable:
     """The table whose heading is one line. No rows if its names are not as many as the cells of a row."""
-    rows = []
+    rows: list[list[str]] = []
     for line in lines[index + 1 :]:
         cells = _ROW_CELL.findall(line) if len(line) <= 5_000 else []
         if not cells or not all(map(_CELL.fullmatch, cells)) or (rows and len(cells) != len(rows[0])):
@@ -70,7 +70,7 @@ def _table_below(lines: list[str], index: int, number: int) -> HtmlTable:
 
 def _table_of_lines(lines: list[str], index: int, number: int) -> HtmlTable:
     """The table whose cells are lines. A last row that is not whole is left out."""
-    names = []
+    names: list[str] = []
     while index < len(lines) and not _CELL.fullmatch(lines[index]) and len(names) < MAX_COLUMNS:
         names.append(lines[index])
         index += 1

@@ -25,10 +25,10 @@ def repeated_forms(
         if steps := steps_in(line):
             steps_by_form[form(line)].append(steps)
     forms = set()
-    for line_form, steps in steps_by_form.items():
-        num_falls = sum(later <= earlier for earlier, later in pairwise(steps))
+    for line_form, form_steps in steps_by_form.items():
+        num_falls = sum(later <= earlier for earlier, later in pairwise(form_steps))
         # Share of lines whose step may not be above the one before it: after a restart, say
-        if len(set(steps)) >= 5 and num_falls <= 0.25 * len(steps):
+        if len(set(form_steps)) >= 5 and num_falls <= 0.25 * len(form_steps):
             forms.add(line_form)
     return forms
 
