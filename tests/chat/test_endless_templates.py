@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 import time
@@ -92,6 +93,108 @@ def test_an_operation_that_holds_the_lock_is_refused(what: str) -> None:
 def test_usual_operations_are_as_before() -> None:
     tokenizer: Any = OfTemplate(USUAL)
     assert ChatTemplate(tokenizer, {}).text([], []) == "1024 15.625 ababab [1, 1, 1] 7.0 -6"
+
+
+MILLION = "{% set s = 'a' * 10 ** 6 %}"
+LARGE_RESULTS = {
+    "a width": "{{ '%1000000000d' % 1 }}",
+    "a width given by an argument": "{{ '%*d' % (10 ** 9, 1) }}",
+    "a precision": "{{ '%.1000000000f' | format(1) }}",
+    "many widths": "{{ ('%9999999d' * 500) % ((1,) * 500) }}",
+    "str.format": "{{ '{:1000000000}'.format(1) }}",
+    "str.format with a nested width": "{{ '{:{}}'.format(1, 10 ** 9) }}",
+    "str.format of one text often": MILLION + "{{ ('{0}' * 5000).format(s) }}",
+    "center": "{{ 'x'.center(10 ** 9) }}",
+    "ljust, rjust": "{{ 'x'.ljust(10 ** 9) }}{{ 'x'.rjust(10 ** 9) }}",
+    "zfill": "{{ '1'.zfill(10 ** 9) }}",
+    "expandtabs": "{{ '\\t\\t'.expandtabs(10 ** 9) }}",
+    "center as a filter": "{{ 'x' | center(10 ** 9) }}",
+    "indent": "{{ 'x' | indent(10 ** 9, true) }}",
+    "indented JSON": "{{ [1] | tojson(indent=10 ** 9) }}",
+    "replace in replace": MILLION + "{{ s.replace('a', 'b' * 1000).replace('b', 'c' * 1000) }}",
+    "replace as a filter": MILLION + "{{ s | replace('a', s) }}",
+    "replace as a filter by names": MILLION + "{{ s | replace(old='a', new=s) }}",
+    "indent by name": "{{ 'x' | indent(width=10 ** 9, first=true) }}",
+    "center by name": "{{ 'x' | center(width=10 ** 9) }}",
+    "batch by name": "{{ ['x'] | batch(linecount=10 ** 9, fill_with='y') | list | length }}",
+    "round by name": "{{ 1.5 | round(precision=10 ** 9, method='ceil') }}",
+    "join by name": MILLION + "{{ (['b'] * 5000) | join(d=s) }}",
+    "map of a filter": MILLION + "{{ [s] | map('replace', 'a', s) | list | length }}",
+    "join": MILLION + "{{ s.join(['b'] * 5000) }}",
+    "join as a filter": MILLION + "{{ (['b'] * 5000) | join(s) }}",
+    "join of a lazy list": MILLION + "{{ ([{'t': s}] * 5000) | map(attribute='t') | join }}",
+    "translate": MILLION + "{{ s.translate({97: s}) }}",
+    "sum of lists": "{{ ([[1] * 10 ** 5] * 50000) | sum(start=[]) | length }}",
+    "batch": "{{ ['x'] | batch(10 ** 9, 'y') | list | length }}",
+    "slice": "{{ ['x'] | slice(10 ** 9) | list | length }}",
+    "round": "{{ 1.5 | round(10 ** 9, 'ceil') }}",
+    "lipsum": "{{ lipsum(1, false, 10 ** 8, 10 ** 9) }}",
+    "a doubled text": "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+    "a doubled sum": "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
+    "a doubled list": "{% set n = namespace(x=[1]) %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
+    "a doubled block": "{% set n = namespace(x='aa') %}{% for i in range(99) %}"
+    "{% set x %}{{ n.x }}{{ n.x }}{% endset %}{% set n.x = x %}{% endfor %}",
+    "lists of one list": "{% set n = namespace(x=[1]) %}"
+    "{% for i in range(99) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}",
+    "copies in a sorted list": MILLION + "{{ ([s] * 9999) | sort | length }}",
+    "many texts": "{% set n = namespace(x=[]) %}"
+    "{% for i in range(99999) %}{% set n.x = [n.x, 'ab' * 10 ** 6] %}{% endfor %}",
+}
+BOUNDED = """
+import json, resource, sys, time
+from rollcast.chat.template import ChatTemplate
+from transformers.utils.chat_template_utils import render_jinja_template
+class OfTemplate:
+    def __init__(self, template):
+        self.template = template
+    def apply_chat_template(self, messages, **options):
+        return render_jinja_template([messages], chat_template=self.template)[0][0]
+templates = json.load(sys.stdin)
+ChatTemplate(OfTemplate("x"), {}).text([], [])
+now_bytes = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (now_bytes + (3 << 30),) * 2)
+for what, template in templates.items():
+    began = time.process_time()
+    try:
+        outcome = f"rendered {len(ChatTemplate(OfTemplate(template), {}).text([], []))} characters"
+    except Exception as error:
+        outcome = str(error)
+    print(json.dumps([what, outcome, time.process_time() - began]), flush=True)
+"""
+
+
+def test_a_result_that_is_too_large_is_refused_before_it_is_made() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", BOUNDED],
+        input=json.dumps(LARGE_RESULTS),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    outcomes = [json.loads(line) for line in run.stdout.splitlines()]
+    assert [outcome for outcome in outcomes if "chat template" not in outcome[1]] == []
+    assert [what for what, _, _ in outcomes] == list(LARGE_RESULTS), run.stderr[-2_000:]
+
+
+ORDINARY = {
+    "{{ '%s has %d' % ('a', 3) }} {{ '{} {:>3}'.format('a', 1) }} {{ '%.1f' | format(2.25) }}": "a has 3 a   1 2.2",
+    "{{ 'x'.center(5) }}|{{ 'x' | center(5) }}|{{ '1'.zfill(3) }}": "  x  |  x  |001",
+    "{{ 'a,b'.split(',') | join('; ') }} {{ '-'.join(['a', 'b']) }} {{ 'aa'.replace('a', 'bc') }}": "a; b a-b bcbc",
+    "{{ ['b', 'a'] | map('upper') | sort | join }} {{ {'a': [1]} | tojson(indent=1) }}": 'AB {\n "a": [\n  1\n ]\n}',
+    "{% set n = namespace(x=[]) %}{% for i in range(3) %}{% set n.x = n.x + [i] %}{% endfor %}{{ n.x ~ 'a' }}": (
+        "[0, 1, 2]a"
+    ),
+    "{% macro m(x) %}<{{ x | trim }}>{% endmacro %}{{ m(' a ') }}{{ 1.25 | round(1) }}{{ undefined_name }}": "<a>1.2",
+    "{% filter upper %}a{{ 'b' | indent(2, true) }}{% endfilter %}{{ 'a\\nb' | indent }}": "A  Ba\n    b",
+    "{{ ('a' * 5000000) | length }}": "5000000",
+}
+
+
+@pytest.mark.parametrize("template", ORDINARY)
+def test_ordinary_operations_have_their_results(template: str) -> None:
+    tokenizer: Any = OfTemplate(template)
+    assert ChatTemplate(tokenizer, {}).text([], []) == ORDINARY[template]
 
 
 RUN = """

@@ -1,8 +1,9 @@
 """Counts of right answers with their totals, `wins` of `n_games`: a column of their ratio, with its binomial error.
 
-Failures next to them, `losses`, make a total too.
+Failures next to them, `losses`, make a total too, and a cell may hold both numbers: `13/64`.
 """
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from rollcast.curves.measures import (
     MeasureKind,
     is_count_name,
     measure_of,
+    measure_or_count,
     name_of_ratio,
 )
 from rollcast.curves.sheet import Column, Sheet
@@ -36,6 +38,8 @@ FAILURE_WORDS = {
 }  # fmt: skip
 DRAW_WORDS = {"draw", "draws", "drawn", "tie", "ties", "tied"}
 
+_PASSED_OF_TOTAL = re.compile(r"\s*(\d{1,9})\s?(?:/|of|out of)\s?(\d{1,9})\s*")
+
 
 @dataclass(frozen=True)
 class Total:
@@ -50,6 +54,7 @@ class Total:
 
 def with_ratios(sheet: Sheet) -> Sheet:
     """The sheet with a ratio for each count whose total it holds, unless the same success is there as a rate."""
+    sheet = _with_shares(sheet)
     counts = [name for name in sheet.columns if _is_count(sheet, name)][:MAX_COUNTS]
     if not counts:
         return sheet
@@ -69,6 +74,27 @@ def with_ratios(sheet: Sheet) -> Sheet:
         errors = binomial_errors(right[rows], tries[rows])
         sheet = sheet.with_column(name, Column(rows, (right[rows] / tries[rows]).tolist()))
         sheet = sheet.with_column(f"{ERROR_PREFIX}{name}", Column(rows, errors.tolist()))
+    return sheet
+
+
+def _with_shares(sheet: Sheet) -> Sheet:
+    """The sheet with a ratio for each measure of success whose cells are all `13/64`."""
+    for name, column in sheet.columns.items():
+        if measure_or_count(name) is None or is_step_counter(name) or not column.fields:
+            continue
+        cells = []
+        for field in column.fields:
+            cell = _PASSED_OF_TOTAL.fullmatch(field[:40]) if isinstance(field, str) else None
+            if cell is None or not int(cell[1]) <= int(cell[2]) > 0:
+                break
+            cells.append((int(cell[1]), int(cell[2])))
+        if len(cells) < len(column.fields):
+            continue
+        right, tries = np.array(cells, dtype=float).T
+        share_name = name_of_ratio(name, "total") if measure_of(name) is None else name
+        errors = binomial_errors(right, tries)
+        sheet = sheet.with_column(share_name, Column(column.rows, (right / tries).tolist()))
+        sheet = sheet.with_column(f"{ERROR_PREFIX}{share_name}", Column(column.rows, errors.tolist()))
     return sheet
 
 

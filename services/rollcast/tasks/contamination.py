@@ -207,7 +207,7 @@ class EvaluatedQuestions:
     _answered: dict[bytes, bool] = field(default_factory=dict)
     """Last messages with their answers, and whether few rows share each."""
     _decisive: set[bytes] = field(default_factory=set)
-    """Of these, the ones that few training rows share as well: only they decide."""
+    """The pairs that few training rows share as well: only they decide."""
 
     def add(self, questions: Sequence[PromptQuestion]) -> None:
         """One evaluated set."""

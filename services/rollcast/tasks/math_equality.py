@@ -1,7 +1,9 @@
 """Whether two parsed formulas are equal: math-verify's comparison, without its rounding to six decimals.
 
 decimal, decimal        equal values: 0.50 = 0.5, 0.00000012 is not 0.00000034
-decimal, exact form     the form rounded to the decimal's digits, at least six significant ones: 0.333333 = 1/3
+decimal, exact form     the form rounded to the decimal's digits, at least six significant ones: 0.333333 = 1/3,
+                        0.5+0.866025i = e^{i\\pi/3} (each part by itself)
+percent, number         50% = 0.5; 12.5% = 12.5 too, as a number from 1 on is no share
 tuple, set              never equal; a list without brackets equals either, a tuple in its order
 
 Decimals become exact numbers before math-verify compares them.
@@ -13,7 +15,22 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import math_verify
-from sympy import And, FiniteSet, Float, Interval, MatrixBase, Mul, Or, Pow, Rational, Tuple, UnevaluatedExpr, Union
+from sympy import (
+    And,
+    FiniteSet,
+    Float,
+    I,
+    Interval,
+    MatrixBase,
+    Mul,
+    Or,
+    Pow,
+    Rational,
+    Symbol,
+    Tuple,
+    UnevaluatedExpr,
+    Union,
+)
 from sympy.core.relational import Equality, Relational
 
 MAX_DECIMAL_EXPONENT = 10_000
@@ -33,15 +50,53 @@ def are_equal(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
     gold_text = _text(gold)
     answer_text = _text(answer)
     for one, other in pairs:
-        if not isinstance(one, str):
-            compared = _comparable(one, other, gold_text, answer_text)
-            if compared is None:
-                continue
-            one, other = compared
-        # Digits of a numeric comparison. With math-verify's 15 a difference below 1e-15 does not count.
-        if math_verify.verify([one], [other], numeric_precision=50, timeout_seconds=None):
+        if _are_one(one, other, gold_text, answer_text):
+            return True
+        holds_i = not isinstance(one, str) and (_has_i(one) or _has_i(other))
+        if holds_i and _are_one(_with_unit(one), _with_unit(other), gold_text, answer_text):
             return True
     return False
+
+
+def are_equal_shares(gold: Sequence[Any], answer: Sequence[Any], *, is_gold_percent: bool) -> bool:
+    """One of them alone has a per cent sign; its values are those before the sign."""
+    percent = gold if is_gold_percent else answer
+    numbers = [value for value in percent if getattr(value, "is_number", False)]
+    if any(abs(number.evalf()) >= 1 for number in numbers if number.is_real) and are_equal(gold, answer):
+        return True
+    shares = [
+        f"{value}\\%" if isinstance(value, str) else Mul(value, UnevaluatedExpr(Rational(1, 100)), evaluate=False)
+        for value in percent
+        if isinstance(value, str) or value in numbers
+    ]
+    return are_equal(shares, answer) if is_gold_percent else are_equal(gold, shares)
+
+
+def _are_one(gold: Any, answer: Any, gold_text: str, answer_text: str) -> bool:
+    compared: tuple[Any, Any] | None = (gold, answer)
+    if not isinstance(gold, str):
+        compared = _comparable(gold, answer, gold_text, answer_text)
+    # Digits of a numeric comparison. With math-verify's 15 a difference below 1e-15 does not count.
+    return compared is not None and bool(
+        math_verify.verify([compared[0]], [compared[1]], numeric_precision=50, timeout_seconds=None)
+    )
+
+
+def _has_i(expression: Any) -> bool:
+    return any(symbol.name == "i" for symbol in getattr(expression, "free_symbols", ()))
+
+
+def _with_unit(expression: Any) -> Any:
+    """With the letter i as the imaginary unit, and all others alike: near an i math-verify takes them as complex."""
+    if isinstance(expression, Equality) and isinstance(expression.lhs, Symbol) and expression.lhs.name == "i":
+        return expression
+
+    def change(leaf: Any) -> Any:
+        symbols = getattr(leaf, "free_symbols", ())
+        units = {symbol: I if symbol.name == "i" else Symbol(symbol.name, real=True) for symbol in symbols}
+        return leaf.xreplace(units) if units else leaf
+
+    return _rebuilt(expression, change)
 
 
 def _text(parsed: Sequence[Any]) -> str:
@@ -60,7 +115,7 @@ def _comparable(gold: Any, answer: Any, gold_text: str, answer_text: str) -> tup
     decimals = [_decimals(gold, gold_text), _decimals(answer, answer_text)]
     if not any(decimals) and not _has_floats(gold) and not _has_floats(answer):
         return gold, answer
-    forms = [_exact_forms(gold), _exact_forms(answer)]
+    forms = [_exact_forms(gold, decimals[0]), _exact_forms(answer, decimals[1])]
     return _without_decimals(gold, decimals[0], forms[1]), _without_decimals(answer, decimals[1], forms[0])
 
 
@@ -188,23 +243,26 @@ def _decimals(expression: Any, text: str) -> dict[Any, Decimal]:
     return leaf_values
 
 
-def _exact_forms(expression: Any) -> list[Any]:
-    """The numbers among the leaves that are no decimals, such as fractions and roots."""
-    return [leaf for leaf in _leaves(expression) if getattr(leaf, "is_number", False) and not _has_floats(leaf)]
+def _exact_forms(expression: Any, decimals: dict[Any, Decimal]) -> list[Any]:
+    """The numbers among the leaves that are no decimals, such as fractions, roots and `0.5\\pi`."""
+    numbers = [leaf for leaf in _leaves(expression) if getattr(leaf, "is_number", False) and leaf not in decimals]
+    return [_exact(leaf) for leaf in numbers if not any(_decimal(part) for part in _complex_parts(leaf))]
 
 
 def _without_decimals(expression: Any, decimals: dict[Any, Decimal], forms: Sequence[Any]) -> Any:
     """Each decimal as the exact form of the other side that it is the rounding of, else as its own value."""
 
     def exactly(leaf: Any) -> Any:
-        if leaf in decimals:
-            form = next((form for form in forms if _is_rounding(decimals[leaf], form)), None)
-            if form is not None:
-                return form
-        floats = leaf.atoms(Float) if hasattr(leaf, "atoms") and not _has_large_power(leaf) else ()
-        return leaf.xreplace({float_atom: _fraction(float_atom) for float_atom in floats}) if floats else leaf
+        form = next((form for form in forms if _is_rounded(leaf, decimals.get(leaf), form)), None)
+        return _exact(leaf) if form is None else form
 
     return _rebuilt(expression, exactly)
+
+
+def _exact(leaf: Any) -> Any:
+    """With fractions for its decimals."""
+    floats = leaf.atoms(Float) if hasattr(leaf, "atoms") and not _has_large_power(leaf) else ()
+    return leaf.xreplace({float_atom: _fraction(float_atom) for float_atom in floats}) if floats else leaf
 
 
 def _has_large_power(leaf: Any) -> bool:
@@ -215,6 +273,34 @@ def _has_large_power(leaf: Any) -> bool:
 def _fraction(value: Any) -> Any:
     decimal = Decimal(str(value))
     return Rational(str(decimal)) if abs(decimal.adjusted()) <= MAX_DECIMAL_EXPONENT else value
+
+
+def _complex_parts(leaf: Any) -> tuple[Any, ...]:
+    """Real and imaginary part of `a+bi` and `bi`; empty for a formula that holds i in another way, or not."""
+    if not hasattr(leaf, "atoms") or I not in leaf.atoms():
+        return ()
+    real, rest = leaf.as_independent(I, as_Add=True)
+    imaginary = rest / I
+    return () if I in imaginary.atoms() else (real, imaginary)
+
+
+def _is_rounded(leaf: Any, decimal: Decimal | None, form: Any) -> bool:
+    """Whether the leaf is a decimal, or a complex number with one in a part or in both, that is the form rounded."""
+    if decimal is not None:
+        return _is_rounding(decimal, form)
+    parts = _complex_parts(leaf) if _has_floats(leaf) else ()
+    if not parts:
+        return False
+    # Digits of a numeric comparison, as above
+    exact_parts = form.evalf(50).as_real_imag()
+    return all(_is_same_part(*pair) for pair in zip(parts, exact_parts, strict=True))
+
+
+def _is_same_part(written: Any, exact: Any) -> bool:
+    decimal = _decimal(written)
+    if decimal is not None and _is_rounding(decimal, exact):
+        return True
+    return bool((_exact(written) - exact).evalf(50, chop=True) == 0)
 
 
 def _is_rounding(decimal: Decimal, form: Any) -> bool:

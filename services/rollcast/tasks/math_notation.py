@@ -68,6 +68,7 @@ _STYLE = re.compile(
 _NUMBER_IN_TEXT = re.compile(
     r"\\(?:text|textbf|textrm|mathrm|mbox|hbox)\s*\{\s*([-+]?[\d.,/]*\d\.?)\s*((?![^{}]*\bor\b)[^{}\d][^{}]*)?\}"
 )
+_LETTER_OF_NUMBER = re.compile(r"\\(?:mathrm|rm|text)\s*\{\s*([ei])\s*\}")
 _END_OF_TEXT = re.compile(r"[.,;:]+\s*\}$")
 _MIXED = re.compile(r"([-+]?\d+)\s+(\d+)\s*/\s*(\d+)")
 _ENDS = re.compile(r"(?:\\[,;: ]|\\q?quad(?![A-Za-z])|\\\\|[\s.,;:~])+$")
@@ -99,7 +100,7 @@ def formula(text: str) -> str:
     text = _trimmed(text)
     while text.startswith("**") and text.endswith("**") and len(text) > 4:
         text = _trimmed(text[2:-2])
-    text = _END_OF_TEXT.sub("}", text)
+    text = _LETTER_OF_NUMBER.sub(r" \1 ", _END_OF_TEXT.sub("}", text))
     text = _NUMBER_IN_TEXT.sub(
         lambda found: found[1].rstrip(".,") + (rf"\text{{ {found[2]}}}" if found[2] else ""), text
     )

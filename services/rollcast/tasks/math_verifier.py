@@ -13,6 +13,7 @@ from typing import Any
 from rollcast.tasks.math_boxes import FinalBoxes, final_boxes
 from rollcast.tasks.math_intervals import RealSet, real_set
 from rollcast.tasks.math_notation import formula, plain_signs
+from rollcast.tasks.math_words import last_quantities, quantities, words
 from rollcast.tasks.thinking import final_answer
 
 _UNESCAPED_DOLLAR = re.compile(r"(?<!\\)\$")
@@ -24,6 +25,11 @@ _OTHER_RELATION = re.compile(
     r"\\(?:neq?|not(?:in)?|n(?:less|gtr|leq|geq|sim)|gg|ll|succ|prec)(?![A-Za-z])|!=|<>|\u2260"
 )
 """Relations that math-verify drops: it reads the number next to them."""
+_PERCENT = re.compile(r"(?P<number>[^%,;=]{1,100}?)\\?%")
+_BARE_COMPLEX = re.compile(
+    r"(?<![\w.])-?\d{1,20}(?:\.\d{1,20})?(?:\s?[-+]\s?(?:\d{1,20}(?:\.\d{1,20})?)?)?i(?=[\s,;!?]|\.\s|\.?$)"
+)
+"""A complex number outside of formulas, of which math-verify reads the digits before the i."""
 _RESTATED = re.compile(r"final answer[^\n]{0,100}?\bis\b", re.IGNORECASE)
 
 
@@ -37,6 +43,12 @@ class _Formula:
     """Base of a number such as 101_2, whose base math-verify does not read."""
     is_other_relation: bool = False
     """Whether it is `\\neq 7`, which is not 7."""
+    is_percent: bool = False
+    """Whether the values are those before a per cent sign."""
+    words: str = ""
+    """An answer in words."""
+    quantities: tuple[str, ...] = ()
+    """Numbers of several units, such as hours and minutes."""
 
 
 def math(completion: str, reference: Any) -> float:
@@ -65,6 +77,10 @@ def _is_right(answer: str, gold: _Formula) -> bool:
     if boxes is not None and not _RESTATED.search(boxes.after):
         return _boxes_are_right(boxes, gold)
     text = plain_signs(answer if boxes is None else boxes.after)
+    if "$" not in text and "\\" not in text:
+        text = _BARE_COMPLEX.sub(r"$\g<0>$", text)
+    if gold.quantities:
+        return last_quantities(text) == gold.quantities
     if _equal(gold, _read_in(text)):
         return True
     formulas = _IN_MATH_MODE.findall(text)
@@ -91,7 +107,16 @@ def _read(text: str) -> _Formula:
         described_set = RealSet(described.latex, None) if described else None
         return _Formula(_parse(f"$x {latex}$"), described_set, is_other_relation=is_other)
     based = _BASE.fullmatch(latex.replace(" ", ""))
-    return _Formula(_parse(f"${latex}$"), real_set(latex), based["base"] if based else None, is_other)
+    percent = _PERCENT.fullmatch(latex)
+    return _Formula(
+        _parse(f"${percent['number'] if percent else latex}$"),
+        real_set(latex),
+        based["base"] if based else None,
+        is_other,
+        percent is not None,
+        words(latex),
+        quantities(latex),
+    )
 
 
 def _read_in(text: str) -> _Formula:
@@ -101,7 +126,13 @@ def _read_in(text: str) -> _Formula:
     preceding_text = text[: text.rfind(chosen)] if chosen in text else ""
     # Characters before a formula in which a sign belongs to it
     is_denied = _RELATION_FIRST.match(chosen) or _NOT_EQUAL_TO.search(preceding_text[-40:])
-    return _Formula([] if is_denied else values, is_other_relation=_OTHER_RELATION.search(chosen) is not None)
+    if percent := _PERCENT.fullmatch(chosen):
+        values = _parse(f"${percent['number']}$")
+    return _Formula(
+        [] if is_denied else values,
+        is_other_relation=_OTHER_RELATION.search(chosen) is not None,
+        is_percent=percent is not None,
+    )
 
 
 def _parse(text: str) -> list[Any]:
@@ -112,10 +143,14 @@ def _parse(text: str) -> list[Any]:
 
 
 def _equal(gold: _Formula, answer: _Formula) -> bool:
-    from rollcast.tasks.math_equality import are_equal
+    from rollcast.tasks.math_equality import are_equal, are_equal_shares
 
+    if gold.quantities or answer.quantities or (gold.words and gold.words == answer.words):
+        return gold.quantities == answer.quantities
     if gold.base and answer.base and gold.base != answer.base:
         return False
+    if gold.is_percent != answer.is_percent:
+        return are_equal_shares(gold.values, answer.values, is_gold_percent=gold.is_percent)
     if gold.is_other_relation == answer.is_other_relation and are_equal(gold.values, answer.values):
         return True
     if gold.set is None or answer.set is None or not gold.set.may_equal(answer.set):

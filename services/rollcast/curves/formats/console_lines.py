@@ -9,9 +9,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from rollcast.curves.columns import is_step_counter, words_in
 from rollcast.curves.formats.nested import flat
+from rollcast.curves.formats.worded_lines import repeated_forms, spaced_pairs
 from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of, measure_or_count
 from rollcast.curves.sheet import Row, TooMuch
 
@@ -107,13 +109,18 @@ class ConsoleLine:
 def console_lines(text: str) -> Iterator[ConsoleLine]:
     """The lines of metrics. A line of JSON is one by its fields, never by what its texts hold. Raises TooMuch."""
     num_parsed = 0
-    for number, line in enumerate(text.split("\n"), 1):
+    lines = text.split("\n")
+    worded_lines = islice(filter(_may_be_worded, lines), MAX_PARSED_LINES)
+    worded_forms = repeated_forms(worded_lines, _steps_in, form_of_text)
+    for number, line in enumerate(lines, 1):
         console_line = None
         is_json = _JSON.match(line) is not None
         if is_json or may_hold_a_value(line):
             num_parsed += 1
             refuse_many(num_parsed)
             console_line = _json_line(number, line) if is_json else read_line(number, line)
+            if console_line is None and worded_forms and form_of_text(line) in worded_forms:
+                console_line = _worded_line(number, line)
         if console_line is not None:
             yield console_line
 
@@ -184,6 +191,24 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
     tags = [tag for tag in _TAG.findall(line) if _may_name_a_run(tag)]
     form = f"{' '.join(counters)} {form_of_text(leading_text)} {next(iter(pairs))}"
     return ConsoleLine(number, form, row, tags[0] if tags else "")
+
+
+def _may_be_worded(line: str) -> bool:
+    return "=" not in line and may_hold_a_value(line) and not _JSON.match(line)
+
+
+def _steps_in(line: str) -> tuple[int, ...]:
+    return tuple(value for value in _counters(line)[0].values() if isinstance(value, int))
+
+
+def _worded_line(number: int, line: str) -> ConsoleLine | None:
+    """A line without marks that names a step and a measure of success."""
+    counters, rest = _counters(line)
+    pairs = {name: value for chunk in _SEPARATOR.split(rest) for name, value in spaced_pairs(chunk)}
+    if not any(measure_or_count(name) is not None for name in pairs):
+        return None
+    tags = [tag for tag in _TAG.findall(line) if _may_name_a_run(tag)]
+    return ConsoleLine(number, f"worded {form_of_text(line)}", {**pairs, **counters}, tags[0] if tags else "")
 
 
 def _json_line(number: int, line: str) -> ConsoleLine | None:

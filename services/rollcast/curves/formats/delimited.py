@@ -114,19 +114,25 @@ def _rows(lines: Iterable[str], delimiter: str, log: LogFile) -> Iterator[list[s
                 raise TooMuch(f"holds more than {MAX_ROW_CHARS:,} characters in one row")
             yield line
 
-    width = num_short = num_long = 0
+    width = num_rows = num_short = num_long = 0
     for fields in csv.reader(bounded(), delimiter=delimiter, skipinitialspace=delimiter == " "):
         row_chars = 0
         if not fields:
             continue
         width = width or len(fields)
         refuse_wide(width)
+        num_rows += 1
         if len(fields) == width:
             yield fields
         else:
             num_short += len(fields) < width
             num_long += any(fields[width:])
             yield fields[:width] + [""] * (width - len(fields))
+    if delimiter == " " and num_short == num_rows - 1 > 0:
+        raise UserError(
+            f"{log.path}: the heading has more words than the rows have fields, so its names are unclear; join the "
+            "words of each name by underscores, or separate the columns by tabs"
+        )
     for count, more, rest in ((num_short, "fewer", "empty"), (num_long, "more", "left out")):
         if count:
             irregular_lines = f"{counted(count, 'line')} with {more} fields than columns, {width}"

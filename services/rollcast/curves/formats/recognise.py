@@ -19,6 +19,7 @@ from rollcast.curves.formats import (
     nemo_rl,
     notebook,
     open_instruct,
+    pasted_tables,
     prime_rl,
     tensorboard,
     wandb_api,
@@ -58,6 +59,7 @@ FORMATS: tuple[Format, ...] = (
     html_tables,
     mlflow_folder,
     framed_tables,
+    pasted_tables,
     key_values,
 )
 """In the order in which they are tried. A console may begin with `[` or `{` as JSON does, so JSON comes after them."""
