@@ -15,7 +15,7 @@ from rollcast.config.environments.tool_set import McpServer, ToolSet
 from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Tasks
-from rollcast.local import environment_files
+from rollcast.environments.kinds import lookup
 from rollcast.local.environment_files import check_environment_files
 from testkit.openenv_sessions import stand_in
 
@@ -90,7 +90,7 @@ def test_what_is_there_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_each_missing_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment_files, "find_spec", lambda name: None)
+    monkeypatch.setattr(lookup, "find_spec", lambda name: None)
     with pytest.raises(UserError) as error:
         check_environment_files(Tasks(environments=environments(tmp_path, are_there=False)))
     expected = {

@@ -1,4 +1,4 @@
-"""What each kind of environment does: one module a kind, with the name of the module that has its settings
+"""The code of each kind of environment: one module a kind, with the name of the module that has its settings
 (`rollcast.config.environments`).
 
     missing(settings, field)        a sentence for each file, program or package that it names and that is not there

@@ -1,4 +1,4 @@
-"""What the module of a kind offers to the generator and to the check before a run."""
+"""The module of a kind, as the generator and the check before a run use it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -71,7 +71,7 @@ class ProgramSource(Protocol):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a kind gets of the generator that it works in."""
+    """The part of a generator that a kind works with."""
 
     on_replaced: Callable[[], None] = lambda: None
     """To be called for each fork server that hung and was ended."""
@@ -79,7 +79,7 @@ class Surroundings:
     """Environment variables of every program that is started: they name who signed the certificate of the generator."""
 
 
-class Kind(Protocol):
+class EnvironmentKind(Protocol):
     """The module of a kind."""
 
     def missing(self, settings: Any, field: str) -> Iterator[str]: ...
@@ -87,7 +87,7 @@ class Kind(Protocol):
     def start(self, settings: Any, surroundings: Surroundings) -> Any: ...
 
 
-def find_kind(settings: EnvironmentSettings) -> Kind:
+def find_kind(settings: EnvironmentSettings) -> EnvironmentKind:
     """The module that goes with these settings. Raises UserError if it is not there."""
     module = type(settings).__module__.rpartition(".")[2]
     name = f"{kinds.__name__}.{module}"
@@ -96,4 +96,4 @@ def find_kind(settings: EnvironmentSettings) -> Kind:
             f"tasks.environments: {settings.name} has settings of a kind without code; "
             f"write services/{name.replace('.', '/')}.py with `missing` and `start`"
         )
-    return cast(Kind, import_module(name))
+    return cast(EnvironmentKind, import_module(name))
