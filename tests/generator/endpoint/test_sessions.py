@@ -130,9 +130,7 @@ async def test_further_sequences_are_counted_and_a_sampled_turn_is_trained_once(
     assert rollout.episode is not None
     sequences = [turn.sequence for turn in rollout.episode.turns]
     assert sequences[:5] == [0, 0, 1, 2, 3]
-    assert sorted(sequences[5:]) == [4, 5], (
-        "turns stand in the order of their ends, which two agents at a time reach in any"
-    )
+    assert sorted(sequences[5:]) == [4, 5], "turns are in the order of their ends, which is open for two agents"
     forked = rollout.episode.branches[0]
     whole = [*task.prompt_token_ids, *rollout.token_ids]
     first = rollout.episode.turns[0]
