@@ -95,7 +95,7 @@ class Grader(Settings):
     http_port: Port = 0
     """Port of /healthz, /readyz and /metrics. 0 = a free one, written to the run folder."""
     sandbox: Literal["strict", "gvisor"] = "strict"
-    """What the grader's own machine must have, as in tasks.grading.sandbox."""
+    """Isolation that the grader's own machine must provide, as in tasks.grading.sandbox."""
     processes: Annotated[int, Field(ge=1, le=256)] = 4
     """Gradings that one grader runs concurrently. Each takes up to one core while it runs, so a number above the cores
     that the grader may use is reduced to them."""
@@ -134,8 +134,8 @@ class Weights(Settings):
     of the version. A generator that misses it is fenced, and an engine that still applies is ended. 30 = ample for a small
     model, also on a machine that is busy starting others."""
     transport: Literal["auto", "nccl", "gloo"] = "auto"
-    """What carries the weights to the generators. nccl = from GPU to GPU. gloo = through host memory and TCP: slower, but it
-    also works on CPUs, on one GPU that generator and trainer share, and with drivers that stop NCCL. auto = nccl
+    """Transport of the weights to the generators. nccl = from GPU to GPU. gloo = through host memory and TCP: slower,
+    but it also works on CPUs, on one GPU that generator and trainer share, and with drivers that stop NCCL. auto = nccl
     if the trainer has a GPU of its own, else gloo; the trainer logs which and why."""
     stage: Literal["auto", "device", "host"] = "auto"
     """The memory in which a generator keeps a version that it has received and not yet applied. device = whole, on
@@ -245,7 +245,7 @@ class DirectScrape(Settings):
 
 
 class CurveTerms(Settings):
-    """What the advice on a run of another framework goes by."""
+    """Terms of the advice on a run of another framework."""
 
     budget: Annotated[float, Field(gt=0, le=MOST_COMPUTE)] | None = None
     """Compute at which the run will end, including the compute spent so far, in the unit of its curve. None =
