@@ -1,4 +1,4 @@
-"""What a forecast says of a run, as the terminal shows it: off the forecaster's page, or of a forecast made here."""
+"""A forecast of a run, as the terminal shows it: read from the forecaster's page, or made here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WANTED = (0.05, 0.5, 0.95)
 
 @dataclass(frozen=True, slots=True)
 class AdviceReading:
-    """What to do with the rest of the budget."""
+    """Advice on the rest of the budget."""
 
     kind: str
     """stop, continue or wait."""
@@ -69,7 +69,7 @@ class ForecastReading:
     asymptote: Quantiles | None
     """None if no law describes the curve."""
     end: Quantiles | None
-    """What an evaluation at the end of the budget will read."""
+    """Forecast reading of an evaluation at the end of the budget."""
     end_device_hours: float | None
     num_points: int
     """Evaluations it was made from, the one at step 0 included."""

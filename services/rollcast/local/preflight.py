@@ -1,4 +1,4 @@
-"""What can be found wrong before anything is started."""
+"""Checks for mistakes that can be found before anything is started."""
 
 import json
 import os
@@ -368,7 +368,8 @@ def _check_devices(local: Local, generator: Generator, weights: Weights, model: 
 
 
 def _check_compiler(num_generators: int) -> None:
-    """What torch asks for where vLLM samples on a CPU; the variable and the name are torch's own."""
+    """Raise UserError if vLLM samples on a CPU and the compiler that torch needs is missing; torch reads CXX, else
+    g++."""
     compiler = os.environ.get("CXX") or "g++"
     if num_generators and not usable_gpus() and shutil.which(compiler) is None:
         raise UserError(

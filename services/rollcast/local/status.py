@@ -1,4 +1,4 @@
-"""What a run on this machine is doing: read from its folder and from the metrics pages of its services."""
+"""The activity of a run on this machine: read from its folder and from the metrics pages of its services."""
 
 import time
 from collections import Counter, deque
