@@ -1,4 +1,4 @@
-"""What a metric is: `rollcast.telemetry.names` has all of them."""
+"""Description of a metric: `rollcast.telemetry.names` has all metrics."""
 
 from dataclasses import dataclass
 from typing import Literal
