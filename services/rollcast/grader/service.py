@@ -29,7 +29,7 @@ from rollcast.telemetry.stop_signal import StopSignal
 from rollcast.wire.grading_pb2_grpc import add_GradingServicer_to_server
 
 IMPORT_SECONDS = 30.0
-"""That a start waits for verifiers to be imported."""
+"""Time that a start waits for verifiers to be imported."""
 PROOF_LIMITS = Limits(deadline_seconds=60.0, seconds_per_test=60.0, memory_bytes=1 << 30)
 """Wide: a machine that is slow at its start is no reason to refuse."""
 _PROOF = """```python
