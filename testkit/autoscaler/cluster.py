@@ -60,7 +60,7 @@ class SimulatedCluster:
         self.settle()
 
     def settle(self) -> None:
-        """What the Deployment's controller does: as many pods as are asked for, and granted."""
+        """Act as the Deployment's controller: as many pods as are asked for, and granted."""
         self.fleet.resize(round(min(self.asked, self.granted)))
 
     def take_away(self, pods: int) -> None:
@@ -83,7 +83,7 @@ class SimulatedCluster:
 
 
 class SimulatedPages:
-    """What the metrics pages of a simulated run say; `away` = why they cannot be read now, None = they can."""
+    """Metrics pages of a simulated run; `away` = why they cannot be read now, None = they can."""
 
     def __init__(self, fleet: ScaledFleet) -> None:
         self.skipped: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What a cluster's own Prometheus and Grafana show of the release."""
+"""Views of the release in a cluster's own Prometheus and Grafana."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
 
 
 def plain_copies(size: int, device: torch.device) -> list[dict[str, Any]]:
-    """What the bus gives: one buffer of page-locked memory."""
+    """Rates of the bus, by copies of one buffer of page-locked memory."""
     host = torch.zeros(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
     there = torch.zeros(size, dtype=torch.uint8, device=device)
     ways = {"plain copy to the device": (there, host), "plain copy to the host": (host, there)}

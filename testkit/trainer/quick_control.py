@@ -149,7 +149,7 @@ class AnsweringQueue(MemoryTrainerQueue):
         self.lost_evaluation: int | None = None
         """Evaluation tasks of this step are lost once, as by a Redis that dies right after it took them."""
         self.spoil: Callable[[RolloutGroup], RolloutGroup] = lambda group: group
-        """What the generator makes of an answer before it hands it in."""
+        """Change that the generator makes to an answer before it hands it in."""
 
     def read(self, max_groups: int, block_seconds: float) -> Any:
         if not self.silent:
