@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rollcast.config.services import Http
+from rollcast.config.connections import Http
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter

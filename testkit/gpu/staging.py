@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from rollcast.config.services import Weights
+from rollcast.config.connections import Weights
 from rollcast.trainer.learner.model import Policy, stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.plan.manifest import plan_buckets, total_bytes

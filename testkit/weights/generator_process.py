@@ -19,8 +19,8 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from rollcast.config.connections import Rpc, Weights
 from rollcast.config.errors import UserError
-from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import configure_logging
 from rollcast.weights.receiver.member import WeightMember

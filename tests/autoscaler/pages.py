@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-from rollcast.config.services import Http
+from rollcast.config.connections import Http
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter

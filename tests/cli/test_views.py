@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from rollcast.cli import views
+from rollcast.config.connections import Http
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.generator.grading import VerifierFailures

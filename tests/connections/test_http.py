@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from rollcast.config.connections import TLS, Http
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.config.services import TLS, Http
 from rollcast.connections.certificates import check_certificates
 from rollcast.connections.http import (
     Heartbeat,

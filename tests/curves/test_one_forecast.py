@@ -13,7 +13,8 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 import rollcast
-from rollcast.config.services import CurveFile, Http
+from rollcast.config.connections import Http
+from rollcast.config.curve_sources import CurveFile
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import forecast_source

@@ -15,7 +15,7 @@ import pytest
 
 from rollcast.autoscaler.sources import PrometheusFleet
 from rollcast.config.autoscaler import FleetPrometheus
-from rollcast.config.services import CurveQueries
+from rollcast.config.curve_sources import CurveQueries
 from rollcast.curves.sources.prometheus import PrometheusQueries
 from rollcast.local.ports import free_port
 from rollcast.telemetry import names

@@ -10,9 +10,9 @@ import pytest
 
 from rollcast.cli import views
 from rollcast.cli.views import Follower
+from rollcast.config.connections import Http
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.local.forecast_reading import ForecastReading

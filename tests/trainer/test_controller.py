@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rollcast.config.errors import UserError
-from rollcast.config.services import StopWhen
+from rollcast.config.run_end import StopWhen
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import GradingStatus, Purpose, RolloutGroup, StopReason

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollcast.config.services import Redis
+from rollcast.config.connections import Redis
 from rollcast.rollouts.base import MAX_FAILURES, Claimed
 from rollcast.rollouts.codec import encode_group
 from rollcast.rollouts.records import (

@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from rollcast.config.connections import Redis
 from rollcast.config.run import load_run_config
-from rollcast.config.services import Redis
 from rollcast.connections.port_files import port_file
 from rollcast.local.ports import free_port
 from rollcast.local.status import StatusReader

@@ -9,7 +9,7 @@ from typing import Any
 
 from rollcast.config.recipe import PipelineSchedule
 from rollcast.config.run import RunConfig
-from rollcast.config.services import StopWhen
+from rollcast.config.run_end import StopWhen
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import read_curve
 from rollcast.curves.evaluations import EvaluationLog

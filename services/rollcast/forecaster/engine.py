@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rollcast.config.services import CurveTerms
+from rollcast.config.curve_sources import CurveTerms
 from rollcast.curves.amounts import MEDIAN_AND_90, bare
 from rollcast.curves.answer import law_of_run
 from rollcast.curves.columns import GPU_HOURS

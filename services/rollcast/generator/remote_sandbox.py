@@ -13,9 +13,9 @@ from typing import Any, TypeVar, get_args
 import grpc
 from tenacity import Retrying, retry_if_exception, stop_before_delay, wait_random_exponential
 
+from rollcast.config.connections import Rpc
 from rollcast.config.errors import UserError
 from rollcast.config.own_functions import MAX_SENTENCE_CHARACTERS
-from rollcast.config.services import Rpc
 from rollcast.config.tasks import Grading
 from rollcast.connections.grpc import MAX_GRADING_BYTES, call_metadata, open_channel
 from rollcast.tasks.verifiers import Grade, GradeStatus, grading_seconds

@@ -24,13 +24,14 @@ from typing import TypeVar
 
 from rollcast.chat.check import check_chat_format
 from rollcast.config.bounds import MOST_DERIVED_SLOTS
+from rollcast.config.connections import Http, Rpc
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Generator, Http, Rpc
+from rollcast.config.services import Generator
 from rollcast.config.tasks import Tasks
 from rollcast.connections.certificates import verifying_context
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes

@@ -9,9 +9,9 @@ import json
 import time
 from typing import Any
 
+from rollcast.config.connections import Redis, Rpc
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Redis, Rpc
 from rollcast.connections.grpc import MAX_GRADING_BYTES, start_server
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import redis
 
+from rollcast.config.connections import Redis
 from rollcast.config.errors import UserError
-from rollcast.config.services import Redis
 from rollcast.connections.redis import RedisAway, connect
 from rollcast.local.process import Service
 

@@ -11,7 +11,7 @@ from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
 
 if TYPE_CHECKING:
-    from rollcast.config.services import Budget
+    from rollcast.config.run_end import Budget
     from rollcast.curves.run_forecast import RunForecast
 
 Page = dict[str, list[tuple[dict[str, str], float]]]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rollcast.config.base import Settings
+from rollcast.config.connections import Redis, Weights
 from rollcast.config.errors import PassingError, UserError
 from rollcast.config.lora import check_gpu_dtype
 from rollcast.config.model import Model
@@ -18,7 +19,7 @@ from rollcast.config.resolved import Difference, differences
 from rollcast.config.rules import broken_rules
 from rollcast.config.run import RunConfig, WrongSettingsError, load_run_config
 from rollcast.config.sentences import Wrong, overlap
-from rollcast.config.services import Generator, Local, Redis, Trainer, Weights
+from rollcast.config.services import Generator, Local, Trainer
 from rollcast.config.tasks import PromptFormat, Tasks
 from rollcast.connections.certificates import check_certificates
 from rollcast.local import cautions

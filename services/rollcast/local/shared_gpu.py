@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from rollcast.config.connections import Weights
 from rollcast.config.errors import UserError
-from rollcast.config.services import Generator, Weights
+from rollcast.config.services import Generator
 from rollcast.memory.architecture import UncountedModelError
 from rollcast.memory.plan import MemoryPlan
 from rollcast.memory.verdict import refusals

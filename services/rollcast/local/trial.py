@@ -14,7 +14,7 @@ from rollcast.config.errors import PassingError, UserError
 from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Budget
+from rollcast.config.run_end import Budget
 from rollcast.config.tasks import Tasks
 from rollcast.local.devices import trainer_gpus, usable_gpus
 from rollcast.local.process import Command, Orphans, Service, ServiceSpec, last_words

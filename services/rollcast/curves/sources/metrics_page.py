@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rollcast.config.services import Http
+from rollcast.config.connections import Http
 from rollcast.connections.http import local_url
 from rollcast.connections.port_files import read_port
 from rollcast.curves.evaluations import CurvePoint, Reading, TrainerStatus, checked

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pydantic import SecretStr
 
-from rollcast.config.services import CurveQueries
+from rollcast.config.curve_sources import CurveQueries
 from rollcast.curves.evaluations import Reading
 from rollcast.curves.sources.foreign_curve import ForeignCurve
 from rollcast.curves.sources.metrics_page import EVALUATION_NAMES, STATUS_NAMES, interpret

@@ -26,8 +26,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from rollcast.config.connections import Rpc, Weights
 from rollcast.config.errors import UserError
-from rollcast.config.services import Rpc, Weights
 from rollcast.connections.grpc import LONGEST_PAUSE_SECONDS, call_metadata, open_channel_async
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter

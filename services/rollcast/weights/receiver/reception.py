@@ -11,8 +11,8 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from rollcast.config.connections import Weights
 from rollcast.config.out_of_memory import OutOfMemory
-from rollcast.config.services import Weights
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.plan.manifest import apply_seconds, num_pieces

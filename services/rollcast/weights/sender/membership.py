@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection
 from queue import SimpleQueue
 
-from rollcast.config.services import Weights
+from rollcast.config.connections import Weights
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger

@@ -25,8 +25,8 @@ from functools import partial
 
 import torch
 
+from rollcast.config.connections import Rpc, Weights
 from rollcast.config.out_of_memory import OutOfMemory
-from rollcast.config.services import Rpc, Weights
 from rollcast.connections.grpc import start_server
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
