@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.config.errors import EXIT_SUPERSEDED
-from rollcast.telemetry import names
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry import trainer_metrics
+from rollcast.telemetry.metric import Metric
 from rollcast.telemetry.prometheus_reader import parse_page
 from testkit.cluster.tools import CHART, Cluster, Refuted
 
@@ -139,7 +139,7 @@ class Release:
 
     def step(self) -> float | None:
         """Step of the trainer; None while its page cannot be read."""
-        return self.metric("trainer", names.TRAINER_STEP)
+        return self.metric("trainer", trainer_metrics.TRAINER_STEP)
 
     def goes_on(self) -> None:
         """The trainer makes a step: one more than the lowest seen from now on, for it may resume an earlier one."""

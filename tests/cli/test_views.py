@@ -21,7 +21,7 @@ from rollcast.generator.grading import VerifierFailures
 from rollcast.local.event_log import events_of
 from rollcast.runfolder.verifier_failures import failures_file
 from rollcast.tasks.verifiers import find_verifier, run_verifier
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 from testkit.terminal import Terminal
 from tests.cli.command import rollcast
@@ -149,7 +149,7 @@ def test_without_a_terminal_the_wait_for_the_first_step_says_what_came_back(
     monkeypatch.setattr(views, "PROGRESS_SECONDS", 0.0)
     monkeypatch.setattr(views, "REFRESH_SECONDS", 0.0)
     exporter = Exporter("mine")
-    exporter.add(names.GROUP_SIGNALS, 3.0, signal="truncated")
+    exporter.add(trainer_metrics.GROUP_SIGNALS, 3.0, signal="truncated")
     server = HttpServer(
         service_routes(exporter.render, lambda: (True, "ok")), listen("127.0.0.1", 0, setting="port"), Http()
     )

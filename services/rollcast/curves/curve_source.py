@@ -20,7 +20,7 @@ from rollcast.curves.pass_rate_range import refuse_outside
 from rollcast.curves.separate_runs import separate_runs
 from rollcast.runfolder.files import EVALUATIONS
 from rollcast.scaling.law.curve import DEVICE_HOURS
-from rollcast.telemetry.names import is_own_curve
+from rollcast.telemetry.evaluation_metrics import is_own_curve
 
 if TYPE_CHECKING:
     from rollcast.config.curve_sources import CurveQueries
