@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from documents.tables import table
-from rollcast.telemetry.names import all_metrics
+from rollcast.telemetry.all_metrics import all_metrics
 
 INTRODUCTION = """# Metrics
 

@@ -21,7 +21,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from rollcast.config.services import Redis
+from rollcast.config.connections import Redis
 
 CHART_FOLDER = Path(__file__).parent / "rollcast"
 SCHEMA = CHART_FOLDER / "values.schema.json"

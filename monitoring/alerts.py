@@ -10,8 +10,15 @@ import yaml
 from monitoring.promql import series
 from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
 from rollcast.scaling.decisions.verdict import VerdictKind
-from rollcast.telemetry import names
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry import (
+    autoscaler_metrics,
+    episode_metrics,
+    forecaster_metrics,
+    generator_metrics,
+    trainer_metrics,
+    wire_metrics,
+)
+from rollcast.telemetry.metric import Metric
 
 RUN = 'namespace="@NAMESPACE@",run="@RUN@"'
 PATIENCE = "@NO_STEP_MINUTES@m"
@@ -45,7 +52,7 @@ def _of(metric: Metric, *matchers: str, suffix: str = "") -> str:
     return series(metric, RUN, *matchers, suffix=suffix)
 
 
-_STEP = f"max by ({_EACH}) ({_of(names.TRAINER_STEP)})"
+_STEP = f"max by ({_EACH}) ({_of(trainer_metrics.TRAINER_STEP)})"
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ def _while_training(expression: str) -> str:
 
 def _share_waited(reason: str) -> str:
     matcher = f'for="{reason}"'
-    return f"sum by ({_EACH}) (rate({_of(names.TRAINER_WAIT, matcher)}[15m]))"
+    return f"sum by ({_EACH}) (rate({_of(trainer_metrics.TRAINER_WAIT, matcher)}[15m]))"
 
 
 def _came(metric: Metric, *matchers: str) -> str:
@@ -93,29 +100,29 @@ def _came(metric: Metric, *matchers: str) -> str:
 
 def _verdict(*kinds: VerdictKind) -> str:
     matcher = f'verdict=~"{"|".join(kinds)}"'
-    return f"max by ({_EACH}) ({_of(names.FORECAST_VERDICT, matcher)}) == 1"
+    return f"max by ({_EACH}) ({_of(forecaster_metrics.FORECAST_VERDICT, matcher)}) == 1"
 
 
 _DEFECTIVE = 'outcome="defective"'
 _FAILED = 'end="failed"'
 _FAILURES = (
-    f"(sum by ({_EACH}, environment) (rate({_of(names.EPISODES, _FAILED)}[15m]))"
-    f" + sum by ({_EACH}, environment) (rate({_of(names.EPISODE_RESTARTS)}[15m])))"
+    f"(sum by ({_EACH}, environment) (rate({_of(episode_metrics.EPISODES, _FAILED)}[15m]))"
+    f" + sum by ({_EACH}, environment) (rate({_of(episode_metrics.EPISODE_RESTARTS)}[15m])))"
 )
-_WAITING = f"sum by ({_EACH}) (avg_over_time({_of(names.EPISODES_WAITING)}[15m]))"
-_IN_FLIGHT = f"sum by ({_EACH}) (avg_over_time({_of(names.EPISODES_IN_FLIGHT)}[15m]))"
+_WAITING = f"sum by ({_EACH}) (avg_over_time({_of(episode_metrics.EPISODES_WAITING)}[15m]))"
+_IN_FLIGHT = f"sum by ({_EACH}) (avg_over_time({_of(episode_metrics.EPISODES_IN_FLIGHT)}[15m]))"
 _SLOTS_IN_USE = (
-    f"sum by ({_EACH}) (avg_over_time({_of(names.RUNNING_ROLLOUTS)}[15m]))"
-    f" / on ({_EACH}) sum by ({_EACH}) (avg_over_time({_of(names.GENERATOR_SLOTS)}[15m]))"
+    f"sum by ({_EACH}) (avg_over_time({_of(generator_metrics.RUNNING_ROLLOUTS)}[15m]))"
+    f" / on ({_EACH}) sum by ({_EACH}) (avg_over_time({_of(generator_metrics.GENERATOR_SLOTS)}[15m]))"
 )
-_AT_THE_END = f"{_STEP} >= on ({_EACH}) max by ({_EACH}) ({_of(names.BUDGET_STEPS)})"
-_PAUSED = f"avg by ({_EACH}) (rate({_of(names.WEIGHT_PAUSE_SECONDS, suffix='_sum')}[15m]))"
+_AT_THE_END = f"{_STEP} >= on ({_EACH}) max by ({_EACH}) ({_of(trainer_metrics.BUDGET_STEPS)})"
+_PAUSED = f"avg by ({_EACH}) (rate({_of(generator_metrics.WEIGHT_PAUSE_SECONDS, suffix='_sum')}[15m]))"
 
 ALERTS = (
     Alert(
         "RollcastNoOptimizerStep",
         f"changes(({_STEP})[{PATIENCE}:1m]) == 0\n"
-        f"and on ({_EACH}) max by ({_EACH}) ({_of(names.TRAINER_STEP)} offset {PATIENCE})\n"
+        f"and on ({_EACH}) max by ({_EACH}) ({_of(trainer_metrics.TRAINER_STEP)} offset {PATIENCE})\n"
         f"and on ({_EACH}) {_STEP}\n"
         f"unless on ({_EACH}) {_AT_THE_END}",
         "1m",
@@ -124,7 +131,7 @@ ALERTS = (
     ),
     Alert(
         "RollcastTrainerAway",
-        f"count by ({_EACH}) ({_of(names.RUNNING_ROLLOUTS)})\nunless on ({_EACH}) {_STEP}",
+        f"count by ({_EACH}) ({_of(generator_metrics.RUNNING_ROLLOUTS)})\nunless on ({_EACH}) {_STEP}",
         PATIENCE,
         "critical",
         f"{COUNT} generators hold devices, and no trainer has answered for @NO_STEP_MINUTES@ minutes",
@@ -132,7 +139,8 @@ ALERTS = (
     Alert(
         "RollcastStalenessNearBound",
         _while_training(
-            f"max by ({_EACH}) (avg_over_time({_of(names.LONGEST_GROUP_RATIO)}[10m])) > {LONGEST_GROUP_WARNING:g}"
+            f"max by ({_EACH}) (avg_over_time({_of(trainer_metrics.LONGEST_GROUP_RATIO)}[10m])) "
+            f"> {LONGEST_GROUP_WARNING:g}"
         ),
         "10m",
         "warning",
@@ -147,7 +155,7 @@ ALERTS = (
     ),
     Alert(
         "RollcastGeneratorsIdle",
-        _while_training(f"avg by ({_EACH}) (rate({_of(names.GENERATOR_IDLE)}[15m])) > 0.3")
+        _while_training(f"avg by ({_EACH}) (rate({_of(generator_metrics.GENERATOR_IDLE)}[15m])) > 0.3")
         + f"\nand on ({_EACH}) changes(({_STEP})[30m:1m]) > 0",
         "30m",
         "warning",
@@ -155,7 +163,7 @@ ALERTS = (
     ),
     Alert(
         "RollcastGeneratorParked",
-        f"sum by ({_EACH}) ({_of(names.GENERATOR_PARKED)}) > 0",
+        f"sum by ({_EACH}) ({_of(generator_metrics.GENERATOR_PARKED)}) > 0",
         "0m",
         "critical",
         f"{COUNT} generators have ended their engines for want of memory and hold devices for nothing",
@@ -163,7 +171,8 @@ ALERTS = (
     Alert(
         "RollcastLogprobGap",
         _while_training(
-            f"""max by ({_EACH}) (avg_over_time({_of(names.LOGPROB_GAP, 'statistic="mean"')}[15m])) > {MOST_GAP:g}"""
+            f"""max by ({_EACH}) (avg_over_time({_of(trainer_metrics.LOGPROB_GAP, 'statistic="mean"')}[15m])) """
+            f"> {MOST_GAP:g}"
         ),
         "10m",
         "warning",
@@ -172,7 +181,8 @@ ALERTS = (
     Alert(
         "RollcastFewEffectiveSamples",
         _while_training(
-            f"min by ({_EACH}) (avg_over_time({_of(names.EFFECTIVE_SAMPLE_SHARE)}[15m])) < {MIN_EFFECTIVE_SHARE:g}"
+            f"min by ({_EACH}) (avg_over_time({_of(trainer_metrics.EFFECTIVE_SAMPLE_SHARE)}[15m])) "
+            f"< {MIN_EFFECTIVE_SHARE:g}"
         ),
         "10m",
         "warning",
@@ -180,7 +190,9 @@ ALERTS = (
     ),
     Alert(
         "RollcastTruncation",
-        _while_training(f"max by ({_EACH}) (avg_over_time({_of(names.TRUNCATION_RATIO)}[15m])) > {MOST_TRUNCATION:g}"),
+        _while_training(
+            f"max by ({_EACH}) (avg_over_time({_of(trainer_metrics.TRUNCATION_RATIO)}[15m])) > {MOST_TRUNCATION:g}"
+        ),
         "10m",
         "warning",
         f"{SHARE} of the rollouts are cut off by the token budget",
@@ -188,8 +200,8 @@ ALERTS = (
     Alert(
         "RollcastQueueBytes",
         _while_training(
-            f"max by ({_EACH}) ({_of(names.QUEUE_BYTES)})\n"
-            f"/ on ({_EACH}) max by ({_EACH}) ({_of(names.QUEUE_MAX_BYTES)}) > 0.8"
+            f"max by ({_EACH}) ({_of(wire_metrics.QUEUE_BYTES)})\n"
+            f"/ on ({_EACH}) max by ({_EACH}) ({_of(wire_metrics.QUEUE_MAX_BYTES)}) > 0.8"
         ),
         "5m",
         "warning",
@@ -197,7 +209,7 @@ ALERTS = (
     ),
     Alert(
         "RollcastUnusableAnswers",
-        _while_training(f"({_came(names.UNREADABLE)} or {_came(names.GROUPS, _DEFECTIVE)})"),
+        _while_training(f"({_came(wire_metrics.UNREADABLE)} or {_came(trainer_metrics.GROUPS, _DEFECTIVE)})"),
         "0m",
         "warning",
         f"{COUNT} entries or answers came in a quarter of an hour that could not be used",
@@ -212,7 +224,7 @@ ALERTS = (
     Alert(
         "RollcastEnvironmentFails",
         f"max by ({_EACH}) ({_FAILURES}\n"
-        f"/ on ({_EACH}, environment) sum by ({_EACH}, environment) (rate({_of(names.EPISODES)}[15m])))"
+        f"/ on ({_EACH}, environment) sum by ({_EACH}, environment) (rate({_of(episode_metrics.EPISODES)}[15m])))"
         f" > {MAX_FAILURE_SHARE:g}\n"
         f"and on ({_EACH}) {_STEP}",
         "10m",
@@ -238,7 +250,7 @@ ALERTS = (
     ),
     Alert(
         "RollcastForecastDrifted",
-        _while_training(f"max by ({_EACH}) ({_of(names.FORECAST_MISSED)}) >= {MISSED_READINGS}"),
+        _while_training(f"max by ({_EACH}) ({_of(forecaster_metrics.FORECAST_MISSED)}) >= {MISSED_READINGS}"),
         "0m",
         "warning",
         f"the last {COUNT} readings lie outside the 90 % interval that had been forecast for them",
@@ -253,7 +265,7 @@ ALERTS = (
     ),
     Alert(
         "RollcastForecasterBlind",
-        _while_training(f"max by ({_EACH}) ({_of(names.FORECAST_SOURCE_UP)}) == 0"),
+        _while_training(f"max by ({_EACH}) ({_of(forecaster_metrics.FORECAST_SOURCE_UP)}) == 0"),
         "15m",
         "warning",
         "the forecaster cannot read its source; the forecast stands still",
@@ -261,8 +273,8 @@ ALERTS = (
     Alert(
         "RollcastAutoscalerBlind",
         _while_training(
-            f"(max by ({_EACH}) ({_of(names.AUTOSCALER_MEASURED)}) == 0\n"
-            f"or sum by ({_EACH}) (increase({_of(names.AUTOSCALER_FAILURES)}[15m])) > 0)"
+            f"(max by ({_EACH}) ({_of(autoscaler_metrics.AUTOSCALER_MEASURED)}) == 0\n"
+            f"or sum by ({_EACH}) (increase({_of(autoscaler_metrics.AUTOSCALER_FAILURES)}[15m])) > 0)"
         ),
         "30m",
         "warning",

@@ -21,8 +21,8 @@ from monitoring.promql import (
     stacked,
 )
 from monitoring.variables import RUNS
-from rollcast.telemetry import names
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry import evaluation_metrics, forecaster_metrics, trainer_metrics
+from rollcast.telemetry.metric import Metric
 
 RATE = "$__rate_interval"
 RANGE = "$__range"
@@ -40,17 +40,19 @@ def _last_of_law(metric: Metric, *matchers: str) -> Query:
 
 def _table() -> Any:
     columns = {
-        "A 5 %": _last_of_law(names.FORECAST_ASYMPTOTE, 'quantile="0.05"'),
-        "A": _last_of_law(names.FORECAST_ASYMPTOTE, _MEDIAN),
-        "A 95 %": _last_of_law(names.FORECAST_ASYMPTOTE, 'quantile="0.95"'),
-        "Headroom": _last_of_law(names.FORECAST_HEADROOM, _MEDIAN),
-        "At the end": Query(last_of_forecast(names.FORECAST_END, RUNS, _MEDIAN), once=True),
-        "Newest reading": Query(newest_evaluation(names.EVAL_PASS_RATE, RUNS, OWN_CURVE, window=RANGE), once=True),
-        "Device-hours": Query(f"sum by (run) ({last(names.COMPUTE_STATE, RUNS, by='run, role')})", once=True),
-        "Steps": _last(names.TRAINER_STEP),
-        "Evaluations": _last(names.FORECAST_POINTS),
+        "A 5 %": _last_of_law(forecaster_metrics.FORECAST_ASYMPTOTE, 'quantile="0.05"'),
+        "A": _last_of_law(forecaster_metrics.FORECAST_ASYMPTOTE, _MEDIAN),
+        "A 95 %": _last_of_law(forecaster_metrics.FORECAST_ASYMPTOTE, 'quantile="0.95"'),
+        "Headroom": _last_of_law(forecaster_metrics.FORECAST_HEADROOM, _MEDIAN),
+        "At the end": Query(last_of_forecast(forecaster_metrics.FORECAST_END, RUNS, _MEDIAN), once=True),
+        "Newest reading": Query(
+            newest_evaluation(evaluation_metrics.EVAL_PASS_RATE, RUNS, OWN_CURVE, window=RANGE), once=True
+        ),
+        "Device-hours": Query(f"sum by (run) ({last(trainer_metrics.COMPUTE_STATE, RUNS, by='run, role')})", once=True),
+        "Steps": _last(trainer_metrics.TRAINER_STEP),
+        "Evaluations": _last(forecaster_metrics.FORECAST_POINTS),
     }
-    verdict = Query(f"{last(names.FORECAST_VERDICT, RUNS, by='run, verdict')} == 1", once=True)
+    verdict = Query(f"{last(forecaster_metrics.FORECAST_VERDICT, RUNS, by='run, verdict')} == 1", once=True)
     values = {f"Value #{chr(ord('A') + place)}": name for place, name in enumerate(columns)}
     hidden = f"Value #{chr(ord('A') + len(columns))}"
     return rows(
@@ -90,7 +92,7 @@ def compare_dashboard() -> Dashboard:
             stacked(
                 [
                     (band_by_compute(RUNS, RANGE, _MEDIAN), "$1 forecast", "run"),
-                    (readings_by(names.EVAL_COMPUTE, RUNS, RANGE), "$1", "run"),
+                    (readings_by(evaluation_metrics.EVAL_COMPUTE, RUNS, RANGE), "$1", "run"),
                 ]
             ),
             abscissa=HOURS,
@@ -102,7 +104,7 @@ def compare_dashboard() -> Dashboard:
             "Pass rate against trained tokens",
             "The same readings by trained tokens instead of cost: recipes that filter more get further "
             "with fewer tokens.",
-            stacked([(readings_by(names.EVAL_TRAINED_TOKENS, RUNS, RANGE), "$1", "run")]),
+            stacked([(readings_by(evaluation_metrics.EVAL_TRAINED_TOKENS, RUNS, RANGE), "$1", "run")]),
             abscissa="trained tokens",
             width=12,
             height=11,
@@ -111,14 +113,14 @@ def compare_dashboard() -> Dashboard:
         lines(
             "A, as it was forecast",
             "Median of the asymptote at each moment.",
-            _gauge_by_run(names.FORECAST_ASYMPTOTE, _MEDIAN),
+            _gauge_by_run(forecaster_metrics.FORECAST_ASYMPTOTE, _MEDIAN),
             width=12,
             unit=SHARE,
         ),
         lines(
             "The end, as it was forecast",
             "Median of the reading at the end of the budget at each moment.",
-            _gauge_by_run(names.FORECAST_END, _MEDIAN),
+            _gauge_by_run(forecaster_metrics.FORECAST_END, _MEDIAN),
             width=12,
             unit=SHARE,
         ),
@@ -127,14 +129,16 @@ def compare_dashboard() -> Dashboard:
         lines(
             "Optimizer steps an hour",
             "What each run delivers.",
-            _by_run(f"3600 * sum by (run) (rate({series(names.STEP_SECONDS, RUNS, suffix='_count')}[{RATE}]))"),
+            _by_run(
+                f"3600 * sum by (run) (rate({series(trainer_metrics.STEP_SECONDS, RUNS, suffix='_count')}[{RATE}]))"
+            ),
             width=8,
             bounds=(0, None),
         ),
         lines(
             "The trainer's waiting",
             "Share of its time, whatever it waited for.",
-            _by_run(f"sum by (run) (rate({series(names.TRAINER_WAIT, RUNS)}[{RATE}]))"),
+            _by_run(f"sum by (run) (rate({series(trainer_metrics.TRAINER_WAIT, RUNS)}[{RATE}]))"),
             width=8,
             unit=SHARE,
             bounds=(0, 1),
@@ -142,16 +146,16 @@ def compare_dashboard() -> Dashboard:
         lines(
             "Mean staleness",
             "Steps, of trained tokens.",
-            _by_run(mean(names.STALENESS, RUNS, RATE)),
+            _by_run(mean(trainer_metrics.STALENESS, RUNS, RATE)),
             width=8,
             bounds=(0, None),
         ),
-        lines("Reward", "Mean of the batch before filtering.", _gauge_by_run(names.REWARD_MEAN), width=8),
-        lines("Entropy", "Of the policy, in nats.", _gauge_by_run(names.ENTROPY), width=8, bounds=(0, None)),
+        lines("Reward", "Mean of the batch before filtering.", _gauge_by_run(trainer_metrics.REWARD_MEAN), width=8),
+        lines("Entropy", "Of the policy, in nats.", _gauge_by_run(trainer_metrics.ENTROPY), width=8, bounds=(0, None)),
         lines(
             "Truncation",
             "Share of rollouts cut off by the token budget.",
-            _gauge_by_run(names.TRUNCATION_RATIO),
+            _gauge_by_run(trainer_metrics.TRUNCATION_RATIO),
             width=8,
             unit=SHARE,
             bounds=(0, None),

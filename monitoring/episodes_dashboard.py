@@ -8,8 +8,8 @@ from monitoring import variables
 from monitoring.panels import SECONDS, SHARE, Panel, Query, assemble, lines
 from monitoring.promql import mean, newest_evaluation, quantile, series
 from monitoring.variables import RUN
-from rollcast.telemetry import names
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry import episode_metrics, evaluation_metrics, generator_metrics
+from rollcast.telemetry.metric import Metric
 
 RATE = "$__rate_interval"
 NO_REQUESTS = "nothing yet: no agent of this run asks the endpoint, or none was refused"
@@ -31,14 +31,14 @@ def _of_episodes(metric: Metric) -> list[Query]:
 
 
 def _malformed() -> Query:
-    calls = f"sum by (environment) (rate({series(names.EPISODE_TOOL_CALLS, RUN, suffix='_sum')}[{RATE}]))"
-    return Query(f"{_rate(names.EPISODE_MALFORMED_CALLS)} / {calls}", _EACH)
+    calls = f"sum by (environment) (rate({series(episode_metrics.EPISODE_TOOL_CALLS, RUN, suffix='_sum')}[{RATE}]))"
+    return Query(f"{_rate(episode_metrics.EPISODE_MALFORMED_CALLS)} / {calls}", _EACH)
 
 
 def _per_episode(part: str) -> Query:
-    count = f"sum by (environment) (rate({series(names.EPISODE_TURNS, RUN, suffix='_count')}[{RATE}]))"
+    count = f"sum by (environment) (rate({series(episode_metrics.EPISODE_TURNS, RUN, suffix='_count')}[{RATE}]))"
     matcher = f'part="{part}"'
-    return Query(f"{_rate(names.EPISODE_SECONDS, matcher)} / {count}", f"{_EACH}, {part}")
+    return Query(f"{_rate(episode_metrics.EPISODE_SECONDS, matcher)} / {count}", f"{_EACH}, {part}")
 
 
 def _episodes(metric: Metric, what: str) -> Query:
@@ -50,7 +50,7 @@ def _length() -> list[Panel]:
         lines(
             "Turns per episode",
             "Turns of the model in the episodes that came back.",
-            _of_episodes(names.EPISODE_TURNS),
+            _of_episodes(episode_metrics.EPISODE_TURNS),
             width=8,
             bounds=(0, None),
             empty=NO_EPISODES,
@@ -58,7 +58,7 @@ def _length() -> list[Panel]:
         lines(
             "Tool calls per episode",
             "Malformed ones included.",
-            _of_episodes(names.EPISODE_TOOL_CALLS),
+            _of_episodes(episode_metrics.EPISODE_TOOL_CALLS),
             width=8,
             bounds=(0, None),
             empty=NO_EPISODES,
@@ -76,7 +76,7 @@ def _length() -> list[Panel]:
         lines(
             "How episodes end",
             "Episodes a second. tokens, turns, seconds: a budget ran out; failed: the environment was given up.",
-            [Query(_rate(names.EPISODES, by="environment, end"), f"{_EACH}, {{{{end}}}}")],
+            [Query(_rate(episode_metrics.EPISODES, by="environment, end"), f"{_EACH}, {{{{end}}}}")],
             width=12,
             stacked=True,
             empty=NO_EPISODES,
@@ -87,7 +87,10 @@ def _length() -> list[Panel]:
             [
                 Query(
                     newest_evaluation(
-                        names.EVAL_PASS_RATE, RUN, f'dataset=~"{names.ENVIRONMENT_PREFIX}.*"', by="dataset"
+                        evaluation_metrics.EVAL_PASS_RATE,
+                        RUN,
+                        f'dataset=~"{evaluation_metrics.ENVIRONMENT_PREFIX}.*"',
+                        by="dataset",
                     ),
                     "{{dataset}}",
                 )
@@ -114,7 +117,10 @@ def _time() -> list[Panel]:
         lines(
             "Episodes in flight",
             "On all generators, and of these the ones that wait for a free environment.",
-            [_episodes(names.EPISODES_IN_FLIGHT, "in flight"), _episodes(names.EPISODES_WAITING, "waiting")],
+            [
+                _episodes(episode_metrics.EPISODES_IN_FLIGHT, "in flight"),
+                _episodes(episode_metrics.EPISODES_WAITING, "waiting"),
+            ],
             width=8,
             bounds=(0, None),
             empty=NO_EPISODES,
@@ -125,8 +131,8 @@ def _time() -> list[Panel]:
             "environments: those starve the engines.",
             [
                 Query(
-                    f"sum by (run) ({series(names.RUNNING_ROLLOUTS, RUN)})"
-                    f" / sum by (run) ({series(names.GENERATOR_SLOTS, RUN)})",
+                    f"sum by (run) ({series(generator_metrics.RUNNING_ROLLOUTS, RUN)})"
+                    f" / sum by (run) ({series(generator_metrics.GENERATOR_SLOTS, RUN)})",
                     "in use",
                 )
             ],
@@ -141,9 +147,9 @@ def _losses() -> list[Panel]:
     failed = 'end="failed"'
     kept = 'state="kept"'
     counted = (
-        (f"sum by (environment) ({series(names.EPISODES, RUN, failed)})", "given up"),
-        (f"sum by (environment) ({series(names.EPISODE_RESTARTS, RUN)})", "begun again"),
-        (f"sum by (environment) ({series(names.EPISODE_CALLS_OVERDUE, RUN)})", "calls overdue"),
+        (f"sum by (environment) ({series(episode_metrics.EPISODES, RUN, failed)})", "given up"),
+        (f"sum by (environment) ({series(episode_metrics.EPISODE_RESTARTS, RUN)})", "begun again"),
+        (f"sum by (environment) ({series(episode_metrics.EPISODE_CALLS_OVERDUE, RUN)})", "calls overdue"),
     )
     return [
         lines(
@@ -153,7 +159,8 @@ def _losses() -> list[Panel]:
             [
                 *(Query(expression, f"{_EACH}, {what}") for expression, what in counted),
                 Query(
-                    f"sum by (environment, stage) ({series(names.EPISODE_FAILURES, RUN)})", f"{_EACH}, {{{{stage}}}}"
+                    f"sum by (environment, stage) ({series(episode_metrics.EPISODE_FAILURES, RUN)})",
+                    f"{_EACH}, {{{{stage}}}}",
                 ),
             ],
             width=8,
@@ -165,9 +172,9 @@ def _losses() -> list[Panel]:
             "Since the start: further token sequences of episodes, answers of environments that were shortened, and "
             "tokens of episodes that began again.",
             [
-                _episodes(names.EPISODE_BRANCHES, "splits"),
-                _episodes(names.EPISODE_ANSWERS_CUT, "answers cut"),
-                _episodes(names.EPISODE_TOKENS_DISCARDED, "tokens thrown away"),
+                _episodes(episode_metrics.EPISODE_BRANCHES, "splits"),
+                _episodes(episode_metrics.EPISODE_ANSWERS_CUT, "answers cut"),
+                _episodes(episode_metrics.EPISODE_TOKENS_DISCARDED, "tokens thrown away"),
             ],
             width=8,
             bounds=(0, None),
@@ -179,7 +186,8 @@ def _losses() -> list[Panel]:
             "Share of the tokens before later turns whose KV the cache still had; the rest was computed again.",
             [
                 Query(
-                    f"{_rate(names.EPISODE_KV_TOKENS, kept, by='run')} / {_rate(names.EPISODE_KV_TOKENS, by='run')}",
+                    f"{_rate(generator_metrics.EPISODE_KV_TOKENS, kept, by='run')} / "
+                    f"{_rate(generator_metrics.EPISODE_KV_TOKENS, by='run')}",
                     "kept",
                 )
             ],
@@ -197,7 +205,12 @@ def _endpoint() -> list[Panel]:
             "Requests that were refused",
             "Since the start, by code of the answer. A few are agents that ran out of their budget "
             "(context_length_exceeded); others are faults of the agent's program.",
-            [Query(f"sum by (environment, code) ({series(names.ENDPOINT_REFUSED, RUN)})", f"{_EACH}, {{{{code}}}}")],
+            [
+                Query(
+                    f"sum by (environment, code) ({series(episode_metrics.ENDPOINT_REFUSED, RUN)})",
+                    f"{_EACH}, {{{{code}}}}",
+                )
+            ],
             width=8,
             bounds=(0, None),
             empty=NO_REQUESTS,
@@ -208,7 +221,7 @@ def _endpoint() -> list[Panel]:
             "one turn, a retry, or text that the chat's form changes.",
             [
                 Query(
-                    f"sum by (environment, reason) ({series(names.ENDPOINT_SEQUENCES, RUN)})",
+                    f"sum by (environment, reason) ({series(episode_metrics.ENDPOINT_SEQUENCES, RUN)})",
                     f"{_EACH}, {{{{reason}}}}",
                 )
             ],
@@ -221,9 +234,9 @@ def _endpoint() -> list[Panel]:
             "Since the start: completions that no agent read, episodes whose agent recorded other answers than were "
             "sampled, and settings of sampling in place of which the run's were used.",
             [
-                _episodes(names.ENDPOINT_UNREAD, "unread completions"),
-                _episodes(names.ENDPOINT_DISAGREEMENTS, "disagreements"),
-                _episodes(names.ENDPOINT_REPLACED, "settings replaced"),
+                _episodes(episode_metrics.ENDPOINT_UNREAD, "unread completions"),
+                _episodes(episode_metrics.ENDPOINT_DISAGREEMENTS, "disagreements"),
+                _episodes(episode_metrics.ENDPOINT_REPLACED, "settings replaced"),
             ],
             width=8,
             bounds=(0, None),

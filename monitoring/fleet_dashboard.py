@@ -8,8 +8,8 @@ from monitoring import variables
 from monitoring.panels import SECONDS, SHARE, Query, assemble, lines, states
 from monitoring.promql import mean, series
 from monitoring.variables import RUN
-from rollcast.telemetry import names
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry import autoscaler_metrics, generator_metrics, trainer_metrics, wire_metrics
+from rollcast.telemetry.metric import Metric
 
 RATE = "$__rate_interval"
 PLACE = "pod, instance"
@@ -51,23 +51,23 @@ def _gpu(metric: str) -> list[Query]:
     named = metric
     for label in ("namespace", "pod"):
         named = f'label_replace({named}, "{label}", "$1", "exported_{label}", "(.+)")'
-    here = f"max by (namespace) ({series(names.TRAINER_STEP, RUN)} >= bool 0)"
+    here = f"max by (namespace) ({series(trainer_metrics.TRAINER_STEP, RUN)} >= bool 0)"
     return [
         Query(f"max by (namespace, pod, gpu) ({named}) * on (namespace) group_left () {here}", "{{pod}} GPU {{gpu}}")
     ]
 
 
 def fleet_dashboard() -> Dashboard:
-    idle = series(names.GENERATOR_IDLE, RUN)
-    step = f"max by (run) ({series(names.TRAINER_STEP, RUN)})"
-    held = f"max by (run, generator) ({series(names.POLICY_STEP, RUN)})"
+    idle = series(generator_metrics.GENERATOR_IDLE, RUN)
+    step = f"max by (run) ({series(trainer_metrics.TRAINER_STEP, RUN)})"
+    held = f"max by (run, generator) ({series(generator_metrics.POLICY_STEP, RUN)})"
     generators = [
         lines(
             "Generators",
             "Joined in the weight group, ready to be used, and wanted by the autoscaler.",
             [
-                Query(f"max by (state) ({series(names.GENERATORS, RUN)})", "{{state}}"),
-                _gauge(names.GENERATORS_DESIRED, "wanted"),
+                Query(f"max by (state) ({series(trainer_metrics.GENERATORS, RUN)})", "{{state}}"),
+                _gauge(autoscaler_metrics.GENERATORS_DESIRED, "wanted"),
             ],
             width=8,
             bounds=(0, None),
@@ -81,18 +81,20 @@ def fleet_dashboard() -> Dashboard:
             unit=SHARE,
             bounds=(0, 1),
         ),
-        lines("Rollouts in the engine", "By generator.", _each(series(names.RUNNING_ROLLOUTS, RUN)), width=8),
+        lines(
+            "Rollouts in the engine", "By generator.", _each(series(generator_metrics.RUNNING_ROLLOUTS, RUN)), width=8
+        ),
         lines(
             "Tokens sampled a second",
             "By generator.",
-            _each(f"rate({series(names.SAMPLED_TOKENS, RUN)}[{RATE}])"),
+            _each(f"rate({series(generator_metrics.SAMPLED_TOKENS, RUN)}[{RATE}])"),
             width=8,
             bounds=(0, None),
         ),
         lines(
             "Tokens in flight",
             "What the requests in the engine have sampled so far: what a generator that goes would hand back.",
-            _each(series(names.INFLIGHT_TOKENS, RUN)),
+            _each(series(generator_metrics.INFLIGHT_TOKENS, RUN)),
             width=8,
         ),
         lines(
@@ -105,7 +107,7 @@ def fleet_dashboard() -> Dashboard:
         lines(
             "Pause for weights",
             "Mean pause of generation to apply a version, by generator.",
-            [Query(mean(names.WEIGHT_PAUSE_SECONDS, RUN, RATE, by=PLACE), _EACH)],
+            [Query(mean(generator_metrics.WEIGHT_PAUSE_SECONDS, RUN, RATE, by=PLACE), _EACH)],
             width=12,
             unit=SECONDS,
             bounds=(0, None),
@@ -115,9 +117,9 @@ def fleet_dashboard() -> Dashboard:
             "Since the start: generators removed by the trainer, by reason; tasks handed back unfinished; of these "
             "handed to a faster generator.",
             [
-                Query(f"sum by (reason) ({series(names.GENERATORS_FENCED, RUN)})", "removed: {{reason}}"),
-                Query(f"sum by (run) ({series(names.HAND_BACKS, RUN)})", "handed back"),
-                Query(f"sum by (run) ({series(names.HAND_OVERS, RUN)})", "handed over"),
+                Query(f"sum by (reason) ({series(wire_metrics.GENERATORS_FENCED, RUN)})", "removed: {{reason}}"),
+                Query(f"sum by (run) ({series(generator_metrics.HAND_BACKS, RUN)})", "handed back"),
+                Query(f"sum by (run) ({series(generator_metrics.HAND_OVERS, RUN)})", "handed over"),
             ],
             width=12,
             bounds=(0, None),
@@ -130,9 +132,9 @@ def fleet_dashboard() -> Dashboard:
             "Tokens a second that the trainer needs so as never to wait, what all generators sample, and what one was "
             "seen to sample.",
             [
-                _gauge(names.AUTOSCALER_NEED, "needed"),
-                Query(f"sum by (run) (rate({series(names.SAMPLED_TOKENS, RUN)}[{RATE}]))", "sampled"),
-                _gauge(names.AUTOSCALER_CAPABILITY, "one generator can"),
+                _gauge(autoscaler_metrics.AUTOSCALER_NEED, "needed"),
+                Query(f"sum by (run) (rate({series(generator_metrics.SAMPLED_TOKENS, RUN)}[{RATE}]))", "sampled"),
+                _gauge(autoscaler_metrics.AUTOSCALER_CAPABILITY, "one generator can"),
             ],
             width=8,
             bounds=(0, None),
@@ -143,7 +145,7 @@ def fleet_dashboard() -> Dashboard:
             "What scaling weighs: the trainer's waiting for a batch against the generators' idling.",
             [
                 Query(
-                    f"""sum by (run) (rate({series(names.TRAINER_WAIT, RUN, 'for="batch"')}[{RATE}]))""",
+                    f"""sum by (run) (rate({series(trainer_metrics.TRAINER_WAIT, RUN, 'for="batch"')}[{RATE}]))""",
                     "trainer waits for a batch",
                 ),
                 Query(f"avg by (run) (rate({idle}[{RATE}]))", "generators idle"),
@@ -155,14 +157,14 @@ def fleet_dashboard() -> Dashboard:
         states(
             "Measured",
             "Whether the autoscaler can measure the run; while it cannot, the number is held.",
-            [_gauge(names.AUTOSCALER_MEASURED, "measured")],
+            [_gauge(autoscaler_metrics.AUTOSCALER_MEASURED, "measured")],
             width=8,
             empty=NO_AUTOSCALER,
         ),
         lines(
             "Decisions",
             "Changes of the number since the autoscaler's start, by direction.",
-            [_events(names.AUTOSCALER_CHANGES, "direction")],
+            [_events(autoscaler_metrics.AUTOSCALER_CHANGES, "direction")],
             width=12,
             bounds=(0, None),
             empty=f"no change, or {NO_AUTOSCALER}",
@@ -170,7 +172,10 @@ def fleet_dashboard() -> Dashboard:
         lines(
             "What it could not do or read",
             "Calls to Kubernetes that failed, and pages and samples left out, by reason.",
-            [_events(names.AUTOSCALER_FAILURES, "call"), _events(names.AUTOSCALER_SKIPPED, "reason")],
+            [
+                _events(autoscaler_metrics.AUTOSCALER_FAILURES, "call"),
+                _events(autoscaler_metrics.AUTOSCALER_SKIPPED, "reason"),
+            ],
             width=12,
             bounds=(0, None),
             empty=f"{NOTHING}, or {NO_AUTOSCALER}",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rollcast.scaling.decisions.verdict import VerdictKind
-from rollcast.telemetry import names
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry import evaluation_metrics, forecaster_metrics
+from rollcast.telemetry.evaluation_metrics import DOWNSTREAM_PREFIX, ENVIRONMENT_PREFIX, PART_PREFIX
+from rollcast.telemetry.metric import Metric
 
 EVALUATION = "run, dataset, incarnation, step"
 """Labels that make an evaluation."""
-OWN_CURVE = f'dataset!~"({names.PART_PREFIX}|{names.ENVIRONMENT_PREFIX}|{names.DOWNSTREAM_PREFIX}).*"'
+OWN_CURVE = f'dataset!~"({PART_PREFIX}|{ENVIRONMENT_PREFIX}|{DOWNSTREAM_PREFIX}).*"'
 
 
 def series(metric: Metric, run: str, *matchers: str, suffix: str = "") -> str:
@@ -35,20 +36,22 @@ def quantile(share: float, metric: Metric, run: str, window: str, by: str = "run
 
 def newest_evaluation(metric: Metric, run: str, *matchers: str, by: str = "run", window: str = "") -> str:
     """`metric` of the evaluation with the most compute behind it, for each `by`."""
-    here, compute = (_last(series(each, run, *matchers), window, EVALUATION) for each in (metric, names.EVAL_COMPUTE))
+    here, compute = (
+        _last(series(each, run, *matchers), window, EVALUATION) for each in (metric, evaluation_metrics.EVAL_COMPUTE)
+    )
     return f"max by ({by}) ({here} and on ({EVALUATION}) topk by ({by}) (1, {compute}))"
 
 
 def readings_by(abscissa: Metric, run: str, window: str) -> str:
     """Pass rates of the run's own curve; the label `at` of each holds the value of `abscissa`, such as its compute."""
-    pass_rate = _last(series(names.EVAL_PASS_RATE, run, OWN_CURVE), window, EVALUATION)
+    pass_rate = _last(series(evaluation_metrics.EVAL_PASS_RATE, run, OWN_CURVE), window, EVALUATION)
     at = _last(series(abscissa, run, OWN_CURVE), window, EVALUATION)
     return f'{pass_rate} * on ({EVALUATION}) group_left (at) count_values by ({EVALUATION}) ("at", {at} > 0)'
 
 
 def band_by_compute(run: str, window: str, *matchers: str) -> str:
     """The forecast over the run's grid of computes, which are the label `at`."""
-    band = _last(series(names.FORECAST_PASS_RATE, run, *matchers), window, "run, compute, quantile")
+    band = _last(series(forecaster_metrics.FORECAST_PASS_RATE, run, *matchers), window, "run, compute, quantile")
     return f'label_replace({band}, "at", "$1", "compute", "(.*)")'
 
 
@@ -68,7 +71,7 @@ def last(metric: Metric, run: str, *matchers: str, window: str = "$__range", by:
 
 def last_of_law(metric: Metric, run: str, *matchers: str, by: str = "run") -> str:
     """As `last`, of a metric that is absent if no law describes the curve: the range may hold its earlier values."""
-    described = last(names.FORECAST_DESCRIBED, run)
+    described = last(forecaster_metrics.FORECAST_DESCRIBED, run)
     return f"{last(metric, run, *matchers, by=by)} unless on (run) ({described} == 0)"
 
 
@@ -80,12 +83,12 @@ def last_of_forecast(metric: Metric, run: str, *matchers: str, by: str = "run") 
 def last_chance(run: str) -> str:
     """The last chance that the rest pays; a run that has learned nothing has one without a law."""
     kinds = [kind for kind in VerdictKind if not kind.is_described and kind is not VerdictKind.NO_LEARNING]
-    return _last_unless(kinds, names.ADVICE_CHANCE, run)
+    return _last_unless(kinds, forecaster_metrics.ADVICE_CHANCE, run)
 
 
 def _last_unless(kinds: Iterable[VerdictKind], metric: Metric, run: str, *matchers: str, by: str = "run") -> str:
     """As `last`, but nothing while the verdict is one of `kinds`."""
-    in_force = last(names.FORECAST_VERDICT, run, f'verdict=~"{"|".join(kinds)}"')
+    in_force = last(forecaster_metrics.FORECAST_VERDICT, run, f'verdict=~"{"|".join(kinds)}"')
     return f"{last(metric, run, *matchers, by=by)} unless on (run) ({in_force} == 1)"
 
 

@@ -34,8 +34,8 @@ from monitoring.promql import (
     stacked,
 )
 from monitoring.variables import OF_THE_FORECASTER, RUN
-from rollcast.telemetry import names
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry import evaluation_metrics, forecaster_metrics, trainer_metrics
+from rollcast.telemetry.metric import Metric
 
 RANGE = "$__range"
 _REST = 'stretch="rest"'
@@ -67,11 +67,11 @@ def _in_a_word(title: str, description: str, metric: Metric, *, by: str) -> Pane
 
 
 def _newest_reading() -> Query:
-    return Query(newest_evaluation(names.EVAL_PASS_RATE, RUN, OWN_CURVE), READINGS)
+    return Query(newest_evaluation(evaluation_metrics.EVAL_PASS_RATE, RUN, OWN_CURVE), READINGS)
 
 
 def _cost_to_target() -> str:
-    band_by = last(names.FORECAST_PASS_RATE, RUN, _THREE, by="quantile, compute")
+    band_by = last(forecaster_metrics.FORECAST_PASS_RATE, RUN, _THREE, by="quantile, compute")
     return f"{band_by} >= $target"
 
 
@@ -79,20 +79,20 @@ def run_dashboard() -> Dashboard:
     curve_expression = stacked(
         [
             (band_by_compute(RUN, RANGE), "$1", "quantile"),
-            (readings_by(names.EVAL_COMPUTE, RUN, RANGE), READINGS, ""),
+            (readings_by(evaluation_metrics.EVAL_COMPUTE, RUN, RANGE), READINGS, ""),
         ]
     )
     end = [
         _in_a_word(
             "Advice",
             "What to do with the rest of the budget, or with the same compute again if no budget is known.",
-            names.ADVICE,
+            forecaster_metrics.ADVICE,
             by="advice",
         ),
         number(
             "Evaluations to wait for",
             "Before asking again. 0: decide now.",
-            [Query(last(names.ADVICE_EVALUATIONS, RUN), once=True)],
+            [Query(last(forecaster_metrics.ADVICE_EVALUATIONS, RUN), once=True)],
             width=4,
             decimals=0,
         ),
@@ -110,7 +110,7 @@ def run_dashboard() -> Dashboard:
             "Pass rate that the rest of the budget gains: median and 90 % interval.",
             [
                 Query(
-                    f"sort({last_of_forecast(names.ADVICE_GAIN, RUN, _REST, by='run, quantile')})",
+                    f"sort({last_of_forecast(forecaster_metrics.ADVICE_GAIN, RUN, _REST, by='run, quantile')})",
                     "{{quantile}}",
                     once=True,
                 )
@@ -120,25 +120,29 @@ def run_dashboard() -> Dashboard:
         number(
             "What it costs",
             "Device-hours of the next tenth of the budget, and of all of the rest.",
-            [Query(f"sort({last(names.ADVICE_DEVICE_HOURS, RUN, by='stretch')})", "{{stretch}}", once=True)],
+            [
+                Query(
+                    f"sort({last(forecaster_metrics.ADVICE_DEVICE_HOURS, RUN, by='stretch')})", "{{stretch}}", once=True
+                )
+            ],
             width=5,
         ),
         _in_a_word(
             "Verdict",
             "The forecaster's verdict on the curve. Decide on its numbers only if it is forecastable or saturated.",
-            names.FORECAST_VERDICT,
+            forecaster_metrics.FORECAST_VERDICT,
             by="verdict",
         ),
         number(
             "A, the asymptote",
             "The pass rate that unlimited compute would reach: median and 90 % interval.",
-            _quantiles_of_law(names.FORECAST_ASYMPTOTE),
+            _quantiles_of_law(forecaster_metrics.FORECAST_ASYMPTOTE),
             width=5,
         ),
         number(
             "Headroom",
             "A minus the law's pass rate now: the largest possible gain.",
-            _quantiles_of_law(names.FORECAST_HEADROOM),
+            _quantiles_of_law(forecaster_metrics.FORECAST_HEADROOM),
             width=5,
         ),
         number(
@@ -146,7 +150,7 @@ def run_dashboard() -> Dashboard:
             "What the last evaluation will read: median and 90 % interval.",
             [
                 Query(
-                    f"sort({last_of_forecast(names.FORECAST_END, RUN, _THREE, by='run, quantile')})",
+                    f"sort({last_of_forecast(forecaster_metrics.FORECAST_END, RUN, _THREE, by='run, quantile')})",
                     "{{quantile}}",
                     once=True,
                 )
@@ -157,8 +161,8 @@ def run_dashboard() -> Dashboard:
             "Device-hours",
             "Compute of the surviving history, and the end of the budget.",
             [
-                Query(f"sum({last(names.COMPUTE_STATE, RUN, by='role')})", "so far", once=True),
-                Query(last(names.FORECAST_END_DEVICE_HOURS, RUN), "at the end", once=True),
+                Query(f"sum({last(trainer_metrics.COMPUTE_STATE, RUN, by='role')})", "so far", once=True),
+                Query(last(forecaster_metrics.FORECAST_END_DEVICE_HOURS, RUN), "at the end", once=True),
             ],
             width=4,
         ),
@@ -200,7 +204,9 @@ def run_dashboard() -> Dashboard:
             "The same forecast against the clock: compute as it was reached, then at the measured rate, until the "
             "budget ends. From the forecaster's own query API, the second data source.",
             [
-                Query(series(names.TIMELINE_PASS_RATE, OF_THE_FORECASTER), "{{quantile}}", source=FORECASTER),
+                Query(
+                    series(forecaster_metrics.TIMELINE_PASS_RATE, OF_THE_FORECASTER), "{{quantile}}", source=FORECASTER
+                ),
                 _newest_reading(),
             ],
             width=12,
@@ -212,7 +218,7 @@ def run_dashboard() -> Dashboard:
             "What was forecast, and what came",
             "Band: the forecast of the newest reading at half of its compute. Points: the reading. One in ten may be "
             "outside; three in a row raise an alert.",
-            [_over_time(names.FORECAST_EARLIER), _newest_reading()],
+            [_over_time(forecaster_metrics.FORECAST_EARLIER), _newest_reading()],
             width=12,
             height=9,
             unit=SHARE,
@@ -224,7 +230,7 @@ def run_dashboard() -> Dashboard:
             "The end, as it was forecast",
             "The reading at the end of the budget as forecast at each moment. Trust a forecast that narrows and "
             "stays inside of its earlier bands.",
-            [_over_time(names.FORECAST_END)],
+            [_over_time(forecaster_metrics.FORECAST_END)],
             width=8,
             unit=SHARE,
             overrides=band(),
@@ -232,13 +238,16 @@ def run_dashboard() -> Dashboard:
         lines(
             "A, as it was forecast",
             "The asymptote at each moment, median, 50 % and 90 %.",
-            [_over_time(names.FORECAST_ASYMPTOTE)],
+            [_over_time(forecaster_metrics.FORECAST_ASYMPTOTE)],
             width=8,
             unit=SHARE,
             overrides=band(),
         ),
         states(
-            "Verdicts", "Which verdict was in force when.", [_over_time(names.FORECAST_VERDICT, "verdict")], width=8
+            "Verdicts",
+            "Which verdict was in force when.",
+            [_over_time(forecaster_metrics.FORECAST_VERDICT, "verdict")],
+            width=8,
         ),
     ]
     health = [
@@ -246,14 +255,17 @@ def run_dashboard() -> Dashboard:
             "Reward and entropy",
             "Mean reward of the batch before filtering, and entropy of the policy in nats. Reward that rises while "
             "entropy falls to nothing ends in a collapse.",
-            [_gauge(names.REWARD_MEAN, "reward"), _gauge(names.ENTROPY, "entropy (nats)")],
+            [_gauge(trainer_metrics.REWARD_MEAN, "reward"), _gauge(trainer_metrics.ENTROPY, "entropy (nats)")],
             width=8,
         ),
         lines(
             "Truncation",
             "Share of rollouts cut off by the token budget, and whose thinking was interrupted. Above 10 % truncation "
             "destabilises runs.",
-            [_gauge(names.TRUNCATION_RATIO, "truncated"), _gauge(names.INTERRUPTED_RATIO, "interrupted")],
+            [
+                _gauge(trainer_metrics.TRUNCATION_RATIO, "truncated"),
+                _gauge(trainer_metrics.INTERRUPTED_RATIO, "interrupted"),
+            ],
             width=8,
             unit=SHARE,
             bounds=(0, None),
@@ -261,7 +273,7 @@ def run_dashboard() -> Dashboard:
         lines(
             "Completion length",
             "Mean tokens of a completion.",
-            [_gauge(names.COMPLETION_TOKENS_MEAN, "tokens")],
+            [_gauge(trainer_metrics.COMPLETION_TOKENS_MEAN, "tokens")],
             width=8,
             bounds=(0, None),
         ),
@@ -269,8 +281,8 @@ def run_dashboard() -> Dashboard:
             "Log-prob gap",
             "Mean and largest difference between the log-probs of trainer and generators at the same tokens, in nats.",
             [
-                _gauge(names.LOGPROB_GAP, "mean", 'statistic="mean"'),
-                _gauge(names.LOGPROB_GAP, "largest", 'statistic="max"'),
+                _gauge(trainer_metrics.LOGPROB_GAP, "mean", 'statistic="mean"'),
+                _gauge(trainer_metrics.LOGPROB_GAP, "largest", 'statistic="max"'),
             ],
             width=8,
             overrides={"mean": {"custom.lineWidth": 2}, "largest": {"custom.axisPlacement": "right"}},
@@ -279,7 +291,7 @@ def run_dashboard() -> Dashboard:
             "Effective sample size",
             "As a share of the batch's n tokens: (sum rho)^2 / (n sum rho^2), rho being the probability of the trainer "
             "over that of the generators. 100 % if all ratios are equal; a few large ones lower it.",
-            [_gauge(names.EFFECTIVE_SAMPLE_SHARE, "effective")],
+            [_gauge(trainer_metrics.EFFECTIVE_SAMPLE_SHARE, "effective")],
             width=8,
             unit=SHARE,
             bounds=(0, 1),
@@ -289,9 +301,9 @@ def run_dashboard() -> Dashboard:
             "Tokens whose gradient the loss's clip removed, or whose ratio was truncated, by side; and tokens that "
             "recipe.corrections.mask left out.",
             [
-                _gauge(names.RATIOS_CUT, "low", 'side="low"'),
-                _gauge(names.RATIOS_CUT, "high", 'side="high"'),
-                _gauge(names.RATIOS_MASKED, "masked"),
+                _gauge(trainer_metrics.RATIOS_CUT, "low", 'side="low"'),
+                _gauge(trainer_metrics.RATIOS_CUT, "high", 'side="high"'),
+                _gauge(trainer_metrics.RATIOS_MASKED, "masked"),
             ],
             width=8,
             unit=SHARE,
@@ -300,34 +312,40 @@ def run_dashboard() -> Dashboard:
         lines(
             "KL",
             "Nats per token: KL(generators || trainer), and KL(trainer || reference) if the recipe has a KL penalty.",
-            [_gauge(names.GENERATOR_KL, "generators"), _gauge(names.REFERENCE_KL, "reference")],
+            [_gauge(trainer_metrics.GENERATOR_KL, "generators"), _gauge(trainer_metrics.REFERENCE_KL, "reference")],
             width=8,
         ),
         lines(
             "Gradient and loss",
             "Gradient norm before clipping, and the loss of the last update.",
-            [_gauge(names.GRAD_NORM, "gradient norm"), _gauge(names.LOSS, "loss")],
+            [_gauge(trainer_metrics.GRAD_NORM, "gradient norm"), _gauge(trainer_metrics.LOSS, "loss")],
             width=8,
             overrides={"loss": {"custom.axisPlacement": "right"}},
         ),
         lines(
             "Learning rate",
             "Of the last update.",
-            [_gauge(names.LEARNING_RATE, "learning rate")],
+            [_gauge(trainer_metrics.LEARNING_RATE, "learning rate")],
             width=8,
         ),
         gauges(
             "Newest reading of each data set",
             "The run's own curve, the parts of its mixture (part:) and downstream sets (downstream:).",
-            [Query(newest_evaluation(names.EVAL_PASS_RATE, RUN, by="dataset", window=RANGE), "{{dataset}}", once=True)],
+            [
+                Query(
+                    newest_evaluation(evaluation_metrics.EVAL_PASS_RATE, RUN, by="dataset", window=RANGE),
+                    "{{dataset}}",
+                    once=True,
+                )
+            ],
             width=8,
         ),
         lines(
             "Compute",
             "Device-hours of the surviving history and ever spent: they differ after a restart that lost steps.",
             [
-                Query(f"sum by (role) ({series(names.COMPUTE_STATE, RUN)})", "{{role}}, surviving"),
-                Query(f"sum by (role) ({series(names.COMPUTE_SPENT, RUN)})", "{{role}}, spent"),
+                Query(f"sum by (role) ({series(trainer_metrics.COMPUTE_STATE, RUN)})", "{{role}}, surviving"),
+                Query(f"sum by (role) ({series(trainer_metrics.COMPUTE_SPENT, RUN)})", "{{role}}, spent"),
             ],
             width=8,
         ),
@@ -335,9 +353,9 @@ def run_dashboard() -> Dashboard:
             "Prompts",
             "Distinct prompts trained on, how often each was used in the mean, and those retired for good.",
             [
-                _gauge(names.UNIQUE_PROMPTS, "distinct"),
-                _gauge(names.PROMPTS_RETIRED, "retired"),
-                _gauge(names.PROMPT_USES, "mean uses"),
+                _gauge(trainer_metrics.UNIQUE_PROMPTS, "distinct"),
+                _gauge(trainer_metrics.PROMPTS_RETIRED, "retired"),
+                _gauge(trainer_metrics.PROMPT_USES, "mean uses"),
             ],
             width=8,
             overrides={"mean uses": {"custom.axisPlacement": "right"}},

@@ -8,13 +8,13 @@ from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models.dashboard import VariableOption, VariableRefresh, VariableSort
 
 from monitoring.panels import METRICS
-from rollcast.telemetry import names
+from rollcast.telemetry import forecaster_metrics, trainer_metrics
 
 RUN = 'namespace="$namespace",run="$run"'
 OF_THE_FORECASTER = 'run="$run"'
 """Its own query API knows the runs that it reads, and no namespaces."""
 RUNS = 'namespace="$namespace",run=~"$runs"'
-_KNOWN = f'__name__=~"{names.TRAINER_STEP.name}|{names.FORECAST_POINTS.name}"'
+_KNOWN = f'__name__=~"{trainer_metrics.TRAINER_STEP.name}|{forecaster_metrics.FORECAST_POINTS.name}"'
 _RUNS = f'label_values({{namespace="$namespace",{_KNOWN}}}, run)'
 
 

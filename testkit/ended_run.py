@@ -1,4 +1,4 @@
-"""What the folder of an ended run says of its end and of the forecast that was frozen at half of its budget."""
+"""Records in an ended run's folder: its end, and the forecast that was frozen at half of its budget."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class ForkedPrograms:
 
 
 class ForkedChild:
-    """What a program asks of one that it started, with the arguments of subprocess.Popen."""
+    """A forked program, with the methods and arguments of subprocess.Popen that programs use."""
 
     def __init__(self, command: Sequence[str], *, guarded: bool, env: Mapping[str, str], **keywords: Any) -> None:
         self.returncode: int | None = None
@@ -292,7 +292,7 @@ def main(folder: Path, modules: Sequence[str]) -> None:
 
 
 def _reap(children: set[int], folder: Path) -> set[int]:
-    """Those that have ended; their exit codes are written down."""
+    """Write down the exit codes of the children that have ended, and return these."""
     ended_pids = set()
     for child in children:
         pid, status = os.waitpid(child, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""What the tensors that a piece of code makes take together: now and at their most."""
+"""Bytes of all tensors that a piece of code makes: now and at their most."""
 
 from __future__ import annotations
 

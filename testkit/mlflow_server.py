@@ -20,7 +20,7 @@ START_SECONDS = 300.0
 
 @contextmanager
 def mlflow_server(folder: Path) -> Iterator[str]:
-    """Its address, once it answers; its store is in `folder`."""
+    """Start a server, and yield its address once it answers; its store is in `folder`."""
     url = f"http://127.0.0.1:{(port := free_port('127.0.0.1'))}"
     command = [
         sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",

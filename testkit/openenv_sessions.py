@@ -42,7 +42,7 @@ class TrainableSession(Protocol):
     def wait_for_completion(self, timeout_s=None): ...
     def fetch_training_trace(self): ...
 """
-"""It takes the place of openenv, with the classes that the adapter and AGENT use, and is imported in no time."""
+"""A module in place of openenv, with the classes that the adapter and AGENT use, and is imported in no time."""
 
 AGENT = """
 import os
@@ -151,7 +151,7 @@ class Factory:
             return object()
         return Session(task, self)
 """
-"""Its agent asks for three answers: two of one conversation, and one of another."""
+"""A session whose agent asks for three answers: two of one conversation, and one of another."""
 
 CAPTURED = '''
 import socket
@@ -231,7 +231,7 @@ class CapturedFactory(ResourceSessionFactory[CapturedSession]):
     def create(self, task, seed=None, episode_id=None):
         return CapturedSession(self, episode_id)
 '''
-"""Its agent is a program, and OpenEnv's own proxy records it."""
+"""A session whose agent is a program that OpenEnv's own proxy records."""
 
 
 def stand_in(folder: Path) -> Path:

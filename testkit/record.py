@@ -51,7 +51,7 @@ def write_result(name: str, figures: dict[str, Any], folder: Path = RESULTS) -> 
 
 
 def make_record(name: str, figures: dict[str, Any]) -> Any:
-    """What `write_result` writes."""
+    """The record that `write_result` writes."""
     return strict(
         {
             "benchmark": name,

@@ -27,10 +27,10 @@ ARCHITECTURES = (
     "gpt_oss",
 )
 RECURRENT = ("qwen3_5", "qwen3_5_moe", "qwen3_next", "nemotron_h")
-"""Those of ARCHITECTURES that have layers with a recurrent state."""
+"""Names in ARCHITECTURES whose models have layers with a recurrent state."""
 
 BIASED_ROUTERS = ("glm4_moe", "deepseek_v3", "minimax_m2")
-"""Those whose routers choose by score and bias."""
+"""Names in ARCHITECTURES whose routers choose by score and bias."""
 
 
 def make_tiny_model(

@@ -89,7 +89,7 @@ QUICK = {
         "torch", "transformers", "vllm", "scipy", "numpy", "fastapi", "matplotlib", "httpx", "pydantic",
     ),
     "rollcast.config.run": ("torch", "numpy", "scipy", "redis", "grpc"),
-    "rollcast.telemetry.names": ("torch", "numpy", "prometheus_client"),
+    "rollcast.telemetry.all_metrics": ("torch", "numpy", "prometheus_client"),
     "rollcast.local.up": ("torch", "transformers", "vllm", "scipy", "fastapi"),
     "rollcast.cli.views": ("torch", "transformers", "vllm", "scipy", "fastapi"),
 }  # fmt: skip

@@ -17,7 +17,7 @@ from rollcast.generator.grading import GradingThreads
 from rollcast.generator.slots import Slots
 from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.records import LengthBudget
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics, generator_metrics
 from rollcast.telemetry.exporter import Exporter
 from testkit.generator.episode_tasks import episode_parts, episode_task
 from testkit.generator.scripted_world import ScriptedWorld, ScriptedWorlds
@@ -109,10 +109,10 @@ class Load:
 
     @property
     def num_in_flight(self) -> int:
-        return round(self._value(names.EPISODES_IN_FLIGHT.name, environment="world"))
+        return round(self._value(episode_metrics.EPISODES_IN_FLIGHT.name, environment="world"))
 
     def kv_tokens(self, state: str) -> int:
-        return round(self._value(names.EPISODE_KV_TOKENS.name, state=state))
+        return round(self._value(generator_metrics.EPISODE_KV_TOKENS.name, state=state))
 
     def take_finished(self) -> None:
         """Read published groups as a trainer does, and dispatch as many tasks."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from rollcast.config.services import Http
+from rollcast.config.connections import Http
 from rollcast.connections.http import HttpServer, listen, service_routes
 from testkit.forecaster.malformed import malformed_requests, send
 from testkit.forecaster.recorded_run import KEPT, Reading, record, run_file

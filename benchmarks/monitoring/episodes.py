@@ -18,7 +18,7 @@ import yaml
 from benchmarks.monitoring.drawing import draw
 from rollcast.local.ports import free_port
 from rollcast.rollouts.records import Episode, EpisodeEnd, Turn
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics, evaluation_metrics, generator_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.episode_statistics import count_episode
 from testkit.forecaster.prometheus_server import configured_prometheus
@@ -71,28 +71,34 @@ def tick(rng: random.Random, exporter: Exporter, number: int) -> None:
     for environment, first in FIRST_PASS_RATES.items():
         for _ in range(rng.randrange(3, 8)):
             count_episode(exporter, make_episode(rng, environment, progress))
-        exporter.set(names.EPISODES_IN_FLIGHT, rng.randrange(48, 56), environment=environment)
-        exporter.set(names.EPISODES_WAITING, rng.randrange(0, 6), environment=environment)
-        exporter.add(names.EPISODE_ANSWERS_CUT, rng.randrange(0, 2), environment=environment)
-        exporter.add(names.EPISODE_TOKENS_DISCARDED, rng.randrange(0, 40), environment=environment)
+        exporter.set(episode_metrics.EPISODES_IN_FLIGHT, rng.randrange(48, 56), environment=environment)
+        exporter.set(episode_metrics.EPISODES_WAITING, rng.randrange(0, 6), environment=environment)
+        exporter.add(episode_metrics.EPISODE_ANSWERS_CUT, rng.randrange(0, 2), environment=environment)
+        exporter.add(episode_metrics.EPISODE_TOKENS_DISCARDED, rng.randrange(0, 40), environment=environment)
         for reason, share in SEQUENCE_SHARES.items():
-            exporter.add(names.ENDPOINT_SEQUENCES, int(rng.random() < share), environment=environment, reason=reason)
+            exporter.add(
+                episode_metrics.ENDPOINT_SEQUENCES, int(rng.random() < share), environment=environment, reason=reason
+            )
         for code, share in REFUSED_SHARES.items():
-            exporter.add(names.ENDPOINT_REFUSED, int(rng.random() < share), environment=environment, code=code)
-        exporter.add(names.ENDPOINT_UNREAD, int(rng.random() < UNREAD_SHARE), environment=environment)
-        exporter.add(names.ENDPOINT_DISAGREEMENTS, int(rng.random() < DISAGREED_SHARE), environment=environment)
+            exporter.add(
+                episode_metrics.ENDPOINT_REFUSED, int(rng.random() < share), environment=environment, code=code
+            )
+        exporter.add(episode_metrics.ENDPOINT_UNREAD, int(rng.random() < UNREAD_SHARE), environment=environment)
+        exporter.add(
+            episode_metrics.ENDPOINT_DISAGREEMENTS, int(rng.random() < DISAGREED_SHARE), environment=environment
+        )
         if number % TICKS_PER_EVALUATION == 0:
             labels = {
-                "dataset": names.ENVIRONMENT_PREFIX + environment,
+                "dataset": evaluation_metrics.ENVIRONMENT_PREFIX + environment,
                 "incarnation": "1",
                 "step": str(number),
             }
-            exporter.set(names.EVAL_COMPUTE, 1.0 + number, **labels)
-            exporter.set(names.EVAL_PASS_RATE, first + GAINED_PASS_RATE * progress, **labels)
-    exporter.add(names.EPISODE_KV_TOKENS, rng.randrange(9_000, 10_000), state="kept")
-    exporter.add(names.EPISODE_KV_TOKENS, rng.randrange(0, 1_500), state="rebuilt")
-    exporter.set(names.GENERATOR_SLOTS, NUM_SLOTS)
-    exporter.set(names.RUNNING_ROLLOUTS, rng.randrange(56, NUM_SLOTS + 1))
+            exporter.set(evaluation_metrics.EVAL_COMPUTE, 1.0 + number, **labels)
+            exporter.set(evaluation_metrics.EVAL_PASS_RATE, first + GAINED_PASS_RATE * progress, **labels)
+    exporter.add(generator_metrics.EPISODE_KV_TOKENS, rng.randrange(9_000, 10_000), state="kept")
+    exporter.add(generator_metrics.EPISODE_KV_TOKENS, rng.randrange(0, 1_500), state="rebuilt")
+    exporter.set(generator_metrics.GENERATOR_SLOTS, NUM_SLOTS)
+    exporter.set(generator_metrics.RUNNING_ROLLOUTS, rng.randrange(56, NUM_SLOTS + 1))
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from PIL import Image
 
 from benchmarks.page_pictures.plots import draw_plots
 from benchmarks.page_pictures.samples import draw_samples
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from testkit.forecaster.browser import WAIT, opened
 from testkit.forecaster.page_states import FOREIGN, State, page_states, pushed
 from testkit.forecaster.recorded_run import KEPT, TrainerPage, run_file
@@ -56,7 +56,7 @@ def served(states: dict[str, State]) -> Iterator[Service]:
         forecaster = {"source": source, "http_port": 0, "push_token": TOKEN}
         service = stack.enter_context(running(run_file(folder, {}, forecaster=forecaster), folder))
         for state in own:
-            pages[state.run].exporter.set(names.BUDGET_DEVICE_HOURS, state.budget)
+            pages[state.run].exporter.set(trainer_metrics.BUDGET_DEVICE_HOURS, state.budget)
             readings = state.readings()
             for first in range(0, len(readings), KEPT):
                 for reading in readings[first : first + KEPT]:

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from benchmarks.forecaster.__main__ import processor_seconds
-from rollcast.config.services import PrometheusSource
+from rollcast.config.curve_sources import PrometheusSource
 from rollcast.local.ports import free_port
 from testkit.forecaster.prometheus_server import first_scrapes, prometheus
 from testkit.forecaster.recorded_run import KEPT, Reading, TrainerPage, record, run_file

@@ -28,7 +28,7 @@ import torch
 
 from lab.weights import engine
 from lab.weights.lanes import OtherRanks, RawGloo, copy_seconds, fill
-from rollcast.config.services import Rpc, Weights
+from rollcast.config.connections import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets, total_bytes
 from rollcast.weights.plan.shards import shard_buckets

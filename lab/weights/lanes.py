@@ -16,7 +16,7 @@ from queue import SimpleQueue
 
 import torch
 
-from rollcast.config.services import Weights
+from rollcast.config.connections import Weights
 from rollcast.weights.plan.manifest import PIECE_BYTES, BucketSpec, TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets
 from rollcast.weights.plan.snapshot import Snapshot

@@ -76,11 +76,11 @@ class CurveForecast:
 
     @property
     def unit(self) -> str:
-        """What compute is counted in."""
+        """Unit of compute."""
         return self._run.unit
 
     def at(self, compute: float) -> dict[str, float | None]:
-        """What an evaluation at `compute`, in `unit`, will read: its 5, 25, 50, 75 and 95 % quantiles, q05 to q95.
+        """Forecast reading of an evaluation at `compute`, in `unit`: its 5, 25, 50, 75 and 95 % quantiles, q05 to q95.
 
         All of them are None if the evaluations are too few. Raises InputError: it is not an amount of compute.
         """

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from rollcast.autoscaler.collector import FleetReading
-from rollcast.telemetry import names
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry import generator_metrics, trainer_metrics
+from rollcast.telemetry.metric import Metric
 from rollcast.telemetry.prometheus_reader import Sample, SourceAway
 from testkit.autoscaler.scaled_fleet import ScaledFleet
 from testkit.simulation.faulty_pipeline import FaultyPipeline
@@ -60,7 +60,7 @@ class SimulatedCluster:
         self.settle()
 
     def settle(self) -> None:
-        """What the Deployment's controller does: as many pods as are asked for, and granted."""
+        """Act as the Deployment's controller: as many pods as are asked for, and granted."""
         self.fleet.resize(round(min(self.asked, self.granted)))
 
     def take_away(self, pods: int) -> None:
@@ -83,7 +83,7 @@ class SimulatedCluster:
 
 
 class SimulatedPages:
-    """What the metrics pages of a simulated run say; `away` = why they cannot be read now, None = they can."""
+    """Metrics pages of a simulated run; `away` = why they cannot be read now, None = they can."""
 
     def __init__(self, fleet: ScaledFleet) -> None:
         self.skipped: Counter[str] = Counter()
@@ -106,25 +106,25 @@ class SimulatedPages:
         pipeline = self._fleet.pipeline
         counters = self._counters()
         waits = [
-            _sample(names.TRAINER_WAIT, counters[reason] - self._before.get(reason, 0.0), **{"for": reason})
+            _sample(trainer_metrics.TRAINER_WAIT, counters[reason] - self._before.get(reason, 0.0), **{"for": reason})
             for reason in ("batch", "straggler", "weights")
         ]
         mean = pipeline.report.mean_tokens
         trainer = (
             *waits,
-            *([] if mean is None else [_sample(names.COMPLETION_TOKENS_MEAN, mean)]),
-            _sample(names.CONSUMED_TOKENS, counters["consumed"] - self._before.get("consumed", 0.0)),
-            _sample(names.TRAINER_STEP, pipeline.step),
-            _sample(names.INCARNATION, self._incarnation),
-            _sample(names.INCARNATION_START, self._began_at_step, incarnation=str(self._incarnation)),
-            _sample(names.GENERATORS, len(pipeline.fleet.members()), state="joined"),
-            _sample(names.GROUPS_OUTSTANDING, len(pipeline.outstanding)),
+            *([] if mean is None else [_sample(trainer_metrics.COMPLETION_TOKENS_MEAN, mean)]),
+            _sample(trainer_metrics.CONSUMED_TOKENS, counters["consumed"] - self._before.get("consumed", 0.0)),
+            _sample(trainer_metrics.TRAINER_STEP, pipeline.step),
+            _sample(trainer_metrics.INCARNATION, self._incarnation),
+            _sample(trainer_metrics.INCARNATION_START, self._began_at_step, incarnation=str(self._incarnation)),
+            _sample(trainer_metrics.GENERATORS, len(pipeline.fleet.members()), state="joined"),
+            _sample(trainer_metrics.GROUPS_OUTSTANDING, len(pipeline.outstanding)),
         )
         generators: dict[str, tuple[Sample, ...]] = {
             f"pod-{generator.name}": (
-                _sample(names.SAMPLED_TOKENS, generator.tokens),
-                _sample(names.RUNNING_ROLLOUTS, generator.running),
-                _sample(names.INFLIGHT_TOKENS, generator.inflight_tokens),
+                _sample(generator_metrics.SAMPLED_TOKENS, generator.tokens),
+                _sample(generator_metrics.RUNNING_ROLLOUTS, generator.running),
+                _sample(generator_metrics.INFLIGHT_TOKENS, generator.inflight_tokens),
             )
             for generator in self._fleet.working
         }

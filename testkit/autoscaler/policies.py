@@ -80,7 +80,7 @@ class Rollcast:
 
 @dataclass
 class Hpa:
-    """What a HorizontalPodAutoscaler does with one AverageValue metric, every 15 s.
+    """A HorizontalPodAutoscaler with one AverageValue metric, applied every 15 s.
 
     desired = ceil(metric / target), unless it is within the tolerance of the present number; a fall only to the highest
     that was desired in the stabilization window, one pod each 120 s: the behavior that the autoscaler itself has.

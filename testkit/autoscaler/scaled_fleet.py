@@ -43,7 +43,7 @@ class ScaledFleet:
 
     @property
     def working(self) -> list[SimulatedGenerator]:
-        """Those that belong or are about to."""
+        """The generators that are alive: members, or about to join."""
         return [generator for generator in self.pipeline.fleet.generators.values() if generator.alive]
 
     @property

@@ -62,7 +62,8 @@ REFUSED = {
 
 
 def refused_object(proof: Proof) -> dict[str, Any]:
-    """What no API server takes, though its schema is right: Helm sends it, after the trainer's Job, and ends there."""
+    """An object that every API server refuses, though its schema is right: Helm sends it, after the trainer's Job, and
+    ends there."""
     container = {"name": "never", "image": "never"}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     return {
@@ -108,7 +109,7 @@ def end_autoscaling(proof: Proof, *values: str) -> None:
 
 
 def failed_upgrade(proof: Proof) -> None:
-    """Those that are refused change nothing; whichever object an API server refuses, the trainer before goes on."""
+    """Refused upgrades change nothing; whichever object an API server refuses, the trainer before goes on."""
     release, cluster = proof.release, proof.cluster
     for change, value in REFUSED.items():
         uids_before = release.uids()
@@ -145,7 +146,7 @@ def _refused_at_the_trainer(proof: Proof) -> None:
 
 
 def _stays(proof: Proof, trainer: set[str]) -> None:
-    """That very pod is at work, longer than a trainer waits that is to leave for another one."""
+    """Require the same pod at work for longer than a trainer waits that must leave for another."""
     release = proof.release
     # Time within which a trainer that is to leave notices it and ends: named_trainer.PATIENCE_SECONDS, the kubelet's
     # two minutes, a last step

@@ -96,7 +96,7 @@ def _cordoned(proof: Proof, role: str) -> Iterator[list[dict[str, Any]]]:
 
 
 def _evict(proof: Proof, pod: dict[str, Any]) -> str | None:
-    """What the API server said when it refused; None = it did not."""
+    """Answer of the API server if it refuses; None = it does not."""
     name, namespace = pod["metadata"]["name"], proof.cluster.namespace
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
     path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
@@ -129,7 +129,7 @@ def second_release(proof: Proof) -> None:
 
 
 def uninstall(proof: Proof) -> None:
-    """What the documents say stays is there, and nothing else; then it is removed as they say."""
+    """Only the objects that the documents name stay; then they are removed as documented."""
     release, cluster, labels = proof.release, proof.cluster, proof.release.labels()
     release.uninstall()
     kinds = [MADE, *(kind for kind in MADE_OF_OPERATORS if cluster.has(kind))]

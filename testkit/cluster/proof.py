@@ -1,4 +1,4 @@
-"""What the steps of the cluster test share."""
+"""Releases, values and notes that the steps of the cluster test share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESTRICTED = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""What Pod Security "restricted" asks of a container."""
+"""Fields that Pod Security "restricted" demands of a container."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Proof:
     notes: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
-        """What the row of this step says in the table."""
+        """Add a note to the row of this step in the table."""
         self.notes.append(text)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.config.errors import EXIT_SUPERSEDED
-from rollcast.telemetry import names
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry import trainer_metrics
+from rollcast.telemetry.metric import Metric
 from rollcast.telemetry.prometheus_reader import parse_page
 from testkit.cluster.tools import CHART, Cluster, Refuted
 
@@ -59,7 +59,7 @@ class Release:
         self.cluster.helm(*arguments, seconds=READY_SECONDS)
 
     def former_revisions(self) -> list[int]:
-        """Those that Helm keeps and that were deployed before the one that is."""
+        """Revisions that Helm keeps and that were deployed before the present one."""
         return [int(row["revision"]) for row in self._history() if row["status"] == "superseded"]
 
     def deployed_revision(self) -> int:
@@ -122,7 +122,7 @@ class Release:
         return {event["reason"] for event in events.get("items", [])}
 
     def page(self, role: str, address: str = "") -> str:
-        """What a pod of that role serves, by default its metrics, read from inside: policies do not matter there."""
+        """Page of a pod of that role, by default its metrics, read from inside: policies do not matter there."""
         pods = self.pods(role)
         return self._page(role, pods[0]["metadata"]["name"] if pods else "POD", address or PAGES[role])
 
@@ -139,7 +139,7 @@ class Release:
 
     def step(self) -> float | None:
         """Step of the trainer; None while its page cannot be read."""
-        return self.metric("trainer", names.TRAINER_STEP)
+        return self.metric("trainer", trainer_metrics.TRAINER_STEP)
 
     def goes_on(self) -> None:
         """The trainer makes a step: one more than the lowest seen from now on, for it may resume an earlier one."""

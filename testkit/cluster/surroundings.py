@@ -1,4 +1,4 @@
-"""What a cluster has besides: KEDA, a network that obeys policies, Kueue."""
+"""Further programs of a cluster: KEDA, a network that obeys policies, Kueue."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class NotSeen(Exception):  # noqa: N818  (a state of the cluster, not a mistake)
 
 
 class Refuted(Exception):  # noqa: N818
-    """It was looked at and is not so."""
+    """The cluster was looked at and contradicts the claim."""
 
 
 class Cluster:
@@ -47,7 +47,7 @@ class Cluster:
 
     @cached_property
     def helm_version(self) -> int:
-        """Its first number."""
+        """Major version of Helm."""
         version_match = re.match(r"v(\d+)", self.helm("version", "--template", "{{.Version}}"))
         return int(version_match[1]) if version_match else NEW_HELM
 

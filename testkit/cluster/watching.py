@@ -1,4 +1,4 @@
-"""What a cluster's own Prometheus and Grafana show of the release."""
+"""Views of the release in a cluster's own Prometheus and Grafana."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from testkit.cluster.proof import Proof
 from testkit.cluster.release import STEP_SECONDS
 from testkit.cluster.tools import Cluster, NotSeen, Refuted
@@ -38,7 +38,7 @@ def dashboards(proof: Proof) -> None:
     if proof.prometheus is None:
         raise NotSeen("PROMETHEUS names no service, as namespace/name:port")
     _watch(proof)
-    proof.cluster.until("the run is scraped", STEP_SECONDS, lambda: _metrics(proof, names.TRAINER_STEP.name))
+    proof.cluster.until("the run is scraped", STEP_SECONDS, lambda: _metrics(proof, trainer_metrics.TRAINER_STEP.name))
     boards = [load(path) for path in DASHBOARDS]
     count = _all_answer(proof, boards, lambda target: _answers(proof, target))
     proof.note(f"{count} queries, each answered with data but those that a run without trouble may leave empty")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.config.services import TLS
+from rollcast.config.connections import TLS
 
 EXTENSIONS = "subjectAltName=IP:127.0.0.1\nbasicConstraints=critical,CA:FALSE\n"
 

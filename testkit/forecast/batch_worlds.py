@@ -14,7 +14,7 @@ from rollcast.scaling.law.batch_split import BatchSplit
 from rollcast.scaling.law.curve import Array, Curve, sigmoid
 
 BASE = BatchSplit(8, 64)
-"""Its bend is at compute 1."""
+"""Split whose bend is at compute 1."""
 
 
 @dataclass(frozen=True)

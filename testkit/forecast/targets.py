@@ -1,4 +1,4 @@
-"""What the figures must reach. A target over several classes or runs names those that are outside of it."""
+"""Targets of the figures. A target over several classes or runs names those that are outside of it."""
 
 from __future__ import annotations
 

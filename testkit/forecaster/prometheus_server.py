@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rollcast.telemetry import names
+from rollcast.telemetry import evaluation_metrics
 from testkit.forecaster.service_process import wait_for
 
 PROMETHEUS = shutil.which("prometheus")
@@ -23,7 +23,7 @@ NEEDS_PROMETHEUS = pytest.mark.skipif(
 
 def first_scrapes(port: int, run: str) -> dict[int, float]:
     """Step of each evaluation of `run` -> Unix seconds of its first sample in the last hour."""
-    query = f'{names.EVAL_PASS_RATE.name}{{run="{run}"}}[1h]'
+    query = f'{evaluation_metrics.EVAL_PASS_RATE.name}{{run="{run}"}}[1h]'
     answer = httpx.get(f"http://127.0.0.1:{port}/api/v1/query", params={"query": query}, timeout=10.0).json()
     return {int(series["metric"]["step"]): float(series["values"][0][0]) for series in answer["data"]["result"]}
 

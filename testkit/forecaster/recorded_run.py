@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rollcast.config.services import Http
+from rollcast.config.connections import Http
 from rollcast.connections.http import HttpServer, listen, service_routes
-from rollcast.telemetry import names
+from rollcast.telemetry import evaluation_metrics, trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 
 KEPT = 16
@@ -59,15 +59,15 @@ class TrainerPage:
         self.port = self._server.port
 
     def show(self, reading: Reading) -> None:
-        self.exporter.set(names.TRUNCATION_RATIO, reading.truncation_ratio)
+        self.exporter.set(trainer_metrics.TRUNCATION_RATIO, reading.truncation_ratio)
         labels = {"dataset": "arithmetic", "incarnation": str(reading.incarnation), "step": str(reading.step)}
         values = (
-            (names.EVAL_PASS_RATE, reading.pass_rate),
-            (names.EVAL_STANDARD_ERROR, reading.standard_error),
-            (names.EVAL_COMPUTE, reading.compute),
-            (names.EVAL_TRAINED_TOKENS, reading.trained_tokens),
-            (names.EVAL_SAMPLES, 1024.0),
-            (names.EVAL_TRUNCATION, reading.truncation_ratio),
+            (evaluation_metrics.EVAL_PASS_RATE, reading.pass_rate),
+            (evaluation_metrics.EVAL_STANDARD_ERROR, reading.standard_error),
+            (evaluation_metrics.EVAL_COMPUTE, reading.compute),
+            (evaluation_metrics.EVAL_TRAINED_TOKENS, reading.trained_tokens),
+            (evaluation_metrics.EVAL_SAMPLES, 1024.0),
+            (evaluation_metrics.EVAL_TRUNCATION, reading.truncation_ratio),
         )
         for metric, value in values:
             self.exporter.set(metric, value, **labels)
@@ -76,12 +76,12 @@ class TrainerPage:
             oldest = self._shown.popleft()
             for metric, _ in values:
                 self.exporter.remove(metric, **oldest)
-        self.exporter.set(names.TRAINER_STEP, reading.step)
-        self.exporter.set(names.INCARNATION, reading.incarnation)
-        self.exporter.set(names.MAX_STALENESS, 8)
-        self.exporter.set(names.LONGEST_GROUP_RATIO, 0.4)
+        self.exporter.set(trainer_metrics.TRAINER_STEP, reading.step)
+        self.exporter.set(trainer_metrics.INCARNATION, reading.incarnation)
+        self.exporter.set(trainer_metrics.MAX_STALENESS, 8)
+        self.exporter.set(trainer_metrics.LONGEST_GROUP_RATIO, 0.4)
         for steps in range(5):
-            self.exporter.observe(names.STALENESS, steps, count=5 - steps)
+            self.exporter.observe(trainer_metrics.STALENESS, steps, count=5 - steps)
 
     def __enter__(self) -> TrainerPage:
         self._server.start()

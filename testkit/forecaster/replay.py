@@ -36,10 +36,10 @@ _WATCH = """() => {
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay gave."""
+    """Figures of one replay."""
 
     points: list[Reading]
-    """What the trainer's page showed, one after the other."""
+    """Readings of the trainer's page, one after the other."""
     counts: list[int]
     """Evaluations that the page named, at each of its refreshes."""
     exported: list[float]

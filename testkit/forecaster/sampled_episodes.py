@@ -10,7 +10,7 @@ import numpy as np
 from rollcast.runfolder.samples import SampledCompletion, SampledEpisode, SampledLeg, SampledTurn, SamplesRecord
 
 HOSTILE = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
-"""What a page must never take for more than text."""
+"""Markup that a page must show as text only."""
 PROMPT = (
     "<|im_start|>system\nYou may call tools.<|im_end|>\n<|im_start|>user\nA crate holds 12 rows of 17 apples. A "
     "quarter of them is sold. How many are left?<|im_end|>\n<|im_start|>assistant\n"

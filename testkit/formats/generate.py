@@ -91,7 +91,7 @@ def _log_mlflow(store: object, metric: Callable[..., object]) -> None:
 
 
 def verl(folder: Path) -> None:
-    """Its two loggers, from their files: verl itself wants a GPU stack."""
+    """verl's two loggers, loaded from their files: verl itself wants a GPU stack."""
     import numpy as np
 
     LocalLogger = _module_of("verl", "utils/logger/aggregate_logger.py").LocalLogger

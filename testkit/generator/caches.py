@@ -1,4 +1,5 @@
-"""What an engine's first start on a machine leaves for later ones: kernels of its warm-up, facts about models."""
+"""Caches that an engine's first start on a machine leaves for later ones: kernels of its warm-up, facts about
+models."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def forked_engines() -> Iterator[None]:
 
 
 class _Context:
-    """What vLLM asks for a process; for anything else it is the context that vLLM would have had."""
+    """The context that vLLM would have had, except that its processes are forked."""
 
     def __init__(self, spawning: Any) -> None:
         self._spawning = spawning

@@ -10,12 +10,12 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from rollcast.config.connections import TLS, Http
 from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironment
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.config.recipe import Recipe
-from rollcast.config.services import TLS, Http
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
 from rollcast.generator.endpoint.application import GUARDED_HERE, EndpointApplication
 from rollcast.generator.endpoint.session import HarnessSession

@@ -1,4 +1,4 @@
-"""What a process that engines are forked from imports first."""
+"""Modules that a process imports before engines are forked from it."""
 
 from __future__ import annotations
 

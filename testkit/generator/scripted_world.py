@@ -58,7 +58,7 @@ class ScriptedWorld:
     seconds: Callable[[], float] = lambda: 0.0
     opening: Opening = field(default_factory=lambda: Opening(TOOLS))
     value: Any = 1.0
-    """What `reward` gives, or raises."""
+    """Value that `reward` returns, or exception that it raises."""
     num_calls: int = 0
     num_resets: int = 0
     rows: list[Mapping[str, Any]] = field(default_factory=list)

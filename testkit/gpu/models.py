@@ -35,7 +35,7 @@ SHAPES = {
         "vocab_size": 211,
     },
 }
-"""What differs from the settings that the published sizes share."""
+"""Settings of each size that differ from those that the published sizes share."""
 SHARED = {
     "num_hidden_layers": 28,
     "num_attention_heads": 16,

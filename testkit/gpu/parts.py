@@ -25,11 +25,11 @@ class Part:
     """A measurement that is a process of its own."""
 
     module: str
-    """Its name in testkit.gpu; imported in the part's own process, torch with it."""
+    """Name of the module in testkit.gpu; imported in the part's own process, torch with it."""
     expected_seconds: float
     """On one H100 or H200. The part is not begun if less time is left."""
     starts_processes: bool = False
-    """It measures processes that it starts, and uses no device itself."""
+    """Whether the part measures processes that it starts, and uses no device itself."""
 
 
 PARTS: Mapping[str, Part] = {

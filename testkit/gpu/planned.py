@@ -1,4 +1,4 @@
-"""What the memory planner says of a measured learner."""
+"""Plan of the memory planner for a measured learner."""
 
 from __future__ import annotations
 

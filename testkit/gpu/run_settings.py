@@ -83,7 +83,7 @@ def _settings(model: str, max_length: int, prompt: int, completion: int) -> dict
 
 
 def step_figures(steps: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the run's own records say of its steps; rewards of the first and of the last fifth."""
+    """Figures of the steps from the run's own records; rewards of the first and of the last fifth."""
     fifth = max(1, len(steps) // 5)
     seconds = steps[-1]["at"] - steps[0]["at"]
     return {

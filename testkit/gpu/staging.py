@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from rollcast.config.services import Weights
+from rollcast.config.connections import Weights
 from rollcast.trainer.learner.model import Policy, stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.plan.manifest import plan_buckets, total_bytes
@@ -97,7 +97,7 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
 
 
 def plain_copies(size: int, device: torch.device) -> list[dict[str, Any]]:
-    """What the bus gives: one buffer of page-locked memory."""
+    """Rates of the bus, by copies of one buffer of page-locked memory."""
     host = torch.zeros(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
     there = torch.zeros(size, dtype=torch.uint8, device=device)
     ways = {"plain copy to the device": (there, host), "plain copy to the host": (host, there)}

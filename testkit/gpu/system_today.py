@@ -1,4 +1,4 @@
-"""What teams train today, as whole systems on one card.
+"""Training as teams do it today, as whole systems on one card.
 
 system-lora: adapters of the demo's model, served by vLLM's LoRA. system-episodes: examples/calculator, whose tools run
 in processes of their own.

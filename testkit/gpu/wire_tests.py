@@ -19,7 +19,7 @@ from testkit.weights.device import VARIABLE
 
 FILES = ("tests/weights/test_faults.py", "tests/weights/test_lanes.py")
 PLUGINS = ("pytest_timeout", "pytest_asyncio.plugin", "xdist.plugin")
-"""Those that the settings of this repository need; a machine may have others, which are not loaded."""
+"""Plugins that the settings of this repository need; others of the machine are not loaded."""
 ONLY_THESE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 PYTEST = (sys.executable, "-m", "pytest", *(f"-p{name}" for name in PLUGINS))
 CHOSEN = "killed or frozen or corrupted or wrong_bit or breaks or stream_broke"

@@ -67,7 +67,8 @@ def graded(index: int, reward: float, version: PolicyVersion = VERSION, *, lengt
 def make_group(
     claimed: Claimed, generator: str, *, length: int = 5, rollouts: list[Rollout] | None = None
 ) -> RolloutGroup:
-    """What a generator hands in for a task. `rollouts`: None = as many as were asked for, all of one length."""
+    """The group that a generator hands in for a task. `rollouts`: None = as many as were asked for, all of one
+    length."""
     version, count = claimed.first_version, claimed.task.num_rollouts
     group_rollouts = [make_rollout(index, length, version) for index in range(count)] if rollouts is None else rollouts
     return group_of(claimed.task, group_rollouts, first_version=version, generator=generator)

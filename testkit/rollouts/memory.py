@@ -45,7 +45,7 @@ class _Task:
 
 @dataclass(slots=True)
 class MemoryBroker:
-    """What Redis is to the other implementation: both ends of a run share one. Thread-safe."""
+    """Counterpart of Redis for the queues in memory: both ends of a run share one. Thread-safe."""
 
     clock: Callable[[], float] = time.time
     """Unix seconds."""

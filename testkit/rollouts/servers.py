@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from rollcast.config.services import Redis as RedisSettings
+from rollcast.config.connections import Redis as RedisSettings
 from rollcast.local.ports import free_port
 
 START_SECONDS = 20.0

@@ -20,7 +20,7 @@ from testkit.simulation.faulty_fleet import FaultyFleet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTimes:
-    """What the death of a trainer and of a generator costs."""
+    """Cost of the death of a trainer and of a generator."""
 
     restart: float = 5.0
     """Seconds from the trainer's death until it is back."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import httpx
 
-from rollcast.config.services import Redis
+from rollcast.config.connections import Redis
 from rollcast.rollouts.records import Claim, Purpose
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
 from testkit.system.harness import System, wait_for

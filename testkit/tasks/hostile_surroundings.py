@@ -1,4 +1,4 @@
-"""What hostile programs aim at, all of it real: listeners, a victim, secrets, files; and was any of it touched?"""
+"""Targets of hostile programs, all of them real: listeners, a victim, secrets, files; and was any of it touched?"""
 
 from __future__ import annotations
 

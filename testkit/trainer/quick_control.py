@@ -21,7 +21,7 @@ from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import EpisodeEnd, Purpose, Rollout, RolloutGroup
 from rollcast.runfolder.folder import mark_format
 from rollcast.tasks.prompts import Prompt
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.build import build_controller
@@ -149,7 +149,7 @@ class AnsweringQueue(MemoryTrainerQueue):
         self.lost_evaluation: int | None = None
         """Evaluation tasks of this step are lost once, as by a Redis that dies right after it took them."""
         self.spoil: Callable[[RolloutGroup], RolloutGroup] = lambda group: group
-        """What the generator makes of an answer before it hands it in."""
+        """Change that the generator makes to an answer before it hands it in."""
 
     def read(self, max_groups: int, block_seconds: float) -> Any:
         if not self.silent:
@@ -258,4 +258,4 @@ def run(controller: Controller, answers: Answers, limit: int = 10**9) -> Trainer
 
 def told(controller: Controller, outcome: str) -> float:
     samples = parse_page(controller._reporter._exporter.render().decode())
-    return sum(s.value for s in samples if s.name == names.GROUPS.name and s.labels.get("outcome") == outcome)
+    return sum(s.value for s in samples if s.name == trainer_metrics.GROUPS.name and s.labels.get("outcome") == outcome)

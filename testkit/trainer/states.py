@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rollcast.config.services import Budget
+from rollcast.config.run_end import Budget
 from rollcast.recipe.curriculum import Curriculum
 from rollcast.runfolder.files import COMPUTE
 from rollcast.trainer.control.compute import ComputeLedger

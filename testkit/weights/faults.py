@@ -51,7 +51,7 @@ class Faults:
 
 @dataclass(frozen=True)
 class Held:
-    """What the survivors hold at one moment."""
+    """Resources that the survivors hold at one moment."""
 
     threads: dict[str, int]
     host_bytes: dict[str, int]

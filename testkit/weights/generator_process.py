@@ -19,8 +19,8 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from rollcast.config.connections import Rpc, Weights
 from rollcast.config.errors import UserError
-from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import configure_logging
 from rollcast.weights.receiver.member import WeightMember
@@ -52,7 +52,7 @@ def digest(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
 
 
 def copy_into(held: dict[str, torch.Tensor], views: Iterable[tuple[str, torch.Tensor]]) -> None:
-    """What a model's load_weights does."""
+    """Copy the weights, as a model's load_weights does."""
     for name, tensor in views:
         if name in held:
             held[name].copy_(tensor)
@@ -72,7 +72,7 @@ class TensorEngine:
         self.verify = verify
         self.apply_seconds = apply_seconds
         self.again = again
-        """Its names after fences begin with this."""
+        """Prefix of the generator's names after fences."""
         self.loading = asyncio.Lock()
         """While it is held the workers neither step nor answer."""
         self.steps = 0

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from rollcast.config.services import Rpc, Weights
+from rollcast.config.connections import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets

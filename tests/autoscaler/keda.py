@@ -12,7 +12,7 @@ import grpc
 
 from rollcast.autoscaler.board import DecisionBoard
 from rollcast.autoscaler.keda import MAX_CALLS, ExternalScaler
-from rollcast.config.services import Rpc
+from rollcast.config.connections import Rpc
 from rollcast.connections.grpc import start_server
 from rollcast.wire import externalscaler_pb2 as pb
 from rollcast.wire.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server

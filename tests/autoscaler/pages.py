@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-from rollcast.config.services import Http
+from rollcast.config.connections import Http
 from rollcast.connections.http import HttpServer, listen, service_routes
-from rollcast.telemetry import names
+from rollcast.telemetry import generator_metrics, trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 
 RUN = "demo"
@@ -67,24 +67,24 @@ class Fleet:
         seconds = 0.05
         step, tokens = 100, 0.0
         trainer = self._trainer.exporter
-        trainer.set(names.INCARNATION, 1)
-        trainer.set(names.INCARNATION_START, 0, incarnation="1")
+        trainer.set(trainer_metrics.INCARNATION, 1)
+        trainer.set(trainer_metrics.INCARNATION_START, 0, incarnation="1")
         while True:
             at_work, need = list(self.generators), self.need  # the test changes both while this runs
             sampled = min(need, len(at_work) * self.each)
             for number, page in enumerate(at_work):
-                page.exporter.add(names.SAMPLED_TOKENS, sampled / len(at_work) * seconds)
-                page.exporter.set(names.RUNNING_ROLLOUTS, self.slots * sampled / (len(at_work) * self.each))
-                page.exporter.set(names.INFLIGHT_TOKENS, self.inflight.get(number, 100.0 * number))
-            trainer.add(names.TRAINER_WAIT, seconds * (1 - sampled / need), **{"for": "batch"})
-            trainer.set(names.GENERATORS, len(at_work), state="joined")
-            trainer.set(names.COMPLETION_TOKENS_MEAN, 1_000.0)
-            trainer.set(names.GROUPS_OUTSTANDING, 10)
+                page.exporter.add(generator_metrics.SAMPLED_TOKENS, sampled / len(at_work) * seconds)
+                page.exporter.set(generator_metrics.RUNNING_ROLLOUTS, self.slots * sampled / (len(at_work) * self.each))
+                page.exporter.set(generator_metrics.INFLIGHT_TOKENS, self.inflight.get(number, 100.0 * number))
+            trainer.add(trainer_metrics.TRAINER_WAIT, seconds * (1 - sampled / need), **{"for": "batch"})
+            trainer.set(trainer_metrics.GENERATORS, len(at_work), state="joined")
+            trainer.set(trainer_metrics.COMPLETION_TOKENS_MEAN, 1_000.0)
+            trainer.set(trainer_metrics.GROUPS_OUTSTANDING, 10)
             tokens += sampled * seconds
             while tokens >= self._step_tokens:
                 tokens -= self._step_tokens
                 step += 1
-                trainer.add(names.CONSUMED_TOKENS, self._step_tokens)
-            trainer.set(names.TRAINER_STEP, step)
+                trainer.add(trainer_metrics.CONSUMED_TOKENS, self._step_tokens)
+            trainer.set(trainer_metrics.TRAINER_STEP, step)
             if self._stop.wait(seconds):
                 return

@@ -14,7 +14,7 @@ import httpx
 import yaml
 
 from rollcast.connections.port_files import port_file, read_port
-from rollcast.telemetry import names
+from rollcast.telemetry.metric import Metric
 from rollcast.telemetry.prometheus_reader import parse_page
 from testkit.forked_programs import ForkedPrograms
 from tests.autoscaler.keda import eventually
@@ -89,7 +89,7 @@ class Service:
     def get(self, path: str) -> httpx.Response:
         return PAGES.get(f"http://127.0.0.1:{self.port()}{path}")
 
-    def metric(self, metric: names.Metric) -> float | None:
+    def metric(self, metric: Metric) -> float | None:
         values = [sample.value for sample in parse_page(self.get("/metrics").text) if sample.name == metric.name]
         return values[0] if values else None
 

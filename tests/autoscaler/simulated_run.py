@@ -18,7 +18,7 @@ from rollcast.simulation.fleet import Delays
 from rollcast.simulation.generator import EngineSpeed
 from rollcast.simulation.pipeline import SimulatedTrainer
 from rollcast.simulation.workload import Workload, lognormal
-from rollcast.telemetry import names
+from rollcast.telemetry import autoscaler_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
 from testkit.autoscaler.cluster import RUN, SimulatedCluster, SimulatedPages
@@ -160,6 +160,8 @@ class ScaledRun:
         if self._keda is not None:
             return float(self._keda.desired())
         found = [
-            s.value for s in parse_page(self._exporter.render().decode()) if s.name == names.GENERATORS_DESIRED.name
+            s.value
+            for s in parse_page(self._exporter.render().decode())
+            if s.name == autoscaler_metrics.GENERATORS_DESIRED.name
         ]
         return found[0]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from rollcast.autoscaler.collector import Collector, FleetReading, NotMeasured, generators_there, inflight_tokens
 from rollcast.autoscaler.totals import Totals, rates
-from rollcast.telemetry import names
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry import generator_metrics, trainer_metrics
+from rollcast.telemetry.metric import Metric
 from rollcast.telemetry.prometheus_reader import Sample
 
 RUN = "demo"
@@ -24,26 +24,26 @@ def sample(metric: Metric, value: float, **labels: str) -> Sample:
 
 def generator(sampled: float, running: float = 10.0, inflight: float = 5.0) -> tuple[Sample, ...]:
     return (
-        sample(names.SAMPLED_TOKENS, sampled),
-        sample(names.RUNNING_ROLLOUTS, running),
-        sample(names.INFLIGHT_TOKENS, inflight),
+        sample(generator_metrics.SAMPLED_TOKENS, sampled),
+        sample(generator_metrics.RUNNING_ROLLOUTS, running),
+        sample(generator_metrics.INFLIGHT_TOKENS, inflight),
     )
 
 
 def trainer(
     step: float, *, waited: float = 0.0, joined: int = 1, incarnation: int = 1, start: float | None = None
 ) -> tuple[Sample, ...]:
-    told = () if start is None else (sample(names.INCARNATION_START, start, incarnation=str(incarnation)),)
+    told = () if start is None else (sample(trainer_metrics.INCARNATION_START, start, incarnation=str(incarnation)),)
     return (
         *told,
-        sample(names.TRAINER_STEP, step),
-        sample(names.INCARNATION, incarnation),
-        sample(names.TRAINER_WAIT, waited, **{"for": "batch"}),
-        sample(names.TRAINER_WAIT, 7.0, **{"for": "weights"}),
-        sample(names.GENERATORS, joined, state="joined"),
-        sample(names.GENERATORS, joined, state="ready"),
-        sample(names.CONSUMED_TOKENS, 100.0 * step),
-        sample(names.COMPLETION_TOKENS_MEAN, 50.0),
+        sample(trainer_metrics.TRAINER_STEP, step),
+        sample(trainer_metrics.INCARNATION, incarnation),
+        sample(trainer_metrics.TRAINER_WAIT, waited, **{"for": "batch"}),
+        sample(trainer_metrics.TRAINER_WAIT, 7.0, **{"for": "weights"}),
+        sample(trainer_metrics.GENERATORS, joined, state="joined"),
+        sample(trainer_metrics.GENERATORS, joined, state="ready"),
+        sample(trainer_metrics.CONSUMED_TOKENS, 100.0 * step),
+        sample(trainer_metrics.COMPLETION_TOKENS_MEAN, 50.0),
     )
 
 
@@ -137,7 +137,7 @@ def test_the_trainer_tells_how_long_its_pipeline_has_had_to_fill(first: int) -> 
 
 def test_the_start_of_another_incarnation_is_not_taken_for_this_ones() -> None:
     collector = Collector(RUN, max_staleness=4)
-    earlier = sample(names.INCARNATION_START, 10.0, incarnation="2")
+    earlier = sample(trainer_metrics.INCARNATION_START, 10.0, incarnation="2")
     for turn in range(3):
         page = (earlier, *trainer(21 + turn, incarnation=3, start=20.0))
         totals = collector.take(FleetReading(page, {"g0": generator(turn)}), float(turn))
@@ -165,7 +165,7 @@ def test_generators_that_cannot_be_seen_are_not_taken_for_none(
 
 def test_a_parked_generator_is_neither_measured_nor_counted() -> None:
     """It goes on answering, with gauges that stand still."""
-    parked = (*generator(100.0), sample(names.GENERATOR_PARKED, 1.0))
+    parked = (*generator(100.0), sample(generator_metrics.GENERATOR_PARKED, 1.0))
     one, alone = Collector(RUN, max_staleness=4), Collector(RUN, max_staleness=4)
     for turn in range(3):
         pages = {"g0": generator(10.0 * turn)}
@@ -199,10 +199,10 @@ def test_nothing_is_measured_until_the_pipeline_has_filled_or_after_a_generator_
     ("reading", "reason"),
     [
         (FleetReading((), {}), "the trainer's metrics are missing"),
-        (FleetReading((sample(names.TRAINER_STEP, 3),), {}), "the trainer's metrics are missing"),
+        (FleetReading((sample(trainer_metrics.TRAINER_STEP, 3),), {}), "the trainer's metrics are missing"),
         (FleetReading(trainer(3, joined=2), {}), "none of the 2 generators"),
         (FleetReading(tuple(Sample(s.name, {"run": "other"}, s.value) for s in trainer(3)), {}), "are missing"),
-        (FleetReading((sample(names.TRAINER_STEP, math.nan), *trainer(3)[1:]), {}), "are missing"),
+        (FleetReading((sample(trainer_metrics.TRAINER_STEP, math.nan), *trainer(3)[1:]), {}), "are missing"),
     ],
 )
 def test_what_is_missing_is_said(reading: FleetReading, reason: str) -> None:
@@ -212,7 +212,7 @@ def test_what_is_missing_is_said(reading: FleetReading, reason: str) -> None:
 
 def test_a_generator_that_starts_up_is_left_out() -> None:
     collector = Collector(RUN, max_staleness=4)
-    starting = (sample(names.RUNNING_ROLLOUTS, 0.0),)
+    starting = (sample(generator_metrics.RUNNING_ROLLOUTS, 0.0),)
     for turn in range(3):
         totals = collector.take(FleetReading(trainer(9), {"g0": generator(10.0 * turn), "g1": starting}), float(turn))
     assert totals.watched_seconds == pytest.approx(2.0)
@@ -223,7 +223,8 @@ def test_slots_are_what_the_generator_with_the_fewest_tells() -> None:
     collector.take(FleetReading(trainer(9), {"g0": generator(1.0)}), 0.0)
     assert collector.slots is None, "nobody has told"
     pages = {
-        name: (*generator(1.0), sample(names.GENERATOR_SLOTS, slots)) for name, slots in (("a", 40.0), ("b", 36.0))
+        name: (*generator(1.0), sample(generator_metrics.GENERATOR_SLOTS, slots))
+        for name, slots in (("a", 40.0), ("b", 36.0))
     }
     collector.take(FleetReading(trainer(9), pages), 1.0)
     assert collector.slots == 36

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rollcast.connections.port_files import port_file, publish_port
-from rollcast.telemetry import names
+from rollcast.telemetry import autoscaler_metrics
 from testkit.forked_programs import ForkedPrograms
 from tests.autoscaler.api_server import JOBS, NAME, NAMESPACE, PODS, SCALE, ApiServer, job
 from tests.autoscaler.keda import Keda, eventually
@@ -26,11 +26,13 @@ def test_keda_is_told_what_a_starved_trainer_needs(tmp_path: Path, fleet: Fleet)
         try:
             keda.follow()
             four = about(4)  # 1,600 tokens a second at 400 of each
-            eventually(lambda: service.metric(names.GENERATORS_DESIRED) is not None and four(keda.desired()), 40)
+            eventually(
+                lambda: service.metric(autoscaler_metrics.GENERATORS_DESIRED) is not None and four(keda.desired()), 40
+            )
             assert set(keda.told) == {True}
             assert service.get("/healthz").text == "ok\n"
             assert "tokens/s needed" in service.get("/readyz").text
-            assert service.metric(names.AUTOSCALER_MEASURED) == 1.0
+            assert service.metric(autoscaler_metrics.AUTOSCALER_MEASURED) == 1.0
         finally:
             keda.close()
         assert service.stop() == 0, service.log.read_text()
@@ -40,14 +42,14 @@ def test_what_can_no_longer_be_measured_holds_the_number_and_says_so(
     tmp_path: Path, services: ForkedPrograms, fleet: Fleet
 ) -> None:
     with running(tmp_path, services, {"mode": "hpa"}) as service:
-        eventually(lambda: about(4)(service.metric(names.GENERATORS_DESIRED)), 40)
-        measured = service.metric(names.GENERATORS_DESIRED)
+        eventually(lambda: about(4)(service.metric(autoscaler_metrics.GENERATORS_DESIRED)), 40)
+        measured = service.metric(autoscaler_metrics.GENERATORS_DESIRED)
         port_file(tmp_path / RUN, "trainer").unlink()
-        eventually(lambda: service.metric(names.AUTOSCALER_MEASURED) == 0.0)
+        eventually(lambda: service.metric(autoscaler_metrics.AUTOSCALER_MEASURED) == 0.0)
         eventually(lambda: "holding" in service.get("/readyz").text)
-        held = service.metric(names.GENERATORS_DESIRED)
+        held = service.metric(autoscaler_metrics.GENERATORS_DESIRED)
         time.sleep(2.5)
-        assert service.metric(names.GENERATORS_DESIRED) == held
+        assert service.metric(autoscaler_metrics.GENERATORS_DESIRED) == held
         assert held is not None
         assert measured is not None
         assert held >= measured, "the last measurements may still have raised it"
@@ -91,7 +93,7 @@ def test_jobs_that_cannot_be_asked_for_let_nobody_go(tmp_path: Path, services: F
         server.jobs, server.refuse = [job("t", ("Complete", "True"))], {JOBS: 403}
         settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE, "trainer_jobs": TRAINER}
         with running(tmp_path, services, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
-            eventually(lambda: (service.metric(names.AUTOSCALER_FAILURES) or 0) >= 2)
+            eventually(lambda: (service.metric(autoscaler_metrics.AUTOSCALER_FAILURES) or 0) >= 2)
             assert server.replicas > 0
             assert "cannot list Jobs: the service account may not; grant it" in service.log.read_text()
             server.refuse = {}

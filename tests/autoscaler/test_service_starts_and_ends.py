@@ -10,7 +10,7 @@ import pytest
 
 from rollcast.connections.port_files import port_file, publish_port, read_port
 from rollcast.local.ports import free_port
-from rollcast.telemetry import names
+from rollcast.telemetry import autoscaler_metrics
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, prometheus
 from testkit.forked_programs import ForkedPrograms
 from tests.autoscaler.api_server import HPAS, NAME, NAMESPACE, SCALE, ApiServer, hpa, job
@@ -25,7 +25,7 @@ def test_a_real_prometheus_tells_the_same(tmp_path: Path, services: ForkedProgra
     source = {"kind": "prometheus", "url": f"http://127.0.0.1:{(port := free_port('127.0.0.1'))}"}
     settings = {"mode": "hpa", "source": source, "window_seconds": 4.0, "every_seconds": 0.5}
     with prometheus(tmp_path, port, ports), running(tmp_path, services, settings) as service:
-        eventually(lambda: about(4)(service.metric(names.GENERATORS_DESIRED)), 60)
+        eventually(lambda: about(4)(service.metric(autoscaler_metrics.GENERATORS_DESIRED)), 60)
         assert service.stop() == 0, service.log.read_text()
 
 
@@ -57,7 +57,7 @@ def test_the_controller_lets_every_generator_go_when_the_run_has_ended_and_asks_
             eventually(lambda: about(4)(server.replicas), 40)
             server.jobs[0] = job("trainer-1", ("Complete", "True"))
             eventually(lambda: server.replicas == 0)
-            assert service.metric(names.GENERATORS_DESIRED) == 0.0
+            assert service.metric(autoscaler_metrics.GENERATORS_DESIRED) == 0.0
             assert "the run has ended" in service.get("/readyz").text
             server.jobs = []  # removed in time
             time.sleep(1.0)
@@ -105,7 +105,7 @@ def test_the_number_that_the_deployment_has_is_told_from_the_first_answer(
                         assert keda.desired() == 5
                 finally:
                     keda.close()
-            assert service.metric(names.GENERATORS_DESIRED) == 5.0
+            assert service.metric(autoscaler_metrics.GENERATORS_DESIRED) == 5.0
             assert "holding 5" in service.get("/readyz").text
             assert server.patches() == []
             assert service.stop() == 0, service.log.read_text()
@@ -117,9 +117,9 @@ def test_without_a_deployment_the_generators_there_are_the_number_before_anythin
     with running(tmp_path, services, {"mode": "keda", "window_seconds": 600.0}) as service:
         keda = Keda(service.port("autoscaler-grpc"))
         try:
-            eventually(lambda: service.metric(names.GENERATORS_DESIRED) is not None)
+            eventually(lambda: service.metric(autoscaler_metrics.GENERATORS_DESIRED) is not None)
             assert keda.desired() == 2
-            assert service.metric(names.AUTOSCALER_MEASURED) == 0.0
+            assert service.metric(autoscaler_metrics.AUTOSCALER_MEASURED) == 0.0
         finally:
             keda.close()
         assert service.stop() == 0, service.log.read_text()
@@ -133,12 +133,12 @@ def test_a_deployment_that_cannot_be_asked_is_waited_for_and_generators_seen_do_
         server.replicas, server.refuse = 5, {SCALE: 500}
         settings = {"mode": "hpa", "deployment": NAME, "namespace": NAMESPACE, "window_seconds": 600.0}
         with running(tmp_path, services, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
-            eventually(lambda: (service.metric(names.AUTOSCALER_FAILURES) or 0) >= 5)
-            assert service.metric(names.GENERATORS_DESIRED) is None
+            eventually(lambda: (service.metric(autoscaler_metrics.AUTOSCALER_FAILURES) or 0) >= 5)
+            assert service.metric(autoscaler_metrics.GENERATORS_DESIRED) is None
             assert "no number yet" in service.get("/readyz").text
             server.refuse = {}
-            eventually(lambda: service.metric(names.GENERATORS_DESIRED) is not None)
-            assert service.metric(names.GENERATORS_DESIRED) == 5.0
+            eventually(lambda: service.metric(autoscaler_metrics.GENERATORS_DESIRED) is not None)
+            assert service.metric(autoscaler_metrics.GENERATORS_DESIRED) == 5.0
             assert service.stop() == 0, service.log.read_text()
 
 
@@ -152,7 +152,7 @@ def test_an_autoscaler_that_starts_in_the_middle_of_a_run_measures_at_once(
         publish_port(tmp_path / RUN, "g0", generator.port)
         stack.enter_context(Fleet(trainer, [generator], need=200.0, each=400.0, slots=32, steps_per_second=0.05))
         service = stack.enter_context(running(tmp_path, services, {"mode": "hpa"}))
-        eventually(lambda: service.metric(names.AUTOSCALER_MEASURED) == 1.0)
+        eventually(lambda: service.metric(autoscaler_metrics.AUTOSCALER_MEASURED) == 1.0)
         assert service.stop() == 0, service.log.read_text()
 
 
@@ -165,7 +165,7 @@ def test_an_autoscaler_that_starts_beside_a_run_at_work_lets_nobody_go_to_find_o
         server.replicas = 2
         settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE}
         with running(tmp_path, services, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
-            eventually(lambda: service.metric(names.AUTOSCALER_MEASURED) == 1.0)
+            eventually(lambda: service.metric(autoscaler_metrics.AUTOSCALER_MEASURED) == 1.0)
             time.sleep(4.0)  # a fall waits 1.5 s
             assert "not known since the autoscaler's start" in service.get("/readyz").text
             assert service.stop() == 0, service.log.read_text()

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from rollcast.cli import views
+from rollcast.config.connections import Http
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.generator.grading import VerifierFailures
 from rollcast.local.event_log import events_of
 from rollcast.runfolder.verifier_failures import failures_file
 from rollcast.tasks.verifiers import find_verifier, run_verifier
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 from testkit.terminal import Terminal
 from tests.cli.command import rollcast
@@ -149,7 +149,7 @@ def test_without_a_terminal_the_wait_for_the_first_step_says_what_came_back(
     monkeypatch.setattr(views, "PROGRESS_SECONDS", 0.0)
     monkeypatch.setattr(views, "REFRESH_SECONDS", 0.0)
     exporter = Exporter("mine")
-    exporter.add(names.GROUP_SIGNALS, 3.0, signal="truncated")
+    exporter.add(trainer_metrics.GROUP_SIGNALS, 3.0, signal="truncated")
     server = HttpServer(
         service_routes(exporter.render, lambda: (True, "ok")), listen("127.0.0.1", 0, setting="port"), Http()
     )

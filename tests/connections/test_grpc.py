@@ -13,8 +13,8 @@ import grpc
 import pytest
 from pydantic import SecretStr
 
+from rollcast.config.connections import TLS, Rpc
 from rollcast.config.errors import UserError
-from rollcast.config.services import TLS, Rpc
 from rollcast.connections.grpc import call_metadata, open_channel_async, start_server
 from rollcast.connections.silent_calls import MAX_SILENT_CALLS
 from testkit.connections.certificates import lock_key, make_certificates

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from rollcast.config.connections import TLS, Http
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.config.services import TLS, Http
 from rollcast.connections.certificates import check_certificates
 from rollcast.connections.http import (
     Heartbeat,
@@ -30,7 +30,7 @@ from rollcast.connections.http import (
 from rollcast.connections.port_files import publish_port
 from rollcast.connections.token_gate import presents
 from rollcast.local.status import StatusReader
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import MetricsPage, SourceAway
 from testkit.connections.certificates import lock_key, make_certificates
@@ -234,7 +234,7 @@ def test_the_environment_wins_over_the_file_and_an_empty_token_is_refused(monkey
 def test_readers_present_the_token_and_verify(tmp_path: Path) -> None:
     http = Http(tls=make_certificates(tmp_path / "tls"), token=SecretStr(TOKEN))
     exporter = Exporter("r")
-    exporter.set(names.TRAINER_STEP, 7)
+    exporter.set(trainer_metrics.TRAINER_STEP, 7)
     config = parse_run_config({**minimal(), "folder": str(tmp_path)}, source="test")
     config = config.model_copy(update={"http": http})
     stranger = http.model_copy(update={"token": SecretStr("wrong")})
@@ -244,7 +244,7 @@ def test_readers_present_the_token_and_verify(tmp_path: Path) -> None:
         assert reader.read().step == 7
         assert refused_reader.read().step == 0
         page = MetricsPage(f"{local_url(http, port)}/metrics", http)
-        assert any(sample.name == names.TRAINER_STEP.name for sample in page.read())
+        assert any(sample.name == trainer_metrics.TRAINER_STEP.name for sample in page.read())
         page.close()
         refused = MetricsPage(f"{local_url(http, port)}/metrics", stranger)
         with pytest.raises(SourceAway, match="401"):

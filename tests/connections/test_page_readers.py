@@ -12,7 +12,7 @@ import httpx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.config.services import Http
+from rollcast.config.connections import Http
 from rollcast.connections.http import (
     MAX_READERS,
     ONE_LOOK,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rollcast.config.connections import TLS, Redis
 from rollcast.config.errors import UserError
-from rollcast.config.services import TLS, Redis
 from rollcast.connections.redis import RedisAway, connect, connect_async
 from rollcast.local.ports import free_port
 from testkit.connections.certificates import make_certificates

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from rollcast.config.services import TLS, Http
+from rollcast.config.connections import TLS, Http
 from rollcast.connections.http import MAX_CONNECTIONS, HttpServer, client, listen
 from testkit.connections.certificates import make_certificates
 

@@ -12,7 +12,7 @@ from rollcast.curves.evaluations import EvaluationLog, Reading
 from rollcast.curves.run_forecast import RunBudget, RunForecast, forecast_run
 from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.runfolder.records import EvaluationRecord, as_json
-from rollcast.telemetry import names
+from rollcast.telemetry import evaluation_metrics
 
 RUN = "twice-started"
 
@@ -54,7 +54,7 @@ def from_log(reading: Reading) -> RunForecast:
     """As the service makes it of what a source told."""
     log = EvaluationLog(starts=reading.starts.get(RUN, {}))
     for item in reading.evaluations:
-        if names.is_own_curve(item.dataset):
+        if evaluation_metrics.is_own_curve(item.dataset):
             log.add(item)
     forecast = forecast_run(RUN, log.sorted_out().kept, RunBudget(), sequence=1, updated_at=0.0)
     assert forecast is not None

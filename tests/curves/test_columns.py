@@ -25,7 +25,7 @@ from rollcast.curves.formats.log_file import LogFile
 from rollcast.curves.formats.recognise import read_sheet
 from rollcast.curves.sheet import ROWS_AT_ONCE, Row, Sheet
 from rollcast.runfolder.survival import surviving
-from rollcast.telemetry.names import is_own_curve
+from rollcast.telemetry.evaluation_metrics import is_own_curve
 from testkit.formats.history import read_history
 from tests.curves.by_rows import RowEvaluations, Settings, rows_that_go_back
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from rollcast.config.services import CurveFile, FileSource
+from rollcast.config.curve_sources import CurveFile, FileSource
 from rollcast.curves.evaluations import EvaluationLog
 from rollcast.curves.run_forecast import RunBudget
 from rollcast.curves.sources.file import MAX_BYTES_PER_SECOND, CurveFileReader, CurveFiles

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.config.services import CurveQueries
+from rollcast.config.curve_sources import CurveQueries
 from rollcast.curves.evaluations import MAX_EVALUATIONS, CurvePoint
 from rollcast.curves.sources.foreign_curve import ForeignCurve
 from rollcast.local.ports import free_port

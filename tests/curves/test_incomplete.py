@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rollcast.config.curve_sources import CurveFile
 from rollcast.config.errors import UserError
-from rollcast.config.services import CurveFile
 from rollcast.curves.columns import Columns
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog, Reading
 from rollcast.curves.run_forecast import RunBudget

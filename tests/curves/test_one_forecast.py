@@ -13,7 +13,8 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 import rollcast
-from rollcast.config.services import CurveFile, Http
+from rollcast.config.connections import Http
+from rollcast.config.curve_sources import CurveFile
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import forecast_source
@@ -29,7 +30,7 @@ from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.push_api import PUSH_PATH, push_router
 from rollcast.local.ports import free_port
 from rollcast.runfolder.records import EvaluationRecord, as_json
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.telemetry import NUM_KEPT_EVALUATIONS, EvaluationSeries
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, prometheus
@@ -45,8 +46,8 @@ def page_of(records: list[EvaluationRecord]) -> Exporter:
     series = EvaluationSeries(exporter)
     for record in records:
         series.show(record)
-    exporter.set(names.INCARNATION, 2)
-    exporter.set(names.INCARNATION_START, 45, incarnation="2")
+    exporter.set(trainer_metrics.INCARNATION, 2)
+    exporter.set(trainer_metrics.INCARNATION_START, 45, incarnation="2")
     return exporter
 
 

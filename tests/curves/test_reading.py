@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rollcast.curves.sources.metrics_page import interpret
 from rollcast.curves.sources.run_folder import RunFolder
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.prometheus_reader import Prometheus, Sample, SourceAway, parse_page
 from testkit.forecaster.recorded_run import TrainerPage, record
 
@@ -24,7 +24,7 @@ def test_a_trainers_page_gives_back_what_it_shows() -> None:
     page = TrainerPage()
     for reading in record(20):
         page.show(reading)
-    page.exporter.add(names.GROUP_SIGNALS, 3.0, signal="truncated")
+    page.exporter.add(trainer_metrics.GROUP_SIGNALS, 3.0, signal="truncated")
     seen = interpret(parse_page(page.exporter.render().decode()), at=5.0)
     page._server._listener.close()
     expected = record(20)[-16:]

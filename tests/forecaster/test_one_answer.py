@@ -27,13 +27,19 @@ from rollcast.loggers.entries import of_forecast
 from rollcast.runfolder.files import FORECASTS_SAID
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, ForecastRecord
-from rollcast.telemetry import names
+from rollcast.telemetry import forecaster_metrics
 from testkit.forecaster.recorded_run import record
 from tests.cli.command import rollcast as command
 
 LAW = ("asymptote", "headroom", "exponent", "midpoint", "initial", "best", "ceiling_probability")
 AHEAD = {
-    metric.name for metric in (names.FORECAST_END, names.FORECAST_PASS_RATE, names.ADVICE_CHANCE, names.ADVICE_GAIN)
+    metric.name
+    for metric in (
+        forecaster_metrics.FORECAST_END,
+        forecaster_metrics.FORECAST_PASS_RATE,
+        forecaster_metrics.ADVICE_CHANCE,
+        forecaster_metrics.ADVICE_GAIN,
+    )
 }
 """Metrics of what is to come."""
 WORDS = ("asymptote A", "headroom A", "exponent B", "midpoint, steps", "initial R_0")

@@ -15,7 +15,7 @@ from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.sources import prometheus as sources
 from rollcast.curves.sources.prometheus import FINEST_SECONDS, PrometheusQueries
 from rollcast.local.ports import free_port
-from rollcast.telemetry import names
+from rollcast.telemetry import evaluation_metrics, trainer_metrics
 from testkit.forecaster.prometheus_server import (
     NEEDS_PROMETHEUS,
     first_scrapes,
@@ -45,7 +45,7 @@ def test_a_look_tells_what_is_new_and_once_in_a_while_everything(
         assert wait_for(lambda: not told())
         # An evaluation that a scrape found half written is told whole.
         labels = {"dataset": "arithmetic", "incarnation": "1", "step": "100"}
-        page.exporter.set(names.EVAL_PASS_RATE, points[10].pass_rate, **labels)
+        page.exporter.set(evaluation_metrics.EVAL_PASS_RATE, points[10].pass_rate, **labels)
         wait_for(lambda: queries.read().skipped["incomplete"])
         wait_for(lambda: not queries.read().skipped["incomplete"])
         page.show(points[10])
@@ -66,7 +66,7 @@ def test_an_evaluation_that_was_made_twice_is_one_point(tmp_path: Path) -> None:
     with TrainerPage() as page, prometheus(tmp_path, port, [page.port]):
         for reading in points[:9]:
             page.show(reading)
-        page.exporter.set(names.INCARNATION_START, 70.0, incarnation="2")
+        page.exporter.set(trainer_metrics.INCARNATION_START, 70.0, incarnation="2")
         for reading in again[7:]:
             page.show(reading)
         expected = [*(point.pass_rate for point in points[1:7]), *(point.pass_rate for point in again[7:])]

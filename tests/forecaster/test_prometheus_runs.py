@@ -15,10 +15,10 @@ import pytest
 
 from rollcast.autoscaler.sources import PrometheusFleet
 from rollcast.config.autoscaler import FleetPrometheus
-from rollcast.config.services import CurveQueries
+from rollcast.config.curve_sources import CurveQueries
 from rollcast.curves.sources.prometheus import PrometheusQueries
 from rollcast.local.ports import free_port
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.prometheus_reader import SourceAway
 from testkit.forecaster.prometheus_server import (
     NEEDS_PROMETHEUS,
@@ -107,7 +107,7 @@ def test_of_two_runs_of_one_name_each_namespace_has_its_own(tmp_path: Path) -> N
         for place, page in pages.items():
             for reading in points[place]:
                 page.show(reading)
-            page.exporter.set(names.TRAINER_STEP, float(ord(place)))
+            page.exporter.set(trainer_metrics.TRAINER_STEP, float(ord(place)))
         targets = ", ".join(
             f"{{targets: ['127.0.0.1:{page.port}'], labels: {{namespace: {place}, pod: {place}-0}}}}"
             for place, page in pages.items()
@@ -122,7 +122,9 @@ def test_of_two_runs_of_one_name_each_namespace_has_its_own(tmp_path: Path) -> N
             found = wait_for(lambda queries=queries: queries.read().evaluations)  # type: ignore[misc]
             assert [item.pass_rate for item in found] == pytest.approx([item.pass_rate for item in expected])
             fleet = stack.enter_context(closing(PrometheusFleet(FleetPrometheus(url=url, namespace=place), "demo")))
-            (step,) = [sample.value for sample in fleet.read().trainer if sample.name == names.TRAINER_STEP.name]
+            (step,) = [
+                sample.value for sample in fleet.read().trainer if sample.name == trainer_metrics.TRAINER_STEP.name
+            ]
             assert step == ord(place)
 
 

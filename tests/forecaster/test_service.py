@@ -18,7 +18,7 @@ from rollcast.connections.port_files import port_file, publish_port
 from rollcast.forecaster.run_api import MAX_WAITING_REQUESTS
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.law.curve import Curve
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from testkit.forecaster.malformed import malformed_requests, send
 from testkit.forecaster.recorded_run import TrainerPage, record, run_file
 from testkit.forecaster.service_process import Service, running, wait_for
@@ -85,8 +85,8 @@ def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path,
         status = service.client.get("/api/runs/demo/status").json()
         assert (status["step"], status["max_staleness"], len(status["staleness"])) == (290, 8, 18)
         assert status["groups"] == "", "the trainer has told of none"
-        page.exporter.add(names.GROUP_SIGNALS, 11.0, signal="truncated")
-        page.exporter.add(names.GROUP_SIGNALS, 1.0, signal="wrong")
+        page.exporter.add(trainer_metrics.GROUP_SIGNALS, 11.0, signal="truncated")
+        page.exporter.add(trainer_metrics.GROUP_SIGNALS, 1.0, signal="wrong")
         said = "12 groups came back, 0 usable: 11 with every answer cut off, 1 with every answer wrong"
         wait_for(lambda: service.client.get("/api/runs/demo/status").json()["groups"] == said)
         assert 'rollcast_forecast_asymptote{quantile="0.5",run="demo"}' in service.client.get("/metrics").text
@@ -100,7 +100,7 @@ def test_a_new_incarnation_takes_the_lost_steps_off_the_curve(tmp_path: Path, se
             for reading in points[:12]:
                 page.show(reading)
             service.wait_points(12)
-            page.exporter.set(names.INCARNATION_START, 85.0, incarnation="2")
+            page.exporter.set(trainer_metrics.INCARNATION_START, 85.0, incarnation="2")
             answer = wait_for(lambda: (f := service.forecast()) and f["num_lost"] == 3 and f)
             assert (answer["step"], answer["num_points"]) == (80, 9)
             page.show(record(seed=1, incarnation=2)[9])
@@ -166,7 +166,7 @@ def test_a_request_that_waits_is_answered_by_the_next_change(tmp_path: Path, ser
 
         for change in (
             lambda: page.show(points[5]),
-            lambda: page.exporter.set(names.TRUNCATION_RATIO, 0.25),
+            lambda: page.exporter.set(trainer_metrics.TRUNCATION_RATIO, 0.25),
             lambda: port_file(tmp_path / "demo", "trainer").unlink(),
         ):
             before = wait_for(settled)

@@ -13,7 +13,7 @@ from playwright.sync_api import Error, expect, sync_playwright
 
 from rollcast.connections.port_files import publish_port
 from rollcast.local.ports import free_port
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from testkit.forecaster.browser import CHROMIUM, FLAGS, LOW_CONTRAST, NEEDS_CHROMIUM, WAIT, marks, opened, wait_marks
 from testkit.forecaster.recorded_run import TrainerPage, record, run_file
 from testkit.forecaster.service_process import running
@@ -67,7 +67,7 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path, services: Fo
                 trainer.show(reading)
             wait_marks(page, "#curve", "point", 18)
             # Why groups are of no use is on the page as soon as the trainer counts it.
-            trainer.exporter.add(names.GROUP_SIGNALS, 12.0, signal="right")
+            trainer.exporter.add(trainer_metrics.GROUP_SIGNALS, 12.0, signal="right")
             expect(page.locator("#groups-note")).to_have_text(
                 "Since the trainer started 12 groups came back, 0 usable: 12 with every answer right.", timeout=WAIT
             )

@@ -23,7 +23,7 @@ from rollcast.rollouts.records import (
     Sampling,
 )
 from rollcast.telemetry.exporter import Exporter
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry.metric import Metric
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from tests.generator.scripted_engine import ScriptedEngine

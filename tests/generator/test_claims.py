@@ -16,7 +16,7 @@ from rollcast.rollouts.records import (
     Purpose,
     StopReason,
 )
-from rollcast.telemetry import names
+from rollcast.telemetry import generator_metrics
 from tests.generator.claiming import SLOTS, V1, generator, make_task
 from tests.generator.scripted_engine import ScriptedEngine
 
@@ -65,7 +65,7 @@ async def test_groups_are_sampled_graded_and_published() -> None:
                 assert rollout.grading_status is GradingStatus.OK
                 assert rollout.reward == 1.0
         assert run.engine.most_running <= SLOTS.total
-        assert run.count(names.GRADINGS, status="ok") == 14
+        assert run.count(generator_metrics.GRADINGS, status="ok") == 14
 
 
 async def test_evaluation_comes_first_but_leaves_its_share_to_training() -> None:
@@ -113,8 +113,8 @@ async def test_idle_time_is_exactly_the_time_without_a_group(monkeypatch: pytest
             await run.until(lambda: run.engine.num_running == 0)
         await asyncio.sleep(0.1)
         clock.now += 10.0
-        await run.until(lambda: run.count(names.GENERATOR_IDLE) > 200.0)
-        assert run.count(names.GENERATOR_IDLE) == 210.0
+        await run.until(lambda: run.count(generator_metrics.GENERATOR_IDLE) > 200.0)
+        assert run.count(generator_metrics.GENERATOR_IDLE) == 210.0
 
 
 async def test_a_prompt_the_engine_refuses_counts_as_a_failure() -> None:
@@ -133,7 +133,7 @@ async def test_an_unknown_verifier_is_a_failure_and_not_a_wrong_answer() -> None
             while 1 not in run.trainer.outstanding().dead:
                 await run.engine.advance(1)
         assert "neither built in nor installed" in run.trainer.outstanding().dead[1].reason
-        assert run.count(names.GRADINGS, status="wrong") == 0
+        assert run.count(generator_metrics.GRADINGS, status="wrong") == 0
 
 
 async def test_wrong_answers_and_failed_graders_are_told_apart() -> None:
@@ -145,8 +145,8 @@ async def test_wrong_answers_and_failed_graders_are_told_apart() -> None:
         groups = {delivery.group.sequence: delivery.group for delivery in await run.advance_until_published(2)}
         assert {rollout.grading_status for rollout in groups[1].rollouts} == {GradingStatus.WRONG}
         assert {rollout.grading_status for rollout in groups[2].rollouts} == {GradingStatus.ERROR}
-        assert run.count(names.GRADINGS, status="wrong") == 2
-        assert run.count(names.GRADINGS, status="error") == 2
+        assert run.count(generator_metrics.GRADINGS, status="wrong") == 2
+        assert run.count(generator_metrics.GRADINGS, status="error") == 2
 
 
 async def test_rollouts_of_one_prompt_share_its_blocks() -> None:

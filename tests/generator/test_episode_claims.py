@@ -22,8 +22,8 @@ from rollcast.generator.episodes.sampler import EpisodeSampler
 from rollcast.generator.slots import Slots
 from rollcast.rollouts.base import Delivery
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LengthBudget, Purpose, Rollout
-from rollcast.telemetry import names
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry import episode_metrics
+from rollcast.telemetry.metric import Metric
 from rollcast.trainer.control.episode_credit import compared_reward
 from testkit.generator.episode_tasks import WORLD, episode_parts, episode_task
 from testkit.generator.scripted_world import TOOLS, ScriptedWorld, ScriptedWorlds
@@ -106,8 +106,8 @@ async def test_an_environment_that_fails_is_tried_again_and_given_up_without_a_v
     assert rollout.episode is not None
     assert (rollout.episode.end, rollout.episode.restarts) == (EpisodeEnd.DONE, 2)
     assert len(worlds.ended) == 2, "an environment that failed is not used again"
-    assert count(parts, names.EPISODE_TOKENS_DISCARDED, environment=WORLD) == 2 * TURN_TOKENS
-    assert count(parts, names.EPISODE_FAILURES, environment=WORLD, stage="call") == 2
+    assert count(parts, episode_metrics.EPISODE_TOKENS_DISCARDED, environment=WORLD) == 2 * TURN_TOKENS
+    assert count(parts, episode_metrics.EPISODE_FAILURES, environment=WORLD, stage="call") == 2
 
     attempts = itertools.count()
     sampler = await play(episode_parts(ScriptedWorlds(make), one_call, restarts=1))
@@ -130,10 +130,10 @@ async def test_failed_set_ups_late_calls_and_cut_answers_are_counted_apart() -> 
     parts = episode_parts(ScriptedWorlds(lambda: next(made), refusals=1), one_call)
     sampler = await play(parts, max_turns=3)
     assert sampler.rollout().episode.end is EpisodeEnd.TURNS  # type: ignore[union-attr]
-    assert count(parts, names.EPISODE_FAILURES, environment=WORLD, stage="start") == 1
-    assert count(parts, names.EPISODE_FAILURES, environment=WORLD, stage="reset") == 1
-    assert count(parts, names.EPISODE_CALLS_OVERDUE, environment=WORLD) == 1
-    assert count(parts, names.EPISODE_ANSWERS_CUT, environment=WORLD) == 1
+    assert count(parts, episode_metrics.EPISODE_FAILURES, environment=WORLD, stage="start") == 1
+    assert count(parts, episode_metrics.EPISODE_FAILURES, environment=WORLD, stage="reset") == 1
+    assert count(parts, episode_metrics.EPISODE_CALLS_OVERDUE, environment=WORLD) == 1
+    assert count(parts, episode_metrics.EPISODE_ANSWERS_CUT, environment=WORLD) == 1
 
 
 async def test_no_process_for_an_environment_and_a_client_with_a_mistake_fail_the_episode_alone() -> None:
@@ -141,7 +141,7 @@ async def test_no_process_for_an_environment_and_a_client_with_a_mistake_fail_th
     parts = episode_parts(worlds, one_call, restarts=0)
     sampler = await play(parts)
     assert sampler.rollout().episode.reason == "environment world: no process could be started"  # type: ignore[union-attr]
-    assert count(parts, names.EPISODE_FAILURES, environment=WORLD, stage="start") == 1
+    assert count(parts, episode_metrics.EPISODE_FAILURES, environment=WORLD, stage="start") == 1
     worlds = ScriptedWorlds(lambda: ScriptedWorld(lambda number: 1 / 0))  # type: ignore[arg-type, return-value]
     sampler = await play(episode_parts(worlds, one_call, restarts=0))
     assert "ZeroDivisionError" in sampler.rollout().episode.reason  # type: ignore[union-attr]
@@ -151,7 +151,7 @@ async def test_no_process_for_an_environment_and_a_client_with_a_mistake_fail_th
 async def test_what_is_no_reward_is_no_verdict(value: Any) -> None:
     parts = episode_parts(ScriptedWorlds(lambda: ScriptedWorld(done_after(1), value=value)), one_call)
     sampler = await play(parts)
-    assert count(parts, names.EPISODE_FAILURES, environment=WORLD, stage="reward") == 1
+    assert count(parts, episode_metrics.EPISODE_FAILURES, environment=WORLD, stage="reward") == 1
     assert sampler.finished
     assert sampler.verdict is not None
     assert sampler.verdict.status is GradingStatus.ERROR
@@ -195,7 +195,7 @@ async def test_an_environment_that_keeps_no_deadline_has_failed(monkeypatch: pyt
     rollout = sampler.rollout()
     assert rollout.episode is not None
     assert rollout.episode.reason == "environment world: did not end a call of look after 0.1 seconds"
-    assert count(parts, names.EPISODE_CALLS_OVERDUE, environment=WORLD) == 1
+    assert count(parts, episode_metrics.EPISODE_CALLS_OVERDUE, environment=WORLD) == 1
     assert len(worlds.ended) == 1
 
 
@@ -214,7 +214,7 @@ async def test_a_long_answer_is_shortened() -> None:
     assert rollout.episode is not None
     assert rollout.episode.end is EpisodeEnd.DONE
     assert MAX_ANSWER_CHARACTERS < given_text(rollout) < 2 * MAX_ANSWER_CHARACTERS
-    assert count(parts, names.EPISODE_ANSWERS_CUT, environment=WORLD) == 1
+    assert count(parts, episode_metrics.EPISODE_ANSWERS_CUT, environment=WORLD) == 1
 
 
 async def test_an_episode_whose_seconds_are_over_is_truncated_and_rewarded() -> None:
@@ -306,7 +306,7 @@ async def test_a_hand_over_does_not_wait_for_a_tool() -> None:
         assert (waiting.attempt, waiting.first_version) == (0, None), "nothing of it is used again"
         assert worlds.in_use == 0
         assert len(worlds.ended) == 2, "an environment in the middle of an episode is not used again"
-    assert count(parts, names.EPISODE_TOKENS_DISCARDED, environment=WORLD) == 2 * TURN_TOKENS
+    assert count(parts, episode_metrics.EPISODE_TOKENS_DISCARDED, environment=WORLD) == 2 * TURN_TOKENS
 
 
 async def test_an_episode_of_lost_versions_begins_again() -> None:

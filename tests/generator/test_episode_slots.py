@@ -12,7 +12,7 @@ from rollcast.generator.episodes.sampler import EpisodeSampler
 from rollcast.generator.slots import Slots
 from rollcast.rollouts.base import Delivery
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import MAX_LENGTH, WORLD, episode_parts, episode_task
 from testkit.generator.scripted_world import ScriptedWorld, ScriptedWorlds
 from tests.generator.claiming import V1, generator, make_task
@@ -41,7 +41,7 @@ async def test_a_wait_for_a_slot_does_not_count_towards_the_seconds_of_an_episod
     assert (given_up.end, given_up.turns) == (EpisodeEnd.FAILED, ())
     assert given_up.reason == "environment world: no slot of the engine was free in the 0.3 seconds of waiting"
     failures = parts.exporter.registry.get_sample_value(
-        names.EPISODE_FAILURES.name, {"run": "test", "environment": WORLD, "stage": "slot"}
+        episode_metrics.EPISODE_FAILURES.name, {"run": "test", "environment": WORLD, "stage": "slot"}
     )
     assert failures == 1
     assert impatient.verdict is not None

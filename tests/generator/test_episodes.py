@@ -27,7 +27,7 @@ from rollcast.rollouts.records import (
     RolloutGroup,
     StopReason,
 )
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics, generator_metrics
 from rollcast.trainer.control.episode_defects import episode_defect
 from testkit.generator.episode_tasks import MAX_LENGTH, episode_parts, episode_task
 from testkit.generator.scripted_world import TOOLS, AnyTokensRenderer, ScriptedWorld, ScriptedWorlds
@@ -119,7 +119,9 @@ def check_travels(rollouts: list[Rollout], task: PromptTask) -> None:
 
 
 def kv_tokens(parts: EpisodeParts, state: str) -> float:
-    found = parts.exporter.registry.get_sample_value(names.EPISODE_KV_TOKENS.name, {"run": "test", "state": state})
+    found = parts.exporter.registry.get_sample_value(
+        generator_metrics.EPISODE_KV_TOKENS.name, {"run": "test", "state": state}
+    )
     return found or 0.0
 
 
@@ -205,7 +207,7 @@ async def test_a_hand_over_continues_a_first_turn_and_begins_other_episodes_agai
     ):  # on a busy machine none, or all, may be beyond their first turn before this process hears of it
         handed = await stopped_after_a_first_turn(versions, task, parts)
         begun = [rollout for rollout in handed if rollout.partial and rollout.num_tokens]
-        discarded = registry.get_sample_value(names.EPISODE_TOKENS_DISCARDED.name, labels)
+        discarded = registry.get_sample_value(episode_metrics.EPISODE_TOKENS_DISCARDED.name, labels)
         if begun and discarded:
             break
     assert begun, "no first turn was under way"

@@ -21,8 +21,9 @@ from rollcast.generator.grading import GradingThreads, check_grading
 from rollcast.rollouts.records import GradingStatus, LengthBudget, PromptTask, Purpose, Sampling
 from rollcast.runfolder.verifier_failures import failures_file
 from rollcast.tasks.sandbox import protections
-from rollcast.telemetry import names
+from rollcast.telemetry import generator_metrics
 from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.metric import Metric
 
 SLOW = "```python\nimport time\ndef f(x):\n    time.sleep(0.5)\n    return x\n```"
 LOOP = "```python\ndef f(x):\n    while True: pass\n```"
@@ -58,7 +59,7 @@ async def grader() -> AsyncIterator[GradingThreads]:
     await made.close()
 
 
-def count(grader: GradingThreads, metric: names.Metric, **labels: str) -> float:
+def count(grader: GradingThreads, metric: Metric, **labels: str) -> float:
     return count_of(grader._exporter, metric, **labels)
 
 
@@ -67,17 +68,17 @@ async def test_gradings_that_wait_for_their_turn_do_not_time_out(grader: Grading
     """Eight of half a second each, one at a time, with a deadline of three seconds each."""
     graded = await asyncio.gather(*(grader.grade(make_task("code"), [0]) for _ in range(8)))
     assert [item.status for item in graded] == [GradingStatus.OK] * 8
-    assert count(grader, names.GRADINGS, status="ok") == 8
+    assert count(grader, generator_metrics.GRADINGS, status="ok") == 8
 
 
 @NEEDS_PROTECTIONS
 async def test_a_program_that_never_ends_is_wrong_and_counted_with_what_was_stopped(grader: GradingThreads) -> None:
     graded = await grader.grade(make_task("code"), [1])
     assert (graded.status, graded.reward, graded.contained) == (GradingStatus.WRONG, 0.0, "time")
-    assert count(grader, names.GRADINGS, status="wrong") == 1
-    assert count(grader, names.GRADINGS, status="timeout") == 0
-    assert count(grader, names.CONTAINED, reason="time") == 1
-    assert count(grader, names.GRADING_TIMEOUTS, dataset="test") == 1
+    assert count(grader, generator_metrics.GRADINGS, status="wrong") == 1
+    assert count(grader, generator_metrics.GRADINGS, status="timeout") == 0
+    assert count(grader, generator_metrics.CONTAINED, reason="time") == 1
+    assert count(grader, generator_metrics.GRADING_TIMEOUTS, dataset="test") == 1
 
 
 @NEEDS_PROTECTIONS
@@ -86,8 +87,8 @@ async def test_a_judge_that_hangs_gives_no_verdict_and_is_counted_as_stopped(gra
     task.reference = json.dumps({"kind": "tests", "tests": "f(1)\nwhile True: pass"})
     graded = await grader.grade(task, [0])
     assert (graded.status, graded.reward, graded.contained) == (GradingStatus.TIMEOUT, 0.0, "time")
-    assert count(grader, names.GRADINGS, status="wrong") == 0
-    assert count(grader, names.GRADING_TIMEOUTS, dataset="test") == 1
+    assert count(grader, generator_metrics.GRADINGS, status="wrong") == 0
+    assert count(grader, generator_metrics.GRADING_TIMEOUTS, dataset="test") == 1
 
 
 async def test_a_verifier_that_is_being_imported_takes_no_thread_from_others(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ async def test_a_verifier_that_cannot_be_contained_is_refused_and_not_graded_wro
     monkeypatch.setattr(protections, "has_seccomp", lambda: False)
     with pytest.raises(UserError, match="lacks seccomp"):
         await grader.grade(make_task("code"), [0])
-    assert count(grader, names.GRADINGS, status="wrong") == 0
+    assert count(grader, generator_metrics.GRADINGS, status="wrong") == 0
 
 
 async def test_a_verifier_that_fails_is_told_once_in_words_and_then_counted(
@@ -167,7 +168,7 @@ async def test_a_verifier_that_fails_is_told_once_in_words_and_then_counted(
         [f"{name} gave no verdict on 4 completions so far, first {said}; completions without a grade are left out"],
         [],
     ]
-    assert count_of(exporter, names.VERIFIER_FAILURES, verifier="./reward.py:grade") == 5
+    assert count_of(exporter, generator_metrics.VERIFIER_FAILURES, verifier="./reward.py:grade") == 5
 
 
 async def test_a_service_grades_beside_the_threads_and_its_requests_are_counted() -> None:
@@ -179,7 +180,7 @@ async def test_a_service_grades_beside_the_threads_and_its_requests_are_counted(
     await made.close()
     assert graded.status is GradingStatus.ERROR
     assert "cannot be reached" in graded.failure
-    assert count_of(exporter, names.VERIFIER_REQUESTS, verifier="away", outcome="unreachable") == 2
+    assert count_of(exporter, generator_metrics.VERIFIER_REQUESTS, verifier="away", outcome="unreachable") == 2
 
 
 def test_a_verifier_that_does_not_import_stops_the_generator_at_its_start(
@@ -192,5 +193,5 @@ def test_a_verifier_that_does_not_import_stops_the_generator_at_its_start(
         check_grading(Tasks(dataset=rows))
 
 
-def count_of(exporter: Exporter, metric: names.Metric, **labels: str) -> float:
+def count_of(exporter: Exporter, metric: Metric, **labels: str) -> float:
     return exporter.registry.get_sample_value(metric.name, {"run": "test", **labels}) or 0.0

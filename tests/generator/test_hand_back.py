@@ -21,7 +21,7 @@ from rollcast.rollouts.records import (
     Purpose,
     Rollout,
 )
-from rollcast.telemetry import names
+from rollcast.telemetry import generator_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import make_rollout
@@ -56,7 +56,7 @@ async def test_a_drain_finishes_what_it_can_and_hands_the_rest_back() -> None:
         waiting = run.trainer.outstanding().waiting
         assert {sequence: item.attempt for sequence, item in waiting.items()} == {2: 0}
         assert waiting[2].first_version == V1
-        assert run.count(names.HAND_BACKS) == 1
+        assert run.count(generator_metrics.HAND_BACKS) == 1
     async with generator(ScriptedEngine(num_tokens), broker, owner="g-2") as run:
         await run.engine.apply(PolicyVersion(1, 3))
         (delivery,) = await run.advance_until_published(1)
@@ -112,7 +112,7 @@ async def test_a_drain_does_not_wait_for_graders() -> None:
         assert finished.token_ids.tolist() == list(range(3, 7))
         assert continued.token_ids.tolist() == list(range(3, 15))
         assert [rollout.grading_status for rollout in (finished, continued)] == [GradingStatus.OK] * 2
-        assert run.count(names.GRADINGS, status="ok") == 2
+        assert run.count(generator_metrics.GRADINGS, status="ok") == 2
 
 
 async def test_a_slow_generator_hands_over_exactly_what_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ async def test_a_slow_generator_hands_over_exactly_what_it_is_asked_for(monkeypa
         for rollout in delivery.group.rollouts:
             assert rollout.token_ids.tolist() == list(range(3, 15))
             assert [(span.version, span.start, span.end) for span in rollout.version_spans] == [(V1, 0, 4), (V2, 4, 12)]
-        assert slow.count(names.HAND_OVERS) == slow.count(names.HAND_BACKS) == 1
+        assert slow.count(generator_metrics.HAND_OVERS) == slow.count(generator_metrics.HAND_BACKS) == 1
         slow.trainer.dispatch([make_task(4)])
         await slow.until(lambda: 4 in slow.trainer.outstanding().claims)
 

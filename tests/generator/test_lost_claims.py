@@ -24,7 +24,7 @@ from rollcast.rollouts.records import (
     StopReason,
     VersionSpan,
 )
-from rollcast.telemetry import names
+from rollcast.telemetry import generator_metrics, wire_metrics
 from rollcast.wire.version import PolicyVersion, Surviving
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue
 from tests.generator.claiming import V1, V2, generator, make_task
@@ -53,7 +53,7 @@ async def test_tasks_that_went_to_another_owner_are_dropped() -> None:
         await run.until(lambda: run.engine.num_running == 2)
         run.trainer.retire([1])
         await run.until(lambda: run.engine.num_running == 0)
-        assert run.count(names.REFUSED) == 1
+        assert run.count(generator_metrics.REFUSED) == 1
         assert run.claims.num_running == 0
 
 
@@ -69,7 +69,7 @@ async def test_a_new_incarnation_restarts_rollouts_with_lost_tokens() -> None:
         await weights.incarnation_changed(2, [Surviving(1, 1)])
         await run.until(lambda: run.engine.num_running == 0)
         assert run.engine.version is None, "the weights that were held are lost too"
-        assert run.count(names.ABORTED) == 2
+        assert run.count(generator_metrics.ABORTED) == 2
         await run.engine.apply(PolicyVersion(2, 1))
         (delivery,) = await run.advance_until_published(1)
         assert delivery.group.versions == {PolicyVersion(2, 1)}
@@ -88,7 +88,7 @@ async def test_a_new_incarnation_leaves_surviving_rollouts_alone() -> None:
         await run.engine.apply(PolicyVersion(2, 2))
         (delivery,) = await run.advance_until_published(1)
         assert delivery.group.versions == {V1, PolicyVersion(2, 2)}
-        assert run.count(names.ABORTED) == 0
+        assert run.count(generator_metrics.ABORTED) == 0
 
 
 async def test_lost_tokens_of_a_task_claimed_later_are_sampled_again() -> None:
@@ -111,7 +111,7 @@ async def test_lost_tokens_of_a_task_claimed_later_are_sampled_again() -> None:
         assert {span.version for span in again.version_spans} == {PolicyVersion(2, 2)}
         assert again.token_ids.tolist() == list(range(3, 9))
         assert again.grading_status is GradingStatus.OK
-        assert run.count(names.ABORTED) == 1
+        assert run.count(generator_metrics.ABORTED) == 1
 
 
 def partial_rollout(index: int, versions: list[tuple[PolicyVersion, int]]) -> Rollout:
@@ -199,4 +199,4 @@ async def test_nothing_is_lost_while_redis_comes_and_goes(monkeypatch: pytest.Mo
         deliveries = await run.advance_until_published(9)
         assert sorted(delivery.group.sequence for delivery in deliveries) == list(range(1, 10))
         assert all(delivery.group.attempt == 0 for delivery in deliveries)
-        assert run.count(names.REDIS_AWAY) > 0
+        assert run.count(wire_metrics.REDIS_AWAY) > 0

@@ -17,9 +17,9 @@ import psutil
 import pytest
 from pydantic import SecretStr
 
+from rollcast.config.connections import Rpc
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import load_run_config
-from rollcast.config.services import Rpc
 from rollcast.connections.grpc import start_server
 from rollcast.local.ports import free_port
 from rollcast.runfolder import folder as run_folder

@@ -22,7 +22,7 @@ from rollcast.config.run import RunConfig, load_run_config
 from rollcast.connections.port_files import port_file
 from rollcast.generator.remote_sandbox import RemoteSandbox
 from rollcast.telemetry.exporter import Exporter
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry.metric import Metric
 from rollcast.telemetry.prometheus_reader import Sample, parse_page
 
 START_SECONDS = 120.0

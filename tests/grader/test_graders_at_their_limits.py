@@ -16,7 +16,7 @@ import pytest
 
 from rollcast.config.errors import EXIT_USER_ERROR
 from rollcast.tasks.verifiers import Grade
-from rollcast.telemetry import names
+from rollcast.telemetry import generator_metrics, grader_metrics
 from testkit.connections.certificates import make_certificates
 from testkit.thread_signals import terminate_beside_the_main_thread
 from tests.grader.processes import Client, GraderProcess, door
@@ -42,11 +42,11 @@ def test_a_grader_killed_in_the_middle_is_replaced_by_the_next_behind_the_name(t
         client = first.client(port=entry.port)
         assert client.grade("code", RIGHT, ADDS).status == "ok"
         gradings = [threads.submit(client.grade, "code", SLOWER, ADDS) for _ in range(4)]
-        wait_until(lambda: first.metric(names.GRADER_RUNNING) == 2)
+        wait_until(lambda: first.metric(grader_metrics.GRADER_RUNNING) == 2)
         first.kill()
         assert [grading.result(60.0) for grading in gradings] == [Grade(1.0, "ok")] * 4
-        assert second.metric(names.GRADER_GRADINGS, status="ok") == 4
-        assert client.count(names.GRADER_FAILURES, code="unavailable") >= 4
+        assert second.metric(grader_metrics.GRADER_GRADINGS, status="ok") == 4
+        assert client.count(generator_metrics.GRADER_FAILURES, code="unavailable") >= 4
         client.close()
 
 
@@ -75,22 +75,22 @@ def test_a_full_grader_sends_away_and_no_clock_runs_for_who_waits(tmp_path: Path
         with ThreadPoolExecutor(7) as threads:
             gradings = [threads.submit(client.grade, "code", SLOW, ADDS) for _ in range(7)]
             assert [grading.result(90.0) for grading in gradings] == [Grade(1.0, "ok")] * 7
-        refused = grader.metric(names.GRADER_REFUSED, reason="full")
-        assert refused == client.count(names.GRADER_FAILURES, code="resource_exhausted") > 0
-        assert grader.metric(names.GRADER_GRADINGS) == 7
+        refused = grader.metric(grader_metrics.GRADER_REFUSED, reason="full")
+        assert refused == client.count(generator_metrics.GRADER_FAILURES, code="resource_exhausted") > 0
+        assert grader.metric(grader_metrics.GRADER_GRADINGS) == 7
 
         # And when it is asked to stop, what runs is finished and what waits goes elsewhere.
         hasty = grader.client(patience_seconds=4.5)
         with ThreadPoolExecutor(2) as threads:
             runs = threads.submit(client.grade, "code", SLOW, ADDS)
-            wait_until(lambda: grader.metric(names.GRADER_RUNNING) == 1)
+            wait_until(lambda: grader.metric(grader_metrics.GRADER_RUNNING) == 1)
             waits = threads.submit(hasty.grade, "code", SLOW, ADDS)
-            wait_until(lambda: grader.metric(names.GRADER_WAITING) == 1)
+            wait_until(lambda: grader.metric(grader_metrics.GRADER_WAITING) == 1)
             assert grader.process is not None
             os.kill(grader.process.pid, signal.SIGTERM)
             assert runs.result(30.0) == Grade(1.0, "ok")
             assert waits.result(30.0) == Grade(0.0, "error")
-        assert hasty.count(names.GRADER_FAILURES, code="unavailable") > 0
+        assert hasty.count(generator_metrics.GRADER_FAILURES, code="unavailable") > 0
         assert grader.process.wait(30.0) == 0
         client.close()
 
@@ -116,7 +116,7 @@ def test_certificates_of_rpc_count_on_both_sides(tmp_path: Path) -> None:
             settings = grader.config.grader.model_copy(update={"port": grader.port})
             config = grader.config.model_copy(update={"rpc": rpc, "grader": settings})
             assert Client(config, 2.0).grade("code", RIGHT, ADDS) == Grade(0.0, "error")
-        assert grader.metric(names.GRADER_GRADINGS) == 1
+        assert grader.metric(grader_metrics.GRADER_GRADINGS) == 1
 
 
 def test_a_verifier_that_hangs_in_its_import_blocks_no_other_and_its_requests_are_sent_away(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_verifier_that_hangs_in_its_import_blocks_no_other_and_its_requests_ar
             assert client.grade("math", r"\boxed{4}", '"4"', deadline_seconds=8.0).status == "ok"
             assert not all(future.done() for future in waiting)
             assert {future.result(timeout=60.0).status for future in waiting} == {"error"}
-        assert grader.metric(names.GRADER_REFUSED, reason="importing") >= 4
+        assert grader.metric(grader_metrics.GRADER_REFUSED, reason="importing") >= 4
         stuck.close()
         client.close()
 

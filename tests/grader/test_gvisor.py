@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rollcast.tasks.verifiers import Grade
-from rollcast.telemetry import names
+from rollcast.telemetry import grader_metrics
 from tests.grader.processes import GraderProcess
 
 IN_GVISOR = ("runsc", "--rootless", "--network=host", "do", "-force-overlay=false", "-quiet")
@@ -75,6 +75,6 @@ def test_a_program_gets_no_further_than_reading(grader: GraderProcess, attempt: 
 
 def test_it_is_up_after_all_of_that(grader: GraderProcess) -> None:
     assert grader.page("/readyz").status_code == 200
-    assert grader.metric(names.GRADER_GRADINGS) >= 12
+    assert grader.metric(grader_metrics.GRADER_GRADINGS) >= 12
     assert grader.process is not None
     assert grader.process.poll() is None

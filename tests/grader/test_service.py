@@ -21,7 +21,7 @@ from rollcast.config.tasks import Grading
 from rollcast.connections.grpc import MAX_GRADING_BYTES
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.verifiers import Grade
-from rollcast.telemetry import names
+from rollcast.telemetry import generator_metrics, grader_metrics
 from tests.grader.processes import Client, GraderProcess, door
 
 pytestmark = [
@@ -84,7 +84,7 @@ def test_a_program_that_is_too_slow_is_wrong_and_a_judge_that_hangs_is_no_answer
     hanging = json.dumps({"kind": "tests", "tests": "f(1)\nwhile True: pass"})
     grade = client.grade("code", RIGHT, hanging, deadline_seconds=1.0)
     assert (grade, grade.reason) == (Grade(0.0, "timeout"), "time")
-    assert client.count(names.GRADER_FAILURES) == 0
+    assert client.count(generator_metrics.GRADER_FAILURES) == 0
 
 
 def test_a_hostile_program_gets_nothing_and_the_grader_goes_on(client: Client, grader: GraderProcess) -> None:
@@ -106,20 +106,20 @@ def test_a_hostile_program_gets_nothing_and_the_grader_goes_on(client: Client, g
 
 
 def test_what_it_did_is_on_its_metrics_page(client: Client, grader: GraderProcess) -> None:
-    before = grader.metric(names.GRADER_GRADINGS, status="ok")
+    before = grader.metric(grader_metrics.GRADER_GRADINGS, status="ok")
     for _ in range(3):
         assert client.grade("code", RIGHT, ADDS).status == "ok"
-    assert grader.metric(names.GRADER_GRADINGS, status="ok") == before + 3
+    assert grader.metric(grader_metrics.GRADER_GRADINGS, status="ok") == before + 3
     page = {sample.name: sample for sample in grader.metrics()}
-    assert page[f"{names.GRADER_SECONDS.name}_count"].value >= 3
-    assert page[names.GRADER_RUNNING.name].value == page[names.GRADER_WAITING.name].value == 0
+    assert page[f"{grader_metrics.GRADER_SECONDS.name}_count"].value >= 3
+    assert page[grader_metrics.GRADER_RUNNING.name].value == page[grader_metrics.GRADER_WAITING.name].value == 0
     assert (grader.page("/healthz").status_code, grader.page("/readyz").status_code) == (200, 200)
     assert TOKEN not in grader.said()
 
 
 @pytest.mark.parametrize("token", [None, SecretStr("another")])
 def test_a_wrong_token_is_told_at_the_start_and_grades_nothing(grader: GraderProcess, token: SecretStr | None) -> None:
-    before = grader.metric(names.GRADER_GRADINGS)
+    before = grader.metric(grader_metrics.GRADER_GRADINGS)
     client = grader.client(token=token)
     with pytest.raises(UserError, match=r"grader\.token \(not shown\): .*refuses it") as refused:
         client.check(["code"])
@@ -127,8 +127,8 @@ def test_a_wrong_token_is_told_at_the_start_and_grades_nothing(grader: GraderPro
     began = time.monotonic()
     assert client.grade("code", RIGHT, ADDS) == Grade(0.0, "error")
     assert time.monotonic() - began < 10.0, "asking again would change nothing"
-    assert grader.metric(names.GRADER_GRADINGS) == before
-    assert client.count(names.GRADER_FAILURES, code="unauthenticated") == 2
+    assert grader.metric(grader_metrics.GRADER_GRADINGS) == before
+    assert client.count(generator_metrics.GRADER_FAILURES, code="unauthenticated") == 2
 
 
 def test_what_it_would_not_grade_is_told_at_the_start(grader: GraderProcess, client: Client) -> None:
@@ -152,7 +152,7 @@ def client_settings(grader: GraderProcess) -> Grader:
 
 def test_a_request_beyond_the_bound_is_not_sent(client: Client) -> None:
     assert client.grade("code", RIGHT, json.dumps("x" * MAX_GRADING_BYTES)) == Grade(0.0, "error")
-    assert client.count(names.GRADER_FAILURES, code="oversize") == 1
+    assert client.count(generator_metrics.GRADER_FAILURES, code="oversize") == 1
     assert client.grade("code", RIGHT, ADDS).status == "ok"
 
 
@@ -162,7 +162,7 @@ def test_a_grader_that_is_away_costs_its_patience_and_no_wrong_answer(grader: Gr
         began = time.monotonic()
         assert client.grade("code", RIGHT, ADDS) == Grade(0.0, "error")
         assert 1.0 < time.monotonic() - began < 20.0
-        assert client.count(names.GRADER_FAILURES, code="unavailable") == nowhere.connections > 2
+        assert client.count(generator_metrics.GRADER_FAILURES, code="unavailable") == nowhere.connections > 2
         client.check(["code"])  # logged, and the run goes on
 
 

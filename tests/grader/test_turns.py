@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from rollcast.grader.turns import NoTurn, Turns
-from rollcast.telemetry import names
+from rollcast.telemetry import grader_metrics
 from rollcast.telemetry.exporter import Exporter
 
 SOON = 10.0
@@ -45,7 +45,8 @@ class Gate:
     def shows(self, running: int, waiting: int) -> bool:
         value = self.exporter.registry.get_sample_value
         return (running, waiting) == tuple(
-            value(metric.name, {"run": "test"}) for metric in (names.GRADER_RUNNING, names.GRADER_WAITING)
+            value(metric.name, {"run": "test"})
+            for metric in (grader_metrics.GRADER_RUNNING, grader_metrics.GRADER_WAITING)
         )
 
     def wait_for(self, running: int, waiting: int) -> None:

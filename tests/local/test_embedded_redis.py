@@ -16,9 +16,9 @@ import pytest
 import redis
 from pydantic import SecretStr
 
+from rollcast.config.connections import Redis
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.config.services import Redis
 from rollcast.connections.redis import connect, connect_async
 from rollcast.local import preflight
 from rollcast.local.embedded_redis import SOCKET, find_server, wait_until_ready, write_server_config

@@ -21,7 +21,7 @@ from rollcast.connections.port_files import port_file, publish_port
 from rollcast.local import monitor
 from rollcast.local.preflight import resolve_ports
 from rollcast.local.process import Service
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMETHEUS, PROMTOOL
 from testkit.system.harness import wait_for
@@ -146,7 +146,7 @@ def test_a_real_prometheus_scrapes_the_services_and_evaluates_every_alert(
     assert PROMETHEUS is not None
     monitor.write_monitor(config)
     targets, exporter = monitor.Targets(config.run_folder, config.http, config.forecaster.bind), Exporter("watched")
-    exporter.set(names.TRAINER_STEP, 7)
+    exporter.set(trainer_metrics.TRAINER_STEP, 7)
     server = Service(monitor.prometheus_spec(config.run_folder, config.local.prometheus_port, PROMETHEUS))
 
     def ask(path: str) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from rollcast.config.connections import Redis
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
-from rollcast.config.services import Redis
 from rollcast.local import devices, preflight, up
 from rollcast.local.devices import VISIBLE
 from rollcast.local.process import ServiceSpec

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from rollcast.config.connections import Redis
 from rollcast.config.errors import UserError
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
-from rollcast.config.services import Redis
 from rollcast.local import preflight
 from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
 from rollcast.local.embedded_redis import find_server, wait_for_embedded, wait_until_ready, write_server_config

@@ -10,9 +10,9 @@ import pytest
 
 from rollcast.cli import views
 from rollcast.cli.views import Follower
+from rollcast.config.connections import Http
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.local.forecast_reading import ForecastReading
@@ -22,7 +22,7 @@ from rollcast.runfolder import record_file
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, StepRecord
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
-from rollcast.telemetry import names
+from rollcast.telemetry import forecaster_metrics, trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 
 
@@ -109,17 +109,17 @@ def test_a_file_that_was_written_anew_is_read_from_its_beginning(tmp_path: Path)
 def test_metrics_pages_are_read_where_services_publish_them(tmp_path: Path) -> None:
     config = settings(tmp_path)
     exporter = Exporter("r")
-    exporter.set(names.TRAINER_STEP, 7)
-    exporter.set(names.COMPUTE_STATE, 0.25, role="trainer")
-    exporter.set(names.COMPUTE_STATE, 0.5, role="generator")
-    exporter.set(names.GENERATORS, 2, state="ready")
-    exporter.add(names.TOKENS, 100, role="generator")
+    exporter.set(trainer_metrics.TRAINER_STEP, 7)
+    exporter.set(trainer_metrics.COMPUTE_STATE, 0.25, role="trainer")
+    exporter.set(trainer_metrics.COMPUTE_STATE, 0.5, role="generator")
+    exporter.set(trainer_metrics.GENERATORS, 2, state="ready")
+    exporter.add(trainer_metrics.TOKENS, 100, role="generator")
     for quantile, value in (("0.05", 0.7), ("0.5", 0.8), ("0.95", 0.9)):
-        exporter.set(names.FORECAST_ASYMPTOTE, value, quantile=quantile)
-        exporter.set(names.FORECAST_HEADROOM, value - 0.6, quantile=quantile)
-        exporter.set(names.FORECAST_END, value - 0.05, quantile=quantile)
-    exporter.set(names.FORECAST_VERDICT, 0, verdict="too_early")
-    exporter.set(names.FORECAST_VERDICT, 1, verdict="forecastable")
+        exporter.set(forecaster_metrics.FORECAST_ASYMPTOTE, value, quantile=quantile)
+        exporter.set(forecaster_metrics.FORECAST_HEADROOM, value - 0.6, quantile=quantile)
+        exporter.set(forecaster_metrics.FORECAST_END, value - 0.05, quantile=quantile)
+    exporter.set(forecaster_metrics.FORECAST_VERDICT, 0, verdict="too_early")
+    exporter.set(forecaster_metrics.FORECAST_VERDICT, 1, verdict="forecastable")
     listener = listen("127.0.0.1", 0, setting="port")
     server = HttpServer(service_routes(exporter.render, lambda: (True, "ok")), listener, Http())
     server.start()
@@ -128,7 +128,7 @@ def test_metrics_pages_are_read_where_services_publish_them(tmp_path: Path) -> N
             publish_port(config.run_folder, service, server.port)
         reader = StatusReader(config)
         reader.read()
-        exporter.add(names.TOKENS, 1000, role="generator")
+        exporter.add(trainer_metrics.TOKENS, 1000, role="generator")
         status = reader.read()
     finally:
         server.stop()
@@ -148,9 +148,9 @@ def test_another_runs_series_on_a_page_are_not_this_runs(tmp_path: Path) -> None
     for run, asymptote, verdict in (("a", 0.1, "too_early"), ("r", 0.8, "forecastable"), ("z", 0.3, "not_sigmoid")):
         exporter = Exporter(run)
         for quantile in ("0.05", "0.5", "0.95"):
-            exporter.set(names.FORECAST_ASYMPTOTE, asymptote, quantile=quantile)
-            exporter.set(names.FORECAST_HEADROOM, asymptote / 2, quantile=quantile)
-        exporter.set(names.FORECAST_VERDICT, 1, verdict=verdict)
+            exporter.set(forecaster_metrics.FORECAST_ASYMPTOTE, asymptote, quantile=quantile)
+            exporter.set(forecaster_metrics.FORECAST_HEADROOM, asymptote / 2, quantile=quantile)
+        exporter.set(forecaster_metrics.FORECAST_VERDICT, 1, verdict=verdict)
         pages.append(exporter)
     listener = listen("127.0.0.1", 0, setting="port")
     routes = service_routes(lambda: b"".join(page.render() for page in pages), lambda: (True, "ok"))
@@ -294,7 +294,7 @@ def test_why_no_group_is_used_is_told_once_before_the_first_step_and_whom_the_ne
     config = settings(tmp_path)
     (config.run_folder / "run.json").touch()
     exporter = Exporter("r")
-    exporter.set(names.GENERATORS, 0, state="ready")
+    exporter.set(trainer_metrics.GENERATORS, 0, state="ready")
     listener = listen("127.0.0.1", 0, setting="port")
     server = HttpServer(service_routes(exporter.render, lambda: (True, "ok")), listener, Http())
     server.start()
@@ -310,7 +310,7 @@ def test_why_no_group_is_used_is_told_once_before_the_first_step_and_whom_the_ne
         follower.begin(config)
         for _ in range(12):
             assert troubles == []
-            exporter.add(names.GROUP_SIGNALS, signal="truncated")
+            exporter.add(trainer_metrics.GROUP_SIGNALS, signal="truncated")
             follower.tell(report)
         for _ in range(3):
             follower.tell(report)

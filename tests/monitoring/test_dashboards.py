@@ -19,7 +19,7 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from monitoring.__main__ import ROOT, generated
-from rollcast.telemetry import names
+from rollcast.telemetry.all_metrics import all_metrics
 from testkit.monitoring.grafana import DASHBOARDS, load, panels
 
 GRID = 24
@@ -104,7 +104,7 @@ def test_every_panel_is_described_and_asks_by_the_dashboards_variables(path: Pat
 def test_every_metric_asked_for_exists() -> None:
     """Histograms with their suffixes."""
     known = set()
-    for metric in names.all_metrics():
+    for metric in all_metrics():
         endings = ("_bucket", "_sum", "_count") if metric.kind == "histogram" else ("",)
         known |= {metric.name + ending for ending in endings}
     text = "".join(path.read_text() for path in DASHBOARDS)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from rollcast.config.connections import Redis as RedisSettings
 from rollcast.config.errors import UserError
-from rollcast.config.services import Redis as RedisSettings
 from rollcast.local.ports import free_port
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue

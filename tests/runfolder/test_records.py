@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rollcast.config.curve_sources import CurveFile
 from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
-from rollcast.config.services import CurveFile
 from rollcast.curves.evaluations import EvaluationLog
 from rollcast.curves.sources.file import CurveFileReader
 from rollcast.curves.sources.run_folder import RunFolder, history_of_folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rollcast.config.services import Redis
+from rollcast.config.connections import Redis
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import Claim
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue

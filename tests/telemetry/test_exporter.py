@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,8 +15,11 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rollcast.telemetry import names
+from rollcast import telemetry
+from rollcast.telemetry import evaluation_metrics, trainer_metrics
+from rollcast.telemetry.all_metrics import MODULES, all_metrics
 from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.metric import Metric
 
 
 def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -32,7 +36,7 @@ def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]
 def test_many_equal_observations_equal_single_ones(observations: list[tuple[int, int]]) -> None:
     exporter = Exporter("r")
     registry = CollectorRegistry()
-    metric = names.STALENESS
+    metric = trainer_metrics.STALENESS
     reference = Histogram(metric.name, metric.help, ("run",), buckets=metric.buckets, registry=registry).labels("r")
     for value, count in observations:
         exporter.observe(metric, value, count=count)
@@ -43,20 +47,20 @@ def test_many_equal_observations_equal_single_ones(observations: list[tuple[int,
 
 def test_gauges_counters_and_removal() -> None:
     exporter = Exporter("r")
-    exporter.set(names.EVAL_PASS_RATE, 0.25, dataset="d", incarnation="1", step="3")
-    exporter.add(names.TRAINER_WAIT, 1.5, **{"for": "batch"})
-    exporter.add(names.TRAINER_WAIT, 1.0, **{"for": "batch"})
+    exporter.set(evaluation_metrics.EVAL_PASS_RATE, 0.25, dataset="d", incarnation="1", step="3")
+    exporter.add(trainer_metrics.TRAINER_WAIT, 1.5, **{"for": "batch"})
+    exporter.add(trainer_metrics.TRAINER_WAIT, 1.0, **{"for": "batch"})
     read = samples(exporter.render())
     labels = (("dataset", "d"), ("incarnation", "1"), ("run", "r"), ("step", "3"))
     assert read["rollcast_eval_pass_rate", labels] == 0.25
     assert read["rollcast_trainer_wait_seconds_total", (("for", "batch"), ("run", "r"))] == 2.5
-    exporter.remove(names.EVAL_PASS_RATE, dataset="d", incarnation="1", step="3")
+    exporter.remove(evaluation_metrics.EVAL_PASS_RATE, dataset="d", incarnation="1", step="3")
     assert ("rollcast_eval_pass_rate", labels) not in samples(exporter.render())
 
 
 def test_a_missing_label_is_our_own_mistake() -> None:
     with pytest.raises(AssertionError):
-        Exporter("r").set(names.EVAL_PASS_RATE, 0.25)
+        Exporter("r").set(evaluation_metrics.EVAL_PASS_RATE, 0.25)
 
 
 @pytest.fixture
@@ -69,7 +73,7 @@ def threads_that_switch_often() -> Iterator[None]:
 
 @pytest.mark.usefixtures("threads_that_switch_often")
 def test_two_threads_may_use_a_metric_first_at_once() -> None:
-    metrics = [metric for metric in names.all_metrics() if metric.kind == "counter" and not metric.labels]
+    metrics = [metric for metric in all_metrics() if metric.kind == "counter" and not metric.labels]
     threads, rounds = 8, 30
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(rounds):
@@ -86,9 +90,15 @@ def test_two_threads_may_use_a_metric_first_at_once() -> None:
 
 
 def test_names_are_unique_and_every_metric_has_a_help() -> None:
-    metrics = names.all_metrics()
+    metrics = all_metrics()
     assert len({metric.name for metric in metrics}) == len(metrics) > 60
     assert all(metric.help for metric in metrics)
+
+
+def test_the_metrics_of_every_file_are_listed() -> None:
+    files = Path(telemetry.__file__).parent.glob("*_metrics.py")
+    listed = {f"{module.__name__.rpartition('.')[2]}.py" for module in MODULES} | {"all_metrics.py"}
+    assert listed == {file.name for file in files}
 
 
 UNITS = ("seconds", "device_hours", "bytes", "ratio")
@@ -101,8 +111,8 @@ UNIT_BY_HELP = {
 }
 
 
-@pytest.mark.parametrize("metric", names.all_metrics(), ids=lambda metric: metric.name)
-def test_the_unit_stands_last_in_the_name_and_is_a_base_unit(metric: names.Metric) -> None:
+@pytest.mark.parametrize("metric", all_metrics(), ids=lambda metric: metric.name)
+def test_the_unit_stands_last_in_the_name_and_is_a_base_unit(metric: Metric) -> None:
     name = metric.name.removesuffix("_total")
     assert not re.search(OTHER_SCALES, name)
     assert not any(f"_{unit}_" in name for unit in UNITS)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from rollcast.config.connections import Weights
 from rollcast.config.recipe import Recipe
-from rollcast.config.services import Weights
 from rollcast.rollouts.base import Claimed
 from rollcast.trainer.control import fleet as fleet_module
 from rollcast.trainer.control.defects import DefectFinder

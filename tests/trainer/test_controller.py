@@ -14,11 +14,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from rollcast.config.errors import UserError
-from rollcast.config.services import StopWhen
+from rollcast.config.run_end import StopWhen
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import GradingStatus, Purpose, RolloutGroup, StopReason
-from rollcast.telemetry import names
+from rollcast.telemetry import evaluation_metrics, trainer_metrics
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.step_sums import UpdateStats
@@ -54,9 +54,11 @@ def test_a_run_ends_at_its_budget_with_balanced_books(tmp_path: Path) -> None:
     assert list(learners.saved)[-1] == "1.10"
     samples = parse_page(controller._reporter._exporter.render().decode())
     told = {(sample.name, sample.labels.get("role")): sample.value for sample in samples}
-    generated = told[names.TOKENS.name, "generator"]
+    generated = told[trainer_metrics.TOKENS.name, "generator"]
     waiting = sum(delivery.group.num_tokens for delivery in controller._pipeline.intake.ready.values())
-    assert told[names.CONSUMED_TOKENS.name, None] == generated - waiting > 0, "what came was consumed or lies ready"
+    assert told[trainer_metrics.CONSUMED_TOKENS.name, None] == generated - waiting > 0, (
+        "what came was consumed or lies ready"
+    )
 
 
 def test_outages_cost_no_step_no_evaluation_and_no_task(tmp_path: Path) -> None:
@@ -110,9 +112,13 @@ def test_what_an_evaluation_lacks_is_recorded_exported_and_told(tmp_path: Path) 
     counts = ("asked_prompts", "num_prompts", "missing_prompts", "samples", "truncated_matches")
     assert [[line[name] for name in counts] for line in found] == 3 * [[3, 2, 0, 4, 2]]
     page = parse_page(controller._reporter._exporter.render().decode())
-    lost = {item.labels["reason"]: item.value for item in page if item.name == names.EVAL_PROMPTS_LOST.name}
+    lost = {
+        item.labels["reason"]: item.value for item in page if item.name == evaluation_metrics.EVAL_PROMPTS_LOST.name
+    }
     assert lost == {"given_up": 0, "deadline": 0, "no_verdict": 3}
-    matches = {item.labels["purpose"]: item.value for item in page if item.name == names.TRUNCATED_MATCHES.name}
+    matches = {
+        item.labels["purpose"]: item.value for item in page if item.name == trainer_metrics.TRUNCATED_MATCHES.name
+    }
     assert matches["eval"] == 6
     incomplete = [line for line in logs if line["event"].startswith("an evaluation is incomplete")]
     assert [(line["step"], line["prompts"], line["asked"]) for line in incomplete] == [(0, 2, 3), (2, 2, 3), (4, 2, 3)]

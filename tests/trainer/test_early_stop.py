@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollcast.config.services import Budget, StopWhen
+from rollcast.config.run_end import Budget, StopWhen
 from rollcast.curves.run_forecast import forecast_history
 from rollcast.curves.sources.run_folder import history_of_folder
 from rollcast.runfolder.records import EvaluationRecord, as_json

@@ -12,8 +12,8 @@ import pytest
 
 from rollcast.rollouts.records import Branch, Episode, EpisodeEnd, EpisodeTask, Rollout, RolloutGroup, Turn
 from rollcast.runfolder.records import StepRecord, parse
+from rollcast.telemetry.evaluation_metrics import is_own_curve
 from rollcast.telemetry.exporter import Exporter
-from rollcast.telemetry.names import is_own_curve
 from rollcast.trainer.control.episode_statistics import count_episodes, statistics_of_episodes
 from rollcast.trainer.control.evaluation import Closed, EvaluationPlan, Moment, OpenEvaluations
 from rollcast.wire.version import PolicyVersion

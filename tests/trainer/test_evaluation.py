@@ -15,7 +15,7 @@ from rollcast.config.run import parse_run_config
 from rollcast.rollouts.records import (
     GradingStatus,
 )
-from rollcast.telemetry import names
+from rollcast.telemetry import evaluation_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.evaluation import (
@@ -134,7 +134,7 @@ def test_every_prompt_of_an_evaluation_is_accounted_for(fates: list[str]) -> Non
     lost = {
         item.labels["reason"]: item.value
         for item in parse_page(exporter.render().decode())
-        if item.name == names.EVAL_PROMPTS_LOST.name
+        if item.name == evaluation_metrics.EVAL_PROMPTS_LOST.name
     }
     fate_of = {"given_up": "given up", "deadline": "late", "no_verdict": "ungraded"}
     assert lost == {reason: fates.count(fate) for reason, fate in fate_of.items()}

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rollcast.config.connections import Redis
 from rollcast.config.errors import UserError
-from rollcast.config.services import Redis
 from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.keys import Keys
 from rollcast.rollouts.records import Rollout, RolloutGroup, VersionSpan

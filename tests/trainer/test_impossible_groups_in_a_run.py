@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollcast.config.services import Redis
+from rollcast.config.connections import Redis
 from rollcast.rollouts.base import MAX_FAILURES, Claimed
 from rollcast.rollouts.codec import encode_group
 from rollcast.rollouts.records import (
@@ -20,7 +20,7 @@ from rollcast.rollouts.records import (
 )
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
 from rollcast.runfolder.records import EvaluationRecord
-from rollcast.telemetry import names
+from rollcast.telemetry import evaluation_metrics, trainer_metrics
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.progress import Progress
@@ -179,7 +179,7 @@ def test_an_impossible_group_costs_its_task_one_of_three_failures(tmp_path: Path
         first = EvaluationRecord(**lines(config, "evaluations.jsonl")[0])
         assert (first.asked_prompts, first.num_prompts, first.missing_prompts, first.given_up_prompts) == (3, 2, 1, 1)
         assert counted(controller, "dead") == 2
-        lost = [item.value for item in page(controller, names.EVAL_PROMPTS_LOST.name, reason="given_up")]
+        lost = [item.value for item in page(controller, evaluation_metrics.EVAL_PROMPTS_LOST.name, reason="given_up")]
         assert lost == [1.0]
     finally:
         controller.close()
@@ -191,7 +191,7 @@ def page(controller: Controller, name: str, **labels: str) -> list[Any]:
 
 
 def counted(controller: Controller, outcome: str) -> float:
-    return sum(item.value for item in page(controller, names.GROUPS.name, outcome=outcome))
+    return sum(item.value for item in page(controller, trainer_metrics.GROUPS.name, outcome=outcome))
 
 
 def test_a_record_with_another_purpose_takes_no_prompt(tmp_path: Path, server: Server) -> None:

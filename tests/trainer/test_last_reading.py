@@ -15,15 +15,15 @@ from pathlib import Path
 import httpx
 import pytest
 
+from rollcast.config.connections import Redis
 from rollcast.config.run import load_run_config
-from rollcast.config.services import Redis
 from rollcast.connections.port_files import port_file
 from rollcast.local.ports import free_port
 from rollcast.local.status import StatusReader
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import RolloutGroup
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue
-from rollcast.telemetry import names
+from rollcast.telemetry import evaluation_metrics, forecaster_metrics
 from rollcast.trainer.service import LAST_READING_SECONDS
 from rollcast.wire.version import PolicyVersion
 from testkit.forecaster.recorded_run import run_file
@@ -102,7 +102,7 @@ def pass_rate(system: System) -> float | None:
     """As the trainer's page shows it; None where it does not."""
     with suppress(httpx.HTTPError):
         for (name, _), value in system.metrics("trainer").items():
-            if name == names.EVAL_PASS_RATE.name:
+            if name == evaluation_metrics.EVAL_PASS_RATE.name:
                 return value
     return None
 
@@ -112,7 +112,9 @@ def has_read(forecaster: Path) -> bool:
     with suppress(httpx.HTTPError, FileNotFoundError):
         port = int(port_file(forecaster, "forecaster").read_text())
         lines = httpx.get(f"http://127.0.0.1:{port}/metrics").text.splitlines()
-        return any(line.startswith(names.FORECAST_SOURCE_UP.name) and line.endswith(" 1.0") for line in lines)
+        return any(
+            line.startswith(forecaster_metrics.FORECAST_SOURCE_UP.name) and line.endswith(" 1.0") for line in lines
+        )
     return False
 
 

@@ -17,7 +17,7 @@ from rollcast.recipe.curriculum import Curriculum
 from rollcast.rollouts.records import GradingStatus, RolloutGroup, StopReason
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.tasks.sandbox.client import Sandbox
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.assembly import assemble
@@ -49,7 +49,7 @@ def graded_group(outcomes: list[Outcome]) -> RolloutGroup:
 def told_matches(exporter: Exporter) -> float:
     """Truncated completions of training that matched, as the page counts them."""
     page = parse_page(exporter.render().decode())
-    return sum(item.value for item in page if item.name == names.TRUNCATED_MATCHES.name)
+    return sum(item.value for item in page if item.name == trainer_metrics.TRUNCATED_MATCHES.name)
 
 
 def ended(reward: float, failed: GradingStatus | None = None) -> Outcome:

@@ -9,14 +9,14 @@ from typing import Any
 
 from rollcast.config.recipe import PipelineSchedule
 from rollcast.config.run import RunConfig
-from rollcast.config.services import StopWhen
+from rollcast.config.run_end import StopWhen
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import read_curve
 from rollcast.curves.evaluations import EvaluationLog
 from rollcast.curves.sources.metrics_page import interpret
 from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.local.status import StatusReader
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.progress import Progress
@@ -39,7 +39,9 @@ def started_from(controller: Controller) -> dict[str, float]:
     """What its page tells of the steps that incarnations began with."""
     samples = parse_page(controller._reporter._exporter.render().decode())
     return {
-        sample.labels["incarnation"]: sample.value for sample in samples if sample.name == names.INCARNATION_START.name
+        sample.labels["incarnation"]: sample.value
+        for sample in samples
+        if sample.name == trainer_metrics.INCARNATION_START.name
     }
 
 

@@ -20,7 +20,7 @@ from rollcast.local.ports import free_port
 from rollcast.recipe.distillation import MIN_TEACHER_LOGPROB
 from rollcast.recipe.schedule import Wait, WaitReason
 from rollcast.rollouts.records import GradingStatus, Rollout, RolloutGroup, StopReason
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control import teacher as teacher_module
@@ -88,7 +88,9 @@ def answers_of(teacher: TeacherClient, asked: RolloutGroup) -> TeacherLogprobs:
 
 def counted(exporter: Exporter) -> dict[str, float]:
     samples = parse_page(exporter.render().decode())
-    return {s.labels["outcome"]: s.value for s in samples if s.name == names.TEACHER_ROLLOUTS.name and s.value}
+    return {
+        s.labels["outcome"]: s.value for s in samples if s.name == trainer_metrics.TEACHER_ROLLOUTS.name and s.value
+    }
 
 
 def expected(asked: RolloutGroup, index: int) -> list[float]:
@@ -247,7 +249,7 @@ def test_one_answer_is_enough_to_go_on() -> None:
 def test_every_outcome_is_counted_from_zero() -> None:
     with client(working) as (_, exporter):
         samples = parse_page(exporter.render().decode())
-        found = {s.labels["outcome"] for s in samples if s.name == names.TEACHER_ROLLOUTS.name}
+        found = {s.labels["outcome"] for s in samples if s.name == trainer_metrics.TEACHER_ROLLOUTS.name}
     assert found == {"answered", "unreachable", "refused", "unreadable", "timeout"}
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rollcast.config.services import Weights
+from rollcast.config.connections import Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.plan.manifest import Manifest, TensorSpec, apply_seconds, manifest_to_proto, plan_buckets
 from rollcast.weights.receiver.reception import EngineStuckError, Reception

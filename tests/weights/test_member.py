@@ -13,9 +13,9 @@ import grpc.aio
 import pytest
 from structlog.testing import capture_logs
 
+from rollcast.config.connections import Rpc, Weights
 from rollcast.config.errors import UserError
 from rollcast.config.out_of_memory import OutOfMemory
-from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.receiver import member
 from rollcast.weights.receiver.member import WeightMember, first_of

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 import grpc
 import pytest
 
-from rollcast.config.services import Rpc
+from rollcast.config.connections import Rpc
 from rollcast.weights.receiver.member import report_starting
 from rollcast.weights.sender.roster import Roster, Seat
 from rollcast.weights.sender.sightings import EARLY_SECONDS, LAPSE_SECONDS, MAX_PROCESSES, UNSEEN_SECONDS, Sightings

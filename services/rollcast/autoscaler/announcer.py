@@ -15,7 +15,7 @@ class Occasion(StrEnum):
     HELD = "GeneratorsHeld"
     """Nothing could be measured for a while, so the number stays."""
     MEASURED = "GeneratorsMeasured"
-    """It can be measured again."""
+    """The run can be measured again."""
     MISSING = "GeneratorsMissing"
     """Fewer generators work than are asked for, for longer than one takes to start."""
     COMPLETE = "GeneratorsComplete"

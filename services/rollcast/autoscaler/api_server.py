@@ -24,7 +24,7 @@ class ClusterAway(Exception):  # noqa: N818  (a state that is waited out, not a 
 
 
 class NotFound(ClusterAway):
-    """It does not exist (any more)."""
+    """The object does not exist (any more)."""
 
 
 def connect(asked_by: str) -> Any:

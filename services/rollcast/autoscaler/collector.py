@@ -8,26 +8,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rollcast.autoscaler.totals import Totals
-from rollcast.telemetry import names
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry import generator_metrics, trainer_metrics
+from rollcast.telemetry.metric import Metric
 from rollcast.telemetry.prometheus_reader import Sample
 
 GENERATOR_METRICS = (
-    names.SAMPLED_TOKENS,
-    names.RUNNING_ROLLOUTS,
-    names.GENERATOR_SLOTS,
-    names.INFLIGHT_TOKENS,
-    names.GENERATOR_PARKED,
+    generator_metrics.SAMPLED_TOKENS,
+    generator_metrics.RUNNING_ROLLOUTS,
+    generator_metrics.GENERATOR_SLOTS,
+    generator_metrics.INFLIGHT_TOKENS,
+    generator_metrics.GENERATOR_PARKED,
 )
 READ = (
-    names.TRAINER_STEP,
-    names.INCARNATION,
-    names.INCARNATION_START,
-    names.TRAINER_WAIT,
-    names.CONSUMED_TOKENS,
-    names.GENERATORS,
-    names.GROUPS_OUTSTANDING,
-    names.COMPLETION_TOKENS_MEAN,
+    trainer_metrics.TRAINER_STEP,
+    trainer_metrics.INCARNATION,
+    trainer_metrics.INCARNATION_START,
+    trainer_metrics.TRAINER_WAIT,
+    trainer_metrics.CONSUMED_TOKENS,
+    trainer_metrics.GENERATORS,
+    trainer_metrics.GROUPS_OUTSTANDING,
+    trainer_metrics.COMPLETION_TOKENS_MEAN,
     *GENERATOR_METRICS,
 )
 """The metrics that are needed."""
@@ -98,16 +98,16 @@ class Collector:
     def take(self, reading: FleetReading, now: float) -> Totals:
         """The totals at `now` (monotonic seconds). Raises NotMeasured; the next reading is then taken as it comes."""
         trainer = _by_name(reading.trainer, self._run)
-        step = _gauge(trainer, names.TRAINER_STEP)
-        joined = _gauge(trainer, names.GENERATORS, state="joined")
+        step = _gauge(trainer, trainer_metrics.TRAINER_STEP)
+        joined = _gauge(trainer, trainer_metrics.GENERATORS, state="joined")
         if step is None or joined is None:
             raise NotMeasured("the trainer's metrics are missing")
         self._note_start(trainer, step)
         self._steps += max(0.0, step - self._step) if self._step is not None else 0.0
         self._step = step
-        for sample in trainer.get(names.TRAINER_WAIT.name, ()):
+        for sample in trainer.get(trainer_metrics.TRAINER_WAIT.name, ()):
             self._wait[sample.labels.get("for", "")].take(sample.value)
-        self._consumed.take(_gauge(trainer, names.CONSUMED_TOKENS) or 0.0)
+        self._consumed.take(_gauge(trainer, trainer_metrics.CONSUMED_TOKENS) or 0.0)
         pages = at_work(reading, self._run)
         self._watch(pages, now)
         if joined > 0 and not pages:
@@ -131,8 +131,8 @@ class Collector:
             joined=round(joined),
             undisturbed_since=now if disturbed or last is None else last.undisturbed_since,
             filled_since=now if fills or last is None else last.filled_since,
-            outstanding=round(_gauge(trainer, names.GROUPS_OUTSTANDING) or 0.0),
-            mean_tokens=_gauge(trainer, names.COMPLETION_TOKENS_MEAN),
+            outstanding=round(_gauge(trainer, trainer_metrics.GROUPS_OUTSTANDING) or 0.0),
+            mean_tokens=_gauge(trainer, trainer_metrics.COMPLETION_TOKENS_MEAN),
         )
         return self._last
 
@@ -149,8 +149,8 @@ class Collector:
 
     def _note_start(self, trainer: dict[str, list[Sample]], step: float) -> None:
         """After a start the trainer waits while the pipeline fills, for as many steps as the window has batches."""
-        incarnation = _gauge(trainer, names.INCARNATION)
-        first_step = _gauge(trainer, names.INCARNATION_START, incarnation=f"{incarnation or 0:.0f}")
+        incarnation = _gauge(trainer, trainer_metrics.INCARNATION)
+        first_step = _gauge(trainer, trainer_metrics.INCARNATION_START, incarnation=f"{incarnation or 0:.0f}")
         if first_step is not None:
             self._filled_from_step = first_step + self._max_staleness + 1
         elif self._step is None or incarnation != self._incarnation or step < self._step:
@@ -165,11 +165,11 @@ class Collector:
         slot_counts = []
         for generator_id, samples in list(pages.items())[:MAX_GENERATORS]:
             by_name = _by_name(samples, self._run)
-            sampled = _gauge(by_name, names.SAMPLED_TOKENS)
-            running = _gauge(by_name, names.RUNNING_ROLLOUTS)
+            sampled = _gauge(by_name, generator_metrics.SAMPLED_TOKENS)
+            running = _gauge(by_name, generator_metrics.RUNNING_ROLLOUTS)
             if sampled is None or running is None:
                 continue
-            slot_counts.append(_gauge(by_name, names.GENERATOR_SLOTS) or 0.0)
+            slot_counts.append(_gauge(by_name, generator_metrics.GENERATOR_SLOTS) or 0.0)
             page = self._pages.setdefault(generator_id, _Page())
             rise = page.sampled.take(sampled)
             if page.seen_at is not None:
@@ -185,14 +185,14 @@ def generators_there(reading: FleetReading, run: str) -> int | None:
 
     None if neither is visible; there may be generators all the same.
     """
-    joined = _gauge(_by_name(reading.trainer, run), names.GENERATORS, state="joined")
+    joined = _gauge(_by_name(reading.trainer, run), trainer_metrics.GENERATORS, state="joined")
     return max(round(joined or 0.0), len(at_work(reading, run))) or None
 
 
 def inflight_tokens(reading: FleetReading, run: str) -> dict[Place, float]:
     """Tokens in flight by page, for generators that report them."""
     inflight_by_generator = {
-        generator_id: _gauge(_by_name(samples, run), names.INFLIGHT_TOKENS)
+        generator_id: _gauge(_by_name(samples, run), generator_metrics.INFLIGHT_TOKENS)
         for generator_id, samples in at_work(reading, run).items()
     }
     return {generator_key: value for generator_key, value in inflight_by_generator.items() if value is not None}
@@ -203,7 +203,7 @@ def at_work(reading: FleetReading, run: str) -> dict[Place, tuple[Sample, ...]]:
     return {
         generator_id: samples
         for generator_id, samples in reading.generators.items()
-        if not _gauge(_by_name(samples, run), names.GENERATOR_PARKED)
+        if not _gauge(_by_name(samples, run), generator_metrics.GENERATOR_PARKED)
     }
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import grpc
 
 from rollcast.autoscaler.board import DecisionBoard
-from rollcast.telemetry import names
+from rollcast.telemetry import autoscaler_metrics
 from rollcast.wire import externalscaler_pb2, externalscaler_pb2_grpc
 
-METRIC_NAME = names.GENERATORS_DESIRED.name
+METRIC_NAME = autoscaler_metrics.GENERATORS_DESIRED.name
 MAX_STREAMS = 32
 MAX_CALLS = 48
 """Concurrent calls, streams included."""

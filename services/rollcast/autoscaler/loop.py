@@ -20,7 +20,7 @@ from rollcast.autoscaler.sources import FleetSource
 from rollcast.autoscaler.totals import CONSUMPTION_WINDOWS, TREND_SECONDS, Totals, WindowRates, rates
 from rollcast.config.run import RunConfig
 from rollcast.recipe.schedule import Schedule, make_schedule
-from rollcast.telemetry import names
+from rollcast.telemetry import autoscaler_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
@@ -97,10 +97,10 @@ class Loop:
         now_seconds = self._clock()
         reading, measured = self._measure(now_seconds)
         for reason, count in self._source.skipped.items():
-            self._exporter.add(names.AUTOSCALER_SKIPPED, count - self._counted[reason], reason=reason)
+            self._exporter.add(autoscaler_metrics.AUTOSCALER_SKIPPED, count - self._counted[reason], reason=reason)
             self._counted[reason] = count
         is_measured = isinstance(measured, WindowRates)
-        self._exporter.set(names.AUTOSCALER_MEASURED, float(is_measured))
+        self._exporter.set(autoscaler_metrics.AUTOSCALER_MEASURED, float(is_measured))
         if self._memory is None:
             self._memory = self._first(now_seconds, reading)
         if self._memory is None:
@@ -144,13 +144,13 @@ class Loop:
             return False
         if not had_ended:
             if self._memory is not None:
-                self._exporter.add(names.AUTOSCALER_CHANGES, direction="down")
+                self._exporter.add(autoscaler_metrics.AUTOSCALER_CHANGES, direction="down")
             self._memory = None
             self._history.clear()
             self._collector.interrupt()
         self._say("the run has ended: no generator is needed")
         self._announcer.ended(self._reason)
-        self._exporter.set(names.AUTOSCALER_MEASURED, 0.0)
+        self._exporter.set(autoscaler_metrics.AUTOSCALER_MEASURED, 0.0)
         self._show(0)
         self._apply(0)
         return True
@@ -200,7 +200,7 @@ class Loop:
 
     def _show(self, target: int) -> None:
         self._board.show(target)
-        self._exporter.set(names.GENERATORS_DESIRED, target)
+        self._exporter.set(autoscaler_metrics.GENERATORS_DESIRED, target)
 
     def _apply(self, target: int) -> None:
         """Change the scale in mode controller, after a decision only: a number set by hand stays until the next one."""
@@ -245,11 +245,13 @@ class Loop:
     def _report(self, decision: Decision, before: int) -> None:
         memory = decision.memory
         if decision.need is not None:
-            self._exporter.set(names.AUTOSCALER_NEED, decision.need)
+            self._exporter.set(autoscaler_metrics.AUTOSCALER_NEED, decision.need)
         if memory.capability is not None:
-            self._exporter.set(names.AUTOSCALER_CAPABILITY, memory.capability)
+            self._exporter.set(autoscaler_metrics.AUTOSCALER_CAPABILITY, memory.capability)
         if decision.target != before:
-            self._exporter.add(names.AUTOSCALER_CHANGES, direction="up" if decision.target > before else "down")
+            self._exporter.add(
+                autoscaler_metrics.AUTOSCALER_CHANGES, direction="up" if decision.target > before else "down"
+            )
             self._announcer.changed(before, decision.target, decision.reason)
             log.info("another number of generators", before=before, wanted=decision.target, reason=decision.reason)
         self._say(decision.reason)
@@ -269,7 +271,7 @@ class Loop:
             self._failed(call, str(error))
 
     def _failed(self, call: str, reason: str) -> None:
-        self._exporter.add(names.AUTOSCALER_FAILURES, call=call)
+        self._exporter.add(autoscaler_metrics.AUTOSCALER_FAILURES, call=call)
         log.error("Kubernetes did not do it; it is tried again", call=call, reason=reason)
 
 

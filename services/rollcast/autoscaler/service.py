@@ -17,9 +17,9 @@ from rollcast.autoscaler.keda import MAX_CALLS, ExternalScaler
 from rollcast.autoscaler.loop import Loop
 from rollcast.autoscaler.sources import open_source
 from rollcast.config.autoscaler import Autoscaler
+from rollcast.config.connections import Rpc
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Rpc
 from rollcast.connections.grpc import start_server
 from rollcast.connections.http import Heartbeat, HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rollcast.autoscaler.collector import GENERATOR_METRICS, MAX_GENERATORS, READ, FleetReading, Place
 from rollcast.config.autoscaler import FleetPrometheus, FleetScrape
-from rollcast.config.services import Http
+from rollcast.config.connections import Http
 from rollcast.connections.http import in_url, local_url
 from rollcast.connections.port_files import ports_of, read_port
 from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample, SourceAway

@@ -1,4 +1,4 @@
-"""What a set of runs says: the paper's leave-one-out table, and the advice that follows."""
+"""Report on a set of runs: the paper's leave-one-out table, and the advice that follows."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def answer_of(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, A
 
 
 def advice(table: LeaveOneOut, forecasts: Sequence[Forecast], what: dict[str, str]) -> list[str]:
-    """What to do, in the paper's order: raise the ceiling first, then the speed.
+    """Advice in the paper's order: raise the ceiling first, then the speed.
 
     `forecasts`: of the rows; a row that no law describes gives no advice. `what`: each row in words.
     """

@@ -1,4 +1,4 @@
-"""What all commands on curves print in the same way: tables, and the state of a curve with its verdict."""
+"""Output that all commands on curves share: tables, and the state of a curve with its verdict."""
 
 import json
 import sys

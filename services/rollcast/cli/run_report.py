@@ -1,4 +1,4 @@
-"""What `compare` and `ablate` state about each of their runs."""
+"""The report of `compare` and `ablate` on each of their runs."""
 
 from __future__ import annotations
 

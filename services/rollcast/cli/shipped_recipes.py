@@ -32,7 +32,7 @@ class Setting:
     is_given: bool
     """Whether the file names it; otherwise it is the default."""
     note: str | None
-    """What the file says of it."""
+    """The file's comment on the setting."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ def figures(max_tokens: int, trial: TrialRecord) -> list[str]:
 
 
 def expected(recipe: Recipe, device_hours: float | None, outlook: TimeOutlook) -> list[str]:
-    """What a step and the budget will take."""
+    """Lines on the time that a step and the budget will take."""
     lines = [
         f"speed: {outlook.tokens_per_second:.0f} tokens/s with {outlook.at_once} concurrent completions",
         f"a step ({recipe.prompts_per_step} x {recipe.rollouts_per_prompt} completions): about "

@@ -1,4 +1,4 @@
-"""What a run's verifiers fail at, as lines for whoever watches it: the first in words, then with a count."""
+"""Failures of a run's verifiers, as lines for whoever watches it: the first in words, then with a count."""
 
 import re
 from collections.abc import Sequence

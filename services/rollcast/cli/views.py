@@ -290,7 +290,7 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
 
 
 class RunLines:
-    """What happens in one run of the set, line by line."""
+    """Events of one run of the set, line by line."""
 
     def __init__(self, label: str, say: Callable[[str], None], show: Callable[[RunStatus], None]) -> None:
         self._label = label
@@ -311,7 +311,7 @@ class RunLines:
 
 @contextmanager
 def set_view(names: Sequence[str]) -> Iterator[Callable[[int], View]]:
-    """What shows the run of each place; `names` of all runs of the set."""
+    """The view for the run of each place; `names` of all runs of the set."""
     labels = [f"[{place}/{len(names)}] {name}" for place, name in enumerate(names, start=1)]
     if not sys.stdout.isatty():
         yield lambda place: RunLines(labels[place], lambda line: print(line, flush=True), lambda _: None)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rollcast.config.base import NAMESPACE, OBJECT_NAME, Settings
-from rollcast.config.services import Port, Secret
+from rollcast.config.connections import Port, Secret
 
 _Name = Annotated[str, Field(pattern=OBJECT_NAME)]
 

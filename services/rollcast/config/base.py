@@ -1,4 +1,4 @@
-"""What every settings class shares: unknown keys are refused, numbers are finite, `~` is the home folder.
+"""Base class of all settings: unknown keys are refused, numbers are finite, `~` is the home folder.
 
 Values never change after loading.
 """
@@ -45,7 +45,7 @@ IN_WORDS = {
     TASKSET: "needs the id of a taskset, as vf-eval takes it",
     WEB_ADDRESS: "needs http://HOST or https://HOST, without user and password",
 }
-"""What a text must look like, as a sentence says it."""
+"""Requirement of each pattern, as the end of a sentence."""
 
 
 FolderOrName = Annotated[str, AfterValidator(os.path.expanduser)]

@@ -56,7 +56,7 @@ class CountdownDataset(Settings):
 
 
 class _Rows(Settings):
-    """What every data set made of rows says."""
+    """Settings of every data set made of rows."""
 
     name: DatasetName
     """Label of the data set in metrics."""
@@ -69,9 +69,9 @@ class _Rows(Settings):
     answer_field: str = "answer"
     """Field of a plain row that holds the reference answer. Your own verifiers get the whole row and do not need it."""
     verifier: str | None = None
-    """What grades completions: a built-in verifier, `./reward.py:grade` or `package.module:grade` (a function of your own,
-    in the sandbox), one of tasks.verifiers, or one that an installed package adds. None = the mapping's; `exact` for
-    plain rows."""
+    """Grader of completions: a built-in verifier, `./reward.py:grade` or `package.module:grade` (a function of your
+    own, in the sandbox), one of tasks.verifiers, or one that an installed package adds. None = the mapping's; `exact`
+    for plain rows."""
     template: str | None = None
     """Text put around the prompt, of a chat around its last message; `{prompt}` marks its place. None = the mapping's;
     nothing around plain rows."""
@@ -103,7 +103,7 @@ class HuggingfaceDataset(_Rows):
     kind: Literal["huggingface"] = "huggingface"
     """A data set of the Hugging Face hub, downloaded once into its cache."""
     path: str | None = None
-    """Its name on the hub, such as openai/gsm8k. None = the name under which the mapping's set is published."""
+    """Name on the hub, such as openai/gsm8k. None = the name under which the mapping's set is published."""
     config: str | None = None
     """Configuration (subset) of the data set. None = the mapping's, or the set's default."""
     split: str | None = None
@@ -123,10 +123,10 @@ class Part(Settings):
     """One task of a mixture."""
 
     dataset: Dataset
-    """Its data."""
+    """Data of this part."""
     weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
-    """Its share of the prompts drawn, and of the mixture's pass rate, is weight / the sum of all weights. The paper's ratio
-    of math to code is NOT FOUND; equal parts here."""
+    """The part's share of the prompts drawn, and of the mixture's pass rate, is weight / the sum of all weights. The
+    paper's ratio of math to code is NOT FOUND; equal parts here."""
     held_out: Annotated[int, Field(ge=1)] | None = None
     """Held-out prompts of this part. None = `evaluation.num_prompts`."""
 

@@ -19,8 +19,8 @@ class EndpointTeacher(Settings):
     kind: Literal["endpoint"] = "endpoint"
     """A vLLM server (`vllm serve`). It scores a group as soon as it comes back, while other groups are sampled."""
     url: Annotated[str, Field(pattern=WEB_ADDRESS)]
-    """Its address, which ends in /v1. The model behind it must have the tokenizer of `model.path` and take at least
-    model.max_length + 1 tokens."""
+    """Address of the teacher, which ends in /v1. The model behind it must have the tokenizer of `model.path` and take
+    at least model.max_length + 1 tokens."""
     model: Annotated[str, Field(min_length=1)]
     """The model's name at the endpoint."""
     devices: Annotated[int, Field(ge=0)]

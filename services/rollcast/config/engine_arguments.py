@@ -93,7 +93,7 @@ BREAKS: dict[str, str] = {
 
 
 def refused_argument(field: str) -> tuple[str, tuple[str, ...]] | None:
-    """What follows the name of an argument that is not passed, and the settings meant; None = it is not refused."""
+    """Why an argument is not passed, to follow its name, and the settings meant; None = it is not refused."""
     parent, _, name = field.rpartition(".")
     if parent != FIELD:
         return None

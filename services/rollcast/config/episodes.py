@@ -16,7 +16,7 @@ class TurnCredit(Settings):
     kind: Literal["turn"] = "turn"
     """A turn is credited with its own reward and the discounted rewards of later turns; the episode's counts at its end."""
     discount: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """What a reward one turn later is worth. 1 = as much."""
+    """Factor on a reward for each turn that it comes later. 1 = it counts in full."""
 
 
 Credit = Annotated[EpisodeCredit | TurnCredit, Field(discriminator="kind")]

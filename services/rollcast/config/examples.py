@@ -74,7 +74,7 @@ def _in_one_line(settings: Mapping[str, Any]) -> str:
 
 
 def _meanings(field: str, value: object, groups: Sequence[type[BaseModel]]) -> Iterator[dict[str, Any]]:
-    """What the user may have meant by the value, the likeliest first."""
+    """Settings that the user may have meant by the value, the likeliest first."""
     if isinstance(value, Mapping):
         candidates = ((group, {"kind": kind_of_group(group), **value}) for group in groups)
         yield from (group_settings for group, group_settings in candidates if _is_right(group, group_settings))

@@ -17,7 +17,7 @@ Renderer = Literal[
     "minimax-m2", "nemotron-3", "nemotron-3-ultra", "nemotron-3.5", "prime-qwen3", "qwen3", "qwen3-vl", "qwen3.5",
     "qwen3.6", "qwen3.8",
 ]  # fmt: skip
-"""Those of the package `renderers`, which not every machine that checks a run file has. A test compares them with it."""
+"""Names of the package `renderers`, which not every machine that checks a run file has. A test compares the two."""
 TEXT_MODELS = {
     "llama4": "Llama4ForCausalLM",
     "qwen3_5": "Qwen3_5ForCausalLM",
@@ -69,7 +69,8 @@ class Model(Settings):
     """Prompt and completion together, in tokens (A.3). Left out, `rollcast up` takes the model's own limit if that is
     less."""
     renderer: Renderer = "auto"
-    """What turns chats into tokens and back for episodes: a renderer of the package `renderers` by its name, such as `qwen3`.
-    `auto`: the one that knows the model's chat template, or a bridge of Rollcast's own, proven at the start."""
+    """Converter of chats to tokens and back for episodes: a renderer of the package `renderers` by its name, such as
+    `qwen3`. `auto`: the one that knows the model's chat template, or a bridge of Rollcast's own, proven at the
+    start."""
     trust_remote_code: bool = False
     """Run Python code that comes with the model. Off, because it is code of a third party."""

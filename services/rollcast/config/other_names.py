@@ -41,14 +41,15 @@ class Counterpart:
     example: str = ""
     """One line of a run file."""
     same_value: tuple[str, ...] = ()
-    """Those of `names` whose value means the same here. `all` stands for every one."""
+    """Names, of `names`, whose value means the same here. `all` stands for every one."""
     reason: str = ""
     """Why it is not supported, and the replacement."""
     page: str = "docs/other-systems.md"
     """The page that describes why."""
 
     def sentence(self, line: str = "") -> str:
-        """What follows the name. `line`: of a run file, with the user's own value; empty = the example."""
+        """The end of a sentence that begins with the name. `line`: of a run file, with the user's own value; empty =
+        the example."""
         if self.setting:
             return f"is not a setting; here it is {self.setting}: `{line or self.example}`"
         return f"is not supported: {self.reason} ({self.page})"
@@ -70,7 +71,7 @@ def _by_name() -> dict[str, Counterpart]:
 
 
 def counterpart(field: str) -> Counterpart | None:
-    """What the setting is here, by the longest end of its dotted name that is known; None if none is."""
+    """The entry for the longest known end of a dotted name; None if no end is known."""
     return next((_by_name()[end] for end in _ends(field) if end in _by_name()), None)
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from rollcast.config.errors import EXIT_FAILED, UserError
 
 REFUSALS = ("can't allocate memory", "out of memory", "not enough memory")
-"""What torch says on a host and of a device, and what CUDA's libraries say; processes pass errors on as text."""
+"""Words of torch (host, device) and of CUDA's libraries when memory runs out; processes pass errors on as text."""
 DEVICES = ("CUDA", "HIP")
 ASKED = re.compile(r"allocate (\d+ bytes|[\d.]+ [KMGT]?i?B)", re.IGNORECASE)
 

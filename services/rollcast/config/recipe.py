@@ -130,7 +130,7 @@ class Recipe(Settings):
     """How token terms are averaged (section 3.2): every prompt, every sample or every token equal. Where prompts have
     unequally many rollouts, only `prompt` still counts each of them once."""
     advantage_normalisation: Literal["batch", "prompt", "none", "leave_one_out"] = "batch"
-    """What the centred reward is divided by: std over the batch, over the prompt's group, or nothing. `leave_one_out`
+    """Divisor of the centred reward: std over the batch, over the prompt's group, or nothing. `leave_one_out`
     takes the mean of the OTHER rollouts off and divides by nothing: the baseline of REINFORCE; not in the paper. Rewards
     are 0 and 1 here, -1 and 1 in the paper (A.3): where nothing is divided by, advantages are half the paper's."""
     advantage: OwnPart | None = None
@@ -163,8 +163,9 @@ class Recipe(Settings):
     zero_variance_filter: bool = True
     """Drop groups whose rewards are all equal, before any length penalty, from the effective batch (section 3.2)."""
     refill_filtered: bool = False
-    """What the zero-variance filter drops does not count towards `prompts_per_step`: others are generated in its place, as
-    in DAPO. Costs generation and favours prompts of middling difficulty. False as in the paper: the batch is smaller."""
+    """Groups that the zero-variance filter drops do not count towards `prompts_per_step`: others are generated in their
+    place, as in DAPO. Costs generation and favours prompts of middling difficulty. False as in the paper: the batch is
+    smaller."""
     no_positive_resampling: Annotated[float, Field(gt=0, le=1)] | None = 0.9
     """Prompts whose historical pass rate reaches this leave training for good. None = uniform sampling, and so is every value
     if a teacher alone decides (`distillation`): right answers too are to become the teacher's."""

@@ -12,6 +12,8 @@ from typing import Any
 
 from rollcast.config.autoscaler import Autoscaler
 from rollcast.config.base import Settings
+from rollcast.config.connections import Redis
+from rollcast.config.curve_sources import CurveFile, CurveQueries
 from rollcast.config.datasets import CountdownDataset, Dataset, HuggingfaceDataset, Mixture, RowsDataset
 from rollcast.config.distillation import EndpointTeacher
 from rollcast.config.engine_arguments import EngineArguments
@@ -27,9 +29,10 @@ from rollcast.config.recipe import (
     PipelineSchedule,
     Recipe,
 )
+from rollcast.config.run_end import Budget, StopWhen
 from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import Wrong, wrong_value
-from rollcast.config.services import Budget, CurveFile, CurveQueries, Forecaster, Generator, Grader, Redis, StopWhen
+from rollcast.config.services import Forecaster, Generator, Grader
 from rollcast.config.tasks import Grading, PromptFormat, Tasks
 
 Contradiction = tuple[str, ...]

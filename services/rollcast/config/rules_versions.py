@@ -15,7 +15,7 @@ FIRST_RULES = 1
 
 
 def changed_rules(split: int, grading: int) -> list[str]:
-    """What a run whose checkpoint has these versions is resumed with; nothing if they are the newest."""
+    """Sentences on how the rules of a resumed run differ from those of its checkpoint; empty if they are the newest."""
     lines = []
     if grading != GRADING_RULES:
         lines.append(

@@ -5,12 +5,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rollcast.config import services
 from rollcast.config.autoscaler import Autoscaler
 from rollcast.config.base import RUN_NAME, Settings
+from rollcast.config.connections import Http, Redis, Rpc, Weights
 from rollcast.config.loggers import Log
 from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
+from rollcast.config.run_end import Budget, StopWhen
+from rollcast.config.services import Forecaster, Generator, Grader, Local, Trainer
 from rollcast.config.tasks import Tasks
 
 
@@ -27,28 +29,28 @@ class RunConfig(Settings):
     """Prompts, verifiers, evaluation."""
     recipe: Recipe = Recipe()
     """The algorithm."""
-    budget: services.Budget = services.Budget()
+    budget: Budget = Budget()
     """When the run ends."""
-    stop_when: services.StopWhen | None = None
+    stop_when: StopWhen | None = None
     """When it ends earlier, on its own forecast's advice. None = never."""
     log: tuple[Log, ...] = ()
     """Loggers in addition to the run's folder, each kind at most once. Empty = nowhere."""
-    generator: services.Generator = services.Generator()
-    trainer: services.Trainer = services.Trainer()
-    weights: services.Weights = services.Weights()
-    redis: services.Redis = services.Redis()
-    rpc: services.Rpc = services.Rpc()
-    http: services.Http = services.Http()
-    grader: services.Grader = services.Grader()
-    forecaster: services.Forecaster = services.Forecaster()
+    generator: Generator = Generator()
+    trainer: Trainer = Trainer()
+    weights: Weights = Weights()
+    redis: Redis = Redis()
+    rpc: Rpc = Rpc()
+    http: Http = Http()
+    grader: Grader = Grader()
+    forecaster: Forecaster = Forecaster()
     autoscaler: Autoscaler = Autoscaler()
-    local: services.Local = services.Local()
+    local: Local = Local()
 
     @property
-    def grader_rpc(self) -> services.Rpc:
+    def grader_rpc(self) -> Rpc:
         """How the grader is reached and served: its own address and token, the certificates of rpc."""
         grader = self.grader
-        return services.Rpc(host=grader.host, port=grader.port, bind=grader.bind, token=grader.token, tls=self.rpc.tls)
+        return Rpc(host=grader.host, port=grader.port, bind=grader.bind, token=grader.token, tls=self.rpc.tls)
 
     @property
     def longest_grading_seconds(self) -> float:

@@ -74,9 +74,9 @@ class Wrong:
     field: str
     """The setting to fix, as the user writes it: `recipe.loss.clip_low`."""
     reason: str
-    """What follows the setting and its value in the sentence."""
+    """End of the sentence, after the setting and its value."""
     value: str = ""
-    """Its value as the sentence shows it."""
+    """Value of the setting, as the sentence shows it."""
     others: tuple[str, ...] = ()
     """Settings that it was compared with, or that were meant."""
 
@@ -135,7 +135,7 @@ def shown(field: str, value: object) -> str:
 
 
 def kind_of(value: object) -> str:
-    """What a value of YAML or JSON is, as a sentence says it; of others, Python's name."""
+    """The kind of a YAML or JSON value, for sentences; for other values the name of Python's class."""
     return next((words for kind, words in _KINDS if isinstance(value, kind)), type(value).__name__)
 
 

@@ -1,83 +1,19 @@
-"""Settings of the processes and of the connections between them."""
+"""Settings of the processes of a run."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
-from rollcast.config.base import CONDITION, CURVE_NAME, NAMESPACE, REDIS_SCOPE, FolderOrName, Settings
-from rollcast.config.bounds import MOST_COMPUTE, MOST_DERIVED_SLOTS
+from rollcast.config.base import FolderOrName, Settings
+from rollcast.config.bounds import MOST_DERIVED_SLOTS
+from rollcast.config.connections import Port, Secret
+from rollcast.config.curve_sources import DirectScrape, FileSource, PrometheusSource
 from rollcast.config.engine_arguments import EngineArguments
 
-Port = Annotated[int, Field(ge=0, le=65_535)]
 Recomputation = bool | Literal["selective"]
 """The values of trainer.activation_checkpointing."""
 AttentionKernel = Literal["auto", "flash", "cudnn", "efficient", "math"]
-Secret = Annotated[SecretStr, Field(min_length=1)]
-"""An empty one would mean no authentication without saying so; null says it."""
-
-
-class TLS(Settings):
-    """Certificates of one connection; PEM files."""
-
-    certificate_authority: Path | None = None
-    """Verifies the peer. None = the system's authorities."""
-    certificate: Path | None = None
-    """Own certificate: needed by servers, and by clients if the peer requires one."""
-    private_key: Path | None = None
-    """Private key of the own certificate."""
-
-
-class Redis(Settings):
-    """Where wire 1 is."""
-
-    host: str = "127.0.0.1"
-    """Name or address of the server."""
-    port: Port = 6379
-    """TCP port. In local mode 0 = start an embedded server, also if host and port are left out. It listens on a Unix socket
-    in the run folder; on a free port if the folder cannot hold one or if `host` is not a loopback address."""
-    socket: Path | None = None
-    """Unix socket of a server on this machine, used instead of host and port. None = TCP."""
-    username: str | None = None
-    """User name of Redis ACLs. None = the default user."""
-    password: Secret | None = None
-    """None = no authentication; for an embedded server a random password of each start, in run.json of the run folder.
-    The environment variable ROLLCAST_REDIS_PASSWORD, where set, wins."""
-    tls: TLS | None = None
-    """None = plain TCP."""
-    timeout_seconds: Annotated[float, Field(gt=0)] = 10.0
-    """Deadline of one command; a server away longer is waited for with back-off and reported."""
-    scope: Annotated[str, Field(pattern=REDIS_SCOPE)] = ""
-    """Put before the run's name in every key, so that runs of one name may share a server without sharing a queue. The chart
-    sets NAMESPACE/RELEASE if Redis is not its own. Empty = the run's name alone, for a Redis that no one else uses."""
-    max_bytes: Annotated[int, Field(ge=1 << 20)] = 4 << 30
-    """Bytes of rollouts not yet trained on above which no new task is dispatched (back-pressure)."""
-
-    @property
-    def is_embedded(self) -> bool:
-        """Whether local mode starts the server."""
-        return self.port == 0 and self.socket is None
-
-    @property
-    def place(self) -> str:
-        """The socket, or host and port, in words."""
-        return f"{self.host}:{self.port}" if self.socket is None else str(self.socket)
-
-
-class Rpc(Settings):
-    """The weight-sync service at trainer rank 0, as generators reach it."""
-
-    host: str = "127.0.0.1"
-    """Name or address of trainer rank 0."""
-    port: Port = 7431
-    """gRPC port. In local mode 0 = a free one, also if it is left out."""
-    bind: str = "127.0.0.1"
-    """Address the trainer listens on; 0.0.0.0 in a pod."""
-    token: Secret | None = None
-    """Shared secret that a generator presents. None = any peer is accepted; in local mode a random token of each start, in
-    run.json of the run folder. ROLLCAST_RPC_TOKEN, where set, wins."""
-    tls: TLS | None = None
-    """None = plain TCP."""
 
 
 class Grader(Settings):
@@ -95,7 +31,7 @@ class Grader(Settings):
     http_port: Port = 0
     """Port of /healthz, /readyz and /metrics. 0 = a free one, written to the run folder."""
     sandbox: Literal["strict", "gvisor"] = "strict"
-    """What the grader's own machine must have, as in tasks.grading.sandbox."""
+    """Isolation that the grader's own machine must provide, as in tasks.grading.sandbox."""
     processes: Annotated[int, Field(ge=1, le=256)] = 4
     """Gradings that one grader runs concurrently. Each takes up to one core while it runs, so a number above the cores
     that the grader may use is reduced to them."""
@@ -104,50 +40,6 @@ class Grader(Settings):
     patience_seconds: Annotated[float, Field(gt=0, le=20_000)] = 180.0
     """How long a generator tries to have one completion graded, waiting included; then it counts as not graded. 180 =
     the backstop of the longest grading, and time to wait for a turn."""
-
-
-class Http(Settings):
-    """/healthz, /readyz and /metrics of every service, and the forecaster's page and API."""
-
-    bind: str = "127.0.0.1"
-    """Address that trainer and generators listen on; 0.0.0.0 in a pod. The forecaster has its own."""
-    token: Secret | None = None
-    """Shared secret for every path except the probes /healthz, /startz and /readyz: a bearer token, in a browser the
-    password. None = no secret is needed. ROLLCAST_HTTP_TOKEN, where set, wins."""
-    tls: TLS | None = None
-    """None = plain TCP. The certificate names the address bound, or 127.0.0.1 if every address is bound; callers are
-    known by the token alone, because probes and browsers hold no certificate."""
-
-
-class Weights(Settings):
-    """Publishing of weights (wire 2)."""
-
-    bucket_bytes: Annotated[int, Field(ge=1 << 16)] = 64 << 20
-    """Size of one packed, reused broadcast buffer. 4-64 MiB are equally fast; larger first-touch buffers are slower."""
-    bucket_timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
-    """Deadline of one bucket's broadcast: what a frozen receiver costs at most."""
-    opening_timeout_seconds: Annotated[float, Field(gt=0)] = 60.0
-    """Deadline for opening the groups of all lanes when members change. 60: a first use of NCCL on a busy machine takes
-    tens of seconds. A generator that dies or freezes meanwhile is noticed earlier, by its stream or its heartbeats."""
-    acknowledge_timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
-    """Deadline from the last bucket to the acknowledgement that the version was applied; one second is added for each GB
-    of the version. A generator that misses it is fenced, and an engine that still applies is ended. 30 = ample for a small
-    model, also on a machine that is busy starting others."""
-    transport: Literal["auto", "nccl", "gloo"] = "auto"
-    """What carries the weights to the generators. nccl = from GPU to GPU. gloo = through host memory and TCP: slower, but it
-    also works on CPUs, on one GPU that generator and trainer share, and with drivers that stop NCCL. auto = nccl
-    if the trainer has a GPU of its own, else gloo; the trainer logs which and why."""
-    stage: Literal["auto", "device", "host"] = "auto"
-    """The memory in which a generator keeps a version that it has received and not yet applied. device = whole, on
-    every worker's GPU: the shortest pause. host = once, in host memory that the workers share: each copies its slice
-    when the version is applied. auto = on the device if that leaves a gigabyte of it free, else on the host; on one GPU
-    that generator and trainer share, on the host."""
-    heartbeat_seconds: Annotated[float, Field(gt=0)] = 1.0
-    """Interval of a generator's heartbeats."""
-    heartbeat_timeout_seconds: Annotated[float, Field(gt=0)] = 8.0
-    """A generator silent for longer, or whose engine did not step for longer while it had work, is fenced."""
-    coalesce_seconds: Annotated[float, Field(ge=0)] = 2.0
-    """Joiners that arrive within this time enter in one epoch."""
 
 
 DEFAULT_GPU_SHARE = 0.9
@@ -235,108 +127,6 @@ class Trainer(Settings):
     """CPU core of rank 0 in local mode (rank r takes the r-th after it). None = the operating system's choice."""
 
 
-class DirectScrape(Settings):
-    kind: Literal["scrape"] = "scrape"
-    """Read the services' /metrics: no Prometheus needed."""
-    urls: tuple[str, ...] = ()
-    """Metrics pages; http.token is presented to each. Empty = the trainer's, found in the run folder."""
-    every_seconds: Annotated[float, Field(gt=0)] = 2.0
-    """Interval of reading."""
-
-
-class CurveTerms(Settings):
-    """What the advice on a run of another framework goes by."""
-
-    budget: Annotated[float, Field(gt=0, le=MOST_COMPUTE)] | None = None
-    """Compute at which the run will end, including the compute spent so far, in the unit of its curve. None =
-    unknown: the advice assumes twice the compute spent so far, and says so."""
-    worth: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Gain in pass rate that the rest of the budget would be paid for. None = 0.02, less in proportion where less is left than
-    was spent."""
-    price: Annotated[float, Field(ge=0, le=1e9)] | None = None
-    """Price of one unit of the curve's compute, in any currency. None = no cost is reported."""
-
-
-class CurveQueries(CurveTerms):
-    """A run of any framework, as PromQL: each expression selects one series that keeps its value between evaluations."""
-
-    run: Annotated[str, Field(pattern=CURVE_NAME)]
-    """Name under which the forecast is served."""
-    pass_rate: str
-    """Mean reward or accuracy on held-out prompts, in [0, 1]."""
-    compute: str
-    """Device-hours since the start when that was measured."""
-    standard_error: str | None = None
-    """Standard error of the pass rate. None = unknown."""
-    truncation_ratio: str | None = None
-    """Share of the rollouts that the token budget cut off; the verdict heeds it. None = unknown."""
-    step: str | None = None
-    """Optimizer step of the evaluation, which distinguishes it from the next one. None = by a change of the pass
-    rate."""
-    look_back_hours: Annotated[float, Field(gt=0, le=8_760)] = 720.0
-    """How far back the run began, at most."""
-
-
-class PrometheusSource(Settings):
-    kind: Literal["prometheus"] = "prometheus"
-    """Read a Prometheus server's query API."""
-    url: str
-    """Address of the server, as http://host:9090."""
-    every_seconds: Annotated[float, Field(gt=0)] = 5.0
-    """Interval of reading. A third of the usual scrape interval, so that a forecast is refreshed within one; most looks find
-    nothing new and fit nothing."""
-    token: Secret | None = None
-    """Bearer token. None = none."""
-    namespace: Annotated[str, Field(pattern=NAMESPACE)] = ""
-    """Only Rollcast's runs whose series have this label `namespace`; two of one name in two namespaces would be taken for
-    one. The chart sets its own. Empty = whatever the label."""
-    curves: tuple[CurveQueries, ...] = ()
-    """Runs of other frameworks. Rollcast's own runs are found by their metrics' names."""
-
-
-class CurveFile(CurveTerms):
-    """A run of any framework as a log that grows: a file or folder of a format that `rollcast fit` reads."""
-
-    run: Annotated[str, Field(pattern=CURVE_NAME)]
-    """Name under which the forecast is served."""
-    path: Path
-    """File or folder: CSV, JSON, JSONL, W&B, TensorBoard, MLflow, TRL, or a console log; at most 64 MiB. One that has
-    changed is read again from its beginning. A last line that is not ended yet waits for its end. Columns are found in
-    upper and lower case alike."""
-    compute: str | None = None
-    """Column of the compute since the start; its name contains the unit. None = recognised by its name, as `rollcast
-    fit` does: device-hours, else steps, else tokens, samples or times."""
-    pass_rate: str | None = None
-    """Column of the mean reward or accuracy on held-out prompts, in [0, 1]. None = recognised by its name, as `rollcast fit`
-    does; if several could be meant, the page asks for this setting."""
-    scale: Annotated[float, Field(gt=0, le=1e6)] = 1.0
-    """Times the pass rate, after `offset` was added, and times its standard error. 0.01 = the file holds per cent."""
-    offset: Annotated[float, Field(ge=-1e6, le=1e6)] = 0.0
-    """Added to the pass rate before it is scaled. 1, with scale 0.5, maps rewards in [-1, 1] to [0, 1]; 0 adds nothing."""
-    standard_error: str | None = None
-    """Column of the standard error of the pass rate. None = standard_error, stderr; unknown if the file has neither."""
-    truncation_ratio: str | None = None
-    """Share of the rollouts that the token budget cut off; the verdict heeds it. None = truncation_ratio, truncation_rate,
-    truncated."""
-    step: str | None = None
-    """Optimizer step, which distinguishes evaluations. None = global_step, training_step, step, iteration and the like,
-    or else the number of the row."""
-    time: str | None = None
-    """Unix seconds of the evaluation. None = when its row was first read."""
-    where: tuple[Annotated[str, Field(pattern=CONDITION)], ...] = ()
-    """COLUMN=VALUE that rows must meet, for a file with several runs or measures."""
-
-
-class FileSource(Settings):
-    kind: Literal["files"] = "files"
-    """Read files: no service, no Prometheus needed."""
-    curves: Annotated[tuple[CurveFile, ...], Field(min_length=1, max_length=200)]
-    """One file for each run."""
-    every_seconds: Annotated[float, Field(gt=0)] = 2.0
-    """Interval between two looks at each file; one that has not changed is not read. A long file that changes all the time is
-    read less often: 5 MiB a second on average."""
-
-
 class Forecaster(Settings):
     source: Annotated[DirectScrape | PrometheusSource | FileSource, Field(discriminator="kind")] = DirectScrape()
     """Where evaluations are read from."""
@@ -372,29 +162,3 @@ class Local(Settings):
     def shares_gpu(self) -> bool:
         """Whether generators and trainer use the same GPU."""
         return self.gpus == 1 and self.generators > 0
-
-
-class Budget(Settings):
-    """When the run ends: at the first of these."""
-
-    steps: Annotated[int, Field(ge=1)] | None = None
-    """Optimizer steps. None = no bound."""
-    device_hours: Annotated[float, Field(gt=0)] | None = None
-    """Compute of the surviving history (GPU-hours; core-hours on CPU). None = no bound."""
-    endless: bool = False
-    """The run has no bound on purpose: Ctrl-C, or stop_when, ends it. Off: a run without a bound is refused at its start."""
-
-
-class StopWhen(Settings):
-    """Ends the run by itself when the rest of its budget is not worth it; judged at every evaluation.
-
-    On three evaluations in a row the verdict has to be broken, or no_learning in the second half of the budget, or one of
-    these conditions has to hold.
-    """
-
-    least_gain: Annotated[float, Field(ge=0, le=1)] = 0.01
-    """Pass rate. Stop when the rest of the budget gains less, at the upper end of the forecast's 90 % interval, whatever the
-    verdict, once the curve has ten evaluations: a run that learns nothing ends as well. 0 = never for this reason. 0.01 is
-    half of the margin within which the paper calls two runs equal."""
-    on_saturated: bool = True
-    """Stop on the verdict saturated as well: a gain of 0.03 until twice the compute then has a chance below 10 %."""

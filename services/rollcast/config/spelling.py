@@ -1,4 +1,4 @@
-"""What a misspelt or misplaced setting was meant to be."""
+"""Settings that a misspelt or misplaced one may have meant."""
 
 import difflib
 import functools
@@ -52,7 +52,7 @@ def kind_of_group(group: type[BaseModel]) -> str | None:
 
 
 def _beside(field: str, names: list[str]) -> list[str]:
-    """Those of `names` that `field`, which stands among them, may have meant: misspelt, or a part of the name alone."""
+    """Names among its neighbours `names` that `field` may have meant: misspelt, or a part of the name alone."""
     parent, _, name = field.rpartition(".")
     words = set(name.split("_"))
     close_names = difflib.get_close_matches(name, names, MOST_OFFERED, MIN_NAME_SIMILARITY)

@@ -19,7 +19,7 @@ class FunctionVerifier(Settings):
     kind: Literal["function"] = "function"
     """A function of your own: (completion, row) -> reward in [0, 1]."""
     name: Annotated[str, Field(pattern=DATASET_NAME)]
-    """What `verifier` of a data set calls it."""
+    """Name by which `verifier` of a data set refers to it."""
     code: Annotated[str, Field(pattern=FUNCTION)]
     """`./reward.py:grade`, a file and a function in it, or `package.module:grade`. Looked up in the folder in which
     the command was started."""
@@ -32,9 +32,9 @@ class Remote(Settings):
     """How a service is asked, and when no more."""
 
     name: Annotated[str, Field(pattern=DATASET_NAME)]
-    """What `verifier` of a data set calls it."""
+    """Name by which `verifier` of a data set refers to it."""
     url: Annotated[str, Field(pattern=WEB_ADDRESS)]
-    """Its address."""
+    """Address of the service."""
     token_variable: str | None = None
     """Environment variable of the generators that holds the bearer token to present. None = none is presented."""
     deadline_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
@@ -64,7 +64,7 @@ class JudgeVerifier(Remote):
     kind: Literal["llm-judge"] = "llm-judge"
     """A language model that reads the completion, behind an OpenAI-compatible endpoint: `url` usually ends in /v1."""
     model: str
-    """Its name at the endpoint."""
+    """Name of the judge's model at the endpoint."""
     prompt: str = JUDGE_PROMPT
     """The question to it. `{prompt}`, `{completion}` (the text after the think block) and `{FIELD}`, any field of the
     row, are filled in. It must ask for a last line `Score: N`."""

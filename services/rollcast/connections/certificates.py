@@ -2,8 +2,8 @@
 
 import ssl
 
+from rollcast.config.connections import TLS, Http, Redis, Rpc
 from rollcast.config.errors import UserError
-from rollcast.config.services import TLS, Http, Redis, Rpc
 
 
 def check_certificates(redis: Redis, rpc: Rpc, http: Http) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from rollcast.config.connections import TLS, Rpc
 from rollcast.config.errors import UserError
-from rollcast.config.services import TLS, Rpc
 from rollcast.connections.certificates import check_client, check_server
 from rollcast.connections.http import in_url, listen
 from rollcast.connections.silent_calls import MAX_SILENT_CALLS, SilentCalls

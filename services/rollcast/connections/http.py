@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
+from rollcast.config.connections import TLS, Http
 from rollcast.config.errors import UserError
-from rollcast.config.services import TLS, Http
 from rollcast.connections.certificates import check_server, verifying_context
 from rollcast.connections.waiting_connections import WaitingConnections, WatchedListener
 

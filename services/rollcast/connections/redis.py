@@ -10,7 +10,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from rollcast.config.services import Redis as RedisSettings
+from rollcast.config.connections import Redis as RedisSettings
 from rollcast.connections.certificates import check_client
 
 RedisAway = (RedisConnectionError, RedisTimeoutError, OSError)

@@ -126,7 +126,7 @@ def _rule_scores(rule: str, followed: Sequence[FollowedAdvice], worths: Sequence
 
 
 def _chance_classes(followed: Sequence[FollowedAdvice]) -> list[ChanceClass]:
-    """Those that hold a chance."""
+    """The classes that hold a chance."""
     chance_outcomes = [(run.chance, run.gain >= run.worth) for run in followed if run.chance is not None]
     class_indices = [
         min(sum(chance >= bound for bound in CHANCE_BOUNDS), len(CHANCE_BOUNDS) - 1) - 1

@@ -18,7 +18,7 @@ from rollcast.curves.restarts import incarnations, stray_rows, whole_numbers
 from rollcast.curves.sheet import RUN, Mask, Numbers, Sheet, not_a_number
 from rollcast.curves.times import COUNTS, in_one_unit
 from rollcast.runfolder.survival import LEAST_GRADED_SHARE, surviving
-from rollcast.telemetry.names import is_own_curve
+from rollcast.telemetry.evaluation_metrics import is_own_curve
 
 MADE_AGAIN = "of steps that were made again after a restart"
 """Why evaluations are left out."""

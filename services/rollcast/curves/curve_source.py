@@ -20,10 +20,10 @@ from rollcast.curves.pass_rate_range import refuse_outside
 from rollcast.curves.separate_runs import separate_runs
 from rollcast.runfolder.files import EVALUATIONS
 from rollcast.scaling.law.curve import DEVICE_HOURS
-from rollcast.telemetry.names import is_own_curve
+from rollcast.telemetry.evaluation_metrics import is_own_curve
 
 if TYPE_CHECKING:
-    from rollcast.config.services import CurveQueries
+    from rollcast.config.curve_sources import CurveQueries
     from rollcast.curves.run_forecast import RunForecast
     from rollcast.curves.sheet import Sheet
     from rollcast.scaling.law.curve import Curve
@@ -179,7 +179,7 @@ def _queries(columns: Columns, run: str | None) -> tuple[CurveQueries, ...]:
     """The expressions of a run of another framework; empty for one of Rollcast's own."""
     from pydantic import ValidationError
 
-    from rollcast.config.services import CurveQueries
+    from rollcast.config.curve_sources import CurveQueries
 
     if columns.where:
         raise UserError(

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rollcast.config.services import CurveTerms
+from rollcast.config.curve_sources import CurveTerms
 from rollcast.curves.amounts import MEDIAN_AND_90, bare
 from rollcast.curves.answer import law_of_run
 from rollcast.curves.columns import GPU_HOURS
@@ -25,8 +25,8 @@ from rollcast.runfolder.kept_checkpoints import KeptCheckpoints
 from rollcast.runfolder.survival import is_complete
 from rollcast.scaling.decisions.advice_answer import EarlierAdvice
 from rollcast.scaling.law.curve import DEVICE_HOURS, Array
+from rollcast.telemetry.evaluation_metrics import is_own_curve
 from rollcast.telemetry.logging import get_logger
-from rollcast.telemetry.names import is_own_curve
 
 MAX_RUNS = 200
 MAX_PUSHED_RUNS = 100

@@ -60,11 +60,11 @@ class KeptForecast:
 
 @dataclass(frozen=True)
 class PushedRun:
-    """What a trainer says of the run that it pushes."""
+    """Facts about a pushed run, as its trainer states them."""
 
     name: str
     unit: str
-    """What compute is counted in."""
+    """Unit of compute."""
     budget: float | None
     """Compute at which the run would end."""
 

@@ -19,9 +19,9 @@ from rollcast.forecaster.surprise import Surprise
 from rollcast.scaling.decisions.advice import Advice, AdviceKind
 from rollcast.scaling.decisions.forecast import VerdictKind
 from rollcast.scaling.law.curve import DEVICE_HOURS
-from rollcast.telemetry import names
+from rollcast.telemetry import forecaster_metrics
 from rollcast.telemetry.exporter import Exporter
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry.metric import Metric
 
 _QUANTILE_LABELS = tuple(f"{quantile:g}" for quantile in QUANTILES)
 _DEVICE_HOURS = (DEVICE_HOURS, GPU_HOURS)
@@ -42,45 +42,45 @@ class _Shown:
         forecast = self.forecast
         outlook = self.outlook
         grid = [f"{compute:g}" for compute in outlook.grid]
-        yield names.FORECAST_DESCRIBED, (), float(self.law is not None)
+        yield forecaster_metrics.FORECAST_DESCRIBED, (), float(self.law is not None)
         if self.law is not None:
             for metric, quantiles in (
-                (names.FORECAST_ASYMPTOTE, self.law.asymptote),
-                (names.FORECAST_HEADROOM, self.law.headroom),
+                (forecaster_metrics.FORECAST_ASYMPTOTE, self.law.asymptote),
+                (forecaster_metrics.FORECAST_HEADROOM, self.law.headroom),
             ):
                 for quantile, value in zip(_QUANTILE_LABELS, bare(quantiles), strict=True):
                     yield metric, (quantile,), value
         for index, quantile in enumerate(_QUANTILE_LABELS):
             if outlook.end is not None:
-                yield names.FORECAST_END, (quantile,), float(outlook.end[index])
+                yield forecaster_metrics.FORECAST_END, (quantile,), float(outlook.end[index])
             for compute, value in zip(grid, outlook.band[index].tolist(), strict=True):
-                yield names.FORECAST_PASS_RATE, (compute, quantile), value
+                yield forecaster_metrics.FORECAST_PASS_RATE, (compute, quantile), value
         if forecast.end is not None and forecast.unit in _DEVICE_HOURS:
-            yield names.FORECAST_END_DEVICE_HOURS, (), forecast.end
+            yield forecaster_metrics.FORECAST_END_DEVICE_HOURS, (), forecast.end
         for kind in VerdictKind:
-            yield names.FORECAST_VERDICT, (str(kind),), float(kind is forecast.forecast.verdict.kind)
+            yield forecaster_metrics.FORECAST_VERDICT, (str(kind),), float(kind is forecast.forecast.verdict.kind)
         yield from _advice(self.advice, forecast.unit)
         if self.surprise is not None:
             for quantile, value in zip(_QUANTILE_LABELS, self.surprise.earlier, strict=True):
-                yield names.FORECAST_EARLIER, (quantile,), value
-            yield names.FORECAST_MISSED, (), self.surprise.num_missed
-        yield names.FORECAST_POINTS, (), len(forecast.evaluations)
-        yield names.FORECAST_LOST_POINTS, (), forecast.num_lost
-        yield names.FORECAST_INCOMPLETE_POINTS, (), forecast.num_incomplete
-        yield names.FORECAST_REFITS, (), self.refits
+                yield forecaster_metrics.FORECAST_EARLIER, (quantile,), value
+            yield forecaster_metrics.FORECAST_MISSED, (), self.surprise.num_missed
+        yield forecaster_metrics.FORECAST_POINTS, (), len(forecast.evaluations)
+        yield forecaster_metrics.FORECAST_LOST_POINTS, (), forecast.num_lost
+        yield forecaster_metrics.FORECAST_INCOMPLETE_POINTS, (), forecast.num_incomplete
+        yield forecaster_metrics.FORECAST_REFITS, (), self.refits
 
 
 def _advice(advice: Advice, unit: str) -> Iterator[tuple[Metric, tuple[str, ...], float]]:
     for kind in AdviceKind:
-        yield names.ADVICE, (str(kind),), float(kind is advice.kind)
-    yield names.ADVICE_EVALUATIONS, (), advice.evaluations
+        yield forecaster_metrics.ADVICE, (str(kind),), float(kind is advice.kind)
+    yield forecaster_metrics.ADVICE_EVALUATIONS, (), advice.evaluations
     if advice.chance is not None:
-        yield names.ADVICE_CHANCE, (), advice.chance
+        yield forecaster_metrics.ADVICE_CHANCE, (), advice.chance
     for name, stretch in (("soon", advice.soon), ("rest", advice.rest)):
         if unit in _DEVICE_HOURS:
-            yield names.ADVICE_DEVICE_HOURS, (name,), stretch.compute
+            yield forecaster_metrics.ADVICE_DEVICE_HOURS, (name,), stretch.compute
         for quantile, gain in zip(("0.05", "0.5", "0.95"), stretch.gain or (), strict=False):
-            yield names.ADVICE_GAIN, (name, quantile), gain
+            yield forecaster_metrics.ADVICE_GAIN, (name, quantile), gain
 
 
 class ForecastMetrics(Collector):
@@ -105,10 +105,10 @@ class ForecastMetrics(Collector):
 
     def count_skipped(self, reason: str, count: int) -> None:
         if count:
-            self._own.add(names.FORECAST_SKIPPED, count, reason=reason)
+            self._own.add(forecaster_metrics.FORECAST_SKIPPED, count, reason=reason)
 
     def source_up(self, up: bool) -> None:
-        self._own.set(names.FORECAST_SOURCE_UP, float(up))
+        self._own.set(forecaster_metrics.FORECAST_SOURCE_UP, float(up))
 
     def render(self) -> bytes:
         return generate_latest(self._registry)

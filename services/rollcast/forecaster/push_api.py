@@ -55,7 +55,7 @@ class PushRequest(BaseModel):
     run: Name
     points: Annotated[list[PushPoint], Field(max_length=MAX_POINTS)]
     unit: Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[\w /.-]+$")] = "steps"
-    """What compute is counted in: steps, tokens, device-hours; the same at every push."""
+    """Unit of compute: steps, tokens, device-hours; the same at every push."""
     budget: PositiveCompute | None = None
     """Compute at which the run will end; null = as pushed before."""
     worth: Share | None = None

@@ -22,7 +22,7 @@ from rollcast.forecaster.board import Board
 from rollcast.forecaster.selector import Selector, parse_selector
 from rollcast.forecaster.timeline import readings_over_time, timeline
 from rollcast.scaling.law.curve import Array
-from rollcast.telemetry import names
+from rollcast.telemetry import forecaster_metrics
 
 MAX_POINTS = 11_000
 MAX_RUNS = 20
@@ -69,7 +69,7 @@ def refusal(sentence: str, status: int = 400, headers: Mapping[str, str] | None 
     return JSONResponse({"status": "error", "errorType": "bad_data", "error": safe}, status, headers)
 
 
-_METRICS = (names.TIMELINE_PASS_RATE, names.TIMELINE_DEVICE_HOURS)
+_METRICS = (forecaster_metrics.TIMELINE_PASS_RATE, forecaster_metrics.TIMELINE_DEVICE_HOURS)
 
 
 def _query(board: Board, form: Form) -> Any:
@@ -132,8 +132,12 @@ def _all(board: Board) -> list[Labels]:
 
 def _labels(forecast: RunForecast) -> Iterator[Labels]:
     for quantile in QUANTILES:
-        yield {"__name__": names.TIMELINE_PASS_RATE.name, "run": forecast.name, "quantile": f"{quantile:g}"}
-    yield {"__name__": names.TIMELINE_DEVICE_HOURS.name, "run": forecast.name}
+        yield {
+            "__name__": forecaster_metrics.TIMELINE_PASS_RATE.name,
+            "run": forecast.name,
+            "quantile": f"{quantile:g}",
+        }
+    yield {"__name__": forecaster_metrics.TIMELINE_DEVICE_HOURS.name, "run": forecast.name}
 
 
 def _evaluate(board: Board, selector: Selector, times: Array) -> list[tuple[Labels, Array]]:

@@ -27,7 +27,7 @@ _MEANINGS = {
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What the OpenAPI document says about these statuses."""
+    """Entries of these statuses for the OpenAPI document."""
     return {status: {"model": Refusal, "description": _MEANINGS[status]} for status in statuses}
 
 

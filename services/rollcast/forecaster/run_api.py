@@ -154,7 +154,7 @@ class RunApi:
         return answers.status_answer(item.name, *self._board.status(item.newest.run), episodes)
 
     def samples(self, run: RunName) -> schema.SamplesAnswer:
-        """What the model wrote at the newest evaluations; episodes turn by turn, with tokens and log-probs."""
+        """Completions of the newest evaluations; episodes turn by turn, with tokens and log-probs."""
         item = self._find(run)
         records = self._tail.samples() if item.newest.run == self._tail.run else []
         return schema.SamplesAnswer(run=item.name, evaluations=records)

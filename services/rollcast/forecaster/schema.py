@@ -1,4 +1,4 @@
-"""What the HTTP API takes and answers. Compute is in device-hours, times are Unix seconds."""
+"""Models of the HTTP API's requests and answers. Compute is in device-hours, times are Unix seconds."""
 
 from typing import Annotated
 
@@ -43,7 +43,7 @@ class Gain(Answer):
 
 
 class End(Interval):
-    """What an evaluation at the end of the budget will read."""
+    """Forecast reading of an evaluation at the end of the budget."""
 
     compute: float
     gain: Gain | None
@@ -72,7 +72,7 @@ class AdviceAnswer(Answer):
     kind: str
     """stop, continue or wait."""
     headline: str | None
-    """What to do, in a few words; null before there are enough evaluations for a forecast."""
+    """Advice in a few words; null before there are enough evaluations for a forecast."""
     evaluations: int
     """Number of evaluations to wait for; 0 for stop and continue."""
     budget: float
@@ -86,7 +86,7 @@ class AdviceAnswer(Answer):
     level: float
     """Mean of the newest readings, from which every gain is counted."""
     mean_gain: float | None
-    """What the rest gains on average if the checkpoint of now is kept in case it loses: the largest `worth` with which
+    """Average gain of the rest if the checkpoint of now is kept in case it loses: the largest `worth` with which
     it pays to continue. Null if there is no rest, or nothing is forecast."""
     chance: float | None
     """Probability that the measured level gains `worth` or more in the rest. With the verdict no_learning: the share of
@@ -98,7 +98,7 @@ class AdviceAnswer(Answer):
     """Until the evaluations to wait for have come."""
     reason: str
     change: str
-    """What would change the advice."""
+    """Sentence on what would change the advice."""
 
 
 class FittedAnswer(Answer):
@@ -150,7 +150,7 @@ class ForecastAnswer(FittedAnswer):
     advice: AdviceAnswer
     """On the rest of the run's budget, without a price; /advice answers for others."""
     unit: str
-    """What compute is counted in."""
+    """Unit of compute."""
     step: int
     compute: float
     """Compute of the newest evaluation."""
@@ -165,7 +165,7 @@ class ForecastAnswer(FittedAnswer):
 class Prediction(Answer):
     compute: float
     reading: Interval
-    """What an evaluation will read."""
+    """Forecast reading of an evaluation."""
     law: Interval | None
     """The pass rate without the noise of an evaluation; null if no law describes the curve."""
 

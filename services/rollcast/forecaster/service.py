@@ -8,8 +8,8 @@ stop:  waiting requests woken, server stopped, history closed
 import time
 from functools import partial
 
+from rollcast.config.curve_sources import DirectScrape, FileSource, PrometheusSource
 from rollcast.config.run import RunConfig
-from rollcast.config.services import DirectScrape, FileSource, PrometheusSource
 from rollcast.connections.http import Heartbeat, HttpServer, listen, local_url
 from rollcast.connections.port_files import port_file, publish_port
 from rollcast.curves.evaluations import Reading

@@ -33,7 +33,7 @@ from rollcast.generator.vllm.engine import BadRequestError, Engine
 from rollcast.rollouts.base import Claimed, GeneratorQueue
 from rollcast.rollouts.errors import OwnerFenced, QueueAway
 from rollcast.rollouts.records import PromptTask, Purpose
-from rollcast.telemetry import names
+from rollcast.telemetry import generator_metrics, wire_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.wire.version import PolicyVersion
@@ -116,9 +116,9 @@ class ClaimLoop:
                 if renewal.done():
                     await renewal
                 self._book_idle_time()
-                self._exporter.set(names.RUNNING_ROLLOUTS, self.num_running)
+                self._exporter.set(generator_metrics.RUNNING_ROLLOUTS, self.num_running)
                 away_seconds = self._queue.away_seconds
-                self._exporter.add(names.REDIS_AWAY, max(away_seconds - self._away_seconds, 0.0))
+                self._exporter.add(wire_metrics.REDIS_AWAY, max(away_seconds - self._away_seconds, 0.0))
                 self._away_seconds = away_seconds
                 self._changed.clear()
                 may_claim = self._may_claim() and self._may_begin()
@@ -182,7 +182,7 @@ class ClaimLoop:
     def _restart_lost_rollouts(self, group: ActiveGroup) -> int:
         count = group.restart_if(self._is_lost)
         if count:
-            self._exporter.add(names.ABORTED, count)
+            self._exporter.add(generator_metrics.ABORTED, count)
         return count
 
     async def recorded(self) -> None:
@@ -252,7 +252,7 @@ class ClaimLoop:
         """Count the time since the last call if no group ran in it. Call it right before `_groups` changes."""
         now_seconds = time.monotonic()
         if not self._groups:
-            self._exporter.add(names.GENERATOR_IDLE, now_seconds - self._idle_booked_at)
+            self._exporter.add(generator_metrics.GENERATOR_IDLE, now_seconds - self._idle_booked_at)
         self._idle_booked_at = now_seconds
 
     def _finished(self, task: asyncio.Task[None]) -> None:
@@ -285,10 +285,10 @@ class ClaimLoop:
                 accepted = await self._retry_while_redis_is_away(
                     queue, lambda queue: self._hand_back(queue, group, task)
                 )
-                self._exporter.add(names.HAND_BACKS)
-                self._exporter.add(names.HAND_OVERS, float(group in self._handed_over))
+                self._exporter.add(generator_metrics.HAND_BACKS)
+                self._exporter.add(generator_metrics.HAND_OVERS, float(group in self._handed_over))
             if not accepted:
-                self._exporter.add(names.REFUSED)
+                self._exporter.add(generator_metrics.REFUSED)
         finally:
             if self._groups.get(sequence) is group:
                 self._book_idle_time()
@@ -325,7 +325,7 @@ class ClaimLoop:
         gone = [group for group in gone if not group.finished and not group.stopped]
         if gone:
             log.warning("tasks have another owner now", tasks=len(gone))
-            self._exporter.add(names.REFUSED, len(gone))
+            self._exporter.add(generator_metrics.REFUSED, len(gone))
             self._drop(gone)
 
     async def _retry_while_redis_is_away(

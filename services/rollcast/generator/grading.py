@@ -21,7 +21,7 @@ from rollcast.tasks.sandbox.cores import gradings_at_once
 from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.thinking import whole_completion
 from rollcast.tasks.verifiers import MAX_COMPLETION_CHARACTERS, Grade, Verifiers, grade, is_built_in
-from rollcast.telemetry import names
+from rollcast.telemetry import generator_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 
@@ -64,7 +64,7 @@ class VerifierFailures:
 
     def note(self, verifier: str, sentence: str) -> None:
         """Count a grading without a verdict. Logs the first, then whenever their number has doubled."""
-        self._exporter.add(names.VERIFIER_FAILURES, verifier=verifier)
+        self._exporter.add(generator_metrics.VERIFIER_FAILURES, verifier=verifier)
         failure = self._known.get(verifier, VerifierFailure(verifier, sentence, 0))
         failure = self._known[verifier] = replace(failure, count=failure.count + 1)
         if failure.count & (failure.count - 1):  # not a power of two
@@ -123,12 +123,12 @@ class GradingThreads:
             graded = await asyncio.get_running_loop().run_in_executor(self._threads, self._grade, task, token_ids)
         if graded.status in (GradingStatus.ERROR, GradingStatus.TIMEOUT):
             self._failures.note(task.verifier, graded.failure)
-        self._exporter.add(names.GRADINGS, status=graded.status)
-        self._exporter.observe(names.GRADING_SECONDS, graded.seconds)
+        self._exporter.add(generator_metrics.GRADINGS, status=graded.status)
+        self._exporter.observe(generator_metrics.GRADING_SECONDS, graded.seconds)
         if graded.contained:
-            self._exporter.add(names.CONTAINED, reason=graded.contained)
+            self._exporter.add(generator_metrics.CONTAINED, reason=graded.contained)
         if graded.contained == "time":
-            self._exporter.add(names.GRADING_TIMEOUTS, dataset=task.dataset)
+            self._exporter.add(generator_metrics.GRADING_TIMEOUTS, dataset=task.dataset)
         return graded
 
     async def close(self) -> None:
@@ -166,7 +166,7 @@ class GradingThreads:
         return whole_completion(prompt_end, self._decode(token_ids))
 
     def _count(self, verifier: str, outcome: Outcome) -> None:
-        self._exporter.add(names.VERIFIER_REQUESTS, verifier=verifier, outcome=outcome)
+        self._exporter.add(generator_metrics.VERIFIER_REQUESTS, verifier=verifier, outcome=outcome)
 
 
 def _graded(found: Grade, started: float) -> Graded:

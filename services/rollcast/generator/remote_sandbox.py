@@ -13,13 +13,13 @@ from typing import Any, TypeVar, get_args
 import grpc
 from tenacity import Retrying, retry_if_exception, stop_before_delay, wait_random_exponential
 
+from rollcast.config.connections import Rpc
 from rollcast.config.errors import UserError
 from rollcast.config.own_functions import MAX_SENTENCE_CHARACTERS
-from rollcast.config.services import Rpc
 from rollcast.config.tasks import Grading
 from rollcast.connections.grpc import MAX_GRADING_BYTES, call_metadata, open_channel
 from rollcast.tasks.verifiers import Grade, GradeStatus, grading_seconds
-from rollcast.telemetry import names
+from rollcast.telemetry import generator_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.wire import grading_pb2
@@ -68,7 +68,7 @@ class RemoteSandbox:
             limits=self._limits(deadline_seconds or grading_seconds(self._settings, verifier, reference)),
         )
         if request.ByteSize() > MAX_GRADING_BYTES:
-            self._exporter.add(names.GRADER_FAILURES, code="oversize")
+            self._exporter.add(generator_metrics.GRADER_FAILURES, code="oversize")
             return Grade(0.0, "error", failure="completion and reference are longer than the grader takes")
         try:
             reply = self._retry(lambda stub, seconds: stub.Grade(request, timeout=seconds, metadata=self._metadata))
@@ -105,7 +105,7 @@ class RemoteSandbox:
             reply = call(GradingStub(channel), seconds)  # type: ignore[no-untyped-call]
         except grpc.RpcError as error:
             channel.close()
-            self._exporter.add(names.GRADER_FAILURES, code=error.code().name.lower())
+            self._exporter.add(generator_metrics.GRADER_FAILURES, code=error.code().name.lower())
             raise
         self._idle.append(channel)
         return reply

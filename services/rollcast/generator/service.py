@@ -24,13 +24,14 @@ from typing import TypeVar
 
 from rollcast.chat.check import check_chat_format
 from rollcast.config.bounds import MOST_DERIVED_SLOTS
+from rollcast.config.connections import Http, Rpc
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Generator, Http, Rpc
+from rollcast.config.services import Generator
 from rollcast.config.tasks import Tasks
 from rollcast.connections.certificates import verifying_context
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
@@ -53,7 +54,7 @@ from rollcast.rollouts.redis_streams import RedisGeneratorQueue
 from rollcast.runfolder.verifier_failures import failures_file
 from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.verifiers import Verifiers
-from rollcast.telemetry import names
+from rollcast.telemetry import generator_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.host_memory import kills
 from rollcast.telemetry.locked_memory import why_not_registered
@@ -140,7 +141,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
             if endpoint is not None and sessions is not None and episodes is not None:
                 endpoint.single_calls = SingleCalls(engine, episodes, sessions, config.recipe, num_slots=slots.total)
             log.info("engine", threads=engine.num_threads, slots=slots.total, full_rollouts=engine.full_rollouts)
-            exporter.set(names.GENERATOR_SLOTS, slots.total)
+            exporter.set(generator_metrics.GENERATOR_SLOTS, slots.total)
             standing.service = GeneratorService(config, name, engine, slots, exporter, remote, key, episodes, sessions)
             return await standing.service.run(stopping)
         finally:
@@ -150,7 +151,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
             raise
         log.error("parked: no engine is started again; it ends at SIGTERM", reason=str(error))
         standing.parked = str(error)
-        exporter.set(names.GENERATOR_PARKED, 1)
+        exporter.set(generator_metrics.GENERATOR_PARKED, 1)
         await stopping.wait()
         return error.exit_code
     finally:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rollcast.generator.claims import ClaimLoop
 from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.steps import EngineCounts
-from rollcast.telemetry import names
+from rollcast.telemetry import generator_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.receiver.weight_engine import ReceiverVerb, ReceiveState, merge_states
@@ -65,7 +65,7 @@ class GeneratorWeights:
     async def apply(self, version: PolicyVersion) -> float:
         """Returns once every claim under older weights is recorded, on which the staleness gate relies."""
         pause_seconds = await self._engine.update(version, "apply", self._staged_path)
-        self._exporter.observe(names.WEIGHT_LOAD_SECONDS, self._engine.load_seconds)
+        self._exporter.observe(generator_metrics.WEIGHT_LOAD_SECONDS, self._engine.load_seconds)
         await self._claims.recorded()
         return pause_seconds
 
@@ -76,9 +76,9 @@ class GeneratorWeights:
         rate = self._decode_rate.update(
             counts.decode_steps - former_counts.decode_steps, counts.decode_seconds - former_counts.decode_seconds
         )
-        self._exporter.add(names.PREEMPTIONS, counts.preemptions - former_counts.preemptions)
-        self._exporter.add(names.SAMPLED_TOKENS, counts.sampled_tokens - former_counts.sampled_tokens)
-        self._exporter.set(names.INFLIGHT_TOKENS, counts.inflight_tokens)
+        self._exporter.add(generator_metrics.PREEMPTIONS, counts.preemptions - former_counts.preemptions)
+        self._exporter.add(generator_metrics.SAMPLED_TOKENS, counts.sampled_tokens - former_counts.sampled_tokens)
+        self._exporter.set(generator_metrics.INFLIGHT_TOKENS, counts.inflight_tokens)
         return weights_pb2.Heartbeat(
             engine_steps=counts.steps,
             running_rollouts=self._engine.num_running,

@@ -12,7 +12,7 @@ from rollcast.grader.turns import NoTurn, Turns
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.limits import Limits
 from rollcast.tasks.verifiers import Verifiers
-from rollcast.telemetry import names
+from rollcast.telemetry import grader_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.wire import grading_pb2, grading_pb2_grpc
 
@@ -58,8 +58,8 @@ class GradingService(grading_pb2_grpc.GradingServicer):
         except NoTurn as none:
             status = grpc.StatusCode.RESOURCE_EXHAUSTED if none.reason == "full" else grpc.StatusCode.UNAVAILABLE
             self._refuse(context, status, none.reason, f"no turn: {none.reason}; try again")
-        self._exporter.add(names.GRADER_GRADINGS, status=grade.status)
-        self._exporter.observe(names.GRADER_SECONDS, time.perf_counter() - began)
+        self._exporter.add(grader_metrics.GRADER_GRADINGS, status=grade.status)
+        self._exporter.observe(grader_metrics.GRADER_SECONDS, time.perf_counter() - began)
         return grading_pb2.GradeReply(
             reward=grade.reward, status=grade.status, reason=grade.reason, failure=grade.failure
         )
@@ -104,5 +104,5 @@ class GradingService(grading_pb2_grpc.GradingServicer):
         self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "request", message)
 
     def _refuse(self, context: grpc.ServicerContext, status: grpc.StatusCode, reason: str, message: str) -> NoReturn:
-        self._exporter.add(names.GRADER_REFUSED, reason=reason)
+        self._exporter.add(grader_metrics.GRADER_REFUSED, reason=reason)
         context.abort(status, message)

@@ -9,9 +9,9 @@ import json
 import time
 from typing import Any
 
+from rollcast.config.connections import Redis, Rpc
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Redis, Rpc
 from rollcast.connections.grpc import MAX_GRADING_BYTES, start_server
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
@@ -29,7 +29,7 @@ from rollcast.telemetry.stop_signal import StopSignal
 from rollcast.wire.grading_pb2_grpc import add_GradingServicer_to_server
 
 IMPORT_SECONDS = 30.0
-"""That a start waits for verifiers to be imported."""
+"""Time that a start waits for verifiers to be imported."""
 PROOF_LIMITS = Limits(deadline_seconds=60.0, seconds_per_test=60.0, memory_bytes=1 << 30)
 """Wide: a machine that is slow at its start is no reason to refuse."""
 _PROOF = """```python

@@ -4,7 +4,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
-from rollcast.telemetry import names
+from rollcast.telemetry import grader_metrics
 from rollcast.telemetry.exporter import Exporter
 
 
@@ -68,5 +68,5 @@ class Turns:
             raise NoTurn("abandoned")
 
     def _show(self) -> None:
-        self._exporter.set(names.GRADER_RUNNING, self._running)
-        self._exporter.set(names.GRADER_WAITING, self._waiting)
+        self._exporter.set(grader_metrics.GRADER_RUNNING, self._running)
+        self._exporter.set(grader_metrics.GRADER_WAITING, self._waiting)

@@ -30,14 +30,14 @@ SIZES = ("prompts_per_step", "rollouts_per_prompt", "max_prompt_tokens", "max_co
 KEPT = (*SIZES, "optimizer", "router_replay")
 """Settings that stay the base's if another recipe is tried on it: batch, budgets, optimizer, the model's routers."""
 SWITCHES = tuple(name for name in Recipe.model_fields if name not in KEPT)
-"""What a recipe brings to another base."""
+"""Settings that a recipe brings to another base."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecipePart:
     name: str
     instead: str
-    """What takes its place, in words."""
+    """The replacement of the part, in words."""
     is_in: Callable[[Recipe], bool]
     without: Callable[[Recipe, Tasks], Change]
 

@@ -1,4 +1,4 @@
-"""What the newest rules change of a run that is over: prompts that it should not have trained on, rewards that it gave.
+"""Changes that the newest rules make to a finished run: prompts that it should not have trained on, rewards it gave.
 
 checkpoint: prompts trained on --.
 data, held out and downstream ---'-> trained prompts that ask what an evaluated one asks

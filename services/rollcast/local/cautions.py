@@ -1,4 +1,4 @@
-"""What a run may be started with and its user should know before: each a sentence, none of them an error."""
+"""Facts that a user should know before a run starts: each a sentence, none of them an error."""
 
 import math
 import os
@@ -49,7 +49,7 @@ def of_data(split: PromptSplit) -> list[str]:
 def of_tokens(
     max_prompt_tokens: int, prompt_format: PromptFormat, split: PromptSplit, tokenizer: TokenizerFile
 ) -> list[str]:
-    """What the model's tokenizer makes of the prompts and of the marks of a think block."""
+    """Cautions about the prompts and the marks of a think block, as the model's tokenizer reads them."""
     return [*_of_prompts(max_prompt_tokens, split, tokenizer), *_of_think_marks(prompt_format, tokenizer)]
 
 
@@ -116,7 +116,7 @@ def of_quantization(quantization: str | None) -> list[str]:
 
 
 def _of_prompts(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -> Iterator[str]:
-    """Those that are too long, and those that the tokenizer cannot spell."""
+    """Sentences on prompts that are too long, and on those that the tokenizer cannot spell."""
     total = len(split.train)
     num_read = num_longer = num_unspelt = 0
     unspelt_texts: dict[str, None] = {}

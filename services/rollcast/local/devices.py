@@ -39,7 +39,7 @@ def can_use_gpus() -> bool:
 
 
 def named_gpus(count: int, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Those of `count` GPUs that this environment leaves. CUDA reads its list up to the first invalid entry."""
+    """The GPUs, `count` at most, that this environment leaves. CUDA reads its list up to the first invalid entry."""
     if VISIBLE not in environment:
         return tuple(map(str, range(count)))
     gpu_ids: list[str] = []
@@ -112,7 +112,7 @@ def check_transport(transport: str, *, has_gpus: bool, shares_gpu: bool) -> None
 
 
 def trainer_gpus(local: Local, gpus: Sequence[str]) -> dict[str, str]:
-    """What the environment of each trainer rank gets."""
+    """The variables for the environment of each trainer rank."""
     return visible_gpus(gpus, gpus[: local.trainer_ranks])
 
 

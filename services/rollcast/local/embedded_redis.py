@@ -18,8 +18,8 @@ from pathlib import Path
 
 import redis
 
+from rollcast.config.connections import Redis
 from rollcast.config.errors import UserError
-from rollcast.config.services import Redis
 from rollcast.connections.redis import RedisAway, connect
 from rollcast.local.process import Service
 
@@ -28,7 +28,7 @@ START_SECONDS = 30.0
 SOCKET = "redis.sock"
 """Name of the server's socket in its folder."""
 ALLOWED = "~* &* +@all -@admin -@dangerous +info"
-"""What a user of the server may do, as Redis's ACL says it: not CONFIG, MODULE, SAVE, BGSAVE, DEBUG, REPLICAOF,
+"""Permissions of the server's users, as a Redis ACL: not CONFIG, MODULE, SAVE, BGSAVE, DEBUG, REPLICAOF,
 SHUTDOWN, MIGRATE, FLUSHALL, KEYS and their like."""
 
 

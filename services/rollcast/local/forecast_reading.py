@@ -1,4 +1,4 @@
-"""What a forecast says of a run, as the terminal shows it: off the forecaster's page, or of a forecast made here."""
+"""A forecast of a run, as the terminal shows it: read from the forecaster's page, or made here."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rollcast.config.errors import UserError
-from rollcast.telemetry import names
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry import forecaster_metrics
+from rollcast.telemetry.metric import Metric
 
 if TYPE_CHECKING:
-    from rollcast.config.services import Budget
+    from rollcast.config.run_end import Budget
     from rollcast.curves.run_forecast import RunForecast
 
 Page = dict[str, list[tuple[dict[str, str], float]]]
@@ -23,7 +23,7 @@ _WANTED = (0.05, 0.5, 0.95)
 
 @dataclass(frozen=True, slots=True)
 class AdviceReading:
-    """What to do with the rest of the budget."""
+    """Advice on the rest of the budget."""
 
     kind: str
     """stop, continue or wait."""
@@ -69,7 +69,7 @@ class ForecastReading:
     asymptote: Quantiles | None
     """None if no law describes the curve."""
     end: Quantiles | None
-    """What an evaluation at the end of the budget will read."""
+    """Forecast reading of an evaluation at the end of the budget."""
     end_device_hours: float | None
     num_points: int
     """Evaluations it was made from, the one at step 0 included."""
@@ -84,15 +84,15 @@ class ForecastReading:
 
 def forecast_on_page(page: Page) -> ForecastReading | None:
     """None while there is no forecast of the run on the forecaster's page."""
-    verdict = _in_force(page, names.FORECAST_VERDICT, "verdict")
+    verdict = _in_force(page, forecaster_metrics.FORECAST_VERDICT, "verdict")
     if verdict is None:
         return None
     return ForecastReading(
         verdict=verdict,
-        asymptote=_quantiles(page, names.FORECAST_ASYMPTOTE),
-        end=_quantiles(page, names.FORECAST_END),
-        end_device_hours=first(page, names.FORECAST_END_DEVICE_HOURS),
-        num_points=int(first(page, names.FORECAST_POINTS) or 0),
+        asymptote=_quantiles(page, forecaster_metrics.FORECAST_ASYMPTOTE),
+        end=_quantiles(page, forecaster_metrics.FORECAST_END),
+        end_device_hours=first(page, forecaster_metrics.FORECAST_END_DEVICE_HOURS),
+        num_points=int(first(page, forecaster_metrics.FORECAST_POINTS) or 0),
         band=_band(page),
         advice=_advice(page),
     )
@@ -175,20 +175,20 @@ def _quantiles(page: Page, metric: Metric, **labels: str) -> Quantiles | None:
 
 
 def _band(page: Page) -> tuple[tuple[float, float, float, float], ...]:
-    computes = {labels.get("compute", "nan") for labels, _ in page.get(names.FORECAST_PASS_RATE.name, [])}
+    computes = {labels.get("compute", "nan") for labels, _ in page.get(forecaster_metrics.FORECAST_PASS_RATE.name, [])}
     quantiles_by_compute = {
-        at: _quantiles(page, names.FORECAST_PASS_RATE, compute=at) for at in sorted(computes, key=float)
+        at: _quantiles(page, forecaster_metrics.FORECAST_PASS_RATE, compute=at) for at in sorted(computes, key=float)
     }
     return tuple((float(at), *quantiles) for at, quantiles in quantiles_by_compute.items() if quantiles is not None)
 
 
 def _advice(page: Page) -> AdviceReading | None:
-    kind = _in_force(page, names.ADVICE, "advice")
+    kind = _in_force(page, forecaster_metrics.ADVICE, "advice")
     if kind is None:
         return None
     return AdviceReading(
         kind=kind,
-        evaluations=int(first(page, names.ADVICE_EVALUATIONS) or 0),
-        chance=first(page, names.ADVICE_CHANCE),
-        gain=_quantiles(page, names.ADVICE_GAIN, stretch="rest"),
+        evaluations=int(first(page, forecaster_metrics.ADVICE_EVALUATIONS) or 0),
+        chance=first(page, forecaster_metrics.ADVICE_CHANCE),
+        gain=_quantiles(page, forecaster_metrics.ADVICE_GAIN, stretch="rest"),
     )

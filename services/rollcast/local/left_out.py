@@ -1,4 +1,4 @@
-"""What a run file leaves out, as this machine, the model and the data suggest it: what `rollcast up` starts from.
+"""Values for settings that a run file leaves out, by this machine, the model and the data: the start of `rollcast up`.
 
 Elsewhere the schema's defaults hold: in a cluster the chart gives addresses, and lengths and shares are the paper's.
 """

@@ -37,14 +37,14 @@ class UnmergeableError(ValueError):
 
 @dataclass(slots=True)
 class Merge:
-    """What a merge changed."""
+    """Counts of the weights that a merge changed."""
 
     num_weights: int = 0
     """Weights to which the adapter was added."""
     num_updates: int = 0
     """Numbers in them that the adapter changes."""
     num_lost: int = 0
-    """Those of which the rounding to the written dtype left nothing."""
+    """Updates that the rounding to the written dtype cancelled."""
     dtypes: list[str] = field(default_factory=list)
     """The written types of these weights, by safetensors' names."""
 

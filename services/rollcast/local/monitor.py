@@ -17,9 +17,10 @@ from typing import Any
 
 import yaml
 
+from rollcast.config.connections import Http
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Forecaster, Http
+from rollcast.config.services import Forecaster
 from rollcast.connections.http import local_url
 from rollcast.connections.port_files import ports_of, read_port
 from rollcast.local.process import Command, ServiceSpec

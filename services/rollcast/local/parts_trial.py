@@ -54,7 +54,7 @@ def _named(recipe: Recipe, setting: str | None) -> str:
 
 @dataclass(slots=True)
 class TrialAnswers:
-    """What the trial said so far."""
+    """Answers of the trial so far."""
 
     tried: str | None = None
     """The setting that was tried last. None = none yet."""

@@ -64,7 +64,7 @@ PORTS = ports_below(KERNELS_CHOICE)
 _candidates = itertools.cycle(random.SystemRandom().sample(PORTS, len(PORTS)))
 """One order per process, so that none is given twice and two processes seldom choose the same."""
 _kept: dict[str, socket.socket] = {}
-"""What `keep_port` holds, by name."""
+"""Sockets that `keep_port` holds, by name."""
 
 
 def free_port(host: str) -> int:

@@ -1,4 +1,4 @@
-"""What can be found wrong before anything is started."""
+"""Checks for mistakes that can be found before anything is started."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rollcast.config.base import Settings
+from rollcast.config.connections import Redis, Weights
 from rollcast.config.errors import PassingError, UserError
 from rollcast.config.lora import check_gpu_dtype
 from rollcast.config.model import Model
@@ -18,7 +19,7 @@ from rollcast.config.resolved import Difference, differences
 from rollcast.config.rules import broken_rules
 from rollcast.config.run import RunConfig, WrongSettingsError, load_run_config
 from rollcast.config.sentences import Wrong, overlap
-from rollcast.config.services import Generator, Local, Redis, Trainer, Weights
+from rollcast.config.services import Generator, Local, Trainer
 from rollcast.config.tasks import PromptFormat, Tasks
 from rollcast.connections.certificates import check_certificates
 from rollcast.local import cautions
@@ -368,7 +369,8 @@ def _check_devices(local: Local, generator: Generator, weights: Weights, model: 
 
 
 def _check_compiler(num_generators: int) -> None:
-    """What torch asks for where vLLM samples on a CPU; the variable and the name are torch's own."""
+    """Raise UserError if vLLM samples on a CPU and the compiler that torch needs is missing; torch reads CXX, else
+    g++."""
     compiler = os.environ.get("CXX") or "g++"
     if num_generators and not usable_gpus() and shutil.which(compiler) is None:
         raise UserError(

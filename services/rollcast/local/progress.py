@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollcast.config.services import Budget
+from rollcast.config.run_end import Budget
 from rollcast.connections.port_files import port_file, ports_of
 from rollcast.runfolder.files import RUN_FILE
 from rollcast.runfolder.records import StepRecord

@@ -15,7 +15,7 @@ from rollcast.memory.text_model import config_of, weight_sizes
 from rollcast.tasks.mappings import mapping_of
 
 FIXED = ("tasks.dataset.kind", "tasks.dataset.name", "tasks.evaluation.num_prompts", "tasks.evaluation.seed")
-"""They decide which prompts the curve is measured on: with others it would go on as another one, unnoticed."""
+"""Settings that decide which prompts the curve is measured on: with others it would go on as another one, unnoticed."""
 FIXED_BY_A_CHECKPOINT = ("seed", "recipe.unique_prompts", "model.lora")
 """A checkpoint holds a position in the order of the prompts, and the weights that are trained."""
 GRADE_SETTINGS = ("kind", "code", "model", "prompt", "best_score", "factory", "taskset")
@@ -73,7 +73,8 @@ def _other_grades(before: Tasks, now: Tasks) -> list[Difference]:
 
 
 def _grading(tasks: Tasks) -> dict[tuple[str, str], Any]:
-    """What the curve's pass rate means, by data set and setting. Functions count by the names of their files."""
+    """Settings that decide the meaning of the curve's pass rate, by data set and setting. Functions count by the names
+    of their files."""
     grading: dict[tuple[str, str], Any] = {}
     for mixture_part in tasks.parts:
         dataset = mixture_part.dataset

@@ -30,7 +30,8 @@ MAX_NAMES = 3
 
 
 def check_run_folder(config: RunConfig, *, resume: bool) -> list[str]:
-    """What `up` would say of the folder before it starts anything: a line for each setting that a resume changes.
+    """Lines that `up` would print about the folder before it starts anything: one for each setting that a resume
+    changes.
 
     Raises UserError where `up` would.
     """

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from rollcast.config.connections import Redis
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import SECRET_VARIABLES, RunConfig
-from rollcast.config.services import Redis
 from rollcast.connections.port_files import port_file
 from rollcast.local.devices import generator_gpus, trainer_gpus, visible_gpus
 from rollcast.local.embedded_redis import find_server, write_server_config

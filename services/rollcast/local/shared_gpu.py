@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from rollcast.config.connections import Weights
 from rollcast.config.errors import UserError
-from rollcast.config.services import Generator, Weights
+from rollcast.config.services import Generator
 from rollcast.memory.architecture import UncountedModelError
 from rollcast.memory.plan import MemoryPlan
 from rollcast.memory.verdict import refusals
@@ -27,7 +28,7 @@ def divided(count: Callable[[], MemoryPlan | None]) -> MemoryPlan:
 
 
 def in_words(weights: Weights, generator: Generator) -> str:
-    """What the user reads at the start. Both: of the divided plan."""
+    """Sentence for the user at the start. Both arguments: of the divided plan."""
     gloo = "" if weights.transport == "gloo" else ", because NCCL takes one process of a group on each GPU"
     return (
         "one GPU: trainer and generators share it "

@@ -1,4 +1,4 @@
-"""What a run on this machine is doing: read from its folder and from the metrics pages of its services."""
+"""The activity of a run on this machine: read from its folder and from the metrics pages of its services."""
 
 import time
 from collections import Counter, deque
@@ -18,7 +18,7 @@ from rollcast.runfolder.episode_words import episodes_in_words
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, IncarnationRecord, StepRecord
 from rollcast.runfolder.survival import is_complete, surviving
-from rollcast.telemetry import names
+from rollcast.telemetry import evaluation_metrics, trainer_metrics
 from rollcast.telemetry.prometheus_reader import SourceAway, parse_page
 
 
@@ -92,12 +92,12 @@ class StatusReader:
             self._read_files()
         trainer = self._page("trainer")
         newest = self._recent[-1] if self._recent else None
-        step = int(first(trainer, names.TRAINER_STEP) or (newest.step if newest else 0))
-        compute = sum(value for _, value in trainer.get(names.COMPUTE_STATE.name, []))
+        step = int(first(trainer, trainer_metrics.TRAINER_STEP) or (newest.step if newest else 0))
+        compute = sum(value for _, value in trainer.get(trainer_metrics.COMPUTE_STATE.name, []))
         compute = compute or (self._evaluations[-1].compute_device_hours if self._evaluations else 0.0)
         evaluations = [item for item in self._evaluations if is_complete(item.graded_share)]
         last = evaluations[-1] if evaluations else None
-        ready = int(first(trainer, names.GENERATORS, state="ready") or 0)
+        ready = int(first(trainer, trainer_metrics.GENERATORS, state="ready") or 0)
         began = self._start_up.began_at
         steps_since_start = [
             record for record in self._recent if began is not None and record.at is not None and record.at >= began
@@ -113,7 +113,7 @@ class StatusReader:
             evaluations=tuple(evaluations),
             num_incomplete=len(self._evaluations) - len(evaluations),
             staleness=self._staleness(),
-            tokens_per_second=self._token_rate(first(trainer, names.TOKENS, role="generator")),
+            tokens_per_second=self._token_rate(first(trainer, trainer_metrics.TOKENS, role="generator")),
             generators_ready=ready,
             forecast=forecast_on_page(self._page("forecaster")),
             phases=self._start_up.phases(
@@ -130,7 +130,8 @@ class StatusReader:
                 compute_device_hours=compute,
             ),
             group_signals={
-                labels.get("signal", ""): int(count) for labels, count in trainer.get(names.GROUP_SIGNALS.name, [])
+                labels.get("signal", ""): int(count)
+                for labels, count in trainer.get(trainer_metrics.GROUP_SIGNALS.name, [])
             },
         )
 
@@ -152,7 +153,7 @@ class StatusReader:
 
     def _read_files(self) -> None:
         self._recent.extend(self._step_file.read())
-        new = [item for item in self._evaluation_file.read() if names.is_own_curve(item.dataset)]
+        new = [item for item in self._evaluation_file.read() if evaluation_metrics.is_own_curve(item.dataset)]
         self._starts |= {item.incarnation: item.started_from for item in new if item.started_from is not None}
         self._starts |= {began.incarnation: began.started_from for began in self._incarnation_file.read()}
         self._evaluations = surviving([*self._evaluations, *new], self._starts)

@@ -14,7 +14,7 @@ from rollcast.config.errors import PassingError, UserError
 from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Budget
+from rollcast.config.run_end import Budget
 from rollcast.config.tasks import Tasks
 from rollcast.local.devices import trainer_gpus, usable_gpus
 from rollcast.local.process import Command, Orphans, Service, ServiceSpec, last_words
@@ -30,7 +30,7 @@ _Record = TypeVar("_Record")
 
 @dataclass(frozen=True, slots=True)
 class TimeOutlook:
-    """What a step and the budget take, by what generation and the trainer took in the trial; seconds.
+    """Seconds that a step and the budget take, by the times of generation and of the trainer in the trial.
 
     Both work at the same time, and the slower one sets the pace. Start and checkpoints are not in it, nor what the two
     take from one another on few cores.
@@ -80,7 +80,7 @@ def _found(
     *arguments: str,
     ranks: Sequence[Environment] = (dict,),
 ) -> _Record:
-    """What the service's trial found, a process for each environment of `ranks`. Raises UserError."""
+    """Run the service's trial, a process for each environment of `ranks`, and read its record. Raises UserError."""
     out = folder / "found.json"
     write_resolved(config, folder / RUN_FILE)
     files = ("--config", str(folder / RUN_FILE), "--out", str(out))
@@ -141,7 +141,7 @@ def outlook(
     generators: int,
     workers: int,
 ) -> TimeOutlook:
-    """What the measured rates mean for a step, an evaluation and the budget. `workers`: devices of a generator."""
+    """Time of a step, an evaluation and the budget, by the measured rates. `workers`: devices of a generator."""
     at_once = len(trial.completions)
     mean = sum(completion.num_tokens for completion in trial.completions) / at_once
     rate = at_once * mean / max(trial.sampling_seconds, 1e-6)

@@ -10,10 +10,11 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
+from rollcast.config.connections import Redis, Rpc
 from rollcast.config.own_digests import with_digests
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Grader, Redis, Rpc
+from rollcast.config.services import Grader
 from rollcast.curves.sources.run_terms import early_end
 from rollcast.local import preflight, shared_gpu
 from rollcast.local.devices import usable_gpus, with_gpus

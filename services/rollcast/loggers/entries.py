@@ -7,7 +7,7 @@ from typing import Protocol
 
 from rollcast.runfolder.records import EvaluationRecord, ForecastRecord, StepRecord
 from rollcast.runfolder.samples import SampledCompletion, SamplesRecord
-from rollcast.telemetry.names import is_own_curve
+from rollcast.telemetry.evaluation_metrics import is_own_curve
 
 QUANTILES = ("low", "median", "high")
 _NOT_MEASURED = frozenset({"step", "at", "staleness_tokens"})

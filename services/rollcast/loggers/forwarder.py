@@ -17,7 +17,7 @@ from rollcast.loggers.feed import Feed
 from rollcast.runfolder.files import LOGGED
 from rollcast.runfolder.records import LoggedRecord, as_json, read_record
 from rollcast.runfolder.writing import make_folder, replace_json
-from rollcast.telemetry import names
+from rollcast.telemetry import logger_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 
@@ -89,9 +89,9 @@ class Forwarder(threading.Thread):
         if not self._waiting:
             self._waiting = self._feed.read()
             unreadable = self._feed.num_unreadable - self._unreadable
-            self._exporter.add(names.LOGGER_DROPPED, unreadable, logger=self._kind, reason="unreadable")
+            self._exporter.add(logger_metrics.LOGGER_DROPPED, unreadable, logger=self._kind, reason="unreadable")
             self._unreadable = self._feed.num_unreadable
-        self._exporter.set(names.LOGGER_WAITING, len(self._waiting), logger=self._kind)
+        self._exporter.set(logger_metrics.LOGGER_WAITING, len(self._waiting), logger=self._kind)
         if self._destination is None:
             self._open()
         if not self._waiting:
@@ -100,7 +100,7 @@ class Forwarder(threading.Thread):
         batch = self._waiting[:200]
         self._write(batch)
         del self._waiting[: len(batch)]
-        self._exporter.set(names.LOGGER_WAITING, len(self._waiting), logger=self._kind)
+        self._exporter.set(logger_metrics.LOGGER_WAITING, len(self._waiting), logger=self._kind)
         if not self._waiting:
             self._sent_lines = self._feed.lines
             self._keep_position()
@@ -128,15 +128,15 @@ class Forwarder(threading.Thread):
             reason = str(error)[:300]
             log.warning("a record is refused and left out", logger=self._kind, step=batch[0].step, reason=reason)
             return
-        self._exporter.add(names.LOGGER_TOLD, len(batch), logger=self._kind)
+        self._exporter.add(logger_metrics.LOGGER_TOLD, len(batch), logger=self._kind)
         self._drop("not_finite", sum(entry.num_left_out for entry in batch))
 
     def _drop(self, reason: str, count: int) -> None:
         if count:
-            self._exporter.add(names.LOGGER_DROPPED, count, logger=self._kind, reason=reason)
+            self._exporter.add(logger_metrics.LOGGER_DROPPED, count, logger=self._kind, reason=reason)
 
     def _note(self, *, up: bool, error: Exception | None = None) -> None:
-        self._exporter.set(names.LOGGER_UP, float(up), logger=self._kind)
+        self._exporter.set(logger_metrics.LOGGER_UP, float(up), logger=self._kind)
         if up == self._was_up:
             return
         self._was_up = up

@@ -33,7 +33,7 @@ class ProvenModel:
 
     @property
     def row(self) -> str:
-        """Its row in docs/models.md."""
+        """The model's row in docs/models.md."""
         share = "" if self.own_choices_share is None else f"{100 * self.own_choices_share:.4g} %"
         cells = (self.name, self.peculiar, f"{self.largest_gap:.1e}".replace("e-0", "e-"), share, str(self.measured))
         return f"| {' | '.join(cells)} |"

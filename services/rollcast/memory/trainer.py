@@ -67,7 +67,7 @@ class RankMemory:
     config: RunConfig
     kind: DeviceKind
     rank: int
-    """Its shard of the weights."""
+    """Index of the rank's shard of the weights."""
     ranks: int
     """Ranks that share one copy of the weights."""
     teacher: ModelShape | None = None
@@ -89,7 +89,7 @@ class RankMemory:
         return list(self.model.weights() if lora is None else all_adapters(self.model, lora))
 
     def _trained_of(self, weights: Mapping[str, Shape]) -> Mapping[str, Shape]:
-        """Those of a unit with these weights."""
+        """The trained weights of a unit with these weights."""
         lora = self.config.model.lora
         return weights if lora is None else adapters_of(weights, lora)
 

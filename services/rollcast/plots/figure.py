@@ -1,4 +1,4 @@
-"""What every picture has in common: how a figure is made, its colours, its legend, how it is written."""
+"""Functions that all pictures share: how a figure is made, its colours, its legend, how it is written."""
 
 import math
 import os
@@ -51,7 +51,7 @@ def new_figure(inches: tuple[float, float]) -> Any:
 
 
 def write_heading(figure: Any, sentences: Sequence[str], cautions: Sequence[str] = ()) -> None:
-    """What the picture says in words, above it; each sentence begins a line.
+    """Write sentences above the picture; each begins a line.
 
     `cautions`: what the text warns of. A picture is passed on without its text.
     """

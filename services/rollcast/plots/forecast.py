@@ -31,7 +31,7 @@ NUM_COMPUTES = 160
 
 @dataclass(frozen=True)
 class _Scene:
-    """What one picture shows, in the unit of the curve.
+    """Content of one picture, in the unit of the curve.
 
     Attributes:
         budget: compute at which the run would end.

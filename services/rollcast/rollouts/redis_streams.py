@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from redis.exceptions import ResponseError
 
+from rollcast.config.connections import Redis as RedisSettings
 from rollcast.config.errors import UserError
-from rollcast.config.services import Redis as RedisSettings
 from rollcast.connections.redis import connect, connect_async
 from rollcast.rollouts import index
 from rollcast.rollouts.base import MAX_FAILURES, Claimed, Delivery, Outstanding, Redispatch

@@ -48,7 +48,8 @@ class KeptCheckpoints:
 
     @classmethod
     def at(cls, folder: Path, checkpoints: str | None) -> "KeptCheckpoints | None":
-        """Those of the run in `folder`; None if they are behind a URL. `checkpoints`: trainer.checkpoints."""
+        """The kept checkpoints of the run in `folder`; None if they are behind a URL. `checkpoints`:
+        trainer.checkpoints."""
         location = checkpoint_place(folder.absolute(), checkpoints)
         if not isinstance(location, Path):
             return None

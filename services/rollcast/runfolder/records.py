@@ -181,7 +181,7 @@ class ForecastRecord:
     """None if no law describes the curve."""
     headroom: list[float] | None
     end: list[float] | None
-    """What an evaluation at the end of the budget will read; None without a budget, or if nothing is forecast."""
+    """Forecast reading of an evaluation at the end of the budget; None without a budget, or if nothing is forecast."""
     end_compute: float | None
     advice: str
     """stop, continue or wait."""
@@ -296,7 +296,7 @@ class TriedCompletion:
 
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
-    """What a trial of a run wrote down: a few completions of the real engine, graded, and how long they took."""
+    """Record of a trial of a run: a few completions of the real engine, graded, and how long they took."""
 
     __pydantic_config__ = STRICT
 

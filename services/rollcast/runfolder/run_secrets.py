@@ -3,9 +3,10 @@
 import socket
 from pathlib import Path
 
+from rollcast.config.connections import Redis, Rpc
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config
-from rollcast.config.services import Grader, Redis, Rpc
+from rollcast.config.services import Grader
 from rollcast.runfolder.files import RUN_FILE
 from rollcast.runfolder.folder import is_held
 

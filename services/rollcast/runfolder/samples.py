@@ -39,7 +39,7 @@ class SampledTurn:
     """The token sequence that it belongs to: 0 for the first, then a branch."""
     legs: list[SampledLeg]
     prompt: str = ""
-    """What the model read before a branch's first turn; a long text is cut in the middle. Empty for other turns."""
+    """Text that the model read before a branch's first turn; a long one is cut in the middle. Empty for other turns."""
     reward: Measured = 0.0
     """The environment's reward for this turn alone."""
     tool_calls: Count = 0
@@ -73,7 +73,7 @@ class SampledCompletion:
     __pydantic_config__ = STRICT
 
     prompt: str
-    """What the model read, special tokens included; a long one is cut in the middle."""
+    """Text that the model read, special tokens included; a long one is cut in the middle."""
     completion: str
     """The answer, cut in the same way."""
     reward: Measured

@@ -9,7 +9,7 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry.metric import Metric
 
 
 class Exporter:

@@ -1,7 +1,9 @@
-"""What a metric is: `rollcast.telemetry.names` has all of them."""
+"""Description of a metric: `rollcast.telemetry.all_metrics` has all metrics."""
 
 from dataclasses import dataclass
 from typing import Literal
+
+DURATION_BUCKETS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
 @dataclass(frozen=True)

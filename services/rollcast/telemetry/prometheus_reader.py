@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
-from rollcast.config.services import Http
+from rollcast.config.connections import Http
 from rollcast.connections.http import client
 
 MAX_BYTES = 32 << 20

@@ -1,4 +1,4 @@
-"""What the prediction takes as given: each a quantity with its unit and its source.
+"""Assumptions of the prediction: each a quantity with its unit and its source.
 
 "Measured" means on one NVIDIA H200 with torch 2.11 and vLLM 0.32. "Chosen" means that it was not measured.
 """

@@ -90,7 +90,7 @@ class Balance:
 
     @property
     def _gpu_seconds_of_sampling(self) -> float:
-        """What all engines need of one GPU for the groups of a step."""
+        """Seconds of one GPU that all engines need for the groups of a step."""
         return self.generators * self.sampling_seconds * self.generator.gpu_share
 
     def as_json(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from rollcast.tasks.prompts import Prompt, check_prompts, load
 from rollcast.tasks.same_prompts import check_same_prompts, prompts_digest
 from rollcast.tasks.thinking import check_thinking
 from rollcast.tasks.tokens import Tokenizer, end_token_ids, load_tokenizer, render
-from rollcast.telemetry import names
+from rollcast.telemetry import evaluation_metrics, trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.locked_memory import why_not_registered
 from rollcast.telemetry.logging import get_logger
@@ -110,7 +110,7 @@ def _lead(
     check_teacher(config.recipe.distillation, config.model, tokenizer)
     exporter = Exporter(config.run)
     kernel = learners.learner.attention_kernel
-    exporter.set(names.ATTENTION_KERNEL, 1, kernel=kernel)
+    exporter.set(trainer_metrics.ATTENTION_KERNEL, 1, kernel=kernel)
     log.info("the model is read", attention_kernel=kernel, compiled=config.trainer.compile)
     for line in changed_rules(progress.split_rules, progress.grading_rules):
         log.warning(line)
@@ -252,7 +252,7 @@ def _read_books(tasks: Tasks, recipe: Recipe, tokenizer: Tokenizer, exporter: Ex
     check_same_prompts(split, progress.prompts)
     progress.prompts = prompts_digest(split)
     for reason, count in split.skipped.items():
-        exporter.set(names.PROMPTS_SKIPPED, count, reason=reason)
+        exporter.set(trainer_metrics.PROMPTS_SKIPPED, count, reason=reason)
     for line in (*contaminated_in_words(len(split.contaminated)), *near_duplicates(tasks, split).in_words()):
         log.warning(line)
     check_thinking(render(tokenizer, split.train[0].messages, tasks.prompt_format)[0], recipe.length_control)
@@ -269,12 +269,14 @@ def _read_books(tasks: Tasks, recipe: Recipe, tokenizer: Tokenizer, exporter: Ex
     books = Books(
         train=book(split.train),
         held_out=book(split.held_out),
-        downstream={names.DOWNSTREAM_PREFIX + name: book(prompts) for name, prompts in split.downstream.items()},
+        downstream={
+            evaluation_metrics.DOWNSTREAM_PREFIX + name: book(prompts) for name, prompts in split.downstream.items()
+        },
     )
     skipped = sum(
         prompt_book.skipped_too_long for prompt_book in (books.train, books.held_out, *books.downstream.values())
     )
-    exporter.set(names.PROMPTS_SKIPPED, skipped, reason="too_long")
+    exporter.set(trainer_metrics.PROMPTS_SKIPPED, skipped, reason="too_long")
     return books
 
 

@@ -1,1 +1,1 @@
-"""What the processes of a run need that share one card in the proof, and that no user needs."""
+"""Additions for the processes of a run that share one card in the proof; no user needs them."""

@@ -150,7 +150,7 @@ def unpack(wheel: Path, site: Path) -> None:
 
 
 def copy_repository(target: Path) -> None:
-    """What the proof reads of it, and the commit that its results name."""
+    """Copy the files of the repository that the proof reads, and write the commit that its results name."""
     for name in REPOSITORY:
         source = ROOT / name
         if source.is_dir():

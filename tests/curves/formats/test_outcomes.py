@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from rollcast.config.curve_sources import CurveFile
 from rollcast.config.errors import UserError
-from rollcast.config.services import CurveFile
 from rollcast.curves.columns import Columns
 from rollcast.curves.sources.file import CurveFileReader
 from testkit.formats.history import read_history

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rollcast.config.curve_sources import CurveFile
 from rollcast.config.errors import UserError
-from rollcast.config.services import CurveFile
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import read_histories
 from rollcast.curves.sources.file import CurveFileReader

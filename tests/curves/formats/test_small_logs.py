@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import rollcast
+from rollcast.config.curve_sources import CurveFile
 from rollcast.config.errors import UserError
-from rollcast.config.services import CurveFile
 from rollcast.curves.columns import Columns
 from rollcast.curves.sources.file import CurveFileReader
 from testkit.formats.history import read_history

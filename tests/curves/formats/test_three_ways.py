@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rollcast.cli.main import app
-from rollcast.config.services import CurveFile
+from rollcast.config.curve_sources import CurveFile
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import forecast_source
 from rollcast.curves.sources.file import CurveFiles

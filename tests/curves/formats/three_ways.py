@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import rollcast
-from rollcast.config.services import CurveFile
+from rollcast.config.curve_sources import CurveFile
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import forecast_source
 from rollcast.curves.run_forecast import RunForecast

@@ -14,7 +14,7 @@ import pytest
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import EpisodeEnd, LengthBudget
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import MAX_LENGTH, episode_task
 from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, client_of, served_endpoint, taken
 from tests.generator.claiming import V1
@@ -109,7 +109,7 @@ async def test_a_turn_that_the_end_of_its_program_cuts_is_not_trained() -> None:
         episode.session.ended = ""
         await asyncio.wait({cut}, timeout=120)
         assert cut.done()
-        unread = episode.endpoint.count(names.ENDPOINT_UNREAD)
+        unread = episode.endpoint.count(episode_metrics.ENDPOINT_UNREAD)
     rollout = episode.sampler.rollout()
     assert rollout.episode is not None
     assert [(turn.start, turn.end) for turn in rollout.episode.turns] == [(0, 10)]
@@ -144,7 +144,7 @@ async def test_samples_of_one_history_beside_each_other_are_all_trained() -> Non
     rollout = episode.sampler.rollout()
     assert rollout.episode is not None
     assert [turn.sequence for turn in rollout.episode.turns] == [0, 1, 2, 3]
-    assert episode.endpoint.count(names.ENDPOINT_UNREAD) == 0
+    assert episode.endpoint.count(episode_metrics.ENDPOINT_UNREAD) == 0
 
 
 async def test_a_turn_goes_on_when_a_wait_of_another_request_moves_the_episodes_end() -> None:

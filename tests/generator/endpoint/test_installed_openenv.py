@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rollcast.rollouts.records import EpisodeEnd
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import WORLD
 from testkit.openenv_sessions import CAPTURED, installed_openenv
 from tests.generator.endpoint import test_openenv_sessions
@@ -31,4 +31,4 @@ async def test_an_agent_that_openenvs_own_proxy_records(tmp_path: Path) -> None:
         assert not sampled_without_loss(rollout)
         assert sampler.verdict is not None
         assert sampler.verdict.reward == 1.0
-        assert endpoint.count(names.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0
+        assert endpoint.count(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rollcast.rollouts.records import Branch, EpisodeEnd, LegKind, LengthBudget, Rollout
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import WORLD, episode_task
 from testkit.generator.harness_endpoint import served_endpoint
 from testkit.openenv_sessions import AGENT, installed_openenv, stand_in
@@ -56,7 +56,7 @@ async def test_sampled_tokens_are_exact_and_masked_ones_without_loss(
                 check_exact(versions, sequence, rollout.prompt_of(sequence, task.prompt_token_ids).tolist())
             if mode == "three":
                 check_masks_of_three(rollout)
-        assert endpoint.count(names.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0
+        assert endpoint.count(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0
     assert len(sampled_by) > 2
 
 

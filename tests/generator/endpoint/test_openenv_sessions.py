@@ -11,7 +11,7 @@ import pytest
 
 from rollcast.environments.harness import helper
 from rollcast.rollouts.records import EpisodeEnd, LengthBudget
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from rollcast.trainer.control.episode_defects import episode_defect
 from testkit.connections.certificates import make_certificates
 from testkit.generator.episode_tasks import MAX_LENGTH, WORLD, episode_task
@@ -58,12 +58,12 @@ async def test_reward_branches_and_masks_are_the_sessions(interpreter: Path, tmp
         assert sampled_without_loss(rollout) == [(second.start, second.end), (third.end - 2, third.end - 1)]
         task = episode_task(1, 1, LengthBudget(max_tokens=400))
         assert episode_defect(rollout, rollout.episode, task, MAX_LENGTH, may_mask_sampled=True) is None
-        assert endpoint.count(names.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0
+        assert endpoint.count(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0
 
         check_failed(
             *await played(endpoint, "disagrees"), "has 3 calls of the model in its trace, which are not among the 3"
         )
-        assert endpoint.count(names.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 1
+        assert endpoint.count(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 1
         _, rollout = await played(endpoint, "late")
         assert rollout.episode is not None
         assert rollout.episode.end is EpisodeEnd.SECONDS

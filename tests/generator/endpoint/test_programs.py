@@ -16,7 +16,7 @@ import pytest
 
 from rollcast.environments.harness.program import HarnessProgram, absolute, inherited
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LengthBudget, Rollout
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from testkit.connections.certificates import make_certificates
 from testkit.generator.episode_tasks import WORLD, episode_task
 from testkit.generator.harness_endpoint import served_endpoint
@@ -38,7 +38,7 @@ async def ended(code: str, **settings: Any) -> tuple[Rollout, float]:
             await sampler.run()
         assert sampler.verdict is not None
         assert sampler.verdict.status is GradingStatus.ERROR
-        assert endpoint.count(names.EPISODES_WAITING, environment=WORLD) == 0
+        assert endpoint.count(episode_metrics.EPISODES_WAITING, environment=WORLD) == 0
         return sampler.rollout(), time.monotonic() - began
 
 

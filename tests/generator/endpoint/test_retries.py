@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.rollouts.records import LengthBudget
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import episode_task
 from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, client_of, served_endpoint
 from testkit.generator.played_sessions import answered, check_exact, played
@@ -48,7 +48,7 @@ async def test_a_stream_that_its_client_closes_is_not_trained(versions: Versions
         await client.chat.completions.create(**asked)
 
     for number in range(50):  # a short answer is sampled and sent before its client has closed the stream
-        unread = endpoint.count(names.ENDPOINT_UNREAD)
+        unread = endpoint.count(episode_metrics.ENDPOINT_UNREAD)
         task = episode_task(number, 1, LengthBudget(max_tokens=384))
         _, rollout = await played(endpoint, task, program)
         if was_closed_in_time:
@@ -57,7 +57,7 @@ async def test_a_stream_that_its_client_closes_is_not_trained(versions: Versions
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
     assert len(rollout.episode.turns) == 1
-    assert endpoint.count(names.ENDPOINT_UNREAD) == unread + 1
+    assert endpoint.count(episode_metrics.ENDPOINT_UNREAD) == unread + 1
 
 
 class LosingTransport(httpx.AsyncHTTPTransport):
@@ -76,7 +76,7 @@ class LosingTransport(httpx.AsyncHTTPTransport):
 
 
 async def test_a_retry_leaves_a_completion_that_is_not_trained(versions: Versions, endpoint: ServedEndpoint) -> None:
-    unread = endpoint.count(names.ENDPOINT_UNREAD)
+    unread = endpoint.count(episode_metrics.ENDPOINT_UNREAD)
 
     async def program(client: Any, session: HarnessSession) -> None:
         first = await client.chat.completions.create(model=MODEL, max_tokens=40, messages=[USER])
@@ -95,6 +95,6 @@ async def test_a_retry_leaves_a_completion_that_is_not_trained(versions: Version
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
     assert len(rollout.episode.turns) == 3
-    assert endpoint.count(names.ENDPOINT_UNREAD) == unread + 1
+    assert endpoint.count(episode_metrics.ENDPOINT_UNREAD) == unread + 1
     assert [turn.sequence for turn in rollout.episode.turns] == [0, 1, 1]
     assert len(rollout.token_ids) == rollout.episode.turns[0].end, "the lost answer is not in the first sequence"

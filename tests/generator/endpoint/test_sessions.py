@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LengthBudget, Rollout
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import episode_task
 from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, client_of, served_endpoint
 from testkit.generator.played_sessions import answered, check_exact, played
@@ -137,7 +137,7 @@ async def test_further_sequences_are_counted_and_a_sampled_turn_is_trained_once(
     sampled = len(task.prompt_token_ids) + first.end
     assert forked.prompt_token_ids[:sampled].tolist() == whole[:sampled], "its prompt has the recorded tokens"
     for reason, count in (("forked", 1), ("rewritten", 2), ("new", 2)):
-        assert endpoint.count(names.ENDPOINT_SEQUENCES, reason=reason) >= count
+        assert endpoint.count(episode_metrics.ENDPOINT_SEQUENCES, reason=reason) >= count
 
 
 async def test_max_tokens_stop_and_the_budget(versions: Versions, endpoint: ServedEndpoint) -> None:
@@ -220,7 +220,7 @@ async def test_requests_that_are_refused(versions: Versions, endpoint: ServedEnd
     _, rollout = await played(endpoint, task, program)
     assert rollout.episode is not None
     assert len(rollout.episode.turns) == 1
-    assert endpoint.count(names.ENDPOINT_REFUSED, code="sampling_of_run") == 7
+    assert endpoint.count(episode_metrics.ENDPOINT_REFUSED, code="sampling_of_run") == 7
 
 
 async def test_an_update_during_the_prefill(versions: Versions, endpoint: ServedEndpoint) -> None:
@@ -295,7 +295,7 @@ async def test_a_program_that_is_started(
         assert verdict is not None
         assert verdict.reward == 0.5
         assert ends["long"][0].end is natural_end(ends["long"][1])
-        assert served.count(names.ENDPOINT_REPLACED) >= 2
+        assert served.count(episode_metrics.ENDPOINT_REPLACED) >= 2
         for how, reason in (
             ("hangs", "asked for nothing for 3 seconds"),
             ("crashes", "ended with exit code 1: .*RuntimeError: no such door"),

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from rollcast.rollouts.records import Rollout, VersionSpan
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from testkit.generator.harness_endpoint import (
     MAX_SINGLE_TOKENS,
     MODEL,
@@ -69,7 +69,7 @@ async def test_it_is_answered_by_the_newest_weights(versions: Versions, endpoint
     )
     replayed = replay_logprobs(rollout, whole.prompt_token_ids, versions.weights, versions.model)
     assert abs(replayed - rollout.logprobs).max() < TOLERANCE
-    assert endpoint.count(names.ENDPOINT_SINGLE_TOKENS) >= len(choice.token_ids)
+    assert endpoint.count(episode_metrics.ENDPOINT_SINGLE_TOKENS) >= len(choice.token_ids)
     assert not endpoint.sessions._sessions, "nothing is kept"
 
 

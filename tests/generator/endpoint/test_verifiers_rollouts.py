@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LengthBudget, Rollout
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import WORLD, episode_task
 from testkit.generator.harness_endpoint import ServedEndpoint, served_endpoint
 from testkit.generator.played_sessions import check_exact
@@ -68,7 +68,7 @@ async def test_the_taskset_that_init_writes_with_tools_and_verifiers_own_harness
     await versions.apply(2)
     async with served(versions, interpreter, "rooms", arguments={"agent": {"max_turns": 3}}) as endpoint:
         sampler, rollout = await played(endpoint)
-        assert endpoint.count(names.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0
+        assert endpoint.count(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0
     assert rollout.episode is not None
     assert rollout.episode.end is EpisodeEnd.TURNS, rollout.episode.reason
     assert [turn.tool_calls for turn in rollout.episode.turns] == [1, 1, 1]
@@ -90,12 +90,12 @@ async def test_reward_and_branches(versions: Versions, agents: ServedEndpoint) -
 
 
 async def test_a_trace_that_lacks_a_turn_is_counted_and_not_trained(agents: ServedEndpoint) -> None:
-    before = agents.count(names.ENDPOINT_DISAGREEMENTS, environment=WORLD)
+    before = agents.count(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=WORLD)
     sampler, rollout = await played(agents, mode="beside")
     check_failed(
         agents, sampler, rollout, "has 1 answers of the model in its trace, which are not the 2 that were sampled"
     )
-    assert agents.count(names.ENDPOINT_DISAGREEMENTS, environment=WORLD) == before + 1
+    assert agents.count(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=WORLD) == before + 1
 
 
 async def test_failures_of_a_taskset_are_never_a_reward(agents: ServedEndpoint) -> None:

@@ -1,4 +1,4 @@
-"""What `rollcast plan batch` answers, as JSON: the splits at the budget, the choice, the missing run, the cautions."""
+"""The answer of `rollcast plan batch` as JSON: the splits at the budget, the choice, the missing run, the cautions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BatchPlan:
 
     @property
     def usable(self) -> list[tuple[BatchRun, Forecast]]:
-        """Those that neither broke nor fell: the others have no pass rate at the budget."""
+        """The runs that a law describes: the others have no pass rate at the budget."""
         pairs = zip(self.runs, self.forecasts, strict=True)
         return [(run, forecast) for run, forecast in pairs if forecast.verdict.kind.is_described]
 
@@ -169,7 +169,7 @@ def _missing(law: SplitLaw, splits: Sequence[BatchSplit], trained: Sequence[Batc
 
 
 def _why(split: BatchSplit, trained: Sequence[BatchSplit]) -> str:
-    """What the runs lack that this one has."""
+    """The property of this split that the trained runs lack."""
     if split in trained:
         return "since those of this split leave its pass rate open"
     for setting, value, values in (
@@ -184,7 +184,7 @@ def _why(split: BatchSplit, trained: Sequence[BatchSplit]) -> str:
 
 
 def _cautions(plan: BatchPlan, rows: Sequence[dict[str, Any]], budget: float) -> list[str]:
-    """What the intervals do not account for."""
+    """Warnings about effects that the intervals do not account for."""
     warnings = []
     for run, forecast in zip(plan.runs, plan.forecasts, strict=True):
         kind = forecast.verdict.kind

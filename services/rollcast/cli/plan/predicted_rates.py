@@ -38,7 +38,7 @@ class PredictedRates:
     expected: Expected
 
     def filled(self, given: Given) -> Given:
-        """What the user gave, and the rest as predicted."""
+        """The rates that the user gave, and the rest as predicted."""
         balance = self.balance_of(self.plan.ranks, 1)
         recipe = self.plan.config.recipe
         generator = balance.generator
@@ -62,7 +62,7 @@ class PredictedRates:
         return balance
 
     def fitting(self, splits: list[Split]) -> list[Split]:
-        """Those whose trainer fits its GPUs."""
+        """The splits whose trainer fits its GPUs."""
         from rollcast.memory.verdict import refusals, ungrouped
 
         plans = [(split, self.plan.changed(ranks=split.trainer_devices)) for split in splits]

@@ -25,7 +25,7 @@ MAY_BE_ZERO = ("max_staleness", "publish_seconds")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What the user measured, each by an option; None = not given."""
+    """Rates that the user measured, each by an option; None = not given."""
 
     step_seconds: Annotated[float | None, typer.Option(help="an optimizer step, waiting left out")] = None
     trainer_devices: Annotated[int | None, typer.Option(min=1, help="devices it was measured on")] = None

@@ -28,7 +28,7 @@ REMEDIES = {
     "not_sigmoid": "look at truncation, entropy, the data",
     "regime_change": "before you stop it for good, look at why, or plan again with its points from there on",
 }
-"""What to do with a run that no law describes, by its verdict."""
+"""Advice for a run that no law describes, by its verdict."""
 MAX_NAMED_RUNS = 6
 """Runs that a sentence names; of more it names five and the number of the others."""
 
@@ -235,7 +235,7 @@ def recommendation(
 
 
 def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
-    """What the figures do not account for."""
+    """Warnings about effects that the figures do not account for."""
     warnings = []
     early = [row for row in rows if row["verdict"] == "too_early"]
     for early_runs, remedy in (

@@ -198,7 +198,7 @@ def _size(size: float, own: list[Forecast], law: ModelSizeLaw, budget: float, be
 def caveats(
     runs: list[tuple[float, Forecast]], law: ModelSizeLaw, rows: list[dict[str, Any]], budget: float
 ) -> list[str]:
-    """What the intervals do not account for."""
+    """Warnings about effects that the intervals do not account for."""
     trained = sorted({size for size, _ in runs})
     warnings = []
     if len(trained) < MIN_IDENTIFYING_SIZES:

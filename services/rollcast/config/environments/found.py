@@ -32,4 +32,4 @@ if TYPE_CHECKING:
     EnvironmentOfRun: TypeAlias = EnvironmentSettings
 else:
     EnvironmentOfRun = Annotated[functools.reduce(operator.or_, environment_classes()), Field(discriminator="kind")]
-"""What a run file may write. Type checkers see the common base class, pydantic the union."""
+"""Every environment that a run file may have. Type checkers see the common base class, pydantic the union."""

@@ -15,5 +15,5 @@ class ClassEnvironment(EnvironmentSettings):
     """`./world.py:Calculator`, a file and a class in it, `package.module:Class`, or the name of an entry point in the group
     `rollcast.environments`. Looked up in the folder in which the command was started."""
     profile: Profile = "compute"
-    """What the environment's process may do (docs/sandbox.md). `compute`: compute only. `folder`: a private folder and
-    processes, no network. `trusted`: everything that you can."""
+    """Permissions of the environment's process (docs/sandbox.md). `compute`: compute only. `folder`: a private folder
+    and processes, no network. `trusted`: everything that you can."""

@@ -1,4 +1,4 @@
-"""What the settings of every environment share."""
+"""Settings that every environment has."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -20,10 +20,10 @@ class EnvironmentSettings(Settings):
     """Whether an environment of this kind may take the loss from tokens that the policy sampled."""
 
     name: Annotated[str, Field(pattern=DATASET_NAME)]
-    """What `environment` of a data set, or of a row, calls it; also its label in metrics."""
+    """Name by which `environment` of a data set or of a row refers to it; also its label in metrics."""
     reward: Literal["environment", "verifier"] | None = None
-    """What rewards an episode: the environment, or the verifier of its data set. None = the one of the two that exists; a run
-    file that has both must say."""
+    """Source of an episode's reward: the environment, or the verifier of its data set. None = the one of the two that
+    exists; a run file that has both must say."""
     reset_seconds: Annotated[float, Field(gt=0, le=86_400)] = 120.0
     """Deadline for the environment to be ready for an episode. Two minutes: images are pulled and services started before."""
     call_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
@@ -37,8 +37,8 @@ class SessionEnvironment(EnvironmentSettings):
     """An environment whose program takes the turns itself, through the generator's endpoint."""
 
     sampling: Literal["refuse", "run"] = "refuse"
-    """What happens to a request whose temperature, top_p or similar differs from the run's: it is refused in a sentence, or
-    `run`: it is answered with the run's settings, and counted."""
+    """Handling of a request whose temperature, top_p or similar differs from the run's. `refuse`: it is refused in a
+    sentence. `run`: it is answered with the run's settings, and counted."""
     reset_seconds: Annotated[float, Field(gt=0, le=86_400)] = 120.0
     """Deadline for a program's first request. Two minutes: an import may take one on a busy machine."""
     call_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0

@@ -36,7 +36,7 @@ class ToolSet(EnvironmentSettings):
     """JSONL file that `search` looks in, one object with `text` (and `title`) a line. Needed by that tool. None = it is not
     among the tools."""
     profile: Profile = "compute"
-    """What the functions may do (docs/sandbox.md). `shell` needs `folder` or `trusted`."""
+    """Permissions of the functions (docs/sandbox.md). `shell` needs `folder` or `trusted`."""
     answer_characters: Annotated[int, Field(ge=100, le=1_000_000)] = 8_000
     """Longest answer to the model. The middle of a longer one is cut out, and the answer says so. 8,000 characters are about
     2,000 tokens."""

@@ -16,7 +16,7 @@ class VerifiersEnvironment(SessionEnvironment):
     """A taskset of verifiers 0.4.0: its harness takes the turns, its rewards are the reward. It is trusted: it runs with
     everything that you can do."""
     taskset: Annotated[str, Field(pattern=TASKSET)]
-    """Its id, as `vf-eval` takes it."""
+    """Id of the taskset, as `vf-eval` takes it."""
     interpreter: Path
     """Python of the virtual environment in which `verifiers` and the taskset are installed: both run there."""
     arguments: dict[str, Any] = Field(default_factory=dict)

@@ -30,4 +30,4 @@ if TYPE_CHECKING:
     Loss: TypeAlias = LossSettings
 else:
     Loss = Annotated[functools.reduce(operator.or_, loss_classes()), Field(discriminator="kind")]
-"""What a run file may write. Type checkers see the common base class, pydantic the union."""
+"""Every loss that a run file may have. Type checkers see the common base class, pydantic the union."""

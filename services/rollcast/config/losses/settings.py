@@ -1,4 +1,4 @@
-"""What the settings of every loss have in common."""
+"""Settings that every loss has."""
 
 from typing import ClassVar
 

@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
+from rollcast.config.curve_sources import CurveFile
 from rollcast.config.errors import UserError
-from rollcast.config.services import CurveFile
 from rollcast.curves.axis import column
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_sheet import curve_sheet, evaluations_of

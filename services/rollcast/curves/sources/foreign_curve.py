@@ -10,7 +10,7 @@ import bisect
 import math
 from dataclasses import dataclass, replace
 
-from rollcast.config.services import CurveQueries
+from rollcast.config.curve_sources import CurveQueries
 from rollcast.curves.evaluations import CurvePoint, Reading, checked
 from rollcast.telemetry.prometheus_reader import MAX_INSTANTS, Prometheus, Series, SourceAway
 

@@ -5,40 +5,45 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rollcast.config.services import Http
+from rollcast.config.connections import Http
 from rollcast.connections.http import local_url
 from rollcast.connections.port_files import read_port
 from rollcast.curves.evaluations import CurvePoint, Reading, TrainerStatus, checked
 from rollcast.runfolder.survival import graded_share
-from rollcast.telemetry import names
+from rollcast.telemetry import evaluation_metrics, trainer_metrics
 from rollcast.telemetry.prometheus_reader import MetricsPage, Sample, SourceAway
 
 _EVALUATION_FIELDS = {
-    names.EVAL_PASS_RATE.name: "pass_rate",
-    names.EVAL_STANDARD_ERROR.name: "standard_error",
-    names.EVAL_COMPUTE.name: "compute",
-    names.EVAL_TRAINED_TOKENS.name: "trained_tokens",
-    names.EVAL_SAMPLES.name: "samples",
-    names.EVAL_START_UP.name: "start_up",
-    names.EVAL_DEVICES.name: "devices",
-    names.EVAL_TRUNCATION.name: "truncation_ratio",
-    names.EVAL_PROMPTS.name: "num_prompts",
-    names.EVAL_ASKED_PROMPTS.name: "asked_prompts",
+    evaluation_metrics.EVAL_PASS_RATE.name: "pass_rate",
+    evaluation_metrics.EVAL_STANDARD_ERROR.name: "standard_error",
+    evaluation_metrics.EVAL_COMPUTE.name: "compute",
+    evaluation_metrics.EVAL_TRAINED_TOKENS.name: "trained_tokens",
+    evaluation_metrics.EVAL_SAMPLES.name: "samples",
+    evaluation_metrics.EVAL_START_UP.name: "start_up",
+    evaluation_metrics.EVAL_DEVICES.name: "devices",
+    evaluation_metrics.EVAL_TRUNCATION.name: "truncation_ratio",
+    evaluation_metrics.EVAL_PROMPTS.name: "num_prompts",
+    evaluation_metrics.EVAL_ASKED_PROMPTS.name: "asked_prompts",
 }
 _STATUS_FIELDS = {
-    names.TRAINER_STEP.name: "step",
-    names.INCARNATION.name: "incarnation",
-    names.MAX_STALENESS.name: "max_staleness",
-    names.LONGEST_GROUP_RATIO.name: "longest_group_ratio",
-    names.TRUNCATION_RATIO.name: "truncation_ratio",
-    names.INTERRUPTED_RATIO.name: "interrupted_ratio",
-    names.REWARD_MEAN.name: "reward_mean",
-    names.BUDGET_STEPS.name: "budget_steps",
-    names.BUDGET_DEVICE_HOURS.name: "budget_device_hours",
+    trainer_metrics.TRAINER_STEP.name: "step",
+    trainer_metrics.INCARNATION.name: "incarnation",
+    trainer_metrics.MAX_STALENESS.name: "max_staleness",
+    trainer_metrics.LONGEST_GROUP_RATIO.name: "longest_group_ratio",
+    trainer_metrics.TRUNCATION_RATIO.name: "truncation_ratio",
+    trainer_metrics.INTERRUPTED_RATIO.name: "interrupted_ratio",
+    trainer_metrics.REWARD_MEAN.name: "reward_mean",
+    trainer_metrics.BUDGET_STEPS.name: "budget_steps",
+    trainer_metrics.BUDGET_DEVICE_HOURS.name: "budget_device_hours",
 }
-_STALENESS_BUCKET = f"{names.STALENESS.name}_bucket"
+_STALENESS_BUCKET = f"{trainer_metrics.STALENESS.name}_bucket"
 EVALUATION_NAMES = tuple(_EVALUATION_FIELDS)
-STATUS_NAMES = (*_STATUS_FIELDS, _STALENESS_BUCKET, names.GROUP_SIGNALS.name, names.INCARNATION_START.name)
+STATUS_NAMES = (
+    *_STATUS_FIELDS,
+    _STALENESS_BUCKET,
+    trainer_metrics.GROUP_SIGNALS.name,
+    trainer_metrics.INCARNATION_START.name,
+)
 
 
 class MetricsPages:
@@ -134,11 +139,11 @@ def _note_status(reading: Reading, run: str, name: str, labels: Mapping[str, str
             buckets = reading.status.setdefault(run, TrainerStatus()).staleness
             bound = float(labels.get("le", ""))
             buckets[bound] = buckets.get(bound, 0.0) + value
-        elif name == names.GROUP_SIGNALS.name:
+        elif name == trainer_metrics.GROUP_SIGNALS.name:
             signals = reading.status.setdefault(run, TrainerStatus()).group_signals
             signal = labels.get("signal", "")
             signals[signal] = signals.get(signal, 0.0) + value
-        elif name == names.INCARNATION_START.name:
+        elif name == trainer_metrics.INCARNATION_START.name:
             reading.starts.setdefault(run, {})[int(labels.get("incarnation", ""))] = int(value)
     except ValueError:
         reading.skipped["bad_label"] += 1

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from pydantic import SecretStr
 
-from rollcast.config.services import CurveQueries
+from rollcast.config.curve_sources import CurveQueries
 from rollcast.curves.evaluations import Reading
 from rollcast.curves.sources.foreign_curve import ForeignCurve
 from rollcast.curves.sources.metrics_page import EVALUATION_NAMES, STATUS_NAMES, interpret
-from rollcast.telemetry import names
+from rollcast.telemetry import evaluation_metrics
 from rollcast.telemetry.prometheus_reader import MAX_INSTANTS, Prometheus, SourceAway
 
 OVERLAP_SECONDS = 300.0
@@ -103,9 +103,8 @@ class PrometheusQueries:
         first: dict[tuple[str, ...], float] = {}
         while True:
             resolution = max(FINEST_SECONDS, math.ceil(window_seconds / MAX_INSTANTS))
-            scraped = (
-                f"timestamp({names.EVAL_PASS_RATE.name}{namespace_matcher})[{math.ceil(window_seconds)}s:{resolution}s]"
-            )
+            readings = f"{evaluation_metrics.EVAL_PASS_RATE.name}{namespace_matcher}"
+            scraped = f"timestamp({readings})[{math.ceil(window_seconds)}s:{resolution}s]"
             scrape_times: dict[tuple[str, ...], float] = {}
             for sample in self._prometheus.query(f"min_over_time({scraped})"):
                 key = tuple(sample.labels.get(label, "") for label in _EVALUATION.split(", "))

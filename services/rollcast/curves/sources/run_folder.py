@@ -11,7 +11,7 @@ from rollcast.runfolder.files import BEFORE, EVALUATIONS, INCARNATIONS
 from rollcast.runfolder.folder import check_format
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import BeforeRecord, EvaluationRecord, IncarnationRecord, read_record
-from rollcast.telemetry.names import is_own_curve
+from rollcast.telemetry.evaluation_metrics import is_own_curve
 
 
 class RunFolder:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rollcast.config.services import Budget
+from rollcast.config.run_end import Budget
 from rollcast.runfolder.files import FORECASTS_SAID, RUN_FILE, TASKS
 from rollcast.runfolder.kept_checkpoints import KeptCheckpoints
 from rollcast.runfolder.record_file import RecordFile

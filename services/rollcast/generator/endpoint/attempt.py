@@ -28,7 +28,7 @@ from rollcast.generator.episodes.waits import GivenUpError, UnusableEpisodeError
 from rollcast.generator.grading import Graded
 from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rollout
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from rollcast.wire.version import PolicyVersion
 
 LOOK_SECONDS = 0.25
@@ -123,13 +123,13 @@ class HarnessAttempt:
             raise GivenUpError
         began = time.monotonic()
         self._sessions.add(self.session)
-        self._parts.change(names.EPISODES_WAITING, self._name, 1)
+        self._parts.change(episode_metrics.EPISODES_WAITING, self._name, 1)
         program: SessionProgram | None = None
         try:
             try:
                 program = await self._begun()
             finally:
-                self._parts.change(names.EPISODES_WAITING, self._name, -1)
+                self._parts.change(episode_metrics.EPISODES_WAITING, self._name, -1)
             self.stage = "call"
             end = await self._ended(program)
             await self._quiet()
@@ -259,7 +259,7 @@ class HarnessAttempt:
         return set(loss.untrained)
 
     def _disagreement(self, why: str) -> UnusableEpisodeError:
-        self._parts.exporter.add(names.ENDPOINT_DISAGREEMENTS, environment=self._name)
+        self._parts.exporter.add(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=self._name)
         return UnusableEpisodeError(why)
 
     async def _quiet(self) -> None:

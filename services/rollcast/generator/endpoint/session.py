@@ -20,7 +20,7 @@ from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.waits import UnusableEpisodeError
 from rollcast.rollouts.records import EpisodeEnd, EpisodeTask, Rollout, Sampling
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 
 OVER = {
     EpisodeEnd.TOKENS: "the episode's budget of tokens is used up",
@@ -217,7 +217,7 @@ class HarnessSession:
 
     def count_sequence(self, reason: str) -> None:
         """Count a further sequence: format, rewritten, forked, retried or new."""
-        self.parts.exporter.add(names.ENDPOINT_SEQUENCES, environment=self.task.environment, reason=reason)
+        self.parts.exporter.add(episode_metrics.ENDPOINT_SEQUENCES, environment=self.task.environment, reason=reason)
 
     def drop_unread(self, untrained: Set[int] = frozenset()) -> None:
         """Take turns that no client read out of the record, and others by their numbers.
@@ -226,5 +226,5 @@ class HarnessSession:
         """
         unread = self.histories.unread()
         if unread:
-            self.parts.exporter.add(names.ENDPOINT_UNREAD, len(unread), environment=self.task.environment)
+            self.parts.exporter.add(episode_metrics.ENDPOINT_UNREAD, len(unread), environment=self.task.environment)
         self.record.drop_turns({turn.number for turn in unread} | untrained)

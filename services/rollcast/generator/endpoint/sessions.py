@@ -16,7 +16,7 @@ from rollcast.environments.kinds.kind import SessionProgram
 from rollcast.generator.endpoint.programs import SessionPrograms
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 
@@ -120,14 +120,14 @@ class Sessions:
 
     def note_refused(self, session: HarnessSession, refusal: RefusedRequestError) -> None:
         """Count a refused request. Thread-safe."""
-        self.exporter.add(names.ENDPOINT_REFUSED, environment=session.task.environment, code=refusal.code)
+        self.exporter.add(episode_metrics.ENDPOINT_REFUSED, environment=session.task.environment, code=refusal.code)
         session.last_refusal = refusal.sentence
 
     def note_replaced(self, session: HarnessSession, settings: tuple[str, ...]) -> None:
         """Count settings in place of which the run's are used, and report each once. Thread-safe."""
         environment = session.task.environment
         for setting in settings:
-            self.exporter.add(names.ENDPOINT_REPLACED, environment=environment)
+            self.exporter.add(episode_metrics.ENDPOINT_REPLACED, environment=environment)
             # Settings that are reported at most: a program may send any name
             if (environment, setting[:100]) not in self._reported and len(self._reported) < 100:
                 self._reported.add((environment, setting[:100]))

@@ -18,7 +18,7 @@ from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.records import EpisodeTask, LengthBudget, PromptTask, Purpose, Sampling
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 
 SLOTS_FOR_EACH = 8
 """They take slots of the engine from rollouts: an eighth of all at most, but always one."""
@@ -101,4 +101,4 @@ class SingleCalls:
         """Its request is answered."""
         self._admitted.discard(session)
         self._sessions.remove(session)
-        self._parts.exporter.add(names.ENDPOINT_SINGLE_TOKENS, session.record.num_sampled_tokens)
+        self._parts.exporter.add(episode_metrics.ENDPOINT_SINGLE_TOKENS, session.record.num_sampled_tokens)

@@ -29,7 +29,7 @@ from rollcast.generator.grading import Graded
 from rollcast.generator.sequence import TurnEnds
 from rollcast.generator.vllm.engine import Engine, Finish
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rollout
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from rollcast.wire.version import PolicyVersion
 
 
@@ -142,11 +142,11 @@ class EpisodeAttempt:
                 sequence = self.record.begin_sequence(self._prompt(transcript.messages, opening.tools))
 
     async def _acquired(self) -> LiveEnvironment:
-        self._parts.change(names.EPISODES_WAITING, self._name, 1)
+        self._parts.change(episode_metrics.EPISODES_WAITING, self._name, 1)
         try:
             return await self._set_up(self._parts.environments.acquire(self._name), "none was free")
         finally:
-            self._parts.change(names.EPISODES_WAITING, self._name, -1)
+            self._parts.change(episode_metrics.EPISODES_WAITING, self._name, -1)
 
     async def _reset(self, environment: LiveEnvironment) -> Opening:
         row = json.loads(self._task.reference)
@@ -230,7 +230,7 @@ class EpisodeAttempt:
             answers = await answer_calls(environment, turn.calls, call_ids, call_seconds, self._deadline, self._waits)
         except EnvironmentFailedError as error:
             if error.is_overdue:
-                self._parts.exporter.add(names.EPISODE_CALLS_OVERDUE, environment=self._name)
+                self._parts.exporter.add(episode_metrics.EPISODE_CALLS_OVERDUE, environment=self._name)
             raise
         self.record.answered(
             len(self.record.turns) - 1,
@@ -242,9 +242,9 @@ class EpisodeAttempt:
         if answers.rewards:
             self._last_rewards = (len(self.record.turns) - 1, answers.rewards)
         if answers.num_cut:
-            self._parts.exporter.add(names.EPISODE_ANSWERS_CUT, answers.num_cut, environment=self._name)
+            self._parts.exporter.add(episode_metrics.EPISODE_ANSWERS_CUT, answers.num_cut, environment=self._name)
         if answers.num_overdue:
-            self._parts.exporter.add(names.EPISODE_CALLS_OVERDUE, answers.num_overdue, environment=self._name)
+            self._parts.exporter.add(episode_metrics.EPISODE_CALLS_OVERDUE, answers.num_overdue, environment=self._name)
         return answers
 
     def _extend(self, sequence: int, answers: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> bool:

@@ -10,7 +10,7 @@ from rollcast.config.tasks import Tasks
 from rollcast.environments.of_run import EnvironmentsOfRun
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.tasks.tokens import load_tokenizer
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 
@@ -32,7 +32,7 @@ def episode_parts(
     tokenizer = cast(ChatTokenizer, load_tokenizer(model))
 
     def note_replaced(name: str) -> None:
-        exporter.add(names.EPISODE_FAILURES, environment=name, stage=FORK_SERVER)
+        exporter.add(episode_metrics.EPISODE_FAILURES, environment=name, stage=FORK_SERVER)
         log.warning("a fork server did not answer and was ended", environment=name)
 
     return EpisodeParts(

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from rollcast.chat.base import ChatRenderer
 from rollcast.config.environments.settings import EnvironmentSettings
 from rollcast.environments.base import Environments, LiveEnvironment
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry.metric import Metric
 
 MAX_REASON_CHARACTERS = 500
 """An environment may fail with a text of any length; its beginning says enough."""
@@ -79,7 +79,7 @@ class EpisodeParts:
 
     def note_failure(self, environment: str, stage: Stage, reason: str) -> None:
         """Count a failure. Logged is an environment's first at a stage, then whenever their number has doubled."""
-        self.exporter.add(names.EPISODE_FAILURES, environment=environment, stage=stage)
+        self.exporter.add(episode_metrics.EPISODE_FAILURES, environment=environment, stage=stage)
         self._failures[environment, stage] += 1
         count = self._failures[environment, stage]
         if count & (count - 1):  # not a power of two
@@ -90,4 +90,4 @@ class EpisodeParts:
     def note_discarded(self, environment: str, num_tokens: int) -> None:
         """Count sampled tokens that are thrown away because their episode begins again."""
         if num_tokens:
-            self.exporter.add(names.EPISODE_TOKENS_DISCARDED, num_tokens, environment=environment)
+            self.exporter.add(episode_metrics.EPISODE_TOKENS_DISCARDED, num_tokens, environment=environment)

@@ -23,7 +23,7 @@ from rollcast.generator.episodes.waits import GivenUpError
 from rollcast.generator.grading import Graded
 from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.records import EpisodeEnd, PromptTask, Rollout
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics, generator_metrics
 from rollcast.wire.version import PolicyVersion
 
 
@@ -111,7 +111,7 @@ class EpisodeSampler:
 
     async def run(self) -> None:
         """Sample until the episode has ended or `stop` was called. Raises the engine's errors."""
-        self._parts.change(names.EPISODES_IN_FLIGHT, self._name, 1)
+        self._parts.change(episode_metrics.EPISODES_IN_FLIGHT, self._name, 1)
         try:
             while not self._stopped:
                 if self._restart:
@@ -125,7 +125,7 @@ class EpisodeSampler:
                 except EnvironmentFailedError as error:
                     self._fail(error)
         finally:
-            self._parts.change(names.EPISODES_IN_FLIGHT, self._name, -1)
+            self._parts.change(episode_metrics.EPISODES_IN_FLIGHT, self._name, -1)
 
     @property
     def finished(self) -> bool:
@@ -200,5 +200,5 @@ class EpisodeSampler:
 
     def _count_kv(self) -> None:
         for sequence in self._attempt.record.sequences:
-            self._parts.exporter.add(names.EPISODE_KV_TOKENS, sequence.num_kept_tokens, state="kept")
-            self._parts.exporter.add(names.EPISODE_KV_TOKENS, sequence.num_rebuilt_tokens, state="rebuilt")
+            self._parts.exporter.add(generator_metrics.EPISODE_KV_TOKENS, sequence.num_kept_tokens, state="kept")
+            self._parts.exporter.add(generator_metrics.EPISODE_KV_TOKENS, sequence.num_rebuilt_tokens, state="rebuilt")

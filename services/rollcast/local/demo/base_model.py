@@ -28,7 +28,7 @@ TRAINING_DEADLINE_SECONDS = 1_800.0
 Progress = Callable[[float], None]
 """Called with the share of the work that is done, 0 to 1."""
 PLACEHOLDER = "arithmetic-base"
-"""What stands for the demo's model in a run file until it is trained."""
+"""Placeholder of the demo's model in a run file until it is trained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class BaseModel:
     steps: int = 600
     batch: int = 32
     learning_rate: float = 1.5e-3
-    """Its peak."""
+    """The peak of the learning rate."""
     seed: int = 0
     measured_prompts: int = 256
     """Prompts by which the pass rate at the start is measured."""

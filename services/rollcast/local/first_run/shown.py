@@ -1,4 +1,4 @@
-"""What the verifier says of right and wrong answers to the first prompts: a mistake is seen before it costs a run."""
+"""Verdicts on right and wrong answers to the first prompts: a mistake is seen before it costs a run."""
 
 from collections.abc import Iterator
 

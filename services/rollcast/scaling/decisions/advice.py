@@ -338,7 +338,7 @@ def evaluation_spacing(forecast: Forecast) -> float:
 
 
 def _signs(wait: WaitPlan) -> str:
-    """What the next readings would have to show."""
+    """Sentence on the next readings that would change the advice."""
     goes_on = None if wait.continue_from is None else f"{wait.continue_from:.3f} or more would speak for continuing"
     if goes_on is None and wait.stop_below is None:
         return "Hardly any one reading would; the slope of the curve will."

@@ -1,4 +1,4 @@
-"""What an advice consists of."""
+"""The parts of an advice."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -55,7 +55,7 @@ class EarlierAdvice:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do with the rest of a budget. Compute is in device-hours, or in the unit of the curve.
+    """Advice on the rest of a budget. Compute is in device-hours, or in the unit of the curve.
 
     Attributes:
         headline: what to do, in a few words; None before there are evaluations enough for a forecast.

@@ -122,7 +122,7 @@ def _trial_factor(values: set[int]) -> float:
 
 
 def _value(law: SplitLaw, splits: Sequence[BatchSplit], trial: BatchSplit) -> float:
-    """What one run of `trial` to this compute is worth, in pass rate: afterwards it may be chosen too."""
+    """Worth of one run of `trial` to this compute, in pass rate: afterwards it may be chosen too."""
     level = law.level([*splits, trial])
     mean = level.mean(axis=1)
     covariance = np.cov(level)[-1]

@@ -88,7 +88,7 @@ class Forecast:
     def predictive(
         self, compute: ArrayLike, quantiles: Quantiles = MEDIAN_AND_90, standard_error: float | None = None
     ) -> Array:
-        """What evaluations at `compute` (m,) will read, the mean of three of them -> (q, m).
+        """Quantiles (q, m) of the mean of three readings at `compute` (m,).
 
         From the last compute on: the law's own forecast and simple methods, combined as learned from curves of other
         groups (`outlook/combined.py`). Before it, and with a prior without a stack, the law's alone: law, first phase,

@@ -32,7 +32,7 @@ from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
 
 
 class PartKind(StrEnum):
-    """What a part of the recipe does."""
+    """The effect of a part of the recipe."""
 
     CEILING_MOVER = "ceiling mover"
     EFFICIENCY_SHAPER = "efficiency shaper"

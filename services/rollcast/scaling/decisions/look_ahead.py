@@ -1,4 +1,4 @@
-"""What the rest of a budget is worth, and whether to wait for more evaluations first.
+"""Worth of the rest of a budget, and whether to wait for more evaluations first.
 
 Three choices are compared in pass rate. `worth` is the gain that would pay for the whole rest; a part of the rest costs
 that part of it. Whoever trains on keeps the checkpoint of now if the run loses:

@@ -25,7 +25,7 @@ BROKEN = "broken: the pass rate fell from its peak; continue from a checkpoint b
 
 @dataclass(frozen=True)
 class StopRule:
-    """What the user asks for."""
+    """Conditions under which the user wants the run to stop."""
 
     least_gain: float = 0.01
     """Pass rate that the rest of the budget must still be able to gain (upper 90 % bound)."""
@@ -39,7 +39,7 @@ class StopRule:
 
 @dataclass(frozen=True)
 class Refit:
-    """What the rule needs to know of one forecast; small enough to be kept for a whole run."""
+    """The figures of one forecast that the rule needs; small enough to be kept for a whole run."""
 
     compute: float
     """Compute of the last point, in device-hours or in the unit that the curve was fitted against."""

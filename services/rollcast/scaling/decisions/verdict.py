@@ -1,4 +1,4 @@
-"""What kind of curve this is, in one word and one sentence.
+"""The kind of a curve, in one word and one sentence.
 
     too_few         fewer evaluations than a law needs: nothing is forecast
     too_early       the readings show no trend yet, or do not determine the pass rate at twice the compute

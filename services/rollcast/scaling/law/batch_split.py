@@ -73,7 +73,7 @@ class SplitLaw:
         return np.asarray(_design(splits, self.centre) @ self.coefficients.T)
 
     def pass_rate(self, splits: Sequence[BatchSplit], quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Array:
-        """What one new run of each split (k,) reaches, without the noise of its evaluations -> (q, k)."""
+        """Pass rate that one new run of each split (k,) reaches, without the noise of its evaluations -> (q, k)."""
         strays = self.spread * np.random.default_rng(1).standard_normal(self.spread.size)
         return np.asarray(np.quantile(np.clip(self.level(splits) + strays, 0.0, 1.0), quantiles, axis=1))
 

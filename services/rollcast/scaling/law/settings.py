@@ -56,8 +56,8 @@ SPLIT_LAW_PRIOR_MEAN = (0.5, 0.0, -0.01, 0.0, -0.003)
 """Prior means of b_0 to b_4, in pass rate. Those of the parabolas are below 0, since IsoCompute (arXiv 2603.12151)
 finds a best number of rollouts at every compute. Chosen, not measured."""
 SPLIT_LAW_FLAT_STD = (1.0, 0.04, 0.015, 0.015, 0.005)
-"""Their prior standard deviations on a plateau. In the paper's Fig 9 the number of rollouts moves the end by 0.04 to
-0.09 over some doublings, that of prompts by 0.02."""
+"""Prior standard deviations of b_0 to b_4 on a plateau. In the paper's Fig 9 the number of rollouts moves the end by
+0.04 to 0.09 over some doublings, that of prompts by 0.02."""
 SPLIT_LAW_CLIMB_STD = (0.0, 0.5, 0.1, 0.5, 0.1)
 """Further prior standard deviation for each unit of dR / d ln C. During the climb a split that needs s times the
 compute changes R by this slope times ln s. A step of twice the rollouts costs twice as much, so s is usually between 1

@@ -1,1 +1,1 @@
-"""What a later evaluation will read: the law's forecast, averaged with simple methods by learned numbers."""
+"""Forecast of a later evaluation: the law's, averaged with simple methods by learned numbers."""

@@ -51,12 +51,12 @@ def law_width(law_readings: Array) -> Array:
 
 
 def scale_terms(width: Array, forecasts: Array) -> Array:
-    """What ln s is linear in -> (3, m). `width` (m,) of the law's interval; `forecasts` (7, m) of the methods."""
+    """Terms that ln s is linear in -> (3, m). `width` (m,) of the law's interval; `forecasts` (7, m) of the methods."""
     return np.stack([np.ones_like(width), np.log(width + MIN_WIDTH), np.log(forecasts.std(axis=0) + MIN_WIDTH)])
 
 
 def side_terms(summary: Summary) -> Array:
-    """What the ratio of the two sides depends on -> (2,)."""
+    """Terms that the ratio of the two sides depends on -> (2,)."""
     return np.array([1.0, 2.0 * summary.smoothed - 1.0])
 
 

@@ -60,7 +60,7 @@ class Summary:
         )
 
     def forecasts(self, compute: Array, law_gain: Array) -> Array:
-        """What each method reads at `compute` (m,) -> (7, m); `law_gain` (m,) is the law's median gain until then."""
+        """Forecast of each method at `compute` (m,) -> (7, m); `law_gain` (m,) is the law's median gain until then."""
         log_ahead = np.log(np.clip(compute / self.now, 1.0, MAX_AHEAD))
         ones = np.ones_like(log_ahead)
         return np.stack(

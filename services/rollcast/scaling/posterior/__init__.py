@@ -1,1 +1,1 @@
-"""What the points of a curve say about the law."""
+"""Posterior of the law, given the points of a curve."""

@@ -71,7 +71,7 @@ class Draws:
         return Draws(**cut, departures=self.departures)
 
     def law(self, compute: ArrayLike) -> Array:
-        """What the run approaches at `compute` (m,) device-hours, tail included, within [0, 1] -> (m, d)."""
+        """Pass rate that the run approaches at `compute` (m,) device-hours, tail included, within [0, 1] -> (m, d)."""
         law = self.sigmoid(compute)
         if self.tail.any():
             at = np.atleast_1d(np.asarray(compute, dtype=float))

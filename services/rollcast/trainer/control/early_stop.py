@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rollcast.config.services import Budget, StopWhen
+from rollcast.config.run_end import Budget, StopWhen
 from rollcast.curves.axis import curve_of
 from rollcast.curves.evaluations import CurvePoint, RunHistory
 from rollcast.curves.run_forecast import RunBudget

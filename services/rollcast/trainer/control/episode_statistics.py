@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rollcast.rollouts.records import Episode, RolloutGroup
-from rollcast.telemetry import names
+from rollcast.telemetry import episode_metrics
 from rollcast.telemetry.exporter import Exporter
 
 
@@ -16,14 +16,14 @@ def count_episodes(exporter: Exporter, group: RolloutGroup) -> None:
 
 def count_episode(exporter: Exporter, episode: Episode) -> None:
     name = episode.environment
-    exporter.add(names.EPISODES, environment=name, end=str(episode.end))
-    exporter.observe(names.EPISODE_TURNS, len(episode.turns), environment=name)
-    exporter.observe(names.EPISODE_TOOL_CALLS, num_tool_calls([episode]), environment=name)
-    exporter.add(names.EPISODE_MALFORMED_CALLS, num_malformed_calls([episode]), environment=name)
-    exporter.add(names.EPISODE_SECONDS, episode.environment_seconds, environment=name, part="environment")
-    exporter.add(names.EPISODE_SECONDS, episode.sampling_seconds, environment=name, part="sampling")
-    exporter.add(names.EPISODE_RESTARTS, episode.restarts, environment=name)
-    exporter.add(names.EPISODE_BRANCHES, len(episode.branches), environment=name)
+    exporter.add(episode_metrics.EPISODES, environment=name, end=str(episode.end))
+    exporter.observe(episode_metrics.EPISODE_TURNS, len(episode.turns), environment=name)
+    exporter.observe(episode_metrics.EPISODE_TOOL_CALLS, num_tool_calls([episode]), environment=name)
+    exporter.add(episode_metrics.EPISODE_MALFORMED_CALLS, num_malformed_calls([episode]), environment=name)
+    exporter.add(episode_metrics.EPISODE_SECONDS, episode.environment_seconds, environment=name, part="environment")
+    exporter.add(episode_metrics.EPISODE_SECONDS, episode.sampling_seconds, environment=name, part="sampling")
+    exporter.add(episode_metrics.EPISODE_RESTARTS, episode.restarts, environment=name)
+    exporter.add(episode_metrics.EPISODE_BRANCHES, len(episode.branches), environment=name)
 
 
 def statistics_of_episodes(episodes: Sequence[Episode]) -> dict[str, float]:

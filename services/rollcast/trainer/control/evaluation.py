@@ -21,7 +21,7 @@ from rollcast.config.tasks import Tasks
 from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
 from rollcast.runfolder.records import EvaluationRecord
-from rollcast.telemetry.names import DOWNSTREAM_PREFIX, ENVIRONMENT_PREFIX, PART_PREFIX
+from rollcast.telemetry.evaluation_metrics import DOWNSTREAM_PREFIX, ENVIRONMENT_PREFIX, PART_PREFIX
 from rollcast.trainer.control.pass_rate import truncated_matches, verdicts
 
 

@@ -20,7 +20,7 @@ from rollcast.recipe.staleness import Group
 from rollcast.rollouts.base import MAX_FAILURES, Delivery, Outstanding, TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.runfolder.records import TaskOutcome
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.control.episode_statistics import count_episodes
@@ -69,7 +69,9 @@ class Intake:
     """Stream ids to be buried, with the reason."""
 
     def __post_init__(self) -> None:
-        self._exporter.add(names.GROUPS, 0.0, outcome="defective")  # a counter that begins at 1 would hide the first
+        self._exporter.add(
+            trainer_metrics.GROUPS, 0.0, outcome="defective"
+        )  # a counter that begins at 1 would hide the first
 
     def collect(self, block_seconds: float) -> None:
         """Read finished groups, waiting up to `block_seconds` for the first."""
@@ -87,9 +89,9 @@ class Intake:
         group = delivery.group
         tokens = group.num_tokens
         self.generated_tokens[group.purpose] += tokens
-        self._exporter.add(names.TOKENS, tokens, role="generator")
+        self._exporter.add(trainer_metrics.TOKENS, tokens, role="generator")
         if group.purpose is Purpose.EVAL:
-            self._exporter.add(names.CONSUMED_TOKENS, tokens)
+            self._exporter.add(trainer_metrics.CONSUMED_TOKENS, tokens)
         elif any(version.incarnation == self._state.history.incarnation for version in group.versions):
             self.has_own_rollouts = True
         if task := self._open_evaluations.wanted(group.sequence):
@@ -134,7 +136,7 @@ class Intake:
         if defect := self.find_defect(group, task):
             self._refuse(delivery, defect)
             if not self._open_evaluations.note_failures(group.sequence, task.attempt + 1):
-                self._exporter.add(names.GROUPS, outcome="dead")
+                self._exporter.add(trainer_metrics.GROUPS, outcome="dead")
         elif not self._survives(group):
             self._discard(delivery, "lost_version")
         else:
@@ -149,7 +151,7 @@ class Intake:
         group = delivery.group
         log.error("unusable group", task=group.sequence, generator=group.generator, defect=defect)
         self._refused[delivery.stream_id] = defect
-        self._exporter.add(names.GROUPS, outcome="defective")
+        self._exporter.add(trainer_metrics.GROUPS, outcome="defective")
 
     def take_filtered(self) -> list[Delivery]:
         """Groups that came since the last call and count towards no batch. They stay outstanding until settled."""
@@ -159,7 +161,7 @@ class Intake:
 
     def _discard(self, delivery: Delivery, outcome: str) -> None:
         self._done.append(delivery.stream_id)
-        self._exporter.add(names.GROUPS, outcome=outcome)
+        self._exporter.add(trainer_metrics.GROUPS, outcome=outcome)
 
     def done_with(self, stream_ids: Iterable[str]) -> None:
         """These groups are settled: off the queue at the next `remove_done`."""
@@ -210,7 +212,7 @@ class Intake:
             log.warning(event, task=sequence, reason=dead.reason[:500])
             if self._open_evaluations.wanted(sequence):
                 if not self._open_evaluations.note_failures(sequence, dead.attempt):
-                    self._exporter.add(names.GROUPS, outcome="dead")
+                    self._exporter.add(trainer_metrics.GROUPS, outcome="dead")
             elif sequence in self._state.ledger.outstanding.keys() - settled:
                 self._state.ledger.note_failures(sequence, dead.attempt)
                 if is_final:

@@ -10,7 +10,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.rules_versions import FIRST_RULES, GRADING_RULES, SPLIT_RULES
 from rollcast.recipe.curriculum import CurriculumState
 from rollcast.recipe.mixture import MixtureState
-from rollcast.telemetry.names import DOWNSTREAM_PREFIX
+from rollcast.telemetry.evaluation_metrics import DOWNSTREAM_PREFIX
 from rollcast.trainer.control.compute import ROLES
 from rollcast.trainer.control.ledger import Ledger
 

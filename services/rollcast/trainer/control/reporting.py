@@ -25,10 +25,10 @@ from rollcast.runfolder.records import (
 from rollcast.runfolder.samples import SamplesRecord
 from rollcast.runfolder.survival import is_complete
 from rollcast.runfolder.writing import append_line
-from rollcast.telemetry import names
+from rollcast.telemetry import evaluation_metrics, trainer_metrics, wire_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry.metric import Metric
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.prompt_book import PromptBook
 from rollcast.trainer.control.state import TrainerState
@@ -73,26 +73,26 @@ class Reporter:
         record = IncarnationRecord(history.incarnation, step, time.time())
         append_line(self._state.folder / files.INCARNATIONS, as_json(record))
         set_gauge = self._exporter.set
-        set_gauge(names.INCARNATION, history.incarnation)
-        set_gauge(names.TRAINER_STEP, step)
+        set_gauge(trainer_metrics.INCARNATION, history.incarnation)
+        set_gauge(trainer_metrics.TRAINER_STEP, step)
         if history.incarnation > 1:  # without a version the one before died without a checkpoint
             version = "{}.{}".format(*history.earlier[-1]) if history.earlier else None
             self.mark("resumed", version=version, incarnation=history.incarnation)
-        set_gauge(names.MAX_STALENESS, self.max_staleness)
-        set_gauge(names.QUEUE_MAX_BYTES, self.max_bytes)
+        set_gauge(trainer_metrics.MAX_STALENESS, self.max_staleness)
+        set_gauge(wire_metrics.QUEUE_MAX_BYTES, self.max_bytes)
         for (_, last), (number, _) in pairwise(history.earlier):
-            set_gauge(names.INCARNATION_START, last, incarnation=str(number))
-        set_gauge(names.INCARNATION_START, step, incarnation=str(history.incarnation))
+            set_gauge(trainer_metrics.INCARNATION_START, last, incarnation=str(number))
+        set_gauge(trainer_metrics.INCARNATION_START, step, incarnation=str(history.incarnation))
         budget = self._state.budget
         if budget.steps is not None:
-            set_gauge(names.BUDGET_STEPS, budget.steps)
+            set_gauge(trainer_metrics.BUDGET_STEPS, budget.steps)
         if budget.device_hours is not None:
-            set_gauge(names.BUDGET_DEVICE_HOURS, budget.device_hours)
+            set_gauge(trainer_metrics.BUDGET_DEVICE_HOURS, budget.device_hours)
 
     def count_dispatched(self, tasks: Sequence[PromptTask]) -> None:
         if not tasks:
             return
-        self._exporter.add(names.GROUPS_DISPATCHED, len(tasks))
+        self._exporter.add(trainer_metrics.GROUPS_DISPATCHED, len(tasks))
         for task in tasks:
             self._count_by_bias("dispatched", task.prompt_id)
         self.mark("dispatched", tasks=[task.sequence for task in tasks])
@@ -103,7 +103,7 @@ class Reporter:
     def settled(self, outcome: TaskOutcome, group: RolloutGroup) -> None:
         """One group used or filtered, with the tokens of its longest rollout, in which a bias by length would show."""
         longest = max(rollout.num_tokens for rollout in group.rollouts)
-        self._exporter.add(names.CONSUMED_TOKENS, group.num_tokens)
+        self._exporter.add(trainer_metrics.CONSUMED_TOKENS, group.num_tokens)
         episodes = [rollout.episode for rollout in group.rollouts if rollout.episode]
         ends = Counter(str(episode.end) for episode in episodes)
         failure_reasons = [episode.reason for episode in episodes if episode.end is EpisodeEnd.FAILED]
@@ -114,16 +114,16 @@ class Reporter:
 
     def count_group(self, outcome: TaskOutcome, sequence: int, prompt_id: str, **details: Any) -> None:
         """One group settled or redone; by length and past pass rate too, so that a bias could be seen."""
-        self._exporter.add(names.GROUPS, outcome=outcome)
+        self._exporter.add(trainer_metrics.GROUPS, outcome=outcome)
         self.mark(outcome, tasks=[sequence], **details)
         self._count_by_bias(outcome, prompt_id)
 
     def _count_by_bias(self, outcome: str, prompt_id: str) -> None:
         decile = str(self._prompts.length_decile(prompt_id))
-        self._exporter.add(names.GROUPS_BY_DECILE, outcome=outcome, decile=decile)
+        self._exporter.add(trainer_metrics.GROUPS_BY_DECILE, outcome=outcome, decile=decile)
         pass_rate = self._state.curriculum.pass_rate(prompt_id)
         quarter = "new" if pass_rate is None else str(min(NUM_PASS_RATE_BINS - 1, int(pass_rate * NUM_PASS_RATE_BINS)))
-        self._exporter.add(names.GROUPS_BY_PASS_RATE, outcome=outcome, quarter=quarter)
+        self._exporter.add(trainer_metrics.GROUPS_BY_PASS_RATE, outcome=outcome, quarter=quarter)
 
     def batch(self, groups: Sequence[RolloutGroup], replaced: Sequence[RolloutGroup]) -> None:
         """The batch before any filter, and the groups that were filtered on arrival and replaced by these.
@@ -136,7 +136,7 @@ class Reporter:
             f"a token is {max(counts)} steps old at step {step}, k is {self.max_staleness}"
         )
         for steps, tokens in counts.items():
-            self._exporter.observe(names.STALENESS, steps, count=tokens)
+            self._exporter.observe(trainer_metrics.STALENESS, steps, count=tokens)
         self._staleness = dict(counts)
         self._batch = export_batch(self._exporter, [*replaced, *groups])
         # Above this share of truncated rollouts a run typically becomes unstable (paper A.15)
@@ -160,26 +160,26 @@ class Reporter:
     def step(self, stats: UpdateStats, longest_ratio: float) -> None:
         progress = self._state.progress
         set_gauge = self._exporter.set
-        set_gauge(names.TRAINER_STEP, progress.step)
-        set_gauge(names.LOSS, stats.loss)
-        set_gauge(names.GRAD_NORM, stats.grad_norm)
-        set_gauge(names.ENTROPY, stats.entropy)
-        set_gauge(names.LEARNING_RATE, stats.learning_rate)
+        set_gauge(trainer_metrics.TRAINER_STEP, progress.step)
+        set_gauge(trainer_metrics.LOSS, stats.loss)
+        set_gauge(trainer_metrics.GRAD_NORM, stats.grad_norm)
+        set_gauge(trainer_metrics.ENTROPY, stats.entropy)
+        set_gauge(trainer_metrics.LEARNING_RATE, stats.learning_rate)
         if stats.kl is not None:
-            set_gauge(names.REFERENCE_KL, stats.kl)
+            set_gauge(trainer_metrics.REFERENCE_KL, stats.kl)
         if stats.teacher_kl is not None:
-            set_gauge(names.TEACHER_KL, stats.teacher_kl)
-        set_gauge(names.LOGPROB_GAP, stats.logprob_gap_mean, statistic="mean")
-        set_gauge(names.LOGPROB_GAP, stats.logprob_gap_max, statistic="max")
+            set_gauge(trainer_metrics.TEACHER_KL, stats.teacher_kl)
+        set_gauge(trainer_metrics.LOGPROB_GAP, stats.logprob_gap_mean, statistic="mean")
+        set_gauge(trainer_metrics.LOGPROB_GAP, stats.logprob_gap_max, statistic="max")
         export_ratios(self._exporter, stats)
-        set_gauge(names.LONGEST_GROUP_RATIO, longest_ratio)
-        set_gauge(names.UNIQUE_PROMPTS, len(progress.uses))
+        set_gauge(trainer_metrics.LONGEST_GROUP_RATIO, longest_ratio)
+        set_gauge(trainer_metrics.UNIQUE_PROMPTS, len(progress.uses))
         uses_mean = sum(progress.uses.values()) / max(1, len(progress.uses))
-        set_gauge(names.PROMPT_USES, uses_mean)
-        set_gauge(names.PROMPTS_RETIRED, self._state.curriculum.num_removed)
-        self._exporter.add(names.TOKENS, stats.tokens, role="trainer")
-        self._exporter.add(names.CLAMPED_RATIOS, stats.clamped_ratios)
-        self._exporter.observe(names.STEP_SECONDS, stats.seconds)
+        set_gauge(trainer_metrics.PROMPT_USES, uses_mean)
+        set_gauge(trainer_metrics.PROMPTS_RETIRED, self._state.curriculum.num_removed)
+        self._exporter.add(trainer_metrics.TOKENS, stats.tokens, role="trainer")
+        self._exporter.add(trainer_metrics.CLAMPED_RATIOS, stats.clamped_ratios)
+        self._exporter.observe(trainer_metrics.STEP_SECONDS, stats.seconds)
         if longest_ratio > LONGEST_GROUP_WARNING and self._may_warn("longest"):
             log.warning("the longest groups nearly outlast the staleness window", ratio=round(longest_ratio, 2))
         record = StepRecord(
@@ -221,7 +221,7 @@ class Reporter:
 
     def update_skipped(self) -> None:
         """The gradient was not finite: the weights stay, the batch counts as filtered."""
-        self._exporter.add(names.UPDATES_SKIPPED)
+        self._exporter.add(trainer_metrics.UPDATES_SKIPPED)
         log.error("the gradient is not finite; this batch makes no update")
 
     def no_generator(self) -> None:
@@ -229,7 +229,7 @@ class Reporter:
             log.warning("no generator has joined; training waits for one")
 
     def evaluation_lost(self, dataset: str, step: int) -> None:
-        self._exporter.add(names.EVAL_LOST, dataset=dataset)
+        self._exporter.add(evaluation_metrics.EVAL_LOST, dataset=dataset)
         log.error("an evaluation has no verdict; its curve has no point there", dataset=dataset, step=step)
 
     def back_pressure(self, queued_bytes: int) -> None:
@@ -237,7 +237,7 @@ class Reporter:
             log.warning("redis.max_bytes holds dispatch back", queued_bytes=queued_bytes, max_bytes=self.max_bytes)
 
     def waited(self, seconds: float, reason: str) -> None:
-        self._exporter.add(names.TRAINER_WAIT, seconds, **{"for": reason})
+        self._exporter.add(trainer_metrics.TRAINER_WAIT, seconds, **{"for": reason})
 
     def evaluation(self, evaluation: EvaluationRecord) -> None:
         self._series.show(evaluation)
@@ -273,8 +273,8 @@ class Reporter:
         self.mark("checkpoint", version=str(version))
 
     def checkpoint_written(self, version: PolicyVersion, seconds: float) -> None:
-        self._exporter.set(names.CHECKPOINT_STEP, version.step)
-        self._exporter.observe(names.CHECKPOINT_SECONDS, seconds)
+        self._exporter.set(trainer_metrics.CHECKPOINT_STEP, version.step)
+        self._exporter.observe(trainer_metrics.CHECKPOINT_SECONDS, seconds)
 
     def serve(self, intake: Intake, queue: TrainerQueue) -> None:
         """Gauges that change between steps; at most once a second."""
@@ -285,26 +285,26 @@ class Reporter:
             return
         self._served_at = now_seconds
         for role, hours in compute.state.items():
-            self._exporter.set(names.COMPUTE_STATE, hours, role=role)
+            self._exporter.set(trainer_metrics.COMPUTE_STATE, hours, role=role)
         for role, hours in compute.spent.items():
-            self._raise_to(names.COMPUTE_SPENT, hours, role=role)
+            self._raise_to(trainer_metrics.COMPUTE_SPENT, hours, role=role)
         compute.save()
-        self._exporter.set(names.GROUPS_OUTSTANDING, len(self._state.ledger.outstanding))
+        self._exporter.set(trainer_metrics.GROUPS_OUTSTANDING, len(self._state.ledger.outstanding))
         finished = queue.outstanding().finished.values()
-        self._exporter.set(names.QUEUE_GROUPS, len(finished))
-        self._exporter.set(names.QUEUE_BYTES, sum(group.num_bytes for group in finished))
-        self._raise_to(names.GROUPS, queue.refused(), outcome="refused")
+        self._exporter.set(wire_metrics.QUEUE_GROUPS, len(finished))
+        self._exporter.set(wire_metrics.QUEUE_BYTES, sum(group.num_bytes for group in finished))
+        self._raise_to(trainer_metrics.GROUPS, queue.refused(), outcome="refused")
         away_seconds = queue.away_seconds
-        self._raise_to(names.REDIS_AWAY, away_seconds)
-        self._raise_to(names.TRAINER_WAIT, away_seconds, **{"for": "redis"})
-        self._raise_to(names.UNREADABLE, queue.unreadable())
-        self._raise_to(names.UNKNOWN_FIELDS, queue.unknown_fields)
+        self._raise_to(wire_metrics.REDIS_AWAY, away_seconds)
+        self._raise_to(trainer_metrics.TRAINER_WAIT, away_seconds, **{"for": "redis"})
+        self._raise_to(wire_metrics.UNREADABLE, queue.unreadable())
+        self._raise_to(wire_metrics.UNKNOWN_FIELDS, queue.unknown_fields)
         if intake.teacher is not None:
-            self._exporter.set(names.TEACHER_GROUPS, intake.num_at_teacher)
+            self._exporter.set(trainer_metrics.TEACHER_GROUPS, intake.num_at_teacher)
         tokens = intake.generated_tokens
         total = sum(tokens.values())
         if total:
-            self._exporter.set(names.COMPUTE_EVAL_SHARE, tokens[Purpose.EVAL] / total)
+            self._exporter.set(trainer_metrics.COMPUTE_EVAL_SHARE, tokens[Purpose.EVAL] / total)
 
     def _raise_to(self, metric: Metric, total: float, **labels: str) -> None:
         key = (metric.name, *labels.values())

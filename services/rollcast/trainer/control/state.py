@@ -10,7 +10,7 @@ from pathlib import Path
 from rollcast.config.errors import UserError
 from rollcast.config.rules_versions import GRADING_RULES
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Budget
+from rollcast.config.run_end import Budget
 from rollcast.recipe.curriculum import Curriculum
 from rollcast.recipe.data_reuse import reduced
 from rollcast.recipe.mixture import MixtureCurriculum, Share, make_curriculum

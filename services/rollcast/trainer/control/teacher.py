@@ -22,7 +22,7 @@ from rollcast.config.distillation import EndpointTeacher
 from rollcast.config.errors import PassingError, UserError
 from rollcast.rollouts.records import Logprobs, Rollout, RolloutGroup, TokenIds
 from rollcast.tasks.remote.asking import Asking, NoAnswer
-from rollcast.telemetry import names
+from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.control.defects import MAX_LOGPROB
@@ -82,7 +82,7 @@ class TeacherClient:
         self._thread.start()
         self._asking, self._places = self._on_loop(self._open()).result(STOP_SECONDS)
         for outcome in OUTCOMES:  # a counter that begins at 1 would hide the first
-            exporter.add(names.TEACHER_ROLLOUTS, 0.0, outcome=outcome)
+            exporter.add(trainer_metrics.TEACHER_ROLLOUTS, 0.0, outcome=outcome)
 
     async def _open(self) -> tuple[Asking, asyncio.Semaphore]:
         asking = Asking(self._settings, lambda _: None, self._max_answer_bytes, FINAL_STATUSES)
@@ -174,8 +174,8 @@ class TeacherClient:
                 return None
             num_tokens += len(prompt) + len(sequence.token_ids)
         self._last_failure = None
-        self._exporter.add(names.TEACHER_ROLLOUTS, outcome="answered")
-        self._exporter.add(names.TEACHER_TOKENS, num_tokens)
+        self._exporter.add(trainer_metrics.TEACHER_ROLLOUTS, outcome="answered")
+        self._exporter.add(trainer_metrics.TEACHER_TOKENS, num_tokens)
         return tuple(answers)
 
     async def _place_until(self, deadline: float) -> None:
@@ -207,7 +207,7 @@ class TeacherClient:
     def _note(self, error: NoAnswer) -> None:
         if self._last_failure is None or not isinstance(error, NoPlace):  # which says nothing about the cause
             self._last_failure = error
-        self._exporter.add(names.TEACHER_ROLLOUTS, outcome=error.outcome)
+        self._exporter.add(trainer_metrics.TEACHER_ROLLOUTS, outcome=error.outcome)
         if time.monotonic() - self._warned_at >= WARN_SECONDS:
             self._warned_at = time.monotonic()
             log.warning("the teacher gave no log-probs; these rollouts are not trained on", reason=str(error))

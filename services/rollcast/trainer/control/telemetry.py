@@ -7,10 +7,10 @@ from rollcast.config.recipe import Recipe
 from rollcast.recipe.group_signal import GroupSignal, signal_of, why_none_is_used
 from rollcast.rollouts.records import Purpose, RolloutGroup
 from rollcast.runfolder.records import EvaluationRecord
-from rollcast.telemetry import names
+from rollcast.telemetry import evaluation_metrics, trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.telemetry.names import Metric
+from rollcast.telemetry.metric import Metric
 from rollcast.trainer.control.episode_credit import compared_reward
 from rollcast.trainer.control.episode_statistics import statistics_of_episodes
 from rollcast.trainer.control.pass_rate import truncated_matches, verdicts
@@ -19,17 +19,17 @@ from rollcast.trainer.learner.step_sums import UpdateStats
 NUM_KEPT_EVALUATIONS = 16
 """Newest evaluations that stay on the metrics page, of each data set."""
 _EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (
-    (names.EVAL_STANDARD_ERROR, "standard_error"),
-    (names.EVAL_STANDARD_ERROR_NEW_PROMPTS, "standard_error_new_prompts"),
-    (names.EVAL_COMPUTE, "compute_device_hours"),
-    (names.EVAL_TRAINED_TOKENS, "trained_tokens"),
-    (names.EVAL_SAMPLES, "samples"),
-    (names.EVAL_PROMPTS, "num_prompts"),
-    (names.EVAL_ASKED_PROMPTS, "asked_prompts"),
-    (names.EVAL_START_UP, "start_up_device_hours"),
-    (names.EVAL_DEVICES, "devices"),
-    (names.EVAL_TRUNCATION, "truncation_ratio"),
-    (names.EVAL_PASS_RATE, "pass_rate"),
+    (evaluation_metrics.EVAL_STANDARD_ERROR, "standard_error"),
+    (evaluation_metrics.EVAL_STANDARD_ERROR_NEW_PROMPTS, "standard_error_new_prompts"),
+    (evaluation_metrics.EVAL_COMPUTE, "compute_device_hours"),
+    (evaluation_metrics.EVAL_TRAINED_TOKENS, "trained_tokens"),
+    (evaluation_metrics.EVAL_SAMPLES, "samples"),
+    (evaluation_metrics.EVAL_PROMPTS, "num_prompts"),
+    (evaluation_metrics.EVAL_ASKED_PROMPTS, "asked_prompts"),
+    (evaluation_metrics.EVAL_START_UP, "start_up_device_hours"),
+    (evaluation_metrics.EVAL_DEVICES, "devices"),
+    (evaluation_metrics.EVAL_TRUNCATION, "truncation_ratio"),
+    (evaluation_metrics.EVAL_PASS_RATE, "pass_rate"),
 )
 """The pass rate comes last: a scrape that sees it sees the others."""
 log = get_logger()
@@ -47,11 +47,11 @@ def export_batch(exporter: Exporter, groups: Sequence[RolloutGroup]) -> dict[str
         "ungraded_ratio": 1.0 - len(rewards) / len(rollouts),
     }
     statistics |= statistics_of_episodes([rollout.episode for rollout in rollouts if rollout.episode is not None])
-    exporter.set(names.REWARD_MEAN, statistics["reward_mean"])
-    exporter.set(names.TRUNCATION_RATIO, statistics["truncation_ratio"])
-    exporter.set(names.INTERRUPTED_RATIO, statistics["interrupted_ratio"])
-    exporter.set(names.COMPLETION_TOKENS_MEAN, statistics["completion_tokens_mean"])
-    exporter.add(names.TRUNCATED_MATCHES, truncated_matches(rollouts), purpose=Purpose.TRAIN)
+    exporter.set(trainer_metrics.REWARD_MEAN, statistics["reward_mean"])
+    exporter.set(trainer_metrics.TRUNCATION_RATIO, statistics["truncation_ratio"])
+    exporter.set(trainer_metrics.INTERRUPTED_RATIO, statistics["interrupted_ratio"])
+    exporter.set(trainer_metrics.COMPLETION_TOKENS_MEAN, statistics["completion_tokens_mean"])
+    exporter.add(trainer_metrics.TRUNCATED_MATCHES, truncated_matches(rollouts), purpose=Purpose.TRAIN)
     return statistics
 
 
@@ -59,10 +59,10 @@ def export_ratios(exporter: Exporter, stats: UpdateStats) -> None:
     """How far the policy that sampled the batch is from the trained one, and what the loss made of that."""
     for side, share in (("low", stats.ratios_cut_low), ("high", stats.ratios_cut_high)):
         if share is not None:
-            exporter.set(names.RATIOS_CUT, share, side=side)
-    exporter.set(names.RATIOS_MASKED, stats.ratios_masked)
-    exporter.set(names.EFFECTIVE_SAMPLE_SHARE, stats.effective_sample_share)
-    exporter.set(names.GENERATOR_KL, stats.generator_kl)
+            exporter.set(trainer_metrics.RATIOS_CUT, share, side=side)
+    exporter.set(trainer_metrics.RATIOS_MASKED, stats.ratios_masked)
+    exporter.set(trainer_metrics.EFFECTIVE_SAMPLE_SHARE, stats.effective_sample_share)
+    exporter.set(trainer_metrics.GENERATOR_KL, stats.generator_kl)
 
 
 def staleness_of(groups: Sequence[RolloutGroup], step: int) -> Counter[int]:
@@ -78,7 +78,7 @@ def staleness_of(groups: Sequence[RolloutGroup], step: int) -> Counter[int]:
 
 def export_lost_prompts(exporter: Exporter, evaluation: EvaluationRecord) -> None:
     """Count the prompts that the evaluation's pass rate lacks. Parts are counted in their whole."""
-    if evaluation.dataset.startswith((names.PART_PREFIX, names.ENVIRONMENT_PREFIX)):
+    if evaluation.dataset.startswith((evaluation_metrics.PART_PREFIX, evaluation_metrics.ENVIRONMENT_PREFIX)):
         return
     num_asked = evaluation.asked_prompts or 0
     num_graded = evaluation.num_prompts or 0
@@ -90,8 +90,8 @@ def export_lost_prompts(exporter: Exporter, evaluation: EvaluationRecord) -> Non
         "no_verdict": num_asked - num_missing - num_graded,
     }
     for reason, count in lost.items():
-        exporter.add(names.EVAL_PROMPTS_LOST, count, dataset=evaluation.dataset, reason=reason)
-    exporter.add(names.TRUNCATED_MATCHES, evaluation.truncated_matches or 0, purpose=Purpose.EVAL)
+        exporter.add(evaluation_metrics.EVAL_PROMPTS_LOST, count, dataset=evaluation.dataset, reason=reason)
+    exporter.add(trainer_metrics.TRUNCATED_MATCHES, evaluation.truncated_matches or 0, purpose=Purpose.EVAL)
 
 
 class GroupSignals:
@@ -107,7 +107,7 @@ class GroupSignals:
         self._counts: Counter[str] = Counter()
         self._has_warned = False
         for signal in GroupSignal:  # a counter that begins at 1 would hide the first
-            exporter.add(names.GROUP_SIGNALS, 0.0, signal=str(signal))
+            exporter.add(trainer_metrics.GROUP_SIGNALS, 0.0, signal=str(signal))
 
     def note(self, group: RolloutGroup) -> None:
         """Count a group that answers its task, once."""
@@ -123,7 +123,7 @@ class GroupSignals:
         if signal is GroupSignal.USABLE and self._recipe.filter is not None and not self._is_wanted(group):
             signal = GroupSignal.FILTERED
         self._counts[str(signal)] += 1
-        self._exporter.add(names.GROUP_SIGNALS, signal=str(signal))
+        self._exporter.add(trainer_metrics.GROUP_SIGNALS, signal=str(signal))
         if not self._has_warned and (sentence := why_none_is_used(self._counts, self._recipe)):
             self._has_warned = True
             log.warning(sentence)

@@ -26,10 +26,10 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from rollcast.config.connections import Rpc, Weights
 from rollcast.config.errors import UserError
-from rollcast.config.services import Rpc, Weights
 from rollcast.connections.grpc import LONGEST_PAUSE_SECONDS, call_metadata, open_channel_async
-from rollcast.telemetry import names
+from rollcast.telemetry import generator_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.process_age import process_age_seconds
@@ -218,7 +218,7 @@ class WeightMember:
         self._reception.joined = False
         await self._reception.leave_groups()
         if self.version is not None:
-            self._exporter.remove(names.POLICY_STEP, generator=self.name)
+            self._exporter.remove(generator_metrics.POLICY_STEP, generator=self.name)
         self.name = await self._engine.fenced(reason)
         self._export_version()
 
@@ -323,7 +323,7 @@ class WeightMember:
 
     def _export_version(self) -> None:
         if self.version is not None:
-            self._exporter.set(names.POLICY_STEP, self.version.step, generator=self.name)
+            self._exporter.set(generator_metrics.POLICY_STEP, self.version.step, generator=self.name)
 
     def _announcement(self) -> weights_pb2.FromGenerator:
         announce = weights_pb2.Announce(

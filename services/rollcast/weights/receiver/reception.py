@@ -11,9 +11,9 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from rollcast.config.connections import Weights
 from rollcast.config.out_of_memory import OutOfMemory
-from rollcast.config.services import Weights
-from rollcast.telemetry import names
+from rollcast.telemetry import generator_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.plan.manifest import apply_seconds, num_pieces
 from rollcast.weights.receiver.weight_engine import FAILED, JOINED, STAGED, ReceiverVerb, ReceiveState, WeightEngine
@@ -88,7 +88,7 @@ class Reception:
             raise OutOfMemory(state.reason)
         if state.status == FAILED:
             return self._failed(state, publish.manifest.version)
-        self._exporter.observe(names.WEIGHT_RECEIVE_SECONDS, state.seconds)
+        self._exporter.observe(generator_metrics.WEIGHT_RECEIVE_SECONDS, state.seconds)
         acknowledge = weights_pb2.Acknowledge(
             version=publish.manifest.version,
             epoch=publish.epoch,
@@ -164,7 +164,7 @@ class Reception:
         pause_seconds = await self._engine.apply(version)
         self.version = version
         self._on_applied()
-        self._exporter.observe(names.WEIGHT_PAUSE_SECONDS, pause_seconds)
+        self._exporter.observe(generator_metrics.WEIGHT_PAUSE_SECONDS, pause_seconds)
         return pause_seconds
 
     def _failed(self, state: ReceiveState, version: Any = None) -> weights_pb2.FromGenerator:

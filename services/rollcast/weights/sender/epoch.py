@@ -14,8 +14,8 @@ from functools import partial
 
 import torch
 
+from rollcast.config.connections import Weights
 from rollcast.config.out_of_memory import OutOfMemory
-from rollcast.config.services import Weights
 from rollcast.weights.plan.manifest import Manifest, manifest_to_proto
 from rollcast.weights.sender.lanes import Lanes, no_room_to_send, send_slot
 from rollcast.weights.sender.roster import Roster, Seat

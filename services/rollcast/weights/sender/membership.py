@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Collection
 from queue import SimpleQueue
 
-from rollcast.config.services import Weights
-from rollcast.telemetry import names
+from rollcast.config.connections import Weights
+from rollcast.telemetry import trainer_metrics, wire_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.sender.roster import Fault, Roster, Seat
@@ -74,15 +74,15 @@ class Membership:
                 self.fence(seat, fault)
                 is_any_fenced = True
         members = [seat.member(newest) for seat in self._roster]
-        self._exporter.set(names.GENERATORS, sum(member.joined for member in members), state="joined")
-        self._exporter.set(names.GENERATORS, sum(member.ready for member in members), state="ready")
+        self._exporter.set(trainer_metrics.GENERATORS, sum(member.joined for member in members), state="joined")
+        self._exporter.set(trainer_metrics.GENERATORS, sum(member.ready for member in members), state="ready")
         return is_any_fenced
 
     def fence(self, seat: Seat, fault: Fault) -> None:
         """Remove a generator permanently; its tasks go to others."""
         self._roster.fence(seat, fault)
         self._removals.add(seat.name, fault)
-        self._exporter.add(names.GENERATORS_FENCED, reason=fault)
+        self._exporter.add(wire_metrics.GENERATORS_FENCED, reason=fault)
         log.warning("a generator was fenced", generator=seat.name, reason=fault)
 
     def confirm_leavers(self) -> bool:

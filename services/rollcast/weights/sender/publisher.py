@@ -25,10 +25,10 @@ from functools import partial
 
 import torch
 
+from rollcast.config.connections import Rpc, Weights
 from rollcast.config.out_of_memory import OutOfMemory
-from rollcast.config.services import Rpc, Weights
 from rollcast.connections.grpc import start_server
-from rollcast.telemetry import names
+from rollcast.telemetry import wire_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.plan.manifest import Manifest, TensorSpec, apply_seconds, num_pieces, plan_buckets, total_bytes
@@ -233,7 +233,7 @@ class Publisher:
             except Exception:
                 # Without this thread the run would stop silently; a turn starts from the state, so it can be repeated.
                 log.exception("a turn of weight sync failed")
-                self._exporter.add(names.WEIGHT_FAILURES, reason="control")
+                self._exporter.add(wire_metrics.WEIGHT_FAILURES, reason="control")
                 idle = True
             with self._changed:
                 if idle and not self._has_changed:
@@ -267,7 +267,7 @@ class Publisher:
                     self._drop_epoch()
                 else:
                     self._exporter.observe(
-                        names.WEIGHT_SYNC_SECONDS, time.monotonic() - self._staging.current_offered_at
+                        wire_metrics.WEIGHT_SYNC_SECONDS, time.monotonic() - self._staging.current_offered_at
                     )
             if joiners:
                 self._admit(joiners, self._current)
@@ -312,7 +312,7 @@ class Publisher:
                     lanes=self._lanes,
                 )
                 epochs.append(epoch)
-            self._exporter.set(names.WEIGHT_EPOCH, self._epochs_made)
+            self._exporter.set(wire_metrics.WEIGHT_EPOCH, self._epochs_made)
         self._wait_for_answers(epochs, self._settings.opening_timeout_seconds, "join")
         broken = [epoch for epoch in epochs if epoch.failed or epoch.has_lost_a_seat(self._roster)]
         for epoch in broken:
@@ -372,7 +372,7 @@ class Publisher:
         failed_epochs = [epoch for epoch in epochs if epoch.failed]
         for epoch in failed_epochs:
             log.warning("a weight group failed", epoch=epoch.number, phase=phase, reasons=epoch.reasons())
-            self._exporter.add(names.WEIGHT_FAILURES, reason=phase)
+            self._exporter.add(wire_metrics.WEIGHT_FAILURES, reason=phase)
             self._no_room = self._no_room or epoch.no_room
         if failed_epochs:
             # Pause before the next attempt, or a peer that fails immediately would keep this thread busy.
