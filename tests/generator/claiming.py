@@ -25,8 +25,8 @@ from rollcast.rollouts.records import (
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.metric import Metric
 from rollcast.wire.version import PolicyVersion
+from testkit.generator.scripted_engine import ScriptedEngine
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
-from tests.generator.scripted_engine import ScriptedEngine
 
 V1, V2 = PolicyVersion(1, 1), PolicyVersion(1, 2)
 

@@ -10,7 +10,7 @@ from typing import Any
 from rollcast.environments.base import ToolResult
 from rollcast.generator.vllm.engine import EngineRequest
 from rollcast.rollouts.records import LengthBudget
-from tests.generator.scripted_engine import ScriptedEngine
+from testkit.generator.scripted_engine import ScriptedEngine
 
 TURN_TOKENS = 4
 BUDGET = LengthBudget(max_tokens=300)

@@ -17,8 +17,8 @@ from rollcast.rollouts.records import (
     StopReason,
 )
 from rollcast.telemetry import generator_metrics
+from testkit.generator.scripted_engine import ScriptedEngine
 from tests.generator.claiming import SLOTS, V1, generator, make_task
-from tests.generator.scripted_engine import ScriptedEngine
 
 
 async def test_nothing_is_claimed_before_a_version_came() -> None:

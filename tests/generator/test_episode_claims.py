@@ -26,10 +26,10 @@ from rollcast.telemetry import episode_metrics
 from rollcast.telemetry.metric import Metric
 from rollcast.trainer.control.episode_credit import compared_reward
 from testkit.generator.episode_tasks import WORLD, episode_parts, episode_task
+from testkit.generator.scripted_engine import ScriptedEngine
 from testkit.generator.scripted_world import TOOLS, ScriptedWorld, ScriptedWorlds
 from tests.generator.claiming import V1, V2, generator
 from tests.generator.playing import BUDGET, TURN_TOKENS, done_after, four_tokens, one_call, stepping
-from tests.generator.scripted_engine import ScriptedEngine
 
 
 async def play(parts: EpisodeParts, *, max_turns: int = 8, index: int = 0) -> EpisodeSampler:

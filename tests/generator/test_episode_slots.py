@@ -14,10 +14,10 @@ from rollcast.rollouts.base import Delivery
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus
 from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import MAX_LENGTH, WORLD, episode_parts, episode_task
+from testkit.generator.scripted_engine import ScriptedEngine
 from testkit.generator.scripted_world import ScriptedWorld, ScriptedWorlds
 from tests.generator.claiming import V1, generator, make_task
 from tests.generator.playing import BUDGET, done_after, four_tokens, one_call, stepping
-from tests.generator.scripted_engine import ScriptedEngine
 
 
 async def test_a_wait_for_a_slot_does_not_count_towards_the_seconds_of_an_episode() -> None:

@@ -22,10 +22,10 @@ from rollcast.rollouts.records import EpisodeEnd, LengthBudget
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.defects import DefectFinder
 from testkit.generator.episode_tasks import MAX_LENGTH, episode_parts, episode_task
+from testkit.generator.scripted_engine import ScriptedEngine
 from testkit.generator.scripted_world import ScriptedWorld, ScriptedWorlds
 from testkit.trainer.states import make_state
 from tests.generator.claiming import V1, V2, Run, generator
-from tests.generator.scripted_engine import ScriptedEngine
 
 TURN_TOKENS = 3
 VOCAB = 1_000

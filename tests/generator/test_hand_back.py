@@ -24,10 +24,10 @@ from rollcast.rollouts.records import (
 from rollcast.telemetry import generator_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.wire.version import PolicyVersion
+from testkit.generator.scripted_engine import ScriptedEngine
 from testkit.rollouts.examples import make_rollout
 from testkit.rollouts.memory import MemoryBroker
 from tests.generator.claiming import V1, V2, generator, make_task
-from tests.generator.scripted_engine import ScriptedEngine
 
 
 async def test_a_drain_finishes_what_it_can_and_hands_the_rest_back() -> None:

@@ -26,9 +26,9 @@ from rollcast.rollouts.records import (
 )
 from rollcast.telemetry import generator_metrics, wire_metrics
 from rollcast.wire.version import PolicyVersion, Surviving
+from testkit.generator.scripted_engine import ScriptedEngine
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue
 from tests.generator.claiming import V1, V2, generator, make_task
-from tests.generator.scripted_engine import ScriptedEngine
 
 
 async def test_a_fenced_generator_forgets_its_tasks_and_returns_under_a_new_name() -> None:

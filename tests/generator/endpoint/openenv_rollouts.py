@@ -15,9 +15,9 @@ from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LegKind, LengthBudget, Rollout
 from testkit.generator.episode_tasks import episode_task
 from testkit.generator.harness_endpoint import ServedEndpoint, served_endpoint
+from testkit.generator.scripted_engine import ScriptedEngine
 from testkit.openenv_sessions import AGENT
 from tests.generator.claiming import V1
-from tests.generator.scripted_engine import ScriptedEngine
 
 ANSWER_TOKENS = 6
 

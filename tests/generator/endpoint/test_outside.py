@@ -16,8 +16,8 @@ from rollcast.generator.service import check_harnesses
 from rollcast.rollouts.records import EpisodeEnd, LengthBudget
 from testkit.generator.episode_tasks import WORLD, episode_task
 from testkit.generator.harness_endpoint import MODEL, served_endpoint
+from testkit.generator.scripted_engine import ScriptedEngine
 from tests.generator.claiming import V1
-from tests.generator.scripted_engine import ScriptedEngine
 
 pytestmark = pytest.mark.asyncio
 TOKEN = "of the run"

@@ -20,8 +20,8 @@ from rollcast.telemetry import episode_metrics
 from testkit.connections.certificates import make_certificates
 from testkit.generator.episode_tasks import WORLD, episode_task
 from testkit.generator.harness_endpoint import served_endpoint
+from testkit.generator.scripted_engine import ScriptedEngine
 from tests.generator.claiming import V1
-from tests.generator.scripted_engine import ScriptedEngine
 
 pytestmark = pytest.mark.asyncio
 

@@ -12,8 +12,8 @@ import pytest
 from rollcast.rollouts.records import LengthBudget
 from testkit.generator.episode_tasks import episode_task
 from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, served_endpoint, taken
+from testkit.generator.scripted_engine import ScriptedEngine
 from tests.generator.claiming import V1
-from tests.generator.scripted_engine import ScriptedEngine
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(600)]
 """The first test to import vLLM waits for it, on a busy machine for minutes."""

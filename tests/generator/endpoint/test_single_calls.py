@@ -19,10 +19,10 @@ from testkit.generator.harness_endpoint import (
     ServedEndpoint,
     served_endpoint,
 )
+from testkit.generator.scripted_engine import ScriptedEngine
 from testkit.replay import replay_logprobs
 from tests.generator.claiming import V1
 from tests.generator.conftest import SharedEngine, Versions
-from tests.generator.scripted_engine import ScriptedEngine
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

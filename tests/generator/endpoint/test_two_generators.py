@@ -24,11 +24,11 @@ from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.defects import DefectFinder
 from testkit.generator.episode_tasks import MAX_LENGTH, episode_task
 from testkit.generator.harness_endpoint import served_endpoint
+from testkit.generator.scripted_engine import ScriptedEngine
 from testkit.module_of import module_of
 from testkit.rollouts.memory import MemoryBroker, MemoryTrainerQueue
 from testkit.trainer.states import make_state
 from tests.generator.claiming import V1, V2, generator
-from tests.generator.scripted_engine import ScriptedEngine
 
 pytestmark = pytest.mark.timeout(600)  # the first to import vLLM waits for it, on a busy machine for minutes
 AGENT = Path(__file__).parents[3] / "examples" / "calculator" / "agent.py"

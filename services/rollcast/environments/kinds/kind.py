@@ -74,7 +74,7 @@ class Surroundings:
     """The part of a generator that a kind works with."""
 
     on_replaced: Callable[[], None] = lambda: None
-    """To be called for each fork server that hung and was ended."""
+    """A kind calls it for each fork server that hung and was ended."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of every program that is started: they name who signed the certificate of the generator."""
 

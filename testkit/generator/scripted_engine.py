@@ -93,7 +93,7 @@ class ScriptedEngine:
         return "|1"
 
     async def advance(self, steps: int) -> None:
-        """Let every running request sample up to `steps` tokens; then everybody else runs for a moment."""
+        """Let every running request sample up to `steps` tokens; then all other tasks run for a moment."""
         assert self.version is not None
         for running in list(self.running):
             for _ in range(steps):
