@@ -133,7 +133,12 @@ def run_mutant(mutant: Mutant, tree: Path, minutes: float) -> dict[str, Any]:
             if by == TIME_IS_OVER:
                 return _outcome("not noticed in time", "", start, num_run, len(files))
             if by is not None:
-                return _outcome("noticed", by, start, num_run, len(files))
+                git("checkout", "--quiet", "--", mutant.file, root=tree)
+                if first_failure([by], options, tree, environment, minutes * SECONDS_A_MINUTE) is None:
+                    return _outcome("noticed", by, start, num_run, len(files))
+                options.append(f"--deselect={by}")  # it fails without the mutant, too
+                mutant.apply(tree)
+                continue
             num_run += len(chunk)
         return _outcome("not noticed", "", start, num_run, len(files))
     finally:
