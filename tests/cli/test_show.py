@@ -4,56 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 import re
 import socket
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 
-from rollcast.config.resolved import write_resolved
-from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.connections.port_files import publish_port
 from rollcast.local.event_log import note
-from rollcast.local.run_page import served_page
-from testkit.forecaster.browser import NEEDS_CHROMIUM, opened
 from testkit.terminal import Terminal
 from tests.cli.command import refusal, rollcast
-
-
-def settings(tmp_path: Path) -> RunConfig:
-    data = {"run": "mine", "folder": str(tmp_path), "model": {"path": "m"}, "budget": {"steps": 200}}
-    config = parse_run_config(data, source="test")
-    config.run_folder.mkdir()
-    write_resolved(config, config.run_folder / "run.json")
-    return config
-
-
-def write(folder: Path, name: str, lines: list[dict[str, Any]]) -> None:
-    (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def trained(config: RunConfig, steps: int = 100) -> None:
-    folder, now = config.run_folder, time.time()
-    (folder / "format.json").write_text('{"format": 1}')
-    write(folder, "steps.jsonl", [{"step": step, "at": now + step} for step in range(1, steps + 1)])
-    points = [
-        {
-            "incarnation": 1,
-            "step": step,
-            "pass_rate": 0.1 + 0.6 / (1 + math.exp((40 - step) / 10)),
-            "compute_device_hours": step / 100,
-            "standard_error": 0.01,
-            "run": "mine",
-        }
-        for step in range(0, steps + 1, 5)
-    ]
-    write(folder, "evaluations.jsonl", points)
+from tests.cli.run_folders import ended_early, settings, trained
 
 
 def words(*arguments: object) -> str:
@@ -143,14 +106,6 @@ def test_a_finished_run_says_how_its_forecast_did_wherever_its_folder_lies_now(t
     assert f"forecast {fitted['verdict'].replace('_', ' ')} ·" in said
 
 
-def ended_early(config: RunConfig) -> None:
-    mark = {"what": "stopped_early", "step": 150, "reason": "saturated on 3 refits in a row", "at": 0.0}
-    write(config.run_folder, "tasks.jsonl", [mark])
-    result = {"initial": 0.1, "measured": 0.7, "frozen": None, "error": None, "last_value_error": None, "inside": None}
-    result |= {"gain_share_at_freeze": None, "num_evaluations": 31}
-    (config.run_folder / "result.json").write_text(json.dumps(result))
-
-
 def test_a_run_that_stop_when_ended_says_so(tmp_path: Path) -> None:
     config = settings(tmp_path)
     trained(config, 150)
@@ -158,48 +113,6 @@ def test_a_run_that_stop_when_ended_says_so(tmp_path: Path) -> None:
     said = words(config.run_folder)
     assert "rollcast mine · finished, ended by `stop_when`" in said
     assert "advice stop: `stop_when` ended the run: saturated on 3 refits in a row" in said
-
-
-@pytest.mark.browser
-@NEEDS_CHROMIUM
-def test_the_page_of_a_run_that_is_over_says_so(tmp_path: Path) -> None:
-    config = settings(tmp_path)
-    trained(config, 150)
-    with (
-        served_page(config.run_folder) as (address, _),
-        opened(address, tmp_path / "profile", 1280, "light") as page,
-    ):
-        page.wait_for_selector("#source.up")
-        assert page.text_content("#source") == "the run has ended"
-
-
-def test_the_page_of_a_run_that_is_over_is_served_again_and_changes_nothing_in_its_folder(tmp_path: Path) -> None:
-    config = settings(tmp_path)
-    trained(config, 150)
-    ended_early(config)
-    before = {path.name: path.stat().st_mtime_ns for path in config.run_folder.iterdir()}
-    config.run_folder.chmod(0o500)
-    with served_page(config.run_folder) as (address, service):
-        assert "<html" in httpx.get(address, timeout=30).text
-        deadline = time.monotonic() + 60
-        while not (runs := httpx.get(f"{address}/api/runs", timeout=30).json())["runs"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        assert (runs["source"]["up"], runs["source"]["message"]) == (True, "the run has ended")
-        (shown,) = runs["runs"]
-        assert service.running
-    config.run_folder.chmod(0o700)
-    assert not service.running
-    assert {path.name: path.stat().st_mtime_ns for path in config.run_folder.iterdir()} == before
-    fitted = json.loads(rollcast("fit", config.run_folder, "--json").stdout)
-    assert shown["verdict"] == fitted["verdict"]
-    for name in ("kind", "reason", "level", "is_assumed"):
-        assert shown["advice"][name] == fitted["advice"][name], name
-
-
-def test_the_page_of_a_run_without_a_curve_is_one_sentence(tmp_path: Path) -> None:
-    config = settings(tmp_path)
-    assert "holds no evaluations.jsonl" in refusal("show", str(config.run_folder), "--page")
 
 
 def test_what_is_no_run_of_this_machine_is_one_sentence(tmp_path: Path) -> None:

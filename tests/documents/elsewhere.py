@@ -58,7 +58,7 @@ ELSEWHERE = (
               "test_prose_is_within_its_budget", ("lab.plainness.density",)),
     Elsewhere("rollcast config check my-run.yaml --resume", "tests/config/test_wrong_run_files.py",
               "test_a_check_of_a_resume_names_what_differs_and_one_for_elsewhere_looks_at_no_folder", ('"--resume"',)),
-    Elsewhere("rollcast show runs/demo --page", "tests/cli/test_show.py",
+    Elsewhere("rollcast show runs/demo --page", "tests/cli/test_show_page.py",
               "test_the_page_of_a_run_that_is_over_is_served_again_and_changes_nothing_in_its_folder", ('"--page"',)),
     Elsewhere("rollcast demo", "benchmarks/results/demo.json", "", ('"benchmark": "demo"',)),
     Elsewhere("rollcast try", "tests/local/test_trial_with_an_engine.py",
