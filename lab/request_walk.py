@@ -97,7 +97,7 @@ async def walk() -> list[tuple[str, str]]:
             await asyncio.wait_for(running, 60.0)
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]  # takes None as sys.setprofile does
+        threading.setprofile(None)
     return request_walk.stops
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.environments.base import LiveEnvironment
+from rollcast.environments.kinds.tool_set import ToolSets
 from rollcast.environments.of_run import EnvironmentsOfRun
 from testkit.class_environments import eventually
 
@@ -43,7 +44,10 @@ class Run:
 
     @property
     def fork_server(self) -> psutil.Process:
-        nursery = self.environments._processes["t"]._nursery
+        source = self.environments._sources["t"]
+        assert isinstance(source, ToolSets)
+        assert source._processes is not None
+        nursery = source._processes._nursery
         assert nursery is not None
         return psutil.Process(nursery.pid)
 
