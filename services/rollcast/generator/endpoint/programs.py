@@ -1,4 +1,4 @@
-"""What takes the turns of sessions: a command of its own for each, or a rollout that another package plays."""
+"""Programs that take the turns of sessions: a command for each, or a rollout that another package plays."""
 
 import asyncio
 import json
@@ -100,7 +100,7 @@ class SessionPrograms:
 
 
 def _variables(described: Mapping[str, str], row: str) -> dict[str, str]:
-    """What a command finds in its environment. Its standard input has every row; a variable holds a short one alone."""
+    """The environment variables of a command. Standard input has every row; a variable holds a short one alone."""
     # Linux starts no program with a variable of over 128 KiB
     row_variables = {"ROLLCAST_ROW": row} if len(row.encode()) <= 100_000 else {}
     return row_variables | {

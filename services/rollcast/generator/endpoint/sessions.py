@@ -127,7 +127,7 @@ class Sessions:
         environment = session.task.environment
         for setting in settings:
             self.exporter.add(names.ENDPOINT_REPLACED, environment=environment)
-            # Settings that are reported at most: a program may send any name
+            # At most 100 are reported: a program may send any name.
             if (environment, setting[:100]) not in self._reported and len(self._reported) < 100:
                 self._reported.add((environment, setting[:100]))
                 log.warning(

@@ -107,6 +107,7 @@ def generated_body(answered: Answered, name: str, model: str) -> dict[str, Any]:
 
 def _are_tokens(given: Any) -> bool:
     """Whether it is a list of token ids, of any length that a body may have."""
+    # By exact type: True is an int in Python.
     if not isinstance(given, list) or not given or set(map(type, given)) != {int}:
         return False
     # A token is 32 bits on the wire; the engine refuses those that its model does not have
