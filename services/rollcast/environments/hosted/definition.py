@@ -1,4 +1,4 @@
-"""What a class of the user's own, or a set of functions, offers: TRL's convention for `environment_factory`.
+"""The methods that a class of the user's own, or a set of functions, offers: TRL's convention `environment_factory`.
 
     reset(**row)    begins an episode; returns None, text for the last message of the user, or a list of messages
     public methods  are tools; type hints and docstring give the JSON schema
@@ -39,7 +39,7 @@ class Definition:
     programs: tuple[str, ...] = ()
     """Tools that run what the model wrote: a process of their own does that."""
     is_shipped: bool = False
-    """Nothing of a user's is in memory: neither code nor a corpus."""
+    """Whether nothing of a user's is in memory: neither code nor a corpus."""
     gives_call_rewards: bool = False
 
 
