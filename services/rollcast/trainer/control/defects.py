@@ -41,7 +41,7 @@ class DefectFinder:
     """Compares the groups of one run, whose numbers came over the network."""
 
     state: TrainerState
-    """Its history, and the newest version that was published."""
+    """State with the surviving history and the newest published version."""
     vocab_size: int
     max_length: int
     """Tokens of prompt and completion."""
@@ -57,6 +57,7 @@ class DefectFinder:
         if defect := _task_defect(group, task) or self._version_defect(group):
             return defect
         seconds = group.finished_at - group.started_at
+        # Of either sign: begin and end may be by the clocks of two machines. NaN is refused too.
         if not abs(seconds) <= MAX_GROUP_SECONDS:
             return f"it took {seconds:g} s, more than {MAX_GROUP_SECONDS:g} s"
         # A group may have begun this much later than now, by a clock that is wrong
@@ -108,6 +109,7 @@ class DefectFinder:
         for version in sorted(versions | {group.first_version}):
             if self.state.history.never_was(version):
                 return f"it names the version {version}, and its incarnation began at a later step"
+        # The staleness gate takes a group's deadline from this field.
         if group.first_version != min(versions, default=group.first_version):
             return f"it names {group.first_version} as its oldest version, and its oldest token is of {min(versions)}"
         return None
@@ -160,10 +162,12 @@ def _length_defect(rollout: Rollout, max_tokens: int) -> str | None:
 def _grading_defect(rollout: Rollout) -> str | None:
     reward = rollout.reward
     status = rollout.grading_status
+    # True for NaN too.
     if not 0.0 <= reward <= 1.0:
         return f"has a reward of {reward:g}, not in [0, 1]"
     if status is GradingStatus.UNGRADED:
         return "was not graded"
+    # Generators give the verdict OK to rewards above 0, and to no others.
     if (status is GradingStatus.OK) is not (reward > 0.0):
         return f"has a reward of {reward:g} and the verdict {status}"
     if not 0.0 <= rollout.grading_seconds <= MAX_GROUP_SECONDS:
@@ -255,6 +259,7 @@ def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
         return None
     lowest = float(logprobs.min())
     highest = float(logprobs.max())  # nan if any is nan
+    # False for NaN too.
     if lowest >= MIN_LOGPROB and highest <= MAX_LOGPROB:
         return None
     owner = np.repeat([index for index, _ in sequences], [len(sequence.logprobs) for _, sequence in sequences])

@@ -117,6 +117,7 @@ def _mask_defect(sequence: Rollout | Branch, task: PromptTask, may_mask_sampled:
                 return "was interrupted with another phrase than its task's"
         if leg.kind in (LegKind.GIVEN, LegKind.PHRASE):
             is_sampled[leg.start : leg.end] = False
+    # No given token may have loss. Whether every sampled one must have it depends on the environment.
     is_wrong = has_loss > is_sampled if may_mask_sampled else has_loss != is_sampled
     if is_wrong.any():
         return f"has the loss-mask ranges {str(sequence.loss_masked)[:200]}, and other tokens were not sampled"

@@ -78,6 +78,7 @@ async def _compare_endpoint(settings: EndpointTeacher, model: Model, own: WholeV
             f"recipe.distillation.teacher.url = {settings.url!r}: {settings.model} has another tokenizer than "
             f"model.path = {model.path!r}; give a teacher with the same tokenizer"
         )
+    # vLLM samples at least one token after those whose log-probs are asked for.
     if max_length <= model.max_length:
         needed = model.max_length + 1
         raise UserError(

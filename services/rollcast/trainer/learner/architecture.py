@@ -28,7 +28,7 @@ STACKS = {
     "block_sparse_moe.experts.*.w1.weight": "block_sparse_moe.experts.w13",
     "block_sparse_moe.experts.*.w2.weight": "block_sparse_moe.experts.w2",
 }
-"""What each expert's weights are stored as (of two that are fused the first), and what vLLM calls their stack."""
+"""Names of each expert's weights in files (of two that are fused the first), and vLLM's name of their stack."""
 
 
 def read_config(settings: Model) -> Any:
@@ -159,6 +159,7 @@ def _bare(causal_lm: Any, hidden: torch.Tensor, weight: torch.Tensor) -> Iterato
         yield
     finally:
         causal_lm.set_output_embeddings(head)
+        # The method of its class is in use again.
         del inner.forward
 
 

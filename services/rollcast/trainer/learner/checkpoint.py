@@ -41,7 +41,7 @@ Read = TypeVar("Read")
 WEIGHTS = "weights."
 RNG = "rng."
 GOOD, PASSING, DAMAGED = range(3)
-"""What a rank found; the gravest of all ranks counts."""
+"""Findings of a rank; the gravest of all ranks counts."""
 FORMAT = 2
 """Raised when an earlier release would misread a newer file."""
 _CHECKSUM = re.compile(r'\{"crc32": (\d{1,10}), ')
@@ -107,7 +107,9 @@ def load_checkpoint(checkpoint: Place, learner: Learner) -> dict[str, Any]:
     saved = _read(checkpoint, learner, tensors, weights_only=False)
     learner.updates = saved.updates
     for weight in learner.weights:
+        # AdamW's count is the same for all weights, so that the checkpoint has it once.
         learner.optimizer.state[weight]["step"].fill_(learner.updates)
+    # Other ranks than those that wrote it have no states of their own there.
     if saved.world_size == ranks.world_size:
         torch.set_rng_state(tensors[f"{RNG}{ranks.rank}.cpu"])
         if ranks.device.type == "cuda":
@@ -193,7 +195,7 @@ def _lora(learner: Learner) -> dict[str, Any] | None:
 
 
 def _agreed(checkpoint: Place, learner: Learner, read: Callable[[], Read]) -> Read:
-    """What `read` returns, on every rank or on none."""
+    """The result of `read`, on every rank or on none."""
     try:
         content = read()
     except UserError as error:  # every rank reads the same words
@@ -264,6 +266,7 @@ def controller_text(learner: Learner, controller: dict[str, Any] | None) -> str:
     if (lora := _lora(learner)) is not None:
         fields["lora"] = lora
     text = json.dumps(fields)
+    # The checksum is of all text after it.
     return f'{{"crc32": {zlib.crc32(text.encode())}, {text[1:]}'
 
 

@@ -160,6 +160,7 @@ class LearnerGroup:
             packing=self.config.trainer.packing,
         )
         other_ranks = range(1, self.ranks.world_size)
+        # Before its own part: the others are needed in the first collective.
         self.sender.send(CommandKind.UPDATE, {rank: encode_micro_batches(ranks[rank], total) for rank in other_ranks})
         return self._update(ranks[0], total, between)
 

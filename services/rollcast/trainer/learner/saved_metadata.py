@@ -23,7 +23,7 @@ _OPERATIONS = (
     *(pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3),
     *(pickle.MEMOIZE, pickle.BINPUT, pickle.LONG_BINPUT, pickle.BINGET, pickle.LONG_BINGET, pickle.STACK_GLOBAL),
 )
-"""Operations of torch's own files that call nothing of what they read; `_Machine` has its own of the others."""
+"""Operations of torch's own files that call no function; `_Machine` has its own of the others."""
 _RECORDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
@@ -155,6 +155,7 @@ class _Machine(pickle._Unpickler):
         elif arguments:
             raise ValueError(f"{name} with arguments")
         else:
+            # No constructor runs; `_build` fills in the fields.
             self.stack.append(object.__new__(_RECORDS[name]))
 
     def _build(self) -> None:
