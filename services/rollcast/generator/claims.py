@@ -147,7 +147,7 @@ class ClaimLoop:
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=hand_back_seconds)
             if self._groups:
-                log.warning("tasks left to their deadline", tasks=len(self._groups))
+                log.warning("tasks were not handed back in time; their claims expire", tasks=len(self._groups))
         finally:
             renewal.cancel()
 

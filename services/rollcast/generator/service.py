@@ -148,7 +148,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
     except OutOfMemory as error:
         if not park:
             raise
-        log.error("parked: no engine is started again; it ends at SIGTERM", reason=str(error))
+        log.error("parked: the engine is not started again; this process ends at SIGTERM", reason=str(error))
         standing.parked = str(error)
         exporter.set(names.GENERATOR_PARKED, 1)
         await stopping.wait()
@@ -194,7 +194,7 @@ async def _started(start: Awaitable[T], stopping: asyncio.Event) -> T:
     stop = asyncio.create_task(stopping.wait())
     await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
-        log.info("stopped while it started")
+        log.info("stopped before its start was complete")
         os._exit(0)  # a regular exit would wait for the starting thread, which cannot be interrupted
     stop.cancel()
     return await starting

@@ -155,7 +155,7 @@ class RedisTrainerQueue(_QueueEnd):
     def unreadable(self) -> int:
         total = self._counter("unreadable")
         if total > self._unreadable:
-            log.warning("entries of no use were buried, each with its reason", total=total, stream=self._keys.dead)
+            log.warning("unusable entries were buried, each with its reason", total=total, stream=self._keys.dead)
         self._unreadable = total
         return total
 

@@ -34,7 +34,7 @@ def why_unfit(command: Sequence[str], asked: Mapping[str, Any]) -> str | None:
     except subprocess.TimeoutExpired:
         return f"does not answer within {LOOK_SECONDS:g} s; give the python of a virtual environment"
     except ValueError:
-        return "is no Python of 3.11 or later; give the python of a virtual environment"
+        return "is not Python 3.11 or later; give the python of a virtual environment"
     return answer.get("failed")
 
 

@@ -60,7 +60,7 @@ def load_definition(source: HostedSource) -> Definition:
 def _of_class(environment: str, code: str) -> Definition:
     environment_class = load_function(code, ENVIRONMENTS_GROUP)
     if not isinstance(environment_class, type):
-        raise UserError(f"environment {environment}: {code} is no class; name a class with reset and methods")
+        raise UserError(f"environment {environment}: {code} is not a class; name a class with reset and methods")
     names = list(_tool_names(environment_class))
     if not names and not hasattr(environment_class, RESET):
         raise UserError(f"environment {environment}: {code} has neither reset nor a public method; add one")

@@ -105,7 +105,7 @@ class RunningNursery:
         try:
             socket.send_fds(self._control, [FORK], [connection])
         except OSError as error:
-            raise EnvironmentFailedError(f"its nursery does not take a connection ({error})") from error
+            raise EnvironmentFailedError(f"its fork server does not accept a connection ({error})") from error
 
     def answers(self, seconds: float) -> bool:
         """Whether it answers within this time. Only one thread may ask at a time."""

@@ -61,7 +61,7 @@ class McpConnection:
             raise self._failed("its tools cannot be listed", error) from error
         if len(offered_tools) > MAX_TOOLS:
             raise self._failed(
-                f"it has {len(offered_tools)} tools, and {MAX_TOOLS} are taken at most; start one with fewer"
+                f"it has {len(offered_tools)} tools, and at most {MAX_TOOLS} are allowed; start a server with fewer"
             )
         return offered_tools
 

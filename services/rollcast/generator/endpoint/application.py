@@ -190,7 +190,7 @@ class EndpointApplication:
         from starlette.responses import JSONResponse
 
         if session.settings.is_started_here:
-            raise RefusedRequestError("a program that was started here ends its session by its own end")
+            raise RefusedRequestError("this session ends with its program, which was started here; leave this call out")
         body = read_json(await read_content(request))
         failure_reason = body.get("failed") if isinstance(body, dict) else None
         session.ended = str(failure_reason or "")[:MAX_REASON_CHARACTERS]

@@ -343,7 +343,7 @@ def too_long(session: HarnessSession, what: str) -> RefusedRequestError:
     """The refusal of a history that leaves no token to sample."""
     session.over = EpisodeEnd.TOKENS
     return RefusedRequestError(
-        f"{what} leaves none of the episode's {session.task.max_tokens} tokens, or of the "
-        f"{session.parts.max_sequence_tokens} of one sequence",
+        f"{what} leaves no room: an episode may have {session.task.max_tokens} tokens, and one sequence "
+        f"{session.parts.max_sequence_tokens}",
         code="context_length_exceeded",
     )

@@ -131,7 +131,7 @@ class Sessions:
             if (environment, setting[:100]) not in self._reported and len(self._reported) < 100:
                 self._reported.add((environment, setting[:100]))
                 log.warning(
-                    "a harness asks for sampling of its own; the run's is used",
+                    "a harness sets its own sampling; the run's is used",
                     environment=environment,
                     setting=setting[:100],
                 )

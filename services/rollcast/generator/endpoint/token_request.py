@@ -46,7 +46,7 @@ class TokenRequest:
         if not _are_tokens(token_ids):
             raise RefusedRequestError("token_ids: give a list of at least one token id")
         if body.get("stream"):
-            raise RefusedRequestError("stream = true: tokens are given at the end; leave it out")
+            raise RefusedRequestError("stream = true: all tokens come at the end; leave it out")
         settings: Mapping[str, Any] = body.get("sampling_params", {})
         replaced = other_settings(settings, sampling, HONORED)
         if replaced and not replaces:

@@ -173,7 +173,7 @@ class EpisodeAttempt:
         self._is_set_up = True
         sequence = self.record.begin_sequence(prompt, start)
         if self.record.remaining_tokens(sequence) <= 0 and start is None:
-            raise UnusableEpisodeError(f"its prompt of {len(prompt)} tokens leaves none of model.max_length")
+            raise UnusableEpisodeError(f"its prompt of {len(prompt)} tokens leaves no room in model.max_length")
         return sequence
 
     def _prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[int]:

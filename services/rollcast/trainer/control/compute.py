@@ -104,7 +104,7 @@ class ComputeLedger:
         # Time that a generator may claim for the start of its engine before it announced itself; more is not counted
         believed = [max(0.0, min(seconds, 7_200.0, now_seconds - self._since)) for seconds in new_devices]
         if any(seconds > counted for seconds, counted in zip(new_devices, believed, strict=True)):
-            log.info("of new generators' time only a part is counted", reported=new_devices, counted=believed)
+            log.info("only a part of new generators' time is counted", reported=new_devices, counted=believed)
         started = sum(believed) / SECONDS_PER_HOUR
         self.state[GENERATOR] += started
         self.spent[GENERATOR] += started

@@ -123,7 +123,7 @@ def _task_defect(group: RolloutGroup, task: PromptTask) -> str | None:
     if group.purpose is not task.purpose:
         return f"it is of purpose {group.purpose}, the task of purpose {task.purpose}"
     if group.prompt_id != task.prompt_id:
-        return f"it answers the prompt {group.prompt_id[:200]!r}, asked was {task.prompt_id!r}"
+        return f"it answers the prompt {group.prompt_id[:200]!r}; the task asked for {task.prompt_id!r}"
     if group.incarnation != task.incarnation:
         return f"it names the incarnation {group.incarnation}, which never dispatched this task"
     if group.dataset != task.dataset:
@@ -131,15 +131,15 @@ def _task_defect(group: RolloutGroup, task: PromptTask) -> str | None:
     if not np.array_equal(prompt, task.prompt_token_ids):
         return f"its prompt has other tokens than {task.prompt_id!r}"
     if _as_sent(group.sampling) != _as_sent(task.sampling):
-        return f"it was sampled with {group.sampling}, asked was {task.sampling}"
+        return f"it was sampled with {group.sampling}; the task asked for {task.sampling}"
     if group.length != task.length:
-        return f"its length budget is {str(group.length)[:200]}, asked was {str(task.length)[:200]}"
+        return f"its length budget is {str(group.length)[:200]}; the task asked for {str(task.length)[:200]}"
     if group.eval_step not in (0, task.eval_step):  # 0 = not stated
-        return f"it names the evaluation of step {group.eval_step}, asked was {task.eval_step}"
+        return f"it names the evaluation of step {group.eval_step}; the task asked for {task.eval_step}"
     if not 0 <= group.attempt < MAX_FAILURES:
         return f"it is attempt {group.attempt}, and a task is given up after {MAX_FAILURES}"
     if len(group.rollouts) != task.num_rollouts:
-        return f"it holds {len(group.rollouts)} rollouts, asked were {task.num_rollouts}"
+        return f"it holds {len(group.rollouts)} rollouts; the task asked for {task.num_rollouts}"
     return environment_defect(group, task)
 
 

@@ -33,10 +33,16 @@ def environment_defect(group: RolloutGroup, task: PromptTask) -> str | None:
         if name == expected_name:
             continue
         if name is None:
-            return f"rollout {rollout.index} is one answer, asked was an episode in the environment {expected_name!r}"
+            return (
+                f"rollout {rollout.index} is one answer; the task asked for an episode in the environment "
+                f"{expected_name!r}"
+            )
         if expected_name is None:
-            return f"rollout {rollout.index} is an episode in the environment {name[:200]!r}, asked was one answer"
-        return f"rollout {rollout.index} is of the environment {name[:200]!r}, asked was {expected_name!r}"
+            return (
+                f"rollout {rollout.index} is an episode in the environment {name[:200]!r}; the task asked for one "
+                "answer"
+            )
+        return f"rollout {rollout.index} is of the environment {name[:200]!r}; the task asked for {expected_name!r}"
     return None
 
 

@@ -97,7 +97,7 @@ def _attention(config: Any) -> str | None:
 
 def _check_kind(config: Any) -> None:
     if type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING and not config.is_decoder:
-        raise Unsupported(f"is no causal language model: each token of a {config.model_type} sees those after it")
+        raise Unsupported(f"is not a causal language model: each token of a {config.model_type} sees those after it")
     if config.get_text_config() is not config and _has_text_model(config):
         raise Unsupported(
             f"is a {config.model_type} that takes more than text, and the generators would serve all of it",
@@ -140,7 +140,7 @@ def _check_head(causal_lm: Any) -> None:
     except (RuntimeError, NotImplementedError):  # it uses more weights than these, and they are on no device
         is_known = False
     if not is_known:
-        raise Unsupported("makes logits that are not its output projection's as its config describes them")
+        raise Unsupported("computes its logits in another way than its config describes")
 
 
 @contextmanager

@@ -120,7 +120,7 @@ def files_to_check(names: Collection[str]) -> list[str]:
     """The files of a checkpoint whose checksum is in another file, in order. Raises ValueError if one lacks it."""
     needed = [METADATA, *data_files(names)]
     if unchecked_files := [name for name in needed if f"{name}{CHECKSUM}" not in names]:
-        raise ValueError(f"{unchecked_files[0]} has no checksum, {unchecked_files[0]}{CHECKSUM} is not there")
+        raise ValueError(f"{unchecked_files[0]} has no checksum: {unchecked_files[0]}{CHECKSUM} does not exist")
     return needed
 
 

@@ -152,7 +152,7 @@ def _read(checkpoint: Place, learner: Learner, tensors: dict[str, Tensor], *, we
                 f"checkpoint {checkpoint} holds {key} with shape {stored_shape}, model.path needs {needed}; {remedy}"
             )
     if more := {key for key in shapes if key.startswith(WEIGHTS)} - tensors.keys():  # of a deeper model, say
-        raise UserError(f"checkpoint {checkpoint} holds {min(more)}, which model.path has not; {remedy}")
+        raise UserError(f"checkpoint {checkpoint} holds {min(more)}, which model.path does not have; {remedy}")
     same_ranks = saved.world_size == learner.ranks.world_size
     tensors_to_load = {key: tensor for key, tensor in tensors.items() if same_ranks or not key.startswith(RNG)}
     failure: Exception | None = None
@@ -280,7 +280,7 @@ def read_controller(text: str) -> ControllerFile:
         raise ValueError("controller.json is not as it was written")
     controller_fields = finite_json(covered)
     if not isinstance(controller_fields, dict):
-        raise ValueError("controller.json holds no object")
+        raise ValueError("controller.json is not a JSON object")
     written_in = controller_fields.get("format")
     if _is_count(written_in, FORMAT + 1):
         raise UserError(f"it is of format {written_in}, this Rollcast knows {FORMAT} at most")
@@ -293,7 +293,7 @@ def read_controller(text: str) -> ControllerFile:
         raise ValueError("controller.json lacks updates, world_size or controller")
     lora = controller_fields.get("lora")
     if not isinstance(lora, dict | None):
-        raise ValueError("controller.json holds no object as lora")
+        raise ValueError("the lora of controller.json is not a JSON object")
     return ControllerFile(updates, world_size, controller, lora)
 
 
@@ -310,7 +310,7 @@ def finite_json(text: str | bytes) -> Any:
 
 
 def _refused(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _finite(digits: str) -> float:

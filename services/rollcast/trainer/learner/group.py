@@ -214,7 +214,7 @@ class LearnerGroup:
         self._lane_sender.send(CommandKind.STOP)
         self.sender.send(CommandKind.STOP, str(ending.value).encode())
         if ending is not TrainerEnding.FAILED and not self.sender.wait_received(END_PATIENCE_SECONDS):
-            log.warning("not every rank heard how the run ended", ending=ending.name.lower())
+            log.warning("not every rank has read how the run ended", ending=ending.name.lower())
 
     def follow(self, stop_requested: Callable[[], bool] = lambda: False) -> TrainerEnding:
         """Ranks above 0: carry out rank 0's commands until it stops; returns how the run ended.

@@ -56,7 +56,7 @@ def dequantised(stored: Mapping[str, Slices], quantization: Mapping[str, Any] | 
         dtype = tensor.get_dtype()
         if dtype.startswith(FEW_BITS) or (method is not None and dtype in PACKED):
             raise Unsupported(
-                f"stores {name} as {dtype}, and no scales that say what its numbers stand for",
+                f"stores {name} as {dtype} without the scales of its numbers",
                 "give a complete model, or one in 16 bits",
             )
     return tensors

@@ -219,7 +219,7 @@ class Roster:
         allocated_since = max(claimed_since, self.sightings.claim(announce.key, now))
         if old is None and allocated_since - claimed_since > LAPSE_SECONDS:
             log.warning(
-                "of a generator's start-up only the time in which it was seen is counted",
+                "only the part of a generator's start-up in which it was seen is counted",
                 generator=name,
                 claimed_seconds=announce.uncounted_seconds,
                 counted_seconds=now - allocated_since,
@@ -253,7 +253,7 @@ class Roster:
         if len(announce.key) > MAX_KEY_BYTES:
             return SeatRefusal(f"announce: key has {len(announce.key)} bytes; it may have {MAX_KEY_BYTES}")
         if not 0 <= announce.uncounted_seconds < math.inf:
-            return SeatRefusal(f"announce: uncounted_seconds = {announce.uncounted_seconds} is no duration")
+            return SeatRefusal(f"announce: uncounted_seconds = {announce.uncounted_seconds} is not a duration")
         if announce.lm_head != self._lm_head:
             return SeatRefusal(
                 f"recipe.lm_head = {announce.lm_head!r} at the generator, {self._lm_head!r} at the trainer; "
