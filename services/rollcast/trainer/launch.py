@@ -169,6 +169,7 @@ class RankLauncher:
         """Whether these ranks should go on here: another machine's were moved, or these failed after long work."""
         if self._stop or code in (0, EXIT_USER_ERROR, EXIT_SUPERSEDED):
             return False
+        # Not a SIGTERM of this machine, which sets `_stop`: the ranks of another one were moved.
         if code == EXIT_INTERRUPTED:
             return True
         self._num_failures += 1

@@ -228,6 +228,7 @@ class Controller:
     def _write_last_checkpoint(self) -> None:
         self._checkpoints.begin()
         self._checkpoints.wait_written()
+        # No round of the loop follows in which they would be removed.
         self._pipeline.intake.remove_done()
 
     def close(self) -> None:

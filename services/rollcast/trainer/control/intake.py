@@ -183,6 +183,7 @@ class Intake:
 
     def reconcile(self) -> None:
         self.reconcile_evaluation()
+        # Groups that are here already need no other answer, even if Redis has lost them.
         missing_sequences = self._state.ledger.missing(
             [*self.snapshot.sequences, *self.ready, *self._at_teacher, *self._training]
         )

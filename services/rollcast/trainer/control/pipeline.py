@@ -168,6 +168,7 @@ class GroupPipeline:
         replaced = self._replaced
         self._replaced = []
         self._reporter.batch(groups, replaced)
+        # Replaced groups were observed when they came.
         self.observe(groups)
         teacher = self.intake.teacher_logprobs(sequences)
         return GroupBatch(deliveries, replaced, assemble(groups, self._recipe, teacher, self._own_filter))

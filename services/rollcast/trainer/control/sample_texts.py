@@ -79,6 +79,7 @@ def _episode(rollout: Rollout, episode: Episode, text: Text) -> SampledEpisode:
 def fair_limit(lengths: Sequence[int], total: int) -> int:
     """The largest limit at which the lengths, each cut to it, add up to at most `total`."""
     remaining_total = total
+    # The shortest first: the rest of its share goes to the others.
     for index, length in enumerate(sorted(lengths)):
         share = remaining_total // (len(lengths) - index)
         if length > share:

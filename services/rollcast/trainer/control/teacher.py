@@ -128,6 +128,7 @@ class TeacherClient:
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(STOP_SECONDS)
+            # A loop that still runs cannot be closed.
             if not self._thread.is_alive():
                 self._loop.close()
 

@@ -73,6 +73,7 @@ async def _compare_endpoint(settings: EndpointTeacher, model: Model, own: WholeV
         ) from error
     finally:
         await asking.close()
+    # All tokens are one text, in which a difference of any of them shows.
     if text != own.decode(token_ids):
         raise UserError(
             f"recipe.distillation.teacher.url = {settings.url!r}: {settings.model} has another tokenizer than "

@@ -35,6 +35,7 @@ def read_config(settings: Model) -> Any:
     """Read the config, with everything random switched off: else the ratio to the generators' log-probs was noise."""
     config = stored_config(settings)
     for name, value in config.to_dict().items():
+        # Such as attention_dropout, resid_pdrop and router_jitter_noise.
         if isinstance(value, float) and ("dropout" in name or name.endswith(("pdrop", "jitter_noise"))):
             setattr(config, name, 0.0)
     return config

@@ -130,6 +130,7 @@ def _read(checkpoint: Place, learner: Learner, tensors: dict[str, Tensor], *, we
     """Fill `tensors`; return the controller file next to them."""
     folder, name = _split(checkpoint)
     storage = storage_at(folder)
+    # First, so that no rank begins to read tensors from damaged files.
     saved = _agreed(checkpoint, learner, lambda: _checked_controller(storage, name, learner.ranks))
     shapes = _agreed(checkpoint, learner, lambda: _shapes(storage, name))
     remedy = (
@@ -160,6 +161,7 @@ def _read(checkpoint: Place, learner: Learner, tensors: dict[str, Tensor], *, we
         load(tensors_to_load, storage_reader=storage.reader(name))
     except CheckpointException as error:  # raised on every rank if it failed on one
         if refused := next((cause for cause, _ in error.failures.values() if is_out_of_memory(cause)), None):
+            # The caller makes a sentence of it (`told_what_did_not_fit`).
             raise MemoryError(str(refused)) from error
         failure = disk_failure(error) or ValueError("its tensors cannot be read")
     _agree(checkpoint, learner, failure)

@@ -250,6 +250,7 @@ class LearnerGroup:
             if lane is not None:
                 # How long a lane's thread may take to end
                 lane.stop(5.0)
+        # This rank's part of the last checkpoint may still be on its way to the disk.
         self.saver.wait_written(END_PATIENCE_SECONDS)
         return TrainerEnding(int(command.body))
 

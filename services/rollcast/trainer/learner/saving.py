@@ -58,6 +58,7 @@ class CheckpointSaver:
         tensors = state(self._learner)
         num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         self._at_rank_0(lambda: self._storage.begin(name, num_bytes))
+        # Now, because training goes on while the files are written.
         text = controller_text(self._learner, controller)
         write_future: Future[Place] = Future()
         upload = async_save(
