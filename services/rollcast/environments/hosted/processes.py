@@ -139,6 +139,7 @@ class EnvironmentProcesses:
         except EnvironmentFailedError:
             if not fork_server.was_killed:
                 raise
+            # It hung and was ended in the meantime: this starts another one.
             return self._ask_for(connection)
         return fork_server
 
