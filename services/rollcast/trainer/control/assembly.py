@@ -61,14 +61,14 @@ def assemble(
     shaped = np.array([shaped_reward(rollout, recipe) for rollout in rollouts])
     effective = effective_batch(
         rewards=rewards,
-        # Without a reward the teacher's part is the whole advantage.
+        # With a teacher alone its part is the whole advantage.
         shaped=shaped if recipe.uses_reward else np.zeros(len(rollouts)),
         group=owner,
         loss_tokens=_loss_tokens(rollouts),
         excluded=_excluded(rollouts, recipe, answers),
         normalisation=recipe.advantage_normalisation,
         aggregation=recipe.aggregation,
-        # Without a reward no group has a variance, and the filter would leave nothing.
+        # With a teacher alone a group is of use although its rewards are equal.
         zero_variance_filter=recipe.zero_variance_filter and recipe.uses_reward,
         own_advantages=partial(own_advantages, recipe.advantage) if recipe.advantage else None,
         keeps_group=lambda index, record: group_filter.keeps(groups[index], record),
