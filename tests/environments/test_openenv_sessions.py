@@ -66,7 +66,7 @@ async def test_a_session_that_cannot_be_made_fails_alone(tmp_path: Path) -> None
 def test_a_trace_that_is_none(answer: dict[str, Any]) -> None:
     rollout = OpenEnvRollout(None, 1)  # type: ignore[arg-type]
     rollout.note(answer)
-    with pytest.raises(EnvironmentFailedError, match="its process sent a trace that is none"):
+    with pytest.raises(EnvironmentFailedError, match="its process sent an invalid trace"):
         rollout.trace()
 
 

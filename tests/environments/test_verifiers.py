@@ -121,6 +121,6 @@ def test_a_data_set_of_an_environment_that_cannot_be_asked(tmp_path: Path, capsy
     usage, missing, unknown, package = capsys.readouterr().err.splitlines()
     assert usage.startswith("usage: ")
     assert missing.startswith("interpreter = /no/such/python: cannot be started")
-    assert unknown.startswith("NAME = room: is no environment of kind verifiers")
+    assert unknown.startswith("NAME = room: is not an environment of kind verifiers")
     assert unknown.endswith("(world); correct it")
     assert package == "taskset = agents: has no verifiers; install verifiers==0.4.0 there"

@@ -50,7 +50,7 @@ def environments(folder: Path, *, are_there: bool) -> tuple[EnvironmentSettings,
     ("interpreter", "reason"),
     [
         ("/no/such/python", "cannot be started (No such file or directory); give the python of a virtual environment"),
-        ("/bin/false", "is no Python of 3.11 or later; give the python of a virtual environment"),
+        ("/bin/false", "is not Python 3.11 or later; give the python of a virtual environment"),
         (sys.executable, "has no verifiers; install verifiers==0.4.0 there"),
     ],
 )

@@ -239,7 +239,7 @@ def test_a_task_without_sound_budgets_is_refused(changes: dict[str, Any], senten
 
 def test_a_single_answer_is_not_handed_back_to_an_episode() -> None:
     task = make_task(1, episode=EPISODE_TASK, rollouts=[make_rollout(0, 3)], first_version=VERSION)
-    with pytest.raises(CodecError, match="rollout 0 is no episode where its task is one"):
+    with pytest.raises(CodecError, match="of rollout 0 and its task only one is an episode"):
         encode_task(task)
 
 

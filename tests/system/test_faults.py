@@ -198,7 +198,7 @@ def test_not_one_of_its_groups_is_refused_as_defect(ended: System, recorder: Rec
     """Groups that were handed back, redone, and sampled by versions of two incarnations, held against every check."""
     log = ended.log("trainer")
     assert "unusable group" not in log, "by the running trainer itself"
-    assert "entries of no use" not in log
+    assert "unusable entries" not in log
     history = SurvivingHistory((), 1)
     histories = {1: history}
     for line in ended.lines("tasks.jsonl"):

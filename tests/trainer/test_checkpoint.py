@@ -241,7 +241,9 @@ def test_a_checkpoint_of_a_larger_model_is_not_loaded_in_part(
 ) -> None:
     path = saved(LearnerGroup.build(make_config(untied_model, tmp_path), ranks), "1.1", {})
     group = LearnerGroup.build(make_config(write_model(tmp_path / "smaller", **smaller), tmp_path / "other"), ranks)
-    with pytest.raises(UserError, match=r"^checkpoint .* holds .*, which model\.path has not; give the model that it"):
+    with pytest.raises(
+        UserError, match=r"^checkpoint .* holds .*, which model\.path does not have; give the model that it"
+    ):
         load_weights(path, group.learner)
 
 

@@ -49,7 +49,7 @@ def test_a_good_group_has_none() -> None:
         ({"prompt_token_ids": np.array([1, 2, 4], np.int32)}, "other tokens"),
         ({"prompt_token_ids": np.array([1, 2], np.int32)}, "other tokens"),
         ({"prompt_token_ids": np.zeros(0, np.int32)}, "prompt is empty"),
-        ({"rollouts": []}, "holds 0 rollouts, asked were 2"),
+        ({"rollouts": []}, "holds 0 rollouts; the task asked for 2"),
         ({"first_version": PolicyVersion(1, 8)}, "the newest published is 1.7"),
         ({"first_version": PolicyVersion(2, 0)}, "the newest published is 1.7"),
         ({"started_at": -1e308, "finished_at": 1e308}, "took inf s"),
@@ -90,7 +90,7 @@ def test_defects_of_a_rollout_are_named(change: dict[str, Any], told: str) -> No
 def test_a_thousand_rollouts_are_not_what_was_asked_for() -> None:
     task, group = answered()
     group.rollouts = [dataclasses.replace(group.rollouts[0], index=index) for index in range(1000)]
-    assert "holds 1000 rollouts, asked were 2" in str(found(task, group))
+    assert "holds 1000 rollouts; the task asked for 2" in str(found(task, group))
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_an_older_generators_single_answer_is_not_taken_for_an_episode() -> None
     """It knows no field of an episode: it reads the task without it, and answers with none."""
     task, _ = answered()
     group = group_of(task, [make_rollout(0, 3), make_rollout(1, 3)])
-    said = "rollout 0 is one answer, asked was an episode in the environment 'world'"
+    said = "rollout 0 is one answer; the task asked for an episode in the environment 'world'"
     assert found(task, group) == said
 
 
@@ -58,7 +58,7 @@ def test_an_episode_is_not_taken_for_a_single_answer() -> None:
     task, group = answered()
     assert "is an episode in the environment 'world'" in str(found(dataclasses.replace(task, episode=None), group))
     other = dataclasses.replace(EPISODE_TASK, environment="other")
-    assert "is of the environment 'world', asked was 'other'" in str(
+    assert "is of the environment 'world'; the task asked for 'other'" in str(
         found(dataclasses.replace(task, episode=other), group)
     )
 

@@ -106,7 +106,7 @@ def test_code_in_the_place_of_a_tensor_never_runs(group: LearnerGroup, path: Pat
     metadata.storage_data[MetadataIndex(name)] = _StorageInfo(file, len(content), len(harmful.getvalue()))
     written(path / file, content + harmful.getvalue())
     written(path / ".metadata", pickle.dumps(metadata))
-    assert f"{name} is no tensor" in refusal(group, path)
+    assert f"{name} is not a tensor" in refusal(group, path)
     assert not ran.exists()
 
 
@@ -159,7 +159,7 @@ def test_damaged_metadata_is_read_right_or_is_one_sentence(group: LearnerGroup, 
 @pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata"])
 def test_a_file_without_its_checksum_is_not_read(group: LearnerGroup, path: Path, name: str) -> None:
     (path / f"{name}.crc32").unlink()
-    assert f"{name}.crc32 is not there" in refusal(group, path)
+    assert f"{name}.crc32 does not exist" in refusal(group, path)
 
 
 @pytest.mark.parametrize("checksum", ["", "1", "x y", "1 2 3", "9" * 5_000 + " 1"])
@@ -238,7 +238,7 @@ def test_metadata_that_names_a_file_elsewhere_is_refused(group: LearnerGroup, pa
     metadata = pickle.loads((path / ".metadata").read_bytes())
     next(iter(metadata.storage_data.values())).relative_path = "../../../secret.distcp"
     written(path / ".metadata", pickle.dumps(metadata))
-    assert "secret.distcp, which .metadata names, is not there" in refusal(group, path)
+    assert "secret.distcp, which .metadata names, does not exist" in refusal(group, path)
 
 
 def test_an_earlier_release_finds_what_it_looks_for(group: LearnerGroup) -> None:

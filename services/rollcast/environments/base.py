@@ -1,4 +1,4 @@
-"""What the generator asks of an environment, wherever it runs.
+"""The protocols by which the generator uses an environment, wherever it runs.
 
     acquire -> reset(row) -> call, call, ... -> reward -> release        one episode
        `------------------------- EnvironmentFailedError: released, the episode begins again or is given up
@@ -32,7 +32,7 @@ class EnvironmentFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What `reset` gave."""
+    """The result of `reset`."""
 
     tools: Sequence[ToolSchema]
     text: str | None = None
@@ -51,11 +51,11 @@ class ToolResult:
     reward: float | None = None
     """The reward of this turn alone. None = the environment does not reward turns."""
     is_done: bool = False
-    """The environment ended the episode."""
+    """Whether the environment ended the episode."""
     is_overdue: bool = False
     """The call exceeded its deadline: the text says so to the model."""
     is_cut: bool = False
-    """The text was shortened to a limit."""
+    """Whether the text was shortened to a limit."""
 
 
 class LiveEnvironment(Protocol):

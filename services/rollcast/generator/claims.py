@@ -114,12 +114,14 @@ class ClaimLoop:
                 if self._failure is not None:
                     raise self._failure
                 if renewal.done():
-                    await renewal
+                    await renewal  # raises: it ends with an error only
                 self._book_idle_time()
                 self._exporter.set(generator_metrics.RUNNING_ROLLOUTS, self.num_running)
                 away_seconds = self._queue.away_seconds
+                # Not below 0: after a fence the new queue counts from 0.
                 self._exporter.add(wire_metrics.REDIS_AWAY, max(away_seconds - self._away_seconds, 0.0))
                 self._away_seconds = away_seconds
+                # Before the state is read, so that a change after that ends the wait below.
                 self._changed.clear()
                 may_claim = self._may_claim() and self._may_begin()
                 if not may_claim or not await self._retry_while_redis_is_away(self._queue, self._claim):
@@ -145,7 +147,7 @@ class ClaimLoop:
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=hand_back_seconds)
             if self._groups:
-                log.warning("tasks left to their deadline", tasks=len(self._groups))
+                log.warning("tasks were not handed back in time; their claims expire", tasks=len(self._groups))
         finally:
             renewal.cancel()
 
@@ -198,6 +200,7 @@ class ClaimLoop:
         """One round of claims: evaluation within its share, training, more evaluation if no training waits."""
         claimed = await self._claim_evals(queue, training_waits=True)
         block_seconds = 0.0 if claimed else CLAIM_BLOCK_SECONDS
+        # A task that was handed back during this claim would come back with it (`_hand_back`).
         async with self._claiming:
             holds_back = time.monotonic() < self._hold_back_until
             train = 0 if holds_back else self._slots.train_tasks(self.num_running)
@@ -208,6 +211,7 @@ class ClaimLoop:
             )
             self._start_groups(queue, trained)
         if len(trained) < train:
+            # No training task waits now, so evaluation may use more than its share.
             await self._claim_evals(queue, training_waits=False)
         return True
 
@@ -242,6 +246,7 @@ class ClaimLoop:
         self._book_idle_time()
         for claim in claimed:
             group = ActiveGroup(claim, self._engine, self._grader, self._samplers)
+            # A former owner's part may hold tokens of lost versions.
             self._restart_lost_rollouts(group)
             self._groups[claim.task.sequence] = group
             task = asyncio.create_task(self._run_group(group, queue))
@@ -268,8 +273,10 @@ class ClaimLoop:
         try:
             try:
                 await group.run()
+            # A group samples its rollouts in a TaskGroup, which wraps their errors.
             except* (BadRequestError, UserError) as errors:
                 reason = str(errors.exceptions[0])
+            # Dropped in the meantime: another generator owns the task.
             if self._groups.get(sequence) is not group:
                 return
             if reason:
@@ -300,6 +307,7 @@ class ClaimLoop:
         async with self._claiming:
             accepted = await queue.hand_back(group.claimed, task)
             if group in self._handed_over:
+                # The task is back on the queue only now, so the time counts from here.
                 self._hold_back()
             return accepted
 

@@ -99,11 +99,14 @@ class Completion:
     def next_leg(self) -> NextLeg | None:
         """The next request; None = the budget is used up."""
         length = self.task.length
+        # Negative while given tokens wait for the first sampled token of the turn.
         total = max(len(self.token_ids) - self._turn_start, 0)
         if self._turn_is_cut:
+            # Until the first token of the answer the phrase is the last leg.
             num_answer_tokens = len(self.token_ids) - self.legs[-1].start if self.legs[-1].kind is LegKind.ANSWER else 0
             remaining = min(length.answer_tokens - num_answer_tokens, self._turn_tokens - total)
             return NextLeg(remaining, force_phrase=False) if remaining > 0 else None
+        # A model that ends its thinking before the cut gets the whole budget, without the phrase.
         if self._cut is None or (total >= self._cut and self._ended_thinking()):
             remaining = self._turn_tokens - total
             return NextLeg(remaining, force_phrase=False) if remaining > 0 else None
@@ -141,6 +144,7 @@ class Completion:
         if not token_ids:
             return
         if self._given:
+            # Their KV was computed by the weights that sampled the first token after them.
             self._append_unsampled(LegKind.GIVEN, self._given, spans[0].version)
             self._given = []
         start = len(self.token_ids)
@@ -213,6 +217,7 @@ class Completion:
         length = self.task.length
         if not length.interrupt_from:
             return None
+        # A function of the task, so that the next owner of a partial rollout cuts it at the same token.
         return interruption_position(
             seed=length.seed,
             sequence=self.task.sequence,

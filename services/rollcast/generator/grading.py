@@ -98,6 +98,7 @@ class GradingThreads:
         self._decode = decode
         self._exporter = exporter
         self._verifiers = Verifiers.of(tasks)
+        # Verifiers that need a process of this machine run here even with a grader elsewhere.
         self._here = Sandbox(tasks.grading, self._verifiers)
         self._sandbox = remote or self._here
         self._services = Services(tasks.verifiers, self._count)
@@ -105,6 +106,7 @@ class GradingThreads:
         processes, reduced = gradings_at_once(tasks.grading.processes, "tasks.grading.processes")
         if remote is None and reduced:
             log.warning(reduced)
+        # Threads that wait for a grader elsewhere use no core here.
         at_once = processes if remote is None else tasks.grading.processes
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="grading")
         self._imports: dict[str, asyncio.Task[str]] = {}
@@ -144,6 +146,7 @@ class GradingThreads:
             return
         if (running := self._imports.get(verifier)) is None or running.done():
             running = self._imports[verifier] = asyncio.create_task(asyncio.to_thread(self._here.start, verifier))
+        # Other gradings wait for the same import, which must not end with this one.
         await asyncio.shield(running)
 
     def _grade(self, task: PromptTask, token_ids: list[int]) -> Graded:

@@ -59,6 +59,7 @@ class ActiveGroup:
         """Run until every rollout is graded, or `stop`. Raises the errors of engine and grader, and UserError."""
         if self._refusal:
             raise UserError(self._refusal)
+        # Once more for rollouts that were restarted while they were graded.
         while not self.stopped and not self.finished:
             async with asyncio.TaskGroup() as rollouts:
                 for index in range(len(self._samplers)):
@@ -78,6 +79,7 @@ class ActiveGroup:
         count = 0
         for index, sampler in enumerate(self._samplers):
             if sampler.restart_if(lost):
+                # A verdict on tokens that are thrown away.
                 self._graded.pop(index, None)
                 count += 1
         return count
@@ -97,6 +99,7 @@ class ActiveGroup:
             sampling=task.sampling,
             length=task.length,
             rollouts=rollouts,
+            # Without a token the group counts as started by the version of its claim.
             first_version=_oldest(rollouts) or self.claimed.first_version,
             generator=generator,
             eval_step=task.eval_step,
@@ -133,6 +136,7 @@ class ActiveGroup:
             self._gradings.discard(grading)
 
     async def _records(self) -> list[Rollout]:
+        # Preemptions so far, which the records of the samplers need.
         await self._engine.observe()
         rollouts = [sampler.rollout() for sampler in self._samplers]
         for index, graded in self._graded.items():

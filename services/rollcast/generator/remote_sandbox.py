@@ -98,12 +98,14 @@ class RemoteSandbox:
 
     def _once(self, call: Callable[[Any, float], Reply], seconds: float) -> Reply:
         try:
+            # Without a check before it: other threads take connections too.
             channel = self._idle.pop()
         except IndexError:
             channel = open_channel(self._rpc, max_message_bytes=MAX_GRADING_BYTES)
         try:
             reply = call(GradingStub(channel), seconds)  # type: ignore[no-untyped-call]
         except grpc.RpcError as error:
+            # A new connection may reach another grader behind the same name.
             channel.close()
             self._exporter.add(generator_metrics.GRADER_FAILURES, code=error.code().name.lower())
             raise
@@ -120,6 +122,7 @@ class RemoteSandbox:
 
 def _may_pass(error: BaseException) -> bool:
     """Away, full, stopping or broken off: another attempt may reach another grader, or this one later."""
+    # The deadline of a call is the rest of the patience, so that nothing is left for another attempt.
     return isinstance(error, grpc.RpcError) and error.code() not in (*_REFUSED, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 

@@ -1,4 +1,4 @@
-"""What samples a rollout: one answer, or an episode in the environment that its task names."""
+"""Samplers of one rollout: a single answer, or an episode in the environment that its task names."""
 
 from collections.abc import Callable
 from functools import partial
@@ -39,7 +39,7 @@ class Sampler(Protocol):
 
     @property
     def answer_token_ids(self) -> list[int]:
-        """What a verifier grades."""
+        """Tokens that a verifier grades."""
         ...
 
     async def run(self) -> None:

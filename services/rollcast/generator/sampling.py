@@ -55,6 +55,7 @@ class RolloutSampler:
             if self.finished:
                 return
             finish = await self._turn()
+            # The end of tokens that are thrown away does not count.
             if self._restart:
                 continue
             if finish == "stop":

@@ -23,7 +23,7 @@ _private_salts = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class TurnEnds:
-    """What ends a turn besides the model's own end of text and its budget, and who reads it meanwhile."""
+    """Ends of a turn besides the model's own end of text and its budget, and its reader meanwhile."""
 
     token_ids: tuple[int, ...] = ()
     """Tokens; the one that ended it is its last."""
@@ -49,7 +49,7 @@ class SequenceSampler:
         self._routed_from = 0
         self._aborted = False
         self.has_stopped_by_text = False
-        """A text ended the last turn, and no token that ends turns."""
+        """Whether a text ended the last turn, and no token that ends turns."""
         self.completion = completion
         self.num_kept_tokens = 0
         """Tokens whose KV later legs found in the prefix cache."""
@@ -101,6 +101,7 @@ class SequenceSampler:
         task = self.completion.task
         inputs = self.completion.input_token_ids
         position = len(inputs)
+        # KV of the last token is computed with the next one.
         num_computed = len(self._prompt) + len(self.completion.token_ids) - 1
         if self._salt is None:
             # A later leg with this salt hits KV entries from here on, except in a block that it computes again. Experts
@@ -125,11 +126,13 @@ class SequenceSampler:
         if sampled.request_id:
             self._requests.append((request, position))
         if sampled.finish == "abort":
+            # The next request may begin with another version, whose KV must not be shared with this one's.
             self._salt = None
         self.has_stopped_by_text = sampled.stopped_by_text
         self.completion.append(sampled.token_ids, sampled.logprobs, sampled.spans)
         if sampled.token_ids and sampled.routed_experts is not None and task.purpose is Purpose.TRAIN:
             self.completion.record_experts(request.routed_from, sampled.routed_experts)
+        # KV that the prefix cache has lost was computed again, with the present weights.
         if position:
             self.completion.mark_rebuild(position, sampled.num_cached_tokens)
         if position and sampled.token_ids:
@@ -167,4 +170,5 @@ def _seed(sampling: Sampling, sequence: int, index: int, position: int) -> int |
     if not sampling.seed:
         return None
     digest = hashlib.blake2b(f"{sampling.seed}/{sequence}/{index}/{position}".encode(), digest_size=8).digest()
+    # vLLM takes signed integers of 64 bits.
     return int.from_bytes(digest, "little") >> 1

@@ -89,7 +89,7 @@ def serve(config: RunConfig, name: str, index: int, *, park: bool) -> int:
     this process has one thread and no open files.
     """
     config = config.model_copy(update={"generator": on_own_core_and_port(config.generator, index)})
-    # Checks the run file before anything heavy is started.
+    # Checks the run file before anything heavy is started; the size of the KV cache is not known yet.
     claimable(config.generator, config.recipe, config.tasks, full_rollouts=0)
     check_grading(config.tasks)
     check_harnesses(config.tasks, config.http)
@@ -140,7 +140,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
             )
             if endpoint is not None and sessions is not None and episodes is not None:
                 endpoint.single_calls = SingleCalls(engine, episodes, sessions, config.recipe, num_slots=slots.total)
-            log.info("engine", threads=engine.num_threads, slots=slots.total, full_rollouts=engine.full_rollouts)
+            log.info("engine ready", threads=engine.num_threads, slots=slots.total, full_rollouts=engine.full_rollouts)
             exporter.set(generator_metrics.GENERATOR_SLOTS, slots.total)
             standing.service = GeneratorService(config, name, engine, slots, exporter, remote, key, episodes, sessions)
             return await standing.service.run(stopping)
@@ -149,7 +149,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
     except OutOfMemory as error:
         if not park:
             raise
-        log.error("parked: no engine is started again; it ends at SIGTERM", reason=str(error))
+        log.error("parked: the engine is not started again; this process ends at SIGTERM", reason=str(error))
         standing.parked = str(error)
         exporter.set(generator_metrics.GENERATOR_PARKED, 1)
         await stopping.wait()
@@ -195,7 +195,7 @@ async def _started(start: Awaitable[T], stopping: asyncio.Event) -> T:
     stop = asyncio.create_task(stopping.wait())
     await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
-        log.info("stopped while it started")
+        log.info("stopped before its start was complete")
         os._exit(0)  # a regular exit would wait for the starting thread, which cannot be interrupted
     stop.cancel()
     return await starting
@@ -204,6 +204,7 @@ async def _started(start: Awaitable[T], stopping: asyncio.Event) -> T:
 def claimable(generator: Generator, recipe: Recipe, tasks: Tasks, full_rollouts: int) -> Slots:
     """`full_rollouts`: rollouts of model.max_length in the KV cache. Raises UserError if a prompt needs more."""
     largest = max(recipe.most_rollouts_per_prompt, tasks.most_evaluation_rollouts)
+    # At least the rollouts of one prompt, because a task is claimed as a whole.
     derived = max(largest, min(full_rollouts, MOST_DERIVED_SLOTS))
     return Slots(
         total=derived if generator.slots is None else generator.slots,
@@ -321,6 +322,7 @@ class GeneratorService:
             for task in (claims, member, stop):
                 task.cancel()
             with contextlib.suppress(Exception):
+                # A Redis that is away must not keep the rest from being closed.
                 await asyncio.wait_for(self._claims.close(), 5.0)
             if self._sessions is not None:
                 await self._sessions.close()

@@ -98,7 +98,7 @@ class GeneratorWeights:
         log.info("trainer's surviving history is known", incarnation=incarnation, restarted_rollouts=restarted)
 
     async def hand_over(self, sequences: Sequence[int]) -> None:
-        log.info("handing over what a faster generator can finish in time", tasks=len(sequences))
+        log.info("handing over tasks that a faster generator can finish in time", tasks=len(sequences))
         self._claims.hand_over(sequences)
 
     async def fenced(self, reason: str) -> str:

@@ -31,6 +31,7 @@ def advantages(
     size = np.bincount(position)[position]
     centred: NDArray[np.float64] = rewards - np.bincount(position, weights=rewards)[position] / size
     if normalisation == "leave_one_out":
+        # r_i - mean_{j != i} r_j = (r_i - mean_j r_j) n / (n - 1). A single rollout has no other to be compared with.
         return np.where(size > 1, centred * size / np.maximum(size - 1, 1), 0.0)
     if normalisation == "prompt":
         deviation = np.sqrt(np.bincount(position, weights=centred**2)[position] / size)

@@ -40,6 +40,7 @@ def rollouts_by_difficulty(counts: Sequence[Counts], *, mean: int, least: int, m
     spreads: dict[int, float] = {}
     for index, (reward, graded) in enumerate(counts):
         if graded:
+            # Pulled towards one half by one right and one wrong answer.
             pass_rate = (reward + 1) / (graded + 2)
             spreads[index] = pass_rate * (1 - pass_rate)
             numbers[index] = least
@@ -55,4 +56,5 @@ def rollouts_by_difficulty(counts: Sequence[Counts], *, mean: int, least: int, m
 
 def _gain(spread: float, num_rollouts: int) -> float:
     """By how much the variance falls with one rollout more; positive."""
+    # p (1 - p) (1 / n - 1 / (n + 1))
     return spread / (num_rollouts * (num_rollouts + 1))

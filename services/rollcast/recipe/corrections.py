@@ -45,6 +45,7 @@ def correct(corrections: Corrections, inputs: LossInputs) -> Corrected:
     """Return the inputs with corrected weights; the same inputs if all corrections are off."""
     masked = no_token(inputs)
     truncated = masked
+    # First: a masked token is in no ratio of its sequence.
     if corrections.mask is not None:
         masked = outside(corrections.mask, inputs)
         inputs = replace(inputs, weights=torch.where(masked, 0.0, inputs.weights))

@@ -34,6 +34,7 @@ def turn_returns(rewards: NDArray[np.float64], episode_reward: float, discount: 
     later = episode_reward
     for turn in reversed(range(len(rewards))):
         returns[turn] = rewards[turn] + later
+        # G_m = r_m + d G_(m + 1), and the episode's reward is added to the last turn's.
         later = discount * returns[turn]
     return returns
 
@@ -59,6 +60,7 @@ def turn_advantages(
     if normalisation == "leave_one_out":
         baselines = np.where(size > 1, (sums - means) / np.maximum(size - 1, 1), means)
         centred = flat - baselines[owner]
+        # A single episode has no other to be compared with.
         centred[size[owner] == 1] = 0.0
     else:
         centred = flat - (sums / size)[owner]

@@ -125,6 +125,7 @@ class Curriculum:
             if self._own is None:
                 return prompt_id
             weight = self._weight(self._own, prompt_id)
+            # Numbers of its own for each prompt and epoch, so that a resumed run draws the same.
             if random.Random(f"own/{self._seed}/{self._epoch}/{prompt_id}").random() < weight:
                 return prompt_id
             unwanted.append(weight)

@@ -38,6 +38,7 @@ def _drawn(prompt_ids: Sequence[str], count: int, seed: int) -> list[str]:
     """`count` of the ids in their order."""
     order = list(range(len(prompt_ids)))
     random.Random(f"data-reuse/{seed}").shuffle(order)
+    # The beginning of one shuffle, so that a smaller draw is part of a larger one.
     return [prompt_ids[index] for index in sorted(order[:count])]
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CoefficientFactors:
-    """What the coefficients of a rollout's tokens are multiplied by; one entry per rollout of the batch."""
+    """Factors of the coefficients of a rollout's tokens; one entry per rollout of the batch."""
 
     kl: NDArray[np.float64]
     """[R]"""
@@ -33,6 +33,7 @@ def coefficient_factors(
     `rewards` [R] are the verifier's, `group` [R] is the index of the prompt, `counts_for_rate` [R] marks the trained
     rollouts with a verdict.
     """
+    # At one half both factors are 1.
     pass_rates = np.full(len(rewards), 0.5)
     if counts_for_rate.any():
         _, position = np.unique(group, return_inverse=True)

@@ -41,6 +41,7 @@ def varied(rewards: NDArray[np.float64], group: NDArray[np.int64], kept: NDArray
     highest = np.full(num_groups, -np.inf)
     np.minimum.at(lowest, position[kept], rewards[kept])
     np.maximum.at(highest, position[kept], rewards[kept])
+    # False for a prompt without a kept rollout: its bounds are still infinite.
     return kept & (lowest < highest)[position]
 
 

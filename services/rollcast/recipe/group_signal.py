@@ -1,4 +1,4 @@
-"""What a group that came back can teach: its rewards differ, or why it is filtered and what to change.
+"""Whether a group that came back can teach: its rewards differ, or why it is filtered and what to change.
 
     usable      rewards differ among the rollouts that count, or the recipe does without that filter or without rewards
     truncated   every answer was cut off by the token budget
@@ -8,7 +8,7 @@
     no_verdict  no answer was graded
     filtered    usable, except that `recipe.filter`, a function of the user's own, drops it
 
-`signal_of` decides on all but the last. A group with at most one rollout that counts is named after the reason for
+`signal_of` decides on each except the last. A group with at most one rollout that counts is named after the reason for
 which most of the others do not count.
 """
 

@@ -25,7 +25,7 @@ LOSS = "recipe.loss"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchRecord:
-    """What an advantage is computed from: the R kept rollouts of one step."""
+    """Record from which an advantage is computed: the R kept rollouts of one step."""
 
     rewards: NDArray[np.float64]
     """[R] rewards, the length penalty included."""
@@ -37,7 +37,7 @@ class BatchRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupRecord:
-    """What a filter decides on: the G rollouts of one prompt that count (neither cut off nor without a verdict)."""
+    """Record on which a filter decides: a prompt's G rollouts that count (neither cut off nor without a verdict)."""
 
     rewards: NDArray[np.float64]
     """[G] rewards of the verifier, from 0 to 1, without a length penalty."""
@@ -47,7 +47,7 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class PromptRecord:
-    """What a curriculum decides on: one prompt and its past in training."""
+    """Record on which a curriculum decides: one prompt and its past in training."""
 
     prompt_id: str
     epoch: int
@@ -62,7 +62,7 @@ class PromptRecord:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRecord:
-    """What a length penalty is computed from: one completion."""
+    """Record from which a length penalty is computed: one completion."""
 
     num_tokens: int
     """Tokens of the completion; of an episode those that were sampled in all its turns."""

@@ -64,4 +64,5 @@ def ratio_sums(log_ratio: Tensor) -> RatioSums:
     """Return the sums over the loss tokens, whose log rho is given [n]. No weights: every token counts once."""
     bounded = log_ratio.detach().double().clamp(max=MAX_REPORTED_LOG_RATIO)
     ratio = bounded.exp()
+    # expm1, because exp(x) - 1 loses the digits of a small log-ratio.
     return RatioSums(ratio.sum(), ratio.square().sum(), (torch.expm1(bounded) - bounded).sum())

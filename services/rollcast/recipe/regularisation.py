@@ -43,9 +43,11 @@ def kl_terms(
     distance = live_log_ratio(logprobs.detach(), reference_logprobs, weights)
     log_ratio = live_log_ratio(logprobs.detach(), generator_logprobs, weights)
     value = reported_ratio(log_ratio) * _estimate(distance.double(), estimator)
+    # The root, so that sums over all tokens do not overflow.
     largest = torch.finfo(logprobs.dtype).max ** 0.5
     slope = torch.where(overflows(log_ratio, distance), 0.0, clamped(log_ratio, distance).exp() * distance)
     live_logprobs = torch.where(weights > 0, logprobs, torch.zeros_like(weights))
+    # The difference is 0, and its gradient is that of log pi_train.
     return value.clamp(-largest, largest).to(logprobs.dtype) + slope * (live_logprobs - live_logprobs.detach())
 
 

@@ -184,6 +184,7 @@ class PipelineRL(Schedule):
         if self.max_staleness > 3 and state.acknowledged is not None and state.acknowledged < state.step:
             widest -= self.groups_per_step
         opened = (1 + state.steps_since_start) * self.groups_per_step
+        # At least one batch in training and one ready.
         enough = widest if state.enough is None else max(state.enough, 2 * self.groups_per_step)
         return max(0, min(widest, opened, enough) - len(state.groups))
 

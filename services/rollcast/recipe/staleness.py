@@ -96,6 +96,7 @@ def stragglers(
     dated = [(deadline(group, floor=floor, max_staleness=max_staleness), group.sequence, group) for group in remaining]
     dated.sort()
     for num_remaining, (due, _, _) in enumerate(dated, start=1):
+        # The wait rule: at most j P groups outside the batch may be due by step + j.
         if num_remaining > (due - step) * groups_per_step:
             late = tuple(group for other_deadline, _, group in dated if other_deadline <= due and not group.ready)
             assert late, f"groups due at step {due} can no longer be used; give up what `unusable` returns first"
@@ -116,6 +117,7 @@ def unusable(
     for due, _, group in sorted(
         (deadline(group, floor=floor, max_staleness=max_staleness), group.sequence, group) for group in groups
     ):
+        # Inv(step): at most (j + 1) P unsettled groups may be due by step + j.
         if num_kept + 1 > (due - step + 1) * groups_per_step:
             given_up.append(group)
         else:

@@ -116,7 +116,7 @@ class Claimed:
 
 
 class QueueEnd(Protocol):
-    """What both ends count."""
+    """Counts that both ends keep."""
 
     @property
     def unknown_fields(self) -> int:

@@ -48,6 +48,7 @@ log = get_logger()
 
 
 def _is_away(error: BaseException) -> bool:
+    # redis-py makes the first a ConnectionError, but waiting does not correct a password.
     if isinstance(error, (AuthenticationError, NoPermissionError)):
         return False
     if isinstance(error, (*RedisAway, *_PASSING)):
@@ -83,6 +84,7 @@ class Outage:
             except ResponseError as error:
                 if not _is_group_missing(error):
                     raise
+                # Redis has lost the streams, and their groups with them.
                 make_groups()
                 return command()
 
@@ -121,6 +123,7 @@ class Outage:
         with self._lock:
             if self._since is not None:
                 return
+            # Monotonic seconds at which the call began.
             self._since = state.start_time
         error = state.outcome.exception() if state.outcome else None
         log.warning("redis is away; waiting for it", error=str(error))

@@ -170,7 +170,7 @@ class Branch:
 
 @dataclass(slots=True, eq=False)
 class Episode:
-    """What a rollout in an environment has besides its tokens."""
+    """The parts of a rollout in an environment besides its tokens."""
 
     environment: str
     prompt_token_ids: TokenIds | None = None
@@ -189,7 +189,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeTask:
-    """What a task in an environment has besides its prompt. `PromptTask.reference` is the whole row."""
+    """The parts of a task in an environment besides its prompt. `PromptTask.reference` is the whole row."""
 
     environment: str
     messages: str
@@ -233,7 +233,7 @@ class Rollout:
 
     @property
     def sequences(self) -> "tuple[Rollout | Branch, ...]":
-        """Its token sequences: its own tokens, then the branches of its episode."""
+        """The token sequences: its own tokens, then the branches of its episode."""
         return (self, *self.episode.branches) if self.episode else (self,)
 
     @property

@@ -155,7 +155,7 @@ class RedisTrainerQueue(_QueueEnd):
     def unreadable(self) -> int:
         total = self._counter("unreadable")
         if total > self._unreadable:
-            log.warning("entries of no use were buried, each with its reason", total=total, stream=self._keys.dead)
+            log.warning("unusable entries were buried, each with its reason", total=total, stream=self._keys.dead)
         self._unreadable = total
         return total
 
@@ -176,6 +176,7 @@ class RedisTrainerQueue(_QueueEnd):
 
     def _new(self, max_groups: int, block_seconds: float) -> list[tuple[bytes, dict[bytes, bytes]]]:
         block = int(min(block_seconds, self._longest_block) * 1000)
+        # A block of 0 milliseconds would wait without end.
         reply = self._call(
             lambda: self._client.xreadgroup(
                 TRAINER, TRAINER, {self._keys.rollouts: ">"}, count=max_groups, block=block or None
@@ -200,7 +201,7 @@ class RedisTrainerQueue(_QueueEnd):
         return rows
 
     def _published(self, rows: list[tuple[bytes, dict[bytes, bytes]]]) -> Iterable[tuple[bytes, dict[bytes, bytes]]]:
-        """Those of the entries that an owner of their task published; the others are buried."""
+        """The entries that an owner of their task published; the others are buried."""
         if not rows:
             return []
         words = [word for entry_id, fields in rows for word in (entry_id, fields.get(b"s", b""))]
@@ -319,6 +320,7 @@ class RedisGeneratorQueue(_QueueEnd):
         """
 
         async def attempt() -> tuple[list[Claimed], list[bytes]]:
+            # Held from the question for the version to its record, which `recorded` waits for.
             async with self._recording, asyncio.timeout(self._attempt_seconds):
                 version = str(first_version())
                 fenced, rows, num_pending, delivered = await self._script("claim", self.owner, evals, train, version)
@@ -326,6 +328,7 @@ class RedisGeneratorQueue(_QueueEnd):
                     raise OwnerFenced(f"{self.owner} was removed from the run: {fenced.decode(errors='replace')}")
                 claimed = await self._decode(rows)
                 known_entries = self._held | {(item.task.purpose, item.stream_id) for item in claimed}
+                # More are pending under this name than are known: a reply was lost on the way.
                 if num_pending != len(known_entries):
                     places = [f"{purpose.value} {stream_id}" for purpose, stream_id in known_entries]
                     claimed += await self._decode(await self._script("recover", self.owner, version, *places))

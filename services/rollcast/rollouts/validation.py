@@ -55,7 +55,7 @@ def check_task(task: PromptTask) -> None:
         _check_rollout(rollout, task.prompt_token_ids)
         is_episode = rollout.episode is not None
         _require(
-            is_episode is (task.episode is not None), f"rollout {rollout.index} is no episode where its task is one"
+            is_episode is (task.episode is not None), f"of rollout {rollout.index} and its task only one is an episode"
         )
     _require(
         task.first_version is not None or not any(rollout.num_tokens for rollout in task.rollouts),
@@ -183,7 +183,7 @@ def _check_episode_task(episode: EpisodeTask) -> None:
         _require(len(text) <= max_characters, f"{name}: {len(text)} characters, more than {max_characters}")
     _require(1 <= episode.max_turns <= MAX_TURNS, f"max_turns = {episode.max_turns}, not in 1..{MAX_TURNS}")
     seconds = episode.max_seconds
-    _require(math.isfinite(seconds) and seconds > 0, f"max_seconds = {seconds} is no duration")
+    _require(math.isfinite(seconds) and seconds > 0, f"max_seconds = {seconds} is not a duration")
 
 
 def _check_ranges(name: str, ranges: Iterable[tuple[int, int]], length: int) -> None:

@@ -161,6 +161,7 @@ class RankLauncher:
             )
             for local_rank in range(self._placement.ranks)
         ]
+        # A signal that came while they were started has not reached all of them.
         if self._stop:
             self._signal(signal.SIGTERM)
 
@@ -168,6 +169,7 @@ class RankLauncher:
         """Whether these ranks should go on here: another machine's were moved, or these failed after long work."""
         if self._stop or code in (0, EXIT_USER_ERROR, EXIT_SUPERSEDED):
             return False
+        # Not a SIGTERM of this machine, which sets `_stop`: the ranks of another one were moved.
         if code == EXIT_INTERRUPTED:
             return True
         self._num_failures += 1
@@ -191,11 +193,13 @@ class RankLauncher:
                 deadline = time.monotonic() + LOST_RANK_PATIENCE_SECONDS
             if time.monotonic() > deadline:
                 self._signal(signal.SIGKILL)
+        # A user's mistake outweighs other codes, because no restart fixes it.
         if EXIT_USER_ERROR in failed_codes:
             return EXIT_USER_ERROR
         if failed_codes and (self.superseded or self._left_elsewhere(failed_codes)):
             return EXIT_SUPERSEDED
         first = failed_codes[0] if failed_codes else 0
+        # A signal as a shell reports it.
         return first if first >= 0 else 128 - first
 
     def _report(self, ended: list[subprocess.Popen[bytes]], kills_before: int) -> None:
@@ -259,8 +263,8 @@ class RankLauncher:
             ) from error
         with lock:
             self._wait(
-                # How long a trainer that ends elsewhere may take for its last step and its checkpoint
                 lambda: _locked(lock.fileno()),
+                # How long a trainer that ends elsewhere may take for its last step and its checkpoint
                 1_800.0,
                 "another trainer holds the run's folder",
             )

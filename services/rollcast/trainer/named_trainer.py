@@ -38,6 +38,7 @@ class NamedTrainer:
         if now_seconds - self._looked_at >= READ_INTERVAL_SECONDS:
             self._looked_at = now_seconds
             other_job = self.read_other()
+            # A name counts only after PATIENCE_SECONDS without a change.
             if other_job != self._other:
                 self._other = other_job
                 self._other_since = now_seconds

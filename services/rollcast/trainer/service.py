@@ -91,6 +91,7 @@ def serve(config: RunConfig, *, resume: bool, step: int | None = None) -> int:
         try:
             ending = _lead(config, learners, lambda: stop() or learners.sender.stop_asked(), resume=resume, step=step)
         finally:
+            # After an error too, because the other ranks wait for commands.
             learners.stop(ending)
         return ending
     finally:
@@ -121,6 +122,7 @@ def _lead(
     readers = PageReaders()
     routes = service_routes(exporter.render, state.ready, state.alive, readers)
     http = HttpServer(routes, listener, config.http)
+    # Before Redis is waited for, so that probes get an answer.
     http.start()
     publish_port(folder, "trainer", http.port)
     controller = _when_redis_is_there(

@@ -253,7 +253,7 @@ async def test_what_would_hold_up_the_engine_is_refused() -> None:
     async with playing() as episode:
         first = await episode.answer(episode.ask([USER], 10))
         long = {"role": "tool", "tool_call_id": "1", "content": "x" * (64 * MAX_LENGTH + 1)}
-        with pytest.raises(openai.BadRequestError, match=r"a chat of 3\d{4} characters leaves none"):
+        with pytest.raises(openai.BadRequestError, match=r"a chat of 3\d{4} characters leaves no room"):
             await episode.ask([USER, first, long])
         tool = {"type": "function", "function": {"name": "look", "description": "x" * (1 << 20)}}
         with pytest.raises(openai.BadRequestError, match="tools: a request may have 1048576 characters"):

@@ -297,7 +297,7 @@ async def test_a_program_that_is_started(
         assert ends["long"][0].end is natural_end(ends["long"][1])
         assert served.count(episode_metrics.ENDPOINT_REPLACED) >= 2
         for how, reason in (
-            ("hangs", "asked for nothing for 3 seconds"),
+            ("hangs", "sent no request for 3 seconds"),
             ("crashes", "ended with exit code 1: .*RuntimeError: no such door"),
             ("unread", "gave no reward"),
         ):

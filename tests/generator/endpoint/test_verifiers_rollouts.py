@@ -113,7 +113,7 @@ async def test_failures_of_a_taskset_are_never_a_reward(agents: ServedEndpoint) 
 async def test_a_rollout_that_hangs_is_ended_and_the_next_one_plays(versions: Versions, interpreter: Path) -> None:
     async with served(versions, interpreter, "agents", call_seconds=5) as endpoint:
         sampler, rollout = await played(endpoint, mode="hang")
-        check_failed(endpoint, sampler, rollout, "asked for nothing for 5 seconds")
+        check_failed(endpoint, sampler, rollout, "sent no request for 5 seconds")
     async with served(versions, interpreter, "agents") as endpoint:
         sampler, rollout = await played(endpoint, mode="branches")
         assert sampler.verdict is not None

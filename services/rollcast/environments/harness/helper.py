@@ -24,7 +24,7 @@ class TracedRollout:
     """A started rollout, of which the package gives a trace at its end. It has the methods of a HarnessProgram."""
 
     package: ClassVar[str]
-    """What a failure is said to be in."""
+    """The package's name in failures."""
 
     def __init__(self, helper: "TracedHelper[Any]", number: int) -> None:
         self._helper = helper
@@ -43,7 +43,7 @@ class TracedRollout:
 
     @property
     def is_ended_by_another(self) -> bool:
-        """It was ended with its process, because another rollout did not end."""
+        """Whether it was ended with its process, because another rollout did not end."""
         return bool(self._answer.get("ended_by_another"))
 
     @property
@@ -68,7 +68,7 @@ class TracedRollout:
         await self._helper.cancel(self)
 
     def note(self, answer: Mapping[str, Any]) -> None:
-        """It has ended with this answer."""
+        """Take the answer with which it has ended."""
         self._answer = answer
         self._ended.set()
 
@@ -109,6 +109,7 @@ class TracedHelper(Generic[Played]):
         """Begin a rollout. Raises EnvironmentFailedError."""
         if self._starting is None or (self._starting.done() and not self._is_alive()):
             self._starting = asyncio.create_task(self._start())
+        # Other rollouts wait for the same start, which must not be cancelled with this one.
         await asyncio.shield(self._starting)
         assert self._writer is not None
         self._num_rollouts += 1
@@ -139,6 +140,7 @@ class TracedHelper(Generic[Played]):
         generator_socket, program_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         interpreter = Path(self._command[0])
         seconds = self._seconds
+        # The process has a copy. With this one open, the end of the process would not be noticed.
         with program_socket:
             try:
                 variables = {**adapter_variables(interpreter), **self._variables}
@@ -174,6 +176,7 @@ class TracedHelper(Generic[Played]):
                 if rollout is not None:
                     rollout.note(answer)
         except (OSError, asyncio.IncompleteReadError):
+            # The end of its output is known only when the process has ended.
             if self._program is not None and await self._program.wait(CANCEL_SECONDS) and self._program.last_lines:
                 reason = f"its process ended: {self._program.last_lines}"
         except (FrameError, TypeError, ValueError) as error:

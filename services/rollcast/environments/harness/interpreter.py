@@ -18,11 +18,12 @@ OWN_PREFIXES = ("ROLLCAST_", "REDIS")
 
 def adapter_command(interpreter: Path, adapter: ModuleType, what: str) -> list[str]:
     """The adapter in the interpreter."""
+    # -I, because PYTHONPATH leads to packages of this Python, not of that one.
     return [str(interpreter), "-I", str(Path(str(adapter.__file__)).resolve()), what]
 
 
 def why_unfit(command: Sequence[str], asked: Mapping[str, Any]) -> str | None:
-    """What `look` of an adapter finds missing, to be read after the interpreter's path; None = nothing."""
+    """The failure that `look` of an adapter reports, to be read after the interpreter's path; None = no failure."""
     try:
         done = subprocess.run(  # noqa: S603  # the user's own interpreter
             command, input=json.dumps(asked), capture_output=True, text=True, timeout=LOOK_SECONDS, check=False
@@ -33,12 +34,12 @@ def why_unfit(command: Sequence[str], asked: Mapping[str, Any]) -> str | None:
     except subprocess.TimeoutExpired:
         return f"does not answer within {LOOK_SECONDS:g} s; give the python of a virtual environment"
     except ValueError:
-        return "is no Python of 3.11 or later; give the python of a virtual environment"
+        return "is not Python 3.11 or later; give the python of a virtual environment"
     return answer.get("failed")
 
 
 def adapter_variables(interpreter: Path) -> dict[str, str]:
-    """What an adapter has besides what a harness has: keys, and the programs of its virtual environment."""
+    """The variables of an adapter in addition to a harness's: keys, and the programs of its virtual environment."""
     secret_variables = {
         name: value
         for name, value in os.environ.items()

@@ -29,6 +29,7 @@ def main(arguments: list[str]) -> int:
 
     code = guard(run, None, None, int(parent))
     removal.remove_tree(folder)
+    # A signal as a shell reports it.
     return code if code >= 0 else 128 - code
 
 

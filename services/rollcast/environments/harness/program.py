@@ -107,6 +107,7 @@ class HarnessProgram:
             *finished, line = (line + chunk).split(b"\n")
             for finished_line in finished[-MAX_LINES:]:
                 self._lines.append(_readable(finished_line))
+            # A program may print without a line break.
             line = line[-MAX_LINE_CHARACTERS:]
         self._lines.append(_readable(line))
         await self._process.wait()

@@ -13,6 +13,7 @@ def trusting(authority: Path, folder: Path) -> dict[str, str]:
     certificate_variables = {}
     for name in USED_BY:
         file = folder / f"{name}.pem"
+        # OpenSSL and requests then use this file in place of the usual authorities.
         file.write_bytes(_usual(name) + b"\n" + authority.read_bytes())
         certificate_variables[name] = str(file)
     return certificate_variables

@@ -17,6 +17,7 @@ Kind = TypeVar("Kind")
 
 def check_number(answer: Mapping[str, Any], number: int) -> None:
     """The answer is that of this request. Code of the model may write on a connection too."""
+    # By exact type: True == 1 in Python.
     if type(answer.get("number")) is not int or answer["number"] != number:
         raise FrameError("an answer to another request")
 
@@ -74,7 +75,7 @@ def get_tool_result(answer: Mapping[str, Any], *, gives_rewards: bool) -> ToolRe
 
 
 def get_opening(answer: Mapping[str, Any]) -> Opening:
-    """What `reset` returned, and the tools of the environment."""
+    """The opening that `reset` returned, with the tools of the environment."""
     tools = _get_tools(answer)
     opening = answer.get("opening")
     if opening is None:

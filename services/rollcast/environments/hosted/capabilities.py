@@ -36,6 +36,7 @@ def keep_only_file_capabilities() -> None:
     _check(libc.capget(ctypes.byref(header), words))
     if not any(word.permitted for word in words):
         return
+    # Before `capset`, because this needs CAP_SETPCAP, which is given up there.
     for number in range(_BITS_PER_WORD * len(words)):  # EINVAL: no such capability; EPERM: programs gain nothing anyway
         if number not in FILES:
             libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)

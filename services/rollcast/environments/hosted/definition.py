@@ -1,4 +1,4 @@
-"""What a class of the user's own, or a set of functions, offers: TRL's convention for `environment_factory`.
+"""The methods that a class of the user's own, or a set of functions, offers: TRL's convention `environment_factory`.
 
     reset(**row)    begins an episode; returns None, text for the last message of the user, or a list of messages
     public methods  are tools; type hints and docstring give the JSON schema
@@ -39,7 +39,7 @@ class Definition:
     programs: tuple[str, ...] = ()
     """Tools that run what the model wrote: a process of their own does that."""
     is_shipped: bool = False
-    """Nothing of a user's is in memory: neither code nor a corpus."""
+    """Whether nothing of a user's is in memory: neither code nor a corpus."""
     gives_call_rewards: bool = False
 
 
@@ -60,7 +60,7 @@ def load_definition(source: HostedSource) -> Definition:
 def _of_class(environment: str, code: str) -> Definition:
     environment_class = load_function(code, ENVIRONMENTS_GROUP)
     if not isinstance(environment_class, type):
-        raise UserError(f"environment {environment}: {code} is no class; name a class with reset and methods")
+        raise UserError(f"environment {environment}: {code} is not a class; name a class with reset and methods")
     names = list(_tool_names(environment_class))
     if not names and not hasattr(environment_class, RESET):
         raise UserError(f"environment {environment}: {code} has neither reset nor a public method; add one")

@@ -20,7 +20,7 @@ BLOCK_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class DiskLimits:
-    """What one environment may have."""
+    """Limits of one environment."""
 
     num_bytes: int = 1 << 30
     num_entries: int = 100_000
@@ -30,7 +30,7 @@ class DiskLimits:
 
 
 def excess(folder: Path, processes: Iterable[int], limits: DiskLimits, pause: Callable[[], None] = lambda: None) -> str:
-    """What exceeds a limit, in words; empty = nothing. Counting stops there, and calls `pause` again and again."""
+    """The exceeded limit, in words; empty = none. Counting stops there, and calls `pause` again and again."""
     num_bytes = sum(_nameless(processes))
     for num_entries, (size, depth) in enumerate(_entries(folder, limits.depth), start=1):
         num_bytes += size

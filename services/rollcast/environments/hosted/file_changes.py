@@ -66,8 +66,10 @@ class FileChanges:
         else:
             file_handle = self._open_beneath(self._relative(pid, call.folder, path), call.flags)
         try:
+            # The process may have ended while it was read, and its number may be another's now.
             if not is_valid():
                 raise OSError(errno.ESRCH, os.strerror(errno.ESRCH))
+            # By the handle: the path may lead elsewhere by now.
             call.change(f"/proc/self/fd/{file_handle}")
         finally:
             os.close(file_handle)
@@ -146,6 +148,7 @@ def _last_error() -> OSError:
 
 def _mode(mode: int) -> Change:
     def change(path: str) -> None:
+        # The handle is of the link itself, and Linux has no modes of links.
         if stat.S_ISLNK(os.stat(path, follow_symlinks=True).st_mode):
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
         os.chmod(path, mode & _MODE_BITS)
@@ -191,6 +194,7 @@ def _from_microseconds(memory: int, address: int) -> bytes | None:
         return None
     access_seconds, access, change_seconds, change = _numbers(memory, address, _TWO_TIMES)
     microseconds = (access_seconds, access * _NANOSECONDS_PER_MICROSECOND)
+    # `utimensat` takes nanoseconds.
     return _TWO_TIMES.pack(*microseconds, change_seconds, change * _NANOSECONDS_PER_MICROSECOND)
 
 

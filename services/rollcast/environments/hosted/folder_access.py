@@ -20,7 +20,7 @@ _CONFIGURED = (
     "/etc/mime.types", "/etc/python3",
     f"/etc/python{sys.version_info.major}.{sys.version_info.minor}",
 )  # fmt: skip
-"""What programs of the system read; nothing of a user's."""
+"""Files that programs of the system read; nothing of a user's."""
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random")
 
 

@@ -131,8 +131,8 @@ def _keep_sockets_inside(calls: Any) -> None:
     # No socket at all: Landlock does not know of UDP, and a socket of the machine may lead anywhere.
     calls.errno("socket", errno.EACCES)
     calls.errno("socketpair", errno.EACCES, args=[ArgCmp(0, CmpOp.NE, int(socket.AF_UNIX))])
-    # One end of a pair of datagram sockets can send to any other socket that has a path.
-    # The bits of a socket's type without its flags
+    # One end of a pair of datagram sockets can send to any other socket that has a path. The mask leaves out the flags
+    # of a socket's type.
     datagram = ArgCmp(1, CmpOp.MASKED_EQ, int(socket.SOCK_DGRAM), 0xF)
     calls.errno("socketpair", errno.EACCES, args=[datagram])
 

@@ -77,5 +77,5 @@ def _parsed(content: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise FrameError("a message that is not JSON") from error
     if not isinstance(message, dict):
-        raise FrameError(f"a message that is no object but {type(message).__name__}")
+        raise FrameError(f"a message that is not an object but {type(message).__name__}")
     return message

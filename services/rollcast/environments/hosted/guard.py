@@ -72,6 +72,7 @@ def guard(
     except _EndedError:
         return -signal.SIGTERM
     finally:
+        # A second SIGTERM must not interrupt the killing.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _kill_all()
         if private is not None:
@@ -91,10 +92,11 @@ class _Watch:
         """Monotonic seconds."""
 
     def wait(self) -> tuple[int, str]:
-        """Its exit code, and a sentence if it was too much."""
+        """The exit code, and a sentence if a limit was exceeded."""
         while True:
             while (ended_child := _reaped()) is not None:
                 pid, code = ended_child
+                # Orphans that the guard has adopted end here too.
                 if pid == self._environment:
                     return code, ""
             self._looks += 1
@@ -116,7 +118,7 @@ class _Watch:
             return ""
         excess_reason = excess(private.path, processes, DiskLimits(), lambda: self._answer_calls(0.0))
         end_seconds = time.monotonic()
-        # Part of the time that this may take: a folder of many files is read less often
+        # Reading takes about a tenth of the time at most: a folder of many files is read less often.
         self._next_disk_use = end_seconds + (end_seconds - began) / 0.1
         return excess_reason
 

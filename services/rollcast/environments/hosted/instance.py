@@ -44,6 +44,7 @@ def answer_call(call: Callable[[], Any]) -> dict[str, Any]:
     """The answer to a call: its result, or its exception, which the model reads too. Raises OverdueError."""
     try:
         result = call()
+        # Its __str__ may be the user's own, and fail too.
         text = _text(result)
     except Exception as error:
         return _shortened(f"Error: {_reason(error)}")

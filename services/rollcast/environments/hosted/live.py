@@ -38,11 +38,11 @@ class HostedEnvironment:
         self._gives_call_rewards = gives_call_rewards
         self._num_requests = 0
         self.has_failed = False
-        """It cannot serve another episode."""
+        """Whether it cannot serve another episode."""
 
     @property
     def is_gone(self) -> bool:
-        """It cannot serve another episode."""
+        """Whether it cannot serve another episode."""
         return self.has_failed or self._reader.at_eof()
 
     async def begin(self) -> None:
@@ -117,6 +117,7 @@ class HostedEnvironment:
         except FrameError as error:
             raise self._failed(f"its process sent {error}") from error
         finally:
+            # After a cancelled request too: its late answer would be read in place of the next one.
             self.has_failed |= not is_answered
 
     def _raise_if_failed(self, answer: Mapping[str, Any]) -> None:

@@ -70,6 +70,7 @@ class Nursery:
         self._woken, self._wake = os.pipe()
         for descriptor in (self._woken, self._wake):
             os.set_blocking(descriptor, False)
+        # Only a signal with a handler of Python wakes the poll.
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
 
@@ -158,6 +159,7 @@ class Nursery:
         options = 0 if wait else os.WNOHANG
         with contextlib.suppress(ChildProcessError):
             while (pid := os.waitpid(-1, options)[0]) != 0:
+                # Only the first wait blocks.
                 options = os.WNOHANG
                 self._forget(pid)
 
@@ -209,6 +211,7 @@ def _run(control: socket.socket, folder: Path) -> None:
         return
     adopt_orphans()
     gc.collect()
+    # Forks share this memory until it is written to, and a garbage collection writes to every object.
     gc.freeze()
     _say(control.send, {"ready": True, "gives_call_rewards": definition.gives_call_rewards})
     fork_server = Nursery(control, source, definition, contained, folder)

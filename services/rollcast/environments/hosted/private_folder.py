@@ -35,7 +35,7 @@ class PrivateFolder:
 
     @property
     def shared_memory(self) -> Path:
-        """Its /dev/shm, if it has a file tree of its own."""
+        """The folder that is its /dev/shm, if it has a file tree of its own."""
         return self.path / "shm"
 
     @classmethod

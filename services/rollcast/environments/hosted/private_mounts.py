@@ -34,10 +34,12 @@ def enter_private_mounts(private: PrivateFolder) -> None:
     """Raises OSError if the machine does not allow it."""
     libc = ctypes.CDLL(None, use_errno=True)
     _unshare(libc)
+    # The mounts below must not appear in the file tree of the machine.
     _check(libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
     writable = [(private.home, private.home)]
     if SHARED_MEMORY.is_dir():
         writable.append((private.shared_memory, SHARED_MEMORY))
+    # Each becomes a mount of its own, which can be writable below a read-only one.
     for source, target in writable:
         _check(libc.mount(os.fsencode(source), os.fsencode(target), None, _MS_BIND, None))
     _set_attributes(libc, Path("/"), _AT_RECURSIVE, _Attributes(set=_READ_ONLY))
@@ -81,6 +83,7 @@ def _unshare(libc: ctypes.CDLL) -> None:
     _check(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
     show_descriptors()  # a change of rights hid them, and with them the files below
     for file, content in (
+        # Without it the kernel refuses `gid_map` to users without rights.
         ("setgroups", "deny"),
         ("uid_map", f"{user} {user} 1"),
         ("gid_map", f"{group} {group} 1"),
@@ -104,7 +107,7 @@ def _set_attributes(libc: ctypes.CDLL, path: Path, flags: int, attributes: _Attr
 
 
 def _reopen_standard_streams() -> None:
-    """They were opened in the old file tree, in which modes can be changed."""
+    """Replace the standard streams, which were opened in the old file tree: there modes can be changed."""
     for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
         opened = os.open(os.devnull, flags)
         os.dup2(opened, descriptor)

@@ -72,6 +72,7 @@ class EnvironmentProcesses:
             environment, fork_server = await self._connected()
             if await self._has_begun(environment, fork_server):
                 return environment
+            # The nursery has ended, and this connection starts another one.
             environment, fork_server = await self._connected()
             await self._has_begun(environment, None)
             return environment
@@ -138,6 +139,7 @@ class EnvironmentProcesses:
         except EnvironmentFailedError:
             if not fork_server.was_killed:
                 raise
+            # It hung and was ended in the meantime: this starts another one.
             return self._ask_for(connection)
         return fork_server
 

@@ -1,4 +1,4 @@
-"""What an environment's process gives up, for good, before it makes the instance: one of three profiles.
+"""Rights that an environment's process gives up, for good, before it makes the instance: one of three profiles.
 
     compute   computes, and reads Python's own files and its module's; no other file, no process, no network
     folder    in addition writes a private folder and starts programs of the system; no network
@@ -39,7 +39,7 @@ from rollcast.tasks.sandbox.protections import missing
 
 @dataclass(frozen=True, slots=True)
 class Containment:
-    """What the children of one nursery put on. Made once, so that it costs a child a few system calls."""
+    """Restrictions that the children of a nursery put on. Made once, so that it costs a child a few system calls."""
 
     profile: Profile
     base_bytes: int = 0
@@ -70,7 +70,7 @@ class Containment:
         return tuple(range(FIRST_KEPT_DESCRIPTOR, FIRST_KEPT_DESCRIPTOR + len(descriptors)))
 
     def put_on_programs(self, descriptor: int) -> int:
-        """What the process of the model's programs gives up. Under `folder` it has inherited the rest."""
+        """Restrict the process of the model's programs. Under `folder` it has inherited the rest."""
         if self.profile == "compute":
             self._put_on_compute((descriptor,))
         else:
@@ -80,7 +80,7 @@ class Containment:
         return FIRST_KEPT_DESCRIPTOR
 
     def put_on_new_programs(self, descriptor: int) -> bytes:
-        """As `put_on_programs`, for a process that starts a new Python and then loads the returned filter."""
+        """Like `put_on_programs`, for a process that starts a new Python and then loads the returned filter."""
         if self.profile != "compute":
             self.put_on_programs(descriptor)
             return b""

@@ -15,7 +15,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_tree(folder: str) -> None:
-    """What cannot be removed stays, without an error."""
+    """Remove a folder. Files that cannot be removed stay, without an error."""
     with contextlib.suppress(OSError):
         root = open_folder(folder, None)
         try:

@@ -1,4 +1,4 @@
-"""What a fork of a nursery becomes: the guard of an environment, the environment, or the process of its programs.
+"""Roles of a fork of a nursery: the guard of an environment, the environment, or the process of its programs.
 
 A fork raises `Become`. So it leaves all frames of its parent, with the objects that they hold, before it runs code of a
 user or a model.
@@ -56,7 +56,7 @@ def play(role: Role) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentRole:
-    """What an environment is made of."""
+    """The parts that an environment is made of."""
 
     definition: Definition
     contained: Containment
@@ -89,6 +89,7 @@ class EnvironmentRole:
         """guard_end: takes the listener of the profile folder's filter."""
         process = None
         if self.definition.programs and self.private is None:
+            # Under `compute` no process can be started once the profile is on.
             process = self._fork_programs()
         if self.private is not None:
             os.setpgid(0, 0)  # a signal to its own group reaches neither guard nor nursery
@@ -101,6 +102,7 @@ class EnvironmentRole:
         if self.private is not None:
             os.environ.update(reachable_variables(self.private.home))
         if self.definition.programs and self.private is not None:
+            # The programs inherit the profile.
             process = self._fork_programs()
         serve(self.definition, connection, process)
 

@@ -43,6 +43,7 @@ class RunningNursery:
             self._process = subprocess.Popen(  # noqa: S603  # our own module
                 [
                     sys.executable,
+                    # The working folder comes after all installed packages: the nursery adds it at the end.
                     "-P",
                     "-m",
                     "rollcast.environments.hosted.nursery",
@@ -104,7 +105,7 @@ class RunningNursery:
         try:
             socket.send_fds(self._control, [FORK], [connection])
         except OSError as error:
-            raise EnvironmentFailedError(f"its nursery does not take a connection ({error})") from error
+            raise EnvironmentFailedError(f"its fork server does not accept a connection ({error})") from error
 
     def answers(self, seconds: float) -> bool:
         """Whether it answers within this time. Only one thread may ask at a time."""
@@ -117,7 +118,7 @@ class RunningNursery:
         return False
 
     def hang_up(self) -> None:
-        """It ends with all environments; threads that wait for it fail."""
+        """End it with all environments; threads that wait for it fail."""
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
 

@@ -1,4 +1,4 @@
-"""What a fork server of environments is sent of the run file. Commands, addresses and tokens of MCP servers are not.
+"""The part of the run file that a fork server of environments gets: no command, address or token of an MCP server.
 
 Its forks run code of a user, or of a model: a secret that was never sent cannot be read there.
 """

@@ -70,6 +70,7 @@ class CallSupervisor:
         if name in SIGNALS and number < -1:
             number = -number  # a group, by its leader
         is_own = number == 0 or (number > 0 and is_below(number, os.getpid()))  # 0: the caller, or its own group
+        # The programs of an environment must not act on the environment's own process.
         if is_own and (number != self._environment or call.pid == number):
             self._listener.respond(call.id, flags=RespFlag.CONTINUE)
         else:

@@ -39,7 +39,7 @@ class HarnessPrograms:
 
 
 def _variables(described: Mapping[str, str], row: str) -> dict[str, str]:
-    """The variables of a command. Its standard input has every row; a variable holds a short one alone."""
+    """The environment variables of a command. Standard input has every row; a variable holds a short one alone."""
     # Linux starts no program with a variable of over 128 KiB
     row_variables = {"ROLLCAST_ROW": row} if len(row.encode()) <= 100_000 else {}
     return row_variables | {

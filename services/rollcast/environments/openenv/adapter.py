@@ -80,6 +80,7 @@ class Session:
                 break
             except Exception as error:
                 await self.end()
+                # OpenEnv's client gives the code of an error in its text alone.
                 if not str(error).endswith("(code: CAPACITY_REACHED)"):
                     raise
             # Pause before a server whose sessions are all in use is asked again
@@ -120,7 +121,7 @@ class Session:
 
 
 def description(url: str, seconds: float) -> Any:
-    """What the server says of its actions and observations."""
+    """The server's description of its actions and observations."""
     proxies = ProxyHandler({}) if urlsplit(url).hostname in LOCAL_NAMES else ProxyHandler()
     with build_opener(proxies).open(url, timeout=seconds) as answer:
         content = answer.read(MAX_SCHEMA_BYTES + 1)
@@ -134,10 +135,10 @@ def new_client(url: str, seconds: float) -> Any:
     from openenv import GenericEnvClient
 
     return GenericEnvClient(
-        # A larger message of the server ends the session
         url,
         connect_timeout_s=seconds,
         message_timeout_s=86_400.0,
+        # A larger message of the server ends the session.
         max_message_size_mb=16.0,
     )
 

@@ -36,7 +36,7 @@ class OpenEnvSession:
         self._writer = writer
         self._reward: float | None = None
         self.has_failed = False
-        """It cannot serve another episode."""
+        """Whether it cannot serve another episode."""
 
     async def reset(self, row: Mapping[str, Any]) -> Opening:
         """Begin an episode: the row's fields are the arguments of the environment's reset, as far as it takes them.
@@ -125,6 +125,7 @@ class OpenEnvSessions:
         """An idle connection, or a new one. Raises EnvironmentFailedError."""
         async with self._starting:
             if self._adapter is None or self._adapter.poll() is not None:
+                # Their adapter has ended, and they with it.
                 await self._close_sessions()
                 await asyncio.to_thread(self._start)
         if self._idle:
@@ -147,6 +148,7 @@ class OpenEnvSessions:
         if is_reusable and not session.has_failed:
             with contextlib.suppress(EnvironmentFailedError):
                 await session.end_episode()
+        # The end of the episode may have failed.
         if is_reusable and not session.has_failed:
             self._idle.append(session)
         else:

@@ -45,7 +45,7 @@ MAX_REQUEST_BYTES = 64 << 20
 
 
 def call_digest(prompt: Sequence[int], sampled: Sequence[int]) -> str:
-    """What both sides know a call of the model by: all tokens before it, and its own. Raises OverflowError."""
+    """The digest by which both sides know a call: of all tokens before it, and its own. Raises OverflowError."""
     tokens = array.array("q", [len(prompt), *prompt, *sampled]).tobytes()
     return hashlib.blake2b(tokens, digest_size=16).hexdigest()
 
@@ -69,7 +69,7 @@ def why_missing(factory: str) -> str | None:
 
 
 def loaded(factory: str) -> Callable[..., Any]:
-    """What the name stands for. Raises whatever its import raises."""
+    """The object that the name stands for. Raises whatever its import raises."""
     module_name, _, name = factory.rpartition(":")
     if module_name.endswith(".py"):
         sys.path.insert(0, os.path.dirname(module_name))

@@ -16,19 +16,19 @@ class TracedCall:
     """A call of the model, as the session's TrainingTrace has it."""
 
     digest: str
-    """It stands for all tokens before the call, and its own."""
+    """Digest of all tokens before the call, and its own."""
     masked: tuple[tuple[int, int], ...]
     """Ranges of its own tokens that carry no loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenEnvTrace:
-    """What a session gave at its end."""
+    """The results of a session."""
 
     reward: float | None
-    """What `verify` forwarded, not checked; None = it has no score."""
+    """The score that `verify` forwarded, not checked; None = it has no score."""
     is_late: bool
-    """Its agent was stopped by a time limit of its own."""
+    """Whether its agent was stopped by a time limit of its own."""
     calls: tuple[TracedCall, ...]
 
 
@@ -46,7 +46,7 @@ class OpenEnvRollout(TracedRollout):
     @property
     def last_lines(self) -> str:
         """Why it failed."""
-        return super().last_lines or ("its session knows why" if self._answer.get("exit") else "")
+        return super().last_lines or ("see the session's own log" if self._answer.get("exit") else "")
 
     def trace(self) -> OpenEnvTrace | None:
         """None = it has not ended, or has failed. Raises EnvironmentFailedError if the process sent something else."""
@@ -59,7 +59,7 @@ class OpenEnvRollout(TracedRollout):
             )
             return OpenEnvTrace(self._answer["reward"], bool(self._answer["late"]), calls)
         except (LookupError, TypeError, ValueError) as error:
-            raise EnvironmentFailedError("its process sent a trace that is none") from error
+            raise EnvironmentFailedError("its process sent an invalid trace") from error
 
 
 class OpenEnvHelper(TracedHelper[OpenEnvRollout]):

@@ -31,7 +31,7 @@ class NamedTools(Protocol):
 
 
 def program_tools(settings: NamedTools) -> tuple[str, ...]:
-    """Those of PROGRAM_TOOLS that the set has."""
+    """The tools of the set that PROGRAM_TOOLS names."""
     return tuple(name for name in settings.tools if name in PROGRAM_TOOLS)
 
 

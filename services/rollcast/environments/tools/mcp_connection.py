@@ -51,7 +51,7 @@ class McpConnection:
         self._stop = asyncio.Event()
 
     async def tools(self) -> "list[Tool]":
-        """What the server offers. Raises EnvironmentFailedError if it cannot be reached, or offers too many."""
+        """The server's tools. Raises EnvironmentFailedError if it cannot be reached, or offers too many."""
         client = await self._connected()
         try:
             async with asyncio.timeout(self._start_seconds):
@@ -61,7 +61,7 @@ class McpConnection:
             raise self._failed("its tools cannot be listed", error) from error
         if len(offered_tools) > MAX_TOOLS:
             raise self._failed(
-                f"it has {len(offered_tools)} tools, and {MAX_TOOLS} are taken at most; start one with fewer"
+                f"it has {len(offered_tools)} tools, and at most {MAX_TOOLS} are allowed; start a server with fewer"
             )
         return offered_tools
 
@@ -145,7 +145,7 @@ class McpConnection:
     async def _listed(self, client: "Client") -> "list[Tool]":
         offered_tools: list[Tool] = []
         cursor: str | None = None
-        # Pages of one server's list of tools
+        # A server may offer a further page without end.
         for _ in range(32):
             page = await client.list_tools(cursor=cursor)
             offered_tools += page.tools

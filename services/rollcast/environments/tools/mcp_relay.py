@@ -32,6 +32,7 @@ def messages(server_output: int) -> Iterator[bytes]:
     num_dropped = 0
     end: float | None = None
     ends = select.poll()
+    # Standard input is the server's to read. Its end is reported without asking for it.
     ends.register(0, 0)
     ready = select.poll()
     ready.register(server_output, select.POLLIN)

@@ -40,6 +40,7 @@ def _run(command: str, seconds: float) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            # Processes that the command leaves are killed by their group.
             process_group=0,
         )
     except (OSError, ValueError) as error:  # too long for one argument, or a NUL in it

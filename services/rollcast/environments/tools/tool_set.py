@@ -58,6 +58,7 @@ class ToolSetEnvironment:
             result = ToolResult(f"Error: there is no tool {tool}", is_malformed=True)
         longest = self._settings.answer_characters
         is_cut = result.is_cut or len(result.text) > longest
+        # Without a reward: the verifier alone rewards such an episode.
         return replace(result, text=cut(result.text, longest), is_cut=is_cut, reward=None)
 
     async def _call_function(self, functions: LiveEnvironment, tool: str, arguments: Mapping[str, Any]) -> ToolResult:

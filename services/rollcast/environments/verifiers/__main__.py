@@ -41,7 +41,7 @@ def settings_of(run_file: Path, name: str) -> VerifiersEnvironment:
             return one
     environment_names = ", ".join(one.name for one in environments) or "there is none"
     raise UserError(
-        f"NAME = {name}: is no environment of kind verifiers in {run_file} ({environment_names}); correct it"
+        f"NAME = {name}: is not an environment of kind verifiers in {run_file} ({environment_names}); correct it"
     )
 
 

@@ -34,7 +34,7 @@ FAILED_STAGES = ("setup_timeout", "finalize_timeout", "scoring_timeout")
 
 
 def answer_digest(content: str | None, calls: Sequence[tuple[str, str, str]]) -> str:
-    """What both sides know an answer of the model by: its text, and id, name and arguments of its calls."""
+    """The digest by which both sides know an answer: of its text, and id, name and arguments of its calls."""
     text = json.dumps([content or "", [list(call) for call in calls]])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -113,7 +113,7 @@ def write_rows(taskset: str, arguments: dict[str, Any], output: Any) -> None:
 
 
 def outcome(episode: Any) -> dict[str, Any]:
-    """What the generator has to know of an episode."""
+    """The results of an episode that the generator needs."""
     if not episode.ok:
         errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
         error_message = " ".join(f"{errors[-1].type}: {errors[-1].message}".split()) if errors else "it gave no reason"
@@ -128,7 +128,7 @@ def outcome(episode: Any) -> dict[str, Any]:
 
 
 def answers(trace: Any) -> list[list[Any]]:
-    """Of each sampled message: its digest, the number of the sampled one before it, and whether it is trained."""
+    """The digest of each sampled message, the number of the sampled one before it, and whether it is trained."""
     trained = {id(node) for branch in trace.branches if branch.trainable for node in branch.nodes}
     numbers: dict[int, int] = {}
     answer_records: list[list[Any]] = []
@@ -136,6 +136,7 @@ def answers(trace: Any) -> list[list[Any]]:
         if not node.sampled:
             continue
         ancestor = node.parent
+        # Messages that were not sampled come between two answers.
         while ancestor is not None and ancestor not in numbers:
             ancestor = trace.nodes[ancestor].parent
         calls = [(call.id, call.name, call.arguments) for call in node.message.tool_calls or ()]

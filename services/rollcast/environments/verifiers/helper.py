@@ -18,17 +18,17 @@ class TracedAnswer:
     follows: int | None
     """Index of the answer before it in its conversation. None = it is the first."""
     is_trained: bool
-    """A branch of the trace that verifiers trains has it."""
+    """Whether a branch of the trace that verifiers trains has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiersTrace:
-    """What verifiers recorded of a rollout."""
+    """The record that verifiers made of a rollout."""
 
     reward: float | None
     """The taskset's own value, not checked."""
     stop: str
-    """Its stop condition; empty = none."""
+    """The stop condition; empty = none."""
     answers: tuple[TracedAnswer, ...]
 
 
@@ -47,7 +47,7 @@ class VerifiersRollout(TracedRollout):
             )
             return VerifiersTrace(self._answer["reward"], str(self._answer["stop"] or ""), answers)
         except (LookupError, TypeError) as error:
-            raise EnvironmentFailedError("its process sent a trace that is none") from error
+            raise EnvironmentFailedError("its process sent an invalid trace") from error
 
 
 class VerifiersHelper(TracedHelper[VerifiersRollout]):

@@ -16,7 +16,7 @@ KINDS = {401: "authentication_error", 404: "not_found_error", 500: "server_error
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What of its tokens a request wants besides the text."""
+    """The tokens and log-probs that a request wants besides the text."""
 
     logprobs: list[dict[str, Any]] | None = None
     prompt_token_ids: list[int] | None = None
@@ -32,7 +32,7 @@ NO_EXTRAS = Extras()
 
 
 def extras(answered: Answered, asked: AskedChat, decode: Decode) -> Extras:
-    """What the request wants of these."""
+    """The extras that the request asks for."""
     logprobs = [
         _logprob(token, logprob, None if asked.names_tokens_by_id else decode([token]))
         for token, logprob in zip(answered.token_ids, answered.logprobs, strict=True)
@@ -71,13 +71,14 @@ def chunk_body(
     if answered is not None:
         body["usage"] = usage(answered)
     chunk: dict[str, Any] = chat_part().model_validate(body).model_dump(exclude_none=True)
+    # `exclude_none` drops the key, which the OpenAI API requires in every choice.
     for chunk_choice in chunk["choices"]:
         chunk_choice.setdefault("finish_reason", None)
     return chunk
 
 
 def final_deltas(answered: Answered, deltas: Deltas) -> list[dict[str, Any]]:
-    """What of a message was not streamed."""
+    """The parts of a message that were not streamed."""
     unsent_deltas = deltas.rest(answered.reasoning, str(answered.message["content"]))
     calls = answered.message.get("tool_calls") or ()
     if calls:

@@ -64,7 +64,7 @@ Handler = Callable[["Request", HarnessSession], Coroutine[Any, Any, "Response"]]
 
 
 class EndpointApplication:
-    """Its routes, for the server of a generator."""
+    """The endpoint's routes, for the server of a generator."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -74,7 +74,7 @@ class EndpointApplication:
         """Makes sessions for calls without one; None = the engine has not started, or has ended."""
 
     def routes(self) -> "list[Route]":
-        """All of its paths."""
+        """All paths of the endpoint."""
         from starlette.routing import Route
 
         session_path = f"{PREFIX}{{session}}"
@@ -85,6 +85,7 @@ class EndpointApplication:
             Route(f"{session_path}/inference/v1/generate", self._in_session(self._generate), methods=["POST"]),
             Route(f"{session_path}/reward", self._in_session(self._reward), methods=["POST"]),
             Route(f"{session_path}/end", self._in_session(self._end), methods=["POST"]),
+            # Starlette takes the first route that matches, so the one for all other paths is the last.
             Route(f"{session_path}/{{path:path}}", self._in_session(_not_served), methods=["GET", "POST"]),
             Route("/v1/chat/completions", self._single(self._chat), methods=["POST"]),
             Route("/v1/models", self._single(self._models)),
@@ -106,7 +107,7 @@ class EndpointApplication:
         def made(request: "Request") -> HarnessSession:
             self._check_run_token(request, "a call without a session")
             if self.single_calls is None:
-                raise RefusedRequestError("the engine starts, or has ended; ask again later", 503, "no_weights")
+                raise RefusedRequestError("the engine is not running; retry later", 503, "no_weights")
             return self.single_calls.session()
 
         return self._answering(handler, made)
@@ -189,7 +190,7 @@ class EndpointApplication:
         from starlette.responses import JSONResponse
 
         if session.settings.is_started_here:
-            raise RefusedRequestError("a program that was started here ends its session by its own end")
+            raise RefusedRequestError("this session ends with its program, which was started here; leave this call out")
         body = read_json(await read_content(request))
         failure_reason = body.get("failed") if isinstance(body, dict) else None
         session.ended = str(failure_reason or "")[:MAX_REASON_CHARACTERS]
@@ -240,6 +241,8 @@ class EndpointApplication:
         try:
             return await _unless_gone(request, claim_future, claim_future.cancel)
         except asyncio.CancelledError:
+            # `_unless_gone` cancels the claim when the program is gone. Any other cancellation is the stop of the
+            # server.
             if not claim_future.cancelled():
                 raise
             return None
@@ -249,6 +252,7 @@ class EndpointApplication:
     async def _sampled(self, request: "Request", call: EndpointCall) -> Answered:
         """The answer; if the client is gone before, its call is abandoned."""
         loop = self._sessions.loop
+        # Sessions live on the engine's loop, and this handler runs in the thread of the server.
         answer_future = asyncio.run_coroutine_threadsafe(call.run(), loop)
         return await _unless_gone(request, answer_future, lambda: loop.call_soon_threadsafe(call.abandon))
 
@@ -290,12 +294,13 @@ class _Stream:
         try:
             yield self._event({"role": "assistant", "content": ""})
             while not self._answering.done():
+                # Before the parse: tokens that arrive during it end the wait below.
                 self._changed.clear()
                 began = time.monotonic()
                 for delta in self._parsed():
                     yield self._event(delta)
-                # Between two parts of a stream, at least: each is parsed from the turn's first token
-                # The pause is also this many times what the last parse took, so that a long turn does not take a core
+                # Each part is parsed from the turn's first token. So the pause is at least ten times the last parse:
+                # a long turn does not occupy a core.
                 await asyncio.sleep(max(0.05, 10.0 * (time.monotonic() - began)))
                 await self._changed.wait()
             try:
@@ -320,6 +325,7 @@ class _Stream:
 
     def _arrived(self, tokens: list[int]) -> None:
         """On the engine's loop."""
+        # The stream is read in the thread of the server, whose event may be set there only.
         self._here.call_soon_threadsafe(self._note, tokens)
 
     def _note(self, tokens: list[int]) -> None:

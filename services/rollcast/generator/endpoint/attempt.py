@@ -73,7 +73,7 @@ class HarnessAttempt:
         self.session = HarnessSession(session_task, settings, parts, self.record)
         self.session.start = start
         self.stage: Stage = "start"
-        """The wait that it is in, or was in last."""
+        """The present wait, or the last one."""
         self.graded: Graded | None = None
         """The harness's verdict; None = a verifier gives it."""
 
@@ -84,7 +84,7 @@ class HarnessAttempt:
 
     @property
     def has_ended_turn(self) -> bool:
-        """Its program has had an answer, or may have: only a first turn under way can be continued."""
+        """Whether the program may have received a completed turn: only a first turn under way can be continued."""
         return self.session.has_answered or len(self.record.sequences) > 1
 
     @property
@@ -132,6 +132,7 @@ class HarnessAttempt:
                 self._parts.change(episode_metrics.EPISODES_WAITING, self._name, -1)
             self.stage = "call"
             end = await self._ended(program)
+            # Turns are dropped below, which a running request must not see.
             await self._quiet()
             untrained: set[int] = set()
             if isinstance(program, TracedRollout):
@@ -147,8 +148,10 @@ class HarnessAttempt:
             self.fail(str(error))
         finally:
             if program is not None:
+                # In the background: a program may take long to end, and a hand-over must not wait for it.
                 self._parts.do_aside(self._sessions.end(program))
             await self._quiet()
+            # Turns that are sampled at the same time count one by one, so that their sum may exceed the elapsed time.
             self.record.environment_seconds = max(time.monotonic() - began - self.record.sampling_seconds, 0.0)
 
     async def _begun(self) -> SessionProgram | None:
@@ -188,9 +191,10 @@ class HarnessAttempt:
             if not session.has_begun and time.monotonic() - began > self._settings.reset_seconds:
                 raise EnvironmentFailedError(f"made no request within {self._settings.reset_seconds:g} seconds")
             if session.has_begun and session.idle_seconds > self._settings.call_seconds:
+                # A program that stops asking after a refused request has used up its budget, and has not failed.
                 if session.over is not None:
                     return session.over
-                raise EnvironmentFailedError(f"asked for nothing for {self._settings.call_seconds:g} seconds")
+                raise EnvironmentFailedError(f"sent no request for {self._settings.call_seconds:g} seconds")
 
     def _end_of(self, failed: str, said: str, *, is_of_another: bool = False) -> EpisodeEnd:
         """The end of an episode whose program has ended. Raises EnvironmentFailedError."""
@@ -231,6 +235,7 @@ class HarnessAttempt:
         return self._joined_by_text(trace), end if is_over else STOPS.get(trace.stop, end)
 
     def _joined_by_text(self, trace: VerifiersTrace) -> set[int]:
+        # An answer that no client read is missing from the trace.
         unread = {turn.number for turn in self.session.histories.unread()}
         turns = [turn for turn in self.session.histories.turns if turn.number not in unread]
         untrained = untrained_turns(turns, trace)

@@ -37,7 +37,7 @@ _NINE = 0x39
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a text of JSON consists of."""
+    """The numbers of parts that a JSON text has."""
 
     containers: int
     texts: int
@@ -81,11 +81,14 @@ def count(content: bytes | bytearray) -> Counts:
     for start in range(0, len(plain), CHUNK_BYTES):
         chunk = plain[start : start + CHUNK_BYTES]
         is_quote = chunk == _QUOTE
+        # True from an opening quote up to the closing one, if the chunk begins outside a text.
         inside = np.bitwise_xor.accumulate(is_quote)
+        # After an odd number of quotes the chunk begins inside a text.
         outside = inside if quotes % 2 else ~inside
         quotes += int(np.count_nonzero(is_quote))
         commas += int(np.count_nonzero((chunk == _COMMA) & outside))
         containers += int(np.count_nonzero(((chunk == _BRACKET) | (chunk == _BRACE)) & outside))
+        # Only aligned blocks are checked: a number of twice NUMBER_DIGITS digits always fills one of them.
         is_digit = ((chunk >= _ZERO) & (chunk <= _NINE) & outside)[: len(chunk) // NUMBER_DIGITS * NUMBER_DIGITS]
         has_long_number |= bool(is_digit.reshape(-1, NUMBER_DIGITS).all(axis=1).any())
     return Counts(containers, quotes // 2, commas, has_long_number)

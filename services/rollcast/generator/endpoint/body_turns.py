@@ -45,5 +45,5 @@ async def read_content(request: "Request") -> bytearray:
                 if len(content) > MAX_BODY_BYTES:
                     raise RefusedRequestError(f"the body has more than {MAX_BODY_BYTES} bytes", 413, "too_large")
     except TimeoutError:
-        raise RefusedRequestError(f"the body did not come within {BODY_SECONDS:g} seconds", 400, "too_slow") from None
+        raise RefusedRequestError(f"the body did not arrive within {BODY_SECONDS:g} seconds", 400, "too_slow") from None
     return content

@@ -99,6 +99,7 @@ class EndpointCall:
             async with asyncio.timeout_at(asyncio.get_running_loop().time() + self._remaining_seconds()):
                 tokens = await session.reserve(self, self._request.max_tokens)
             await session.take_slot(self)
+            # From here on `abandon` and the end of the session abort the sequence, and no longer cancel this task.
             self._waiting = None
             try:
                 return await self._sampled(tokens)
@@ -161,6 +162,7 @@ class EndpointCall:
                 self._timer.cancel()
             self._sequence = None
         number = len(session.record.turns) - 1
+        # An aborted request without a token makes no turn.
         if number < num_turns_before or session.record.turns[number].sequence != pending_turn.sequence:
             session.check_open()
             if self._is_abandoned:
@@ -249,6 +251,7 @@ class ChatRequest:
         parsed = session.parts.renderer.parse(tokens_before, sampled, self._asked.tools)
         call_ids = session.next_call_ids(len(parsed.calls))
         message = dict(assistant_message(parsed, call_ids))
+        # `completion_body` sends it as `reasoning`, the name in vLLM's protocol.
         message.pop("reasoning_content", None)
         for text in self._asked.stop:
             message["content"] = str(message["content"]).partition(text)[0]
@@ -272,7 +275,7 @@ class ChatRequest:
         try:
             return session.parts.renderer.prompt(self._asked.messages, self._asked.tools)
         except Exception as error:  # templates and tokenizers raise of all kinds at a hostile text
-            raise RefusedRequestError(f"messages: are none of the model's chats: {str(error)[:300]}") from error
+            raise RefusedRequestError(f"messages: the chat template rejects them: {str(error)[:300]}") from error
 
 
 def _between(
@@ -286,7 +289,7 @@ def _between(
     try:
         return session.parts.renderer.next_turn(before, sampled, messages, tools)
     except Exception as error:  # as in `_rendered`
-        raise RefusedRequestError(f"messages: are none of the model's chats: {str(error)[:300]}") from error
+        raise RefusedRequestError(f"messages: the chat template rejects them: {str(error)[:300]}") from error
 
 
 def begun(session: HarnessSession, prompt: list[int], reason: str) -> int:
@@ -340,7 +343,7 @@ def too_long(session: HarnessSession, what: str) -> RefusedRequestError:
     """The refusal of a history that leaves no token to sample."""
     session.over = EpisodeEnd.TOKENS
     return RefusedRequestError(
-        f"{what} leaves none of the episode's {session.task.max_tokens} tokens, or of the "
-        f"{session.parts.max_sequence_tokens} of one sequence",
+        f"{what} leaves no room: an episode may have {session.task.max_tokens} tokens, and one sequence "
+        f"{session.parts.max_sequence_tokens}",
         code="context_length_exceeded",
     )

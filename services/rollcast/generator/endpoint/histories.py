@@ -22,7 +22,7 @@ class RecordedTurn:
     """One turn of the record, with what a client calls it."""
 
     number: int
-    """Its index in `EpisodeRecord.turns`."""
+    """Index in `EpisodeRecord.turns`."""
     asked: bytes
     """Digest of the history that it answers."""
     call_ids: tuple[str, ...]
@@ -31,15 +31,15 @@ class RecordedTurn:
     follows: int | None = None
     """Number of the turn that its history continues. None = no recorded one."""
     answer: ChatMessage | None = None
-    """What its client got. None = histories are given as tokens."""
+    """The message that the client received. None = histories are given as tokens."""
     has_followers: bool = False
-    """A later request has it in its history."""
+    """Whether a later request has it in its history."""
     is_extended: bool = False
-    """The tokens of its sequence go on behind it."""
+    """Whether its sequence has tokens after it."""
     is_retry: bool | None = None
-    """Its client library asked again because a request had failed. None = the library does not say."""
+    """Whether the client library asked again because a request had failed. None = the library does not say."""
     is_abandoned: bool = False
-    """Its client was gone before it had the answer."""
+    """Whether the client was gone before it had the answer."""
 
 
 class Histories:
@@ -104,6 +104,7 @@ def _next(before: bytes, message: ChatMessage) -> bytes:
 
 
 def _call(call: Mapping[str, Any]) -> list[Any]:
+    # Parsed, because a client may send the same arguments with other spaces or in another order.
     function = call.get("function") or {}
     return [function.get("name"), read_arguments(function.get("arguments"))]
 
@@ -113,6 +114,7 @@ def _digest(before: bytes, value: Any, texts: Sequence[str] = ()) -> bytes:
     digest = hashlib.blake2b(before, digest_size=16)
     for text in (json.dumps(value, sort_keys=True, ensure_ascii=True), *texts):
         content = text.encode("utf-8", "surrogatepass")
+        # With its length, so that the border between two texts counts.
         digest.update(len(content).to_bytes(8, "big"))
         digest.update(content)
     return digest.digest()

@@ -45,6 +45,7 @@ def read_messages(messages: Sequence[Any]) -> list[ChatMessage]:
 def _role(role: Any, place: str) -> str:
     if not isinstance(role, str) or not role:
         raise RefusedRequestError(f"{place}.role: give a role as text")
+    # OpenAI's newer name of the same role, which chat templates do not know.
     return "system" if role == "developer" else role
 
 

@@ -1,4 +1,4 @@
-"""What takes the turns of sessions: a command of its own for each, or a rollout that another package plays."""
+"""Programs that take the turns of sessions: a command for each, or a rollout that another package plays."""
 
 import asyncio
 import tempfile

@@ -35,7 +35,7 @@ IGNORED = frozenset(
         *("session_id", "include_reasoning"),
     }
 )
-"""They change no token."""
+"""Settings that change no token."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "frequency_penalty": (0,),
     "presence_penalty": (0,),
@@ -78,7 +78,7 @@ class AskedChat:
     stop: tuple[str, ...]
     is_streamed: bool
     wants_usage: bool
-    """The stream ends with the number of its tokens."""
+    """Whether the stream ends with the number of its tokens."""
     wants_logprobs: bool
     wants_token_ids: bool
     """The tokens of prompt and answer, as vLLM gives them."""
@@ -139,6 +139,7 @@ def other_settings(body: Mapping[str, Any], sampling: Sampling, honored: frozens
     run = {
         "temperature": (sampling.temperature,),
         "top_p": (sampling.top_p,),
+        # vLLM turns top_k off with -1 or 0.
         "top_k": (sampling.top_k or -1, sampling.top_k),
     }
     differing_settings = []
@@ -147,6 +148,7 @@ def other_settings(body: Mapping[str, Any], sampling: Sampling, honored: frozens
             continue
         allowed_values = run.get(name) or NEUTRAL.get(name, ())
         if not any(
+            # In Python False == 0: a boolean must not pass for a number.
             (type(value) is not bool and value == allowed_value) or value is allowed_value
             for allowed_value in allowed_values
         ):

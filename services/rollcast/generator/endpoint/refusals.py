@@ -1,4 +1,4 @@
-"""What the endpoint answers instead of a completion."""
+"""Refusals: the endpoint's answers in place of a completion."""
 
 from dataclasses import dataclass
 

@@ -31,7 +31,7 @@ OVER = {
 
 @dataclass(frozen=True, slots=True)
 class SessionTask:
-    """What a session is about."""
+    """The task of a session."""
 
     environment: str
     limits: EpisodeTask
@@ -41,7 +41,7 @@ class SessionTask:
     row: str
     """JSON text of the row, as environments get it."""
     rewards: bool
-    """The program reports the reward, and no verifier gives it."""
+    """Whether the program reports the reward, and no verifier gives it."""
 
 
 class HarnessSession:
@@ -68,22 +68,22 @@ class HarnessSession:
         self.start: Rollout | None = None
         """A former owner's part of the first turn."""
         self.has_begun = False
-        """It has had a request."""
+        """Whether any request has arrived."""
         self.taken = asyncio.Event()
-        """A program elsewhere has it."""
+        """Set when an external program has claimed the session."""
         self.has_answered = False
-        """A turn has ended that it was not closed in."""
+        """Whether a turn has ended that the close of the session did not cut."""
         self.last_refusal = ""
         """Why its last refused request was refused."""
         self.is_closed = False
         self.over: EpisodeEnd | None = None
         """The budget for want of which the last request was cut or refused."""
         self.is_last_turn_cut = False
-        """A request's own max_tokens cut the last turn."""
+        """Whether the last turn was cut by a budget of tokens, its request's own max_tokens included."""
         self.reward: float | None = None
         """The reward that the program reported, not checked."""
         self.failure: Exception | None = None
-        """What the engine raised, for the claim loop."""
+        """The error of the engine, or of a wait for its slots, for the claim loop."""
         self.ended: str | None = None
         """An outside program has reported its end: empty, or why it failed. None = it has not."""
         self._running: dict[object, int] = {}
@@ -124,7 +124,7 @@ class HarnessSession:
 
     @property
     def was_ended_early(self) -> bool:
-        """It was closed before its deadline: tokens sampled after that answer no client."""
+        """Whether it was closed before its deadline: tokens sampled after that answer no client."""
         return self.is_closed and time.monotonic() < self.deadline
 
     def check_open(self) -> None:
@@ -136,12 +136,13 @@ class HarnessSession:
 
     @property
     def is_over(self) -> bool:
-        """Its seconds are over. Waits for a slot of the engine are not its fault and do not count."""
+        """Whether its seconds are over. Waits for a slot of the engine are not its fault and do not count."""
         return self.is_over_for(0.0)
 
     def is_over_for(self, seconds: float) -> bool:
         """Whether its seconds have been over for this long."""
         now_seconds = time.monotonic()
+        # The deadline moves when a wait for a slot ends, so waits that go on are added here.
         return now_seconds >= self.deadline + seconds + sum(now_seconds - began for began in self._slot_waits.values())
 
     async def take_slot(self, request: object) -> None:
@@ -176,6 +177,7 @@ class HarnessSession:
                 if len(self.record.turns) + self.num_running >= self.task.limits.max_turns:
                     raise self.refused_for(EpisodeEnd.TURNS)
                 room = self.task.max_tokens - self.record.num_tokens - sum(self._running.values())
+                # Requests that run may use fewer tokens than they reserved, so the budget is over only when none runs.
                 if not self._running and room <= 0:
                     raise self.refused_for(EpisodeEnd.TOKENS)
                 if not self._running or (max_tokens is not None and max_tokens <= room):

@@ -128,11 +128,11 @@ class Sessions:
         environment = session.task.environment
         for setting in settings:
             self.exporter.add(episode_metrics.ENDPOINT_REPLACED, environment=environment)
-            # Settings that are reported at most: a program may send any name
+            # At most 100 are reported: a program may send any name.
             if (environment, setting[:100]) not in self._reported and len(self._reported) < 100:
                 self._reported.add((environment, setting[:100]))
                 log.warning(
-                    "a harness asks for sampling of its own; the run's is used",
+                    "a harness sets its own sampling; the run's is used",
                     environment=environment,
                     setting=setting[:100],
                 )

@@ -21,9 +21,9 @@ from rollcast.rollouts.records import EpisodeTask, LengthBudget, PromptTask, Pur
 from rollcast.telemetry import episode_metrics
 
 SLOTS_FOR_EACH = 8
-"""They take slots of the engine from rollouts: an eighth of all at most, but always one."""
+"""Slots of the engine for each call: such calls take an eighth of all at most, but always one."""
 ENVIRONMENT = "(no session)"
-"""What metrics call their environment. No environment of a run file can be called so."""
+"""The name of their environment in metrics. No environment of a run file can have this name."""
 
 
 class SingleSession(HarnessSession):
@@ -87,18 +87,18 @@ class SingleCalls:
         return SingleSession(self, task, self._parts, record)
 
     def admit(self, session: HarnessSession) -> None:
-        """Its request begins. Raises RefusedRequestError."""
+        """Begin the session's request. Raises RefusedRequestError."""
         if self._engine.failed or self._engine.version is None:
-            raise RefusedRequestError("the generator has no weights now; ask again later", 503, "no_weights")
+            raise RefusedRequestError("the generator has no weights now; retry later", 503, "no_weights")
         if len(self._admitted) >= self._most:
-            reason = f"{self._most} calls without a session are under way here; ask again later"
+            reason = f"{self._most} calls without a session are under way here; retry later"
             raise RefusedRequestError(reason, 503, "enough_calls")
         session.deadline = time.monotonic() + self._limits.max_seconds
         self._admitted.add(session)
         self._sessions.add(session)
 
     def dismiss(self, session: HarnessSession) -> None:
-        """Its request is answered."""
+        """Remove a session whose request is answered."""
         self._admitted.discard(session)
         self._sessions.remove(session)
         self._parts.exporter.add(episode_metrics.ENDPOINT_SINGLE_TOKENS, session.record.num_sampled_tokens)

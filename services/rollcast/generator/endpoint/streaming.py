@@ -1,4 +1,4 @@
-"""What of an unfinished turn can be streamed: text that no later token turns into a call or a mark of thinking.
+"""The part of an unfinished turn that can be streamed: no later token turns it into a call or a mark of thinking.
 
 A turn is parsed as a whole, from its first token. Its text is sent up to the first character with which a call or a
 mark may begin; the rest is sent with the turn's end, and so are its calls.
@@ -22,7 +22,7 @@ class Deltas:
         self._content = ""
 
     def of(self, reasoning: str, content: str, *, has_calls: bool) -> list[dict[str, Any]]:
-        """What can be sent of a turn that goes on, in parts."""
+        """The parts of an unfinished turn that can be sent now."""
         if has_calls:
             return []
         content = content.strip()  # as in the message

@@ -46,7 +46,7 @@ class TokenRequest:
         if not _are_tokens(token_ids):
             raise RefusedRequestError("token_ids: give a list of at least one token id")
         if body.get("stream"):
-            raise RefusedRequestError("stream = true: tokens are given at the end; leave it out")
+            raise RefusedRequestError("stream = true: all tokens come at the end; leave it out")
         settings: Mapping[str, Any] = body.get("sampling_params", {})
         replaced = other_settings(settings, sampling, HONORED)
         if replaced and not replaces:
@@ -107,6 +107,7 @@ def generated_body(answered: Answered, name: str, model: str) -> dict[str, Any]:
 
 def _are_tokens(given: Any) -> bool:
     """Whether it is a list of token ids, of any length that a body may have."""
+    # By exact type: True is an int in Python.
     if not isinstance(given, list) or not given or set(map(type, given)) != {int}:
         return False
     # A token is 32 bits on the wire; the engine refuses those that its model does not have

@@ -47,6 +47,7 @@ def traced_loss(record: EpisodeRecord, read: Sequence[int], trace: OpenEnvTrace)
         length = record.turns[number].end - record.turns[number].start
         if not _are_inside(call.masked, length):
             return None
+        # A call whose tokens are all without loss is not trained.
         if call.masked != ((0, length),):
             trained.add(number)
             masked[number] = call.masked

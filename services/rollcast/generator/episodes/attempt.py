@@ -58,15 +58,15 @@ class EpisodeAttempt:
         self.start = start
         self.record = EpisodeRecord(engine, task, index, parts.max_sequence_tokens)
         self.stage: Stage = "start"
-        """The wait that it is in, or was in last."""
+        """The present wait, or the last one."""
         self.has_ended_turn = False
-        """A turn has ended, so that the environment's state may have changed."""
+        """Whether a turn has ended, so that the environment's state may have changed."""
         self.graded: Graded | None = None
         """The environment's verdict; None = a verifier gives it."""
 
     @property
     def occupies_slot(self) -> bool:
-        """It samples, waits for a slot of the engine, or soon will."""
+        """Whether it samples, waits for a slot of the engine, or soon will."""
         if self._is_set_up:
             return self._is_sampling
         return time.monotonic() - self._created_at < MAX_SET_UP_SLOT_SECONDS
@@ -96,6 +96,7 @@ class EpisodeAttempt:
         environment = await self._acquired()
         is_reusable = False
         try:
+            # From here on: the wait for a free environment is not the episode's time.
             self._deadline = time.monotonic() + self._limits.max_seconds
             end = await self._converse(environment)
             if not self.record.turns:
@@ -103,10 +104,12 @@ class EpisodeAttempt:
             if not self._task.verifier:
                 self.stage = "reward"
                 self.graded = await reward_of(environment, self._settings.call_seconds, self._waits)
+                # The server gives the reward of the last call again as the episode's, and it must count once.
                 if self._settings.repeats_last_reward and self._last_rewards is not None:
                     turn, rewards = self._last_rewards
                     self.record.reward_turn(turn, sum(rewards[:-1]))
             self.record.end = end
+            # After a failure or a hand-over the environment may be in any state.
             is_reusable = True
         except UnusableEpisodeError as error:
             self.fail(str(error))
@@ -170,7 +173,7 @@ class EpisodeAttempt:
         self._is_set_up = True
         sequence = self.record.begin_sequence(prompt, start)
         if self.record.remaining_tokens(sequence) <= 0 and start is None:
-            raise UnusableEpisodeError(f"its prompt of {len(prompt)} tokens leaves none of model.max_length")
+            raise UnusableEpisodeError(f"its prompt of {len(prompt)} tokens leaves no room in model.max_length")
         return sequence
 
     def _prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[int]:
@@ -182,7 +185,7 @@ class EpisodeAttempt:
         try:
             return self._parts.renderer.prompt(messages, tools)
         except Exception as error:  # templates and tokenizers raise of all kinds at a hostile text
-            raise UnusableEpisodeError(f"its messages are none of the model's chats: {error}") from error
+            raise UnusableEpisodeError(f"the chat template rejects its messages: {error}") from error
 
     async def _sample(self, sequence: int) -> Finish:
         """Sample a turn in a slot of the engine. "abort" = the budget of seconds ran out."""
@@ -253,7 +256,7 @@ class EpisodeAttempt:
         try:
             environment_tokens = self._parts.renderer.next_turn(tokens_before, tokens, answers, tools)
         except Exception as error:  # as above
-            raise UnusableEpisodeError(f"its answers are none of the model's chats: {error}") from error
+            raise UnusableEpisodeError(f"the chat template rejects its answers: {error}") from error
         if environment_tokens is None:
             return False
         self.record.sequences[sequence].completion.give(environment_tokens)

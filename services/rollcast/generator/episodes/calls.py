@@ -18,7 +18,7 @@ MAX_ANSWER_CHARACTERS = 65_536
 
 @dataclass(slots=True)
 class CallAnswers:
-    """What the environment answered to the calls of one turn."""
+    """The environment's answers to the calls of one turn."""
 
     messages: list[ChatMessage] = field(default_factory=list)
     num_malformed: int = 0
@@ -27,9 +27,9 @@ class CallAnswers:
     num_overdue: int = 0
     """Calls that exceeded their deadline and were answered so."""
     rewards: list[float] = field(default_factory=list)
-    """Those that the environment gave for single calls, in their order."""
+    """Rewards of single calls, in the order of the calls."""
     is_done: bool = False
-    """The environment ended the episode; the calls after that were not made."""
+    """Whether the environment ended the episode; the calls after that were not made."""
 
 
 async def answer_calls(

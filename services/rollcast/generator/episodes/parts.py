@@ -1,4 +1,4 @@
-"""What all episodes of one generator share."""
+"""Parts that all episodes of one generator share."""
 
 import asyncio
 from collections import Counter

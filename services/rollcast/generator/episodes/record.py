@@ -1,4 +1,4 @@
-"""What an episode has sampled so far: its token sequences and its turns.
+"""The record of an episode so far: its token sequences and its turns.
 
     begin_sequence -> sample_turn -> answered -> sequence.completion.give -> sample_turn ...     turns of one sequence
           ^------------- the next turn cannot extend the sampled tokens: a further sequence, a `Branch` of the record
@@ -69,6 +69,7 @@ class EpisodeRecord:
         self.restarts = episode.restarts
         self.end = episode.end
         self.reason = episode.reason
+        # The record is finished, and only the last turn is still read: by `last_answer`.
         self._has_stopped = [True] * len(self.turns)
         if self.turns:
             self._has_stopped[-1] = episode.end not in CUT_ENDS
@@ -141,6 +142,7 @@ class EpisodeRecord:
         sampler = self.sequences[sequence]
         completion = sampler.completion
         budget = self.remaining_tokens(sequence)
+        # A turn's budget includes its tokens of a former owner, which `remaining_tokens` has subtracted already.
         max_turn_tokens = budget + len(completion.token_ids) if max_tokens is None else max_tokens
         has_turns = any(turn.sequence == sequence for turn in self.turns)
         if completion.token_ids and not has_turns:  # a former owner began this turn
@@ -155,6 +157,7 @@ class EpisodeRecord:
         finally:
             self.sampling_seconds += time.monotonic() - began
         end = len(completion.token_ids)
+        # An aborted request may have sampled nothing.
         if end > start:
             self.turns.append(Turn(sequence, start, end))
             self._has_stopped.append(finish == "stop" and not sampler.has_stopped_by_text)
@@ -188,6 +191,7 @@ class EpisodeRecord:
         Nothing may be sampled after it.
         """
         last = {turn.sequence: number for number, turn in enumerate(self.turns) if number not in numbers}
+        # A later turn of the same sequence has the tokens of a dropped one in its history.
         kept_numbers = [number for number, turn in enumerate(self.turns) if number <= last.get(turn.sequence, -1)]
         for number in kept_numbers:
             if number in numbers:
@@ -232,6 +236,7 @@ class EpisodeRecord:
         turns = [replace(turn, sequence=positions[turn.sequence]) for turn in self.turns]
         first = rollouts[kept_numbers[0]]
         prompt = prompts[kept_numbers[0]]
+        # The record has the prompt only if it differs from that of the task.
         is_tasks_prompt = np.array_equal(prompt, self._task.prompt_token_ids)
         first.episode = self._episode(None if is_tasks_prompt else prompt, turns, branches)
         first.preemptions = sum(rollout.preemptions for rollout in rollouts)

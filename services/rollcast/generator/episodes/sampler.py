@@ -40,12 +40,12 @@ class AnyAttempt(Protocol):
 
     @property
     def has_ended_turn(self) -> bool:
-        """Its environment's state may have changed, so that no other owner can go on with it."""
+        """Whether the environment's state may have changed, so that no other owner can go on with it."""
         ...
 
     @property
     def stage(self) -> Stage:
-        """The wait that it is in, or was in last."""
+        """The present wait, or the last one."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class AnyAttempt(Protocol):
 
     @property
     def occupies_slot(self) -> bool:
-        """It samples, waits for a slot of the engine, or soon will."""
+        """Whether it samples, waits for a slot of the engine, or soon will."""
         ...
 
     @property
@@ -92,7 +92,7 @@ class EpisodeSampler:
         start: Rollout | None = None,
         begin: Begin = EpisodeAttempt,
     ) -> None:
-        """`begin`: what an attempt is; another one if a program outside takes the turns."""
+        """`begin`: makes an attempt; another function if a program outside takes the turns."""
         assert task.episode is not None
         self._engine = engine
         self._task = task
@@ -133,7 +133,7 @@ class EpisodeSampler:
 
     @property
     def occupies_slot(self) -> bool:
-        """It samples, waits for a slot of the engine, or soon will."""
+        """Whether it samples, waits for a slot of the engine, or soon will."""
         return not self.finished and self._attempt.occupies_slot
 
     @property
@@ -149,7 +149,7 @@ class EpisodeSampler:
 
     @property
     def answer_token_ids(self) -> list[int]:
-        """What a verifier grades: the model's last turn."""
+        """The model's last turn, which a verifier grades."""
         return self._attempt.record.last_answer()
 
     def stop(self) -> None:
@@ -169,6 +169,7 @@ class EpisodeSampler:
         """The record. Call it once, after `Engine.observe`, because it counts the preemptions."""
         attempt = self._attempt
         if not self.finished and not attempt.record.sequences and attempt.start is not None:
+            # No turn began here: the former owner's part goes on to the next owner as it came.
             return attempt.start
         if self.finished or not attempt.has_ended_turn:
             self._count_kv()

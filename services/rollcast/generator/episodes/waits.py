@@ -51,6 +51,7 @@ class Waits:
         `seconds`: None = until `give_up`; the trainer's deadline for the task ends that.
         """
         if self.is_given_up:
+            # Python warns of a coroutine that is never awaited.
             call.close()
             raise GivenUpError
         # Not in a task of its own: what the call has taken, a slot say, would be lost if both ended together.
@@ -61,6 +62,7 @@ class Waits:
             async with asyncio.timeout(None if seconds is None else max(seconds, 0.0)):
                 return await call
         except asyncio.CancelledError:
+            # Other requests to cancel this task, a shutdown say, must still reach it.
             if self.is_given_up and task.uncancel() == 0:
                 raise GivenUpError from None
             raise

@@ -20,7 +20,7 @@ ADAPTER_NAME = "policy"
 
 
 def adapter_request() -> Any:
-    """What a request to vLLM presents to be computed with the policy's adapter."""
+    """The argument of a request to vLLM that asks for the policy's adapter."""
     from vllm.lora.request import LoRARequest
 
     # The path is never read: the adapter is there before the first request.

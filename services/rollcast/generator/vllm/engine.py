@@ -84,7 +84,7 @@ class Sampled:
     finish: Finish
     num_cached_tokens: int
     stopped_by_text: bool = False
-    """One of `EngineRequest.stop` ended it, and no token that ends turns."""
+    """Whether one of `EngineRequest.stop` ended it, and no token that ends turns."""
     routed_experts: RoutedExperts | None = None
     """[tokens from `routed_from` on without the last, routing layers, choices]; None = not returned by this engine."""
 
@@ -117,7 +117,7 @@ class Engine:
         self.num_threads = 0
         """CPU threads of one worker."""
         self._adapter: Any = None
-        """What every request presents if versions are adapters (`model.lora`)."""
+        """The adapter that every request asks for if versions are adapters (`model.lora`)."""
         self._num_rows: int | None = None
         """Rows of the embedding. None = the tokenizer knows no token beyond them."""
         self.full_rollouts = 0
@@ -165,6 +165,7 @@ class Engine:
         quantization = config.generator.engine.quantization
         engine_start.check_routing(routing, config.recipe, config.model.max_length, quantization)
         self.routing = routing if config.recipe.router_replay else None
+        # Only a tokenizer with more tokens than rows makes a check of each request necessary.
         rows = int(self._llm.model_config.get_vocab_size())
         self._num_rows = rows if self._llm.get_tokenizer().max_token_id >= rows else None
         self.num_threads = max(await self.call("num_threads"))
@@ -324,8 +325,7 @@ class Engine:
     async def _warm_up(self) -> None:
         """Sample two tokens from the skeleton: first one request, then two together. Raises TimeoutError."""
         # vLLM compiles its sampler at the first request, and again for any number of requests at the second. A member
-        # that is silent for that long would be fenced.
-        # Deadline for compiling the sampler on a busy machine
+        # that is silent for that long would be fenced. The deadline is for a busy machine.
         async with asyncio.timeout(600.0):
             for num_requests in (1, 2):
                 # The salt keeps these KV blocks from being reused by rollouts.
@@ -384,6 +384,7 @@ class Engine:
 
     async def _abort(self, request: EngineRequest) -> None:
         async with self._admission:
+            # A request that still waits for a version has to see that it was aborted.
             self._admission.notify_all()
             if request.request_id:
                 await self._llm.abort(request.request_id, internal=True)

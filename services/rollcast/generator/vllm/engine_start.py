@@ -163,7 +163,7 @@ def check_routing(routing: RoutingShape, recipe: Recipe, max_length: int, quanti
         _check_replay(routing, recipe.most_rollouts_per_prompt, max_length)
     if quantization is not None and routing.layers:
         raise UserError(
-            f"{passed.FIELD}.quantization = {quantization!r}: updates in flight of quantised experts were never shown; "
+            f"{passed.FIELD}.quantization = {quantization!r}: updates of quantised experts have not been validated; "
             "leave it out for a mixture of experts"
         )
 

@@ -44,7 +44,7 @@ def clear(folder: str) -> int:
             except ProcessLookupError:
                 continue
             killed.add(pid)
-        # Seconds between two looks at the parent
+        # The kernel takes a moment to end a killed process, and new ones may have appeared.
         time.sleep(0.05)
     shutil.rmtree(folder, ignore_errors=True)
     return len(killed)

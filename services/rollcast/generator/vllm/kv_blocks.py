@@ -26,7 +26,7 @@ Blocks = Sequence[Sequence[int]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockMark:
-    """What computed a block, and all before it."""
+    """The weights that computed a block, and all before it."""
 
     number: int
     """A hash of the mark before and of the weights it was computed with; a unique number below 0 if it was computed
@@ -61,6 +61,7 @@ class KvBlocks:
         for request_id, num_tokens in computed.items():
             groups = zip(self._sizes, self._held[request_id], self._seen[request_id], strict=True)
             for size, group_blocks, group_marks in groups:
+                # The weights before and after the change fill this block together.
                 if num_tokens % size:
                     index = num_tokens // size
                     group_marks[index] = BlockMark(next(self._unique), group_marks[index].before)
@@ -121,6 +122,7 @@ class KvBlocks:
         """The marks of blocks with content; of null blocks those before the next block that has content."""
         marks: list[BlockMark] = []
         previous_mark: BlockMark | None = None
+        # From the end, because the mark of a null block comes from the block after it.
         for block in reversed(blocks):
             mark = previous_mark if block == NULL_BLOCK else self._marks.get(block)
             marks.append(mark or UNKNOWN)

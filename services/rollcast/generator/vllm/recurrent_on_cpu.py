@@ -87,6 +87,7 @@ def _gated_delta_net(mixed_qkv: Tensor, b: Tensor, a: Tensor, core_attn_out: Ten
         rows = slice(bounds[index], bounds[index + 1])
         slot = slots[index : index + 1]
         if not step.has_initial_state[index]:
+            # The slot holds the state of a request that has ended.
             for state in layer.kv_cache:
                 state[slot] = 0
         core_attn_out[rows] = _advance(layer, slot, mixed_qkv[None, rows], a[None, rows], b[None, rows])[0]
@@ -99,15 +100,19 @@ def _advance(layer: Any, slots: Tensor, mixed: Tensor, a: Tensor, b: Tensor) -> 
     """
     recurrent_states = layer.kv_cache[1]
     query, key, value = _convolved(layer, slots, mixed)
+    # exp(g) and beta of the formula above, one of each per head and token.
     decay = (-layer.A_log.float().exp() * F.softplus(a.float() + layer.dt_bias.float())).exp()
     strength = b.float().sigmoid()
     state = recurrent_states[slots].float()
     outputs = []
     for at in range(mixed.shape[1]):
+        # S <- exp(g) S
         state = state * decay[:, at, :, None, None]
+        # S <- S + beta (v - S k) k^T
         retrieved_value = (state @ key[:, at, :, :, None])[..., 0]
         change = strength[:, at, :, None] * (value[:, at] - retrieved_value)
         state = state + change[..., None] * key[:, at, :, None]
+        # o = S q
         outputs.append((state @ query[:, at, :, :, None])[..., 0])
     recurrent_states[slots] = state.to(recurrent_states.dtype)
     return torch.stack(outputs, dim=1)
@@ -121,6 +126,7 @@ def _convolved(layer: Any, slots: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor
     if is_conv_state_dim_first():
         states = states.transpose(1, 2)
     inputs_with_state = torch.cat([states[slots].to(mixed.dtype), mixed], dim=1)
+    # The last inputs are the state that the next step's convolution begins with.
     states[slots] = inputs_with_state[:, -states.shape[1] :].to(states.dtype)
     kernel = layer.conv1d.weight
     channels = F.conv1d(inputs_with_state.transpose(1, 2), kernel, layer.conv1d.bias, groups=kernel.shape[0])
@@ -129,6 +135,7 @@ def _convolved(layer: Any, slots: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor
     query, key, value = (
         tensor.view(batch, length, *tensor.shape[-2:]).float() for tensor in layer.rearrange_mixed_qkv(flat)
     )
+    # Several heads of values share one head of queries and keys.
     repeats = value.shape[2] // key.shape[2]
     query = _normalised(query).repeat_interleave(repeats, dim=2) * key.shape[-1] ** -0.5
     return query, _normalised(key).repeat_interleave(repeats, dim=2), value

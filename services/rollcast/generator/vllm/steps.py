@@ -67,6 +67,7 @@ class StepObserver:
             self._blocks.preempt(request_id)
             self._prefilling.pop(request_id, None)
             self._decoding.discard(request_id)
+        # Before requests of this step begin to decode: a step counts if a request goes on decoding in it.
         self._decodes = not self._decoding.isdisjoint(scheduled.num_scheduled_tokens)
         kept_by_request = self._observe_blocks(scheduled)
         for new in scheduled.scheduled_new_reqs:
@@ -103,6 +104,7 @@ class StepObserver:
                 beginning.append((computed, request_id, blocks))
             elif blocks is not None:
                 self._blocks.grow(request_id, blocks)
+        # A request may get a block that an earlier one of the same step fills (`KvBlocks.begin`).
         beginning.sort(key=lambda each: each[0])
         return {
             request_id: self._blocks.begin(request_id, blocks, computed) for computed, request_id, blocks in beginning
@@ -111,6 +113,7 @@ class StepObserver:
     def weights_changed(self) -> None:
         """New weights were loaded, between two steps."""
         self._blocks.weights_changed(
+            # KV of the last sampled token is not computed yet.
             {name: self._num_prompt_tokens[name] + self._sampled[name] - 1 for name in self._decoding}
         )
 

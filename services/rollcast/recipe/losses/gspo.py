@@ -46,6 +46,7 @@ class Gspo:
         if self.length_normalised:
             num_live = is_live.to(token_log_ratio.dtype)
             lengths = token_log_ratio.new_zeros(num_rollouts).index_add(0, inputs.rollout, num_live)
+            # A rollout without loss tokens has the sum 0, and must not become 0 / 0.
             totals = totals / lengths.clamp(min=1)
         return totals[inputs.rollout]
 

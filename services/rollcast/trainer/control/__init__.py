@@ -1,1 +1,1 @@
-"""What rank 0 decides: dispatch, intake, pacing, evaluation, accounting, reports. No torch here."""
+"""Decisions of rank 0: dispatch, intake, pacing, evaluation, accounting, reports. No torch here."""

@@ -55,17 +55,20 @@ def assemble(
     owner = np.array([index for index, group in enumerate(groups) for _ in group.rollouts], dtype=np.int64)
     answers: list[RolloutLogprobs | None] | None = None
     if teacher is not None:
+        # The teacher is not asked about a group of which nothing can be trained on.
         answers = [answer for group in groups for answer in teacher.get(group.sequence, [None] * len(group.rollouts))]
     rewards = _rewards(rollouts)
     shaped = np.array([shaped_reward(rollout, recipe) for rollout in rollouts])
     effective = effective_batch(
         rewards=rewards,
+        # With a teacher alone its part is the whole advantage.
         shaped=shaped if recipe.uses_reward else np.zeros(len(rollouts)),
         group=owner,
         loss_tokens=_loss_tokens(rollouts),
         excluded=_excluded(rollouts, recipe, answers),
         normalisation=recipe.advantage_normalisation,
         aggregation=recipe.aggregation,
+        # With a teacher alone a group is of use although its rewards are equal.
         zero_variance_filter=recipe.zero_variance_filter and recipe.uses_reward,
         own_advantages=partial(own_advantages, recipe.advantage) if recipe.advantage else None,
         keeps_group=lambda index, record: group_filter.keeps(groups[index], record),
@@ -118,6 +121,7 @@ def _compared(rollouts: Sequence[Rollout], recipe: Recipe) -> NDArray[np.float64
         return None
     number: dict[ComparedReward, float] = {}
     compared = [compared_reward(rollout, recipe) for rollout in rollouts]
+    # The filter compares numbers, so each distinct tuple of rewards gets one.
     return np.array([number.setdefault(key, float(len(number))) for key in compared])
 
 
@@ -194,8 +198,8 @@ def shaped_reward(rollout: Rollout, recipe: Recipe) -> float:
     control = recipe.length_control
     if isinstance(control, LengthPenalty):
         penalty = length_penalty(rollout.num_tokens, max_tokens=control.max_tokens, cache_tokens=control.cache_tokens)
-        # Gap between right and wrong rewards here, 1, over the paper's, 2 (A.3: +1 and -1): it scales the penalty of Eq
-        # 9
+        # Right and wrong rewards are 1 apart here and 2 in the paper (A.3: +1 and -1), so the penalty of Eq 9 counts
+        # half.
         return reward * (1 + 0.5 * penalty)
     if isinstance(control, OwnPart):
         max_tokens = recipe.max_completion_tokens

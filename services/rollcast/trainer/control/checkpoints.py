@@ -44,6 +44,7 @@ class Checkpoints:
         version = self._state.version
         write_future = self._learners.save(version, self._state.progress_to_save().as_json())
         self._reporter.checkpoint_begun(version)
+        # A copy: groups that are settled from now on are held for the next checkpoint.
         self._under_way = CheckpointUnderWay(version, started, write_future, dict(self._state.ledger.held))
         self._state.checkpoint = version  # from now on groups that it could use are held
 
@@ -55,6 +56,7 @@ class Checkpoints:
         self._under_way = None
         under_way.written.result()
         self._reporter.checkpoint_written(under_way.version, time.monotonic() - under_way.started)
+        # A restart from this checkpoint then finds device-hours that are not older.
         self._state.compute.save()
         self._intake.done_with(under_way.held.values())
         for sequence in under_way.held:

@@ -55,7 +55,7 @@ class ComputeLedger:
     _devices: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ROLES, 0))
     _last: float = 0.0
     _since: float = -math.inf
-    """What a generator was allocated before is counted already, or not believed."""
+    """Monotonic seconds. Earlier time of a generator is counted already, or not believed."""
 
     def start(
         self, trainer_devices: int, state: dict[str, float] | None, allocated_seconds: float = 0.0, *, start_up: float
@@ -65,6 +65,7 @@ class ComputeLedger:
         `state`, `start_up`: of the checkpoint. `allocated_seconds`: how long the trainer's devices have been allocated.
         Raises UserError if the file of the accounts cannot be read.
         """
+        # Devices are allocated from the start of the process, long before this call.
         start = self._last = self.clock() - allocated_seconds
         earlier = _read(self.path)
         unseen = MAX_RESTART_SECONDS
@@ -72,6 +73,7 @@ class ComputeLedger:
             self.spent = _of_known_roles(earlier.spent)
             away = max(0.0, self.wall_clock() - allocated_seconds - earlier.at)
             unseen = min(away, MAX_RESTART_SECONDS)
+            # The generators stayed up, and no trainer counted their devices meanwhile.
             if not earlier.stopped and away <= MAX_RESTART_SECONDS:
                 for role in {GENERATOR, TEACHER} & earlier.devices.keys() & self.spent.keys():
                     self.spent[role] += away * earlier.devices[role] / SECONDS_PER_HOUR
@@ -102,12 +104,13 @@ class ComputeLedger:
         # Time that a generator may claim for the start of its engine before it announced itself; more is not counted
         believed = [max(0.0, min(seconds, 7_200.0, now_seconds - self._since)) for seconds in new_devices]
         if any(seconds > counted for seconds, counted in zip(new_devices, believed, strict=True)):
-            log.info("of new generators' time only a part is counted", reported=new_devices, counted=believed)
+            log.info("only a part of new generators' time is counted", reported=new_devices, counted=believed)
         started = sum(believed) / SECONDS_PER_HOUR
         self.state[GENERATOR] += started
         self.spent[GENERATOR] += started
         if self._starts_at is None:
             self.start_up += started  # before the first rollouts everything is start-up, this too
+        # The time until now has counted with the devices of the call before.
         self._devices[GENERATOR] = generator_devices
         self._last = now_seconds
 
@@ -136,6 +139,7 @@ class ComputeLedger:
 
     def save(self, *, stopped: bool = False) -> None:
         """Raises UserError if the disk refuses it. `stopped`: the run ends, so nothing stays allocated."""
+        # When `tick` was last called: until then the hours are counted.
         at = self.wall_clock() - (self.clock() - self._last)
         replace_json(self.path, as_json(ComputeRecord(self.spent, self._devices, at, stopped)))
 

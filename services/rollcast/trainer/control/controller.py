@@ -94,6 +94,7 @@ class Controller:
             except QueueAway as error:  # the queue has retried for half a minute already
                 log.warning("Redis stays away; training waits for it", error=str(error))
                 time.sleep(AWAY_RETRY_SECONDS)
+        # Redis is asked only after the checkpoint is on the disk.
         with suppress(QueueAway):
             self._write_last_checkpoint()
         return TrainerEnding.INTERRUPTED
@@ -108,6 +109,7 @@ class Controller:
         self._watch()
         self._examiner.ask_if_due(at_start=self.state.steps_since_start == 0)
         pipeline_state = self._reconcile()
+        # Until none is: giving groups up changes the state that the schedule decides on.
         while unusable := self._pipeline.schedule.unusable(pipeline_state):
             self._pipeline.intake.give_up(unusable)
             pipeline_state = self._reconcile()
@@ -130,6 +132,7 @@ class Controller:
         self._pipeline.report()
 
     def _reconcile(self) -> PipelineState:
+        # The step is read before the queue: a claim that is not seen yet then counts as the oldest possible.
         return self._pipeline.reconcile(acknowledged=self._publisher.lowest_step())
 
     # One step
@@ -149,6 +152,8 @@ class Controller:
         # Inside a round of ppo-off-policy nothing is generated: publishing there serves evaluation alone.
         if self._pipeline.schedule.publishes(progress.step) or self._examiner.is_due(at_start=False):
             self._publish()
+        # Not earlier: returned credit would let groups start with older weights on top of those under way
+        # (staleness.py).
         self._pipeline.settle(batch.deliveries, kept=batch.assembled.kept_groups)
         longest_ratio = self._pipeline.note_step(batch)
         if batch.assembled.teacher_kl is not None:
@@ -223,6 +228,7 @@ class Controller:
     def _write_last_checkpoint(self) -> None:
         self._checkpoints.begin()
         self._checkpoints.wait_written()
+        # No round of the loop follows in which they would be removed.
         self._pipeline.intake.remove_done()
 
     def close(self) -> None:

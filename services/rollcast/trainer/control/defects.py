@@ -41,7 +41,7 @@ class DefectFinder:
     """Compares the groups of one run, whose numbers came over the network."""
 
     state: TrainerState
-    """Its history, and the newest version that was published."""
+    """State with the surviving history and the newest published version."""
     vocab_size: int
     max_length: int
     """Tokens of prompt and completion."""
@@ -57,6 +57,7 @@ class DefectFinder:
         if defect := _task_defect(group, task) or self._version_defect(group):
             return defect
         seconds = group.finished_at - group.started_at
+        # Of either sign: begin and end may be by the clocks of two machines. NaN is refused too.
         if not abs(seconds) <= MAX_GROUP_SECONDS:
             return f"it took {seconds:g} s, more than {MAX_GROUP_SECONDS:g} s"
         # A group may have begun this much later than now, by a clock that is wrong
@@ -108,6 +109,7 @@ class DefectFinder:
         for version in sorted(versions | {group.first_version}):
             if self.state.history.never_was(version):
                 return f"it names the version {version}, and its incarnation began at a later step"
+        # The staleness gate takes a group's deadline from this field.
         if group.first_version != min(versions, default=group.first_version):
             return f"it names {group.first_version} as its oldest version, and its oldest token is of {min(versions)}"
         return None
@@ -121,7 +123,7 @@ def _task_defect(group: RolloutGroup, task: PromptTask) -> str | None:
     if group.purpose is not task.purpose:
         return f"it is of purpose {group.purpose}, the task of purpose {task.purpose}"
     if group.prompt_id != task.prompt_id:
-        return f"it answers the prompt {group.prompt_id[:200]!r}, asked was {task.prompt_id!r}"
+        return f"it answers the prompt {group.prompt_id[:200]!r}; the task asked for {task.prompt_id!r}"
     if group.incarnation != task.incarnation:
         return f"it names the incarnation {group.incarnation}, which never dispatched this task"
     if group.dataset != task.dataset:
@@ -129,15 +131,15 @@ def _task_defect(group: RolloutGroup, task: PromptTask) -> str | None:
     if not np.array_equal(prompt, task.prompt_token_ids):
         return f"its prompt has other tokens than {task.prompt_id!r}"
     if _as_sent(group.sampling) != _as_sent(task.sampling):
-        return f"it was sampled with {group.sampling}, asked was {task.sampling}"
+        return f"it was sampled with {group.sampling}; the task asked for {task.sampling}"
     if group.length != task.length:
-        return f"its length budget is {str(group.length)[:200]}, asked was {str(task.length)[:200]}"
+        return f"its length budget is {str(group.length)[:200]}; the task asked for {str(task.length)[:200]}"
     if group.eval_step not in (0, task.eval_step):  # 0 = not stated
-        return f"it names the evaluation of step {group.eval_step}, asked was {task.eval_step}"
+        return f"it names the evaluation of step {group.eval_step}; the task asked for {task.eval_step}"
     if not 0 <= group.attempt < MAX_FAILURES:
         return f"it is attempt {group.attempt}, and a task is given up after {MAX_FAILURES}"
     if len(group.rollouts) != task.num_rollouts:
-        return f"it holds {len(group.rollouts)} rollouts, asked were {task.num_rollouts}"
+        return f"it holds {len(group.rollouts)} rollouts; the task asked for {task.num_rollouts}"
     return environment_defect(group, task)
 
 
@@ -160,10 +162,12 @@ def _length_defect(rollout: Rollout, max_tokens: int) -> str | None:
 def _grading_defect(rollout: Rollout) -> str | None:
     reward = rollout.reward
     status = rollout.grading_status
+    # True for NaN too.
     if not 0.0 <= reward <= 1.0:
         return f"has a reward of {reward:g}, not in [0, 1]"
     if status is GradingStatus.UNGRADED:
         return "was not graded"
+    # Generators give the verdict OK to rewards above 0, and to no others.
     if (status is GradingStatus.OK) is not (reward > 0.0):
         return f"has a reward of {reward:g} and the verdict {status}"
     if not 0.0 <= rollout.grading_seconds <= MAX_GROUP_SECONDS:
@@ -255,6 +259,7 @@ def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
         return None
     lowest = float(logprobs.min())
     highest = float(logprobs.max())  # nan if any is nan
+    # False for NaN too.
     if lowest >= MIN_LOGPROB and highest <= MAX_LOGPROB:
         return None
     owner = np.repeat([index for index, _ in sequences], [len(sequence.logprobs) for _, sequence in sequences])

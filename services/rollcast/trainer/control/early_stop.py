@@ -60,6 +60,7 @@ class EarlyStop:
         self._judge(self._points)
 
     def _judge(self, rows: Sequence[CurveRow]) -> None:
+        # Evaluations may be closed in another order than they were asked for.
         points = [_point(row) for row in sorted(rows, key=lambda row: row[0])]
         if points[-1].step == 0:
             return

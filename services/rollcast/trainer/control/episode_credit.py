@@ -22,7 +22,7 @@ def uses_turn_credit(recipe: Recipe) -> bool:
 
 
 def compared_reward(rollout: Rollout, recipe: Recipe) -> ComparedReward:
-    """What the zero-variance filter compares: the episode's reward, and that of each turn if turns are credited.
+    """The rewards that the zero-variance filter compares: the episode's, and each turn's if turns are credited.
 
     Turns without a reward at the end do not count, as a longer answer is no other reward.
     """
@@ -73,6 +73,7 @@ def _of_tokens(rollout: Rollout, advantages: NDArray[np.float64]) -> SequenceAdv
     offsets = np.concatenate(([0], np.cumsum(lengths)))
     turns = rollout.episode.turns if rollout.episode is not None else ()
     starts = np.array([offsets[turn.sequence] + turn.start for turn in turns] or [0])
+    # Turns by their place among the tokens, in which one sequence follows the other.
     order = np.argsort(starts, kind="stable")
     turn_by_token = order[credited_turns(starts[order], int(offsets[-1]))]
     return np.split(advantages[turn_by_token].astype(np.float32), offsets[1:-1])

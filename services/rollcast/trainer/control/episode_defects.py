@@ -33,10 +33,16 @@ def environment_defect(group: RolloutGroup, task: PromptTask) -> str | None:
         if name == expected_name:
             continue
         if name is None:
-            return f"rollout {rollout.index} is one answer, asked was an episode in the environment {expected_name!r}"
+            return (
+                f"rollout {rollout.index} is one answer; the task asked for an episode in the environment "
+                f"{expected_name!r}"
+            )
         if expected_name is None:
-            return f"rollout {rollout.index} is an episode in the environment {name[:200]!r}, asked was one answer"
-        return f"rollout {rollout.index} is of the environment {name[:200]!r}, asked was {expected_name!r}"
+            return (
+                f"rollout {rollout.index} is an episode in the environment {name[:200]!r}; the task asked for one "
+                "answer"
+            )
+        return f"rollout {rollout.index} is of the environment {name[:200]!r}; the task asked for {expected_name!r}"
     return None
 
 
@@ -117,6 +123,7 @@ def _mask_defect(sequence: Rollout | Branch, task: PromptTask, may_mask_sampled:
                 return "was interrupted with another phrase than its task's"
         if leg.kind in (LegKind.GIVEN, LegKind.PHRASE):
             is_sampled[leg.start : leg.end] = False
+    # No given token may have loss. Whether every sampled one must have it depends on the environment.
     is_wrong = has_loss > is_sampled if may_mask_sampled else has_loss != is_sampled
     if is_wrong.any():
         return f"has the loss-mask ranges {str(sequence.loss_masked)[:200]}, and other tokens were not sampled"

@@ -1,4 +1,4 @@
-"""What the trainer counts of episodes: metrics by environment, and the means that a step's record holds."""
+"""Counts of episodes: metrics by environment, and the means that a step's record holds."""
 
 from collections.abc import Sequence
 

@@ -193,6 +193,7 @@ class OpenEvaluations:
             sequences = [sequence for sequence, task in item.tasks.items() if task.dataset == name]
             if point := self._point(item, PART_PREFIX + name, sequences):
                 parts[name] = point
+        # A mean without one of its parts would be of another mixture.
         if overall_point is not None and plan.weights:
             overall_point = (
                 _weighted_mean(overall_point, parts, plan.weights) if len(parts) == len(plan.weights) else None
@@ -213,6 +214,7 @@ class OpenEvaluations:
         statuses = Counter[GradingStatus]()
         for group in groups:
             statuses.update(rollout.grading_status for rollout in group.rollouts)
+            # A prompt without a verdict is in no pass rate.
             if graded := verdicts(group.rollouts):
                 rewards.append(np.array(graded))
         if not rewards:
@@ -222,6 +224,7 @@ class OpenEvaluations:
             run=self._run,
             dataset=dataset,
             **asdict(item.moment),
+            # All prompts weigh the same, however many of their completions have a verdict.
             pass_rate=float(np.mean([values.mean() for values in rewards])),
             standard_error=sampling_standard_error(rewards),
             standard_error_new_prompts=clustered_standard_error(rewards),
@@ -247,6 +250,7 @@ def _sampled_tasks(item: OpenEvaluation) -> list[int]:
     for sequence in sorted(item.tasks):
         episode = item.tasks[sequence].episode
         environment = None if episode is None else episode.environment
+        # Sorted by the number within its environment, so that environments take turns.
         places.append((num_before[environment], sequence))
         num_before[environment] += 1
     # Prompts of which a completion is kept as text at every evaluation

@@ -16,13 +16,13 @@ from rollcast.trainer.control.state import TrainerState
 @dataclass(eq=False)
 class Examiner:
     _state: TrainerState
-    """Its progress is brought up to date here."""
+    """State whose progress is brought up to date here."""
     _queue: TrainerQueue
     _reporter: Reporter
     _books: Books
     _maker: TaskMaker
     _plans: Sequence[EvaluationPlan]
-    """That of the curve first."""
+    """The plan of the main curve comes first."""
     _open_evaluations: OpenEvaluations
     _send: Callable[[Sequence[PromptTask]], None]
     _early_stop: EarlyStop | None
@@ -90,6 +90,7 @@ class Examiner:
         self._send(tasks)
 
     def _record(self, closed: Closed) -> None:
+        # Without a result too: otherwise a restart would ask for it again.
         self._state.progress.note_evaluation(closed.dataset, closed.step)
         if closed.evaluation is None:
             self._reporter.evaluation_lost(closed.dataset, closed.step)
@@ -102,6 +103,7 @@ class Examiner:
         if closed.sampled:
             text = self._prompts(closed.dataset).text
             self._reporter.samples(sampled(closed, self._state.incarnation, text))
+        # Generators need not answer them any more.
         self._queue.retire(closed.unanswered)
 
     def _prompts(self, dataset: str) -> PromptBook:

@@ -70,6 +70,7 @@ class Fleet:
         away_seconds = self._queue.away_seconds - self._away_seconds
         self._away_seconds += away_seconds
         if away_seconds > 0:
+            # In Unix seconds, as the times of claims are.
             self._redis_back_at = time.time()
         self.has_joined = any(member.joined for member in members)
         if not self.has_joined:
@@ -103,6 +104,7 @@ class Fleet:
         able = [member for member in self.publisher.members() if member.joined and not member.draining]
         snapshot = self._intake.snapshot
         outlook = self._pacing.outlook(sum(item.purpose is Purpose.TRAIN for item in snapshot.waiting.values()))
+        # There must be another generator that takes a group over.
         if len(able) < 2 or outlook is None:
             return
         moves = groups_to_move(

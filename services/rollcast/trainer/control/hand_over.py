@@ -68,13 +68,14 @@ def groups_to_move(
 
 def _is_to_move(elapsed: float, rate: float, fastest: float, seconds_left: float, outlook: GroupOutlook) -> bool:
     sampled = elapsed * rate
+    # A rollout that has outlasted the recent ones may use the whole budget.
     expected = outlook.longest_tokens if sampled < outlook.longest_tokens else outlook.token_budget
     remaining = max(0.0, expected - sampled)
     stay_seconds = remaining / rate
     # Time from the request to the next owner's first token: both ends poll the queue every half second
     move_seconds = 2.0 + outlook.queue_seconds + remaining / fastest
     return (
-        # Time left over the time that the next owner needs. With more slack than this a group stays with its owner.
+        # With more than twice the time that the next owner needs, the group stays for now: it may still end in time.
         stay_seconds > seconds_left and move_seconds < stay_seconds and seconds_left <= 2.0 * move_seconds
     )
 

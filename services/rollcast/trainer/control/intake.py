@@ -44,7 +44,7 @@ class Intake:
     make_task: Callable[[int, str], PromptTask]
     """Makes a task of the ledger again, of its sequence and prompt id."""
     count_outcome: Callable[[TaskOutcome, int, str], None]
-    """Has these arguments too."""
+    """Counts the outcome of a task, by its sequence and prompt id."""
     find_defect: Callable[[RolloutGroup, PromptTask], str | None]
     is_filtered: Callable[[RolloutGroup], bool] = lambda _: False
     """Whether a group counts towards no batch."""
@@ -82,6 +82,7 @@ class Intake:
             deliveries = self._queue.read(MAX_GROUPS_PER_READ, 0.0) if len(deliveries) == MAX_GROUPS_PER_READ else []
         if self.teacher is not None:
             for sequence in self.teacher.answered():
+                # Others are ready already, and stay answered until a batch takes them.
                 if sequence in self._at_teacher:
                     self.ready[sequence] = self._at_teacher.pop(sequence)
 
@@ -91,6 +92,7 @@ class Intake:
         self.generated_tokens[group.purpose] += tokens
         self._exporter.add(trainer_metrics.TOKENS, tokens, role="generator")
         if group.purpose is Purpose.EVAL:
+            # Tokens of training are consumed when their group is settled.
             self._exporter.add(trainer_metrics.CONSUMED_TOKENS, tokens)
         elif any(version.incarnation == self._state.history.incarnation for version in group.versions):
             self.has_own_rollouts = True
@@ -103,10 +105,12 @@ class Intake:
         group = delivery.group
         sequence = group.sequence
         prompt_id = self._state.ledger.outstanding.get(sequence)
+        # Used already, and kept on the queue until the next checkpoint.
         if self._state.ledger.held.get(sequence) == delivery.stream_id:
             return
         if prompt_id is None or sequence in self._settled:
             self._discard(delivery, "duplicate")
+        # Compared with the dispatch that it names: another incarnation may have had other settings.
         elif defect := self.find_defect(group, self._state.ledger.own_task(group, self.make_task(sequence, prompt_id))):
             self._refuse(delivery, defect)
             if self._state.ledger.refuse(sequence) == MAX_FAILURES:
@@ -164,7 +168,7 @@ class Intake:
         self._exporter.add(trainer_metrics.GROUPS, outcome=outcome)
 
     def done_with(self, stream_ids: Iterable[str]) -> None:
-        """These groups are settled: off the queue at the next `remove_done`."""
+        """Take settled groups off the queue at the next `remove_done`."""
         self._done.extend(stream_ids)
 
     def remove_done(self) -> None:
@@ -181,6 +185,7 @@ class Intake:
 
     def reconcile(self) -> None:
         self.reconcile_evaluation()
+        # Groups that are here already need no other answer, even if Redis has lost them.
         missing_sequences = self._state.ledger.missing(
             [*self.snapshot.sequences, *self.ready, *self._at_teacher, *self._training]
         )
@@ -190,6 +195,7 @@ class Intake:
 
     def reconcile_evaluation(self) -> None:
         """A new snapshot; dead tasks are buried, evaluation tasks that are missing are asked again."""
+        # Before the snapshot, so that settled groups are not in it.
         self.remove_done()
         self.snapshot = self._queue.outstanding()
         if self.snapshot.dead:
@@ -213,6 +219,7 @@ class Intake:
             if self._open_evaluations.wanted(sequence):
                 if not self._open_evaluations.note_failures(sequence, dead.attempt):
                     self._exporter.add(trainer_metrics.GROUPS, outcome="dead")
+            # A usable answer that came meanwhile counts.
             elif sequence in self._state.ledger.outstanding.keys() - settled:
                 self._state.ledger.note_failures(sequence, dead.attempt)
                 if is_final:
@@ -222,6 +229,7 @@ class Intake:
     def _dispatch_again(self, sequences: Iterable[int]) -> None:
         tasks = [self.make_task(sequence, self._state.ledger.outstanding[sequence]) for sequence in sequences]
         for task in tasks:
+            # Failures go with the task, so that the last one allowed is noticed wherever it happens.
             task.attempt = self._state.ledger.refused.get(task.sequence, 0)
             self._state.ledger.note_dispatch(task)
         for sequence in self._queue.dispatch(tasks):
@@ -238,6 +246,7 @@ class Intake:
         snapshot = self.snapshot
         item = snapshot.claims.get(sequence) or snapshot.waiting.get(sequence) or snapshot.finished.get(sequence)
         first = item.first_version if item is not None else None
+        # Not started, or by a lost version: then it will be started again.
         if first is None or not self._state.history.survives(first):
             return Group(sequence, None, ready=False)
         return Group(sequence, first.step, ready=False)

@@ -30,7 +30,7 @@ StreamId = Annotated[str, Field(pattern=r"^\d{1,20}-\d{1,20}$")]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What one dispatch of a task asked for: its answer is compared with that.
+    """The request of one dispatch of a task, with which its answer is compared.
 
     Another incarnation of the trainer may dispatch the same task with other settings, and an answer to either may come.
     """
@@ -49,6 +49,7 @@ class Asked:
     def task_for(self, group: RolloutGroup, task: PromptTask) -> PromptTask:
         """`task` as this dispatch asked for it. The prompt is the group's own if it has the digest."""
         is_same_prompt = digest_of(group.prompt_token_ids) == self.prompt_digest
+        # No answer is compared with messages and seconds, so those of a dispatch are not kept.
         episode = EpisodeTask(self.environment, "", self.max_turns, math.inf) if self.environment else None
         return replace(
             task,
@@ -98,6 +99,7 @@ class Ledger:
             environment=task.episode.environment if task.episode else "",
             max_turns=task.episode.max_turns if task.episode else 0,
         )
+        # One record for each incarnation: an answer names the one that asked.
         other_records = [item for item in self.asked.get(task.sequence, []) if item.incarnation != task.incarnation]
         self.asked[task.sequence] = [*other_records, dispatch_record]
 

@@ -80,10 +80,12 @@ class Pacing:
         """`seconds`: from the step before to this one, waits for stragglers excluded. `groups`: all that it took,
         with those that were filtered and that others took the place of."""
         self._step_seconds.append(seconds)
+        # A clock may have been set back.
         self._group_seconds.append([max(0.0, group.finished_at - group.started_at) for group in groups])
         self._longest_tokens.append(max(rollout.num_tokens for group in groups for rollout in group.rollouts))
 
     def _typical_step(self) -> float:
+        # Above 0, because lifetimes are divided by it.
         return max(median(self._step_seconds), 1e-6)
 
     def _lifetimes(self) -> list[float]:

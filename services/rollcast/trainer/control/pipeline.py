@@ -125,6 +125,7 @@ class GroupPipeline:
             return
         owed = ledger.take_owed(count)
         drawn = (curriculum.draw() for _ in range(count - len(owed)))
+        # A curriculum that is exhausted draws None.
         prompt_ids = [*owed, *(prompt_id for prompt_id in drawn if prompt_id is not None)]
         numbers = allocated_rollouts(self._recipe, [curriculum.counts(prompt_id) for prompt_id in prompt_ids])
         tasks = [
@@ -132,6 +133,7 @@ class GroupPipeline:
             for prompt_id, number in zip(prompt_ids, numbers, strict=True)
         ]
         for task in tasks:
+            # Before it is sent, because an answer is compared with the note.
             ledger.note_dispatch(task)
         self._reporter.count_dispatched(tasks)
         self.send(tasks)
@@ -141,6 +143,7 @@ class GroupPipeline:
         and sent then."""
         if tasks:
             with suppress(QueueAway):
+                # Before the tasks, so that no sequence is given out twice, whatever is lost after this line.
                 self._queue.set_state(NEXT_SEQUENCE, str(self._state.ledger.next_sequence).encode())
                 self._queue.dispatch(tasks)
 
@@ -165,6 +168,7 @@ class GroupPipeline:
         replaced = self._replaced
         self._replaced = []
         self._reporter.batch(groups, replaced)
+        # Replaced groups were observed when they came.
         self.observe(groups)
         teacher = self.intake.teacher_logprobs(sequences)
         return GroupBatch(deliveries, replaced, assemble(groups, self._recipe, teacher, self._own_filter))
@@ -179,6 +183,7 @@ class GroupPipeline:
             if is_used:
                 progress.uses[prompt_id] = progress.uses.get(prompt_id, 0) + 1
             self._reporter.settled("used" if is_used else "filtered", group)
+            # After a restart from the checkpoint such a group could be used again: all of its tokens survive.
             if all(self._state.is_in_checkpoint(version) for version in group.versions):
                 self._state.ledger.held[group.sequence] = delivery.stream_id
             else:

@@ -50,7 +50,7 @@ class Progress:
     step: Count = 0
     """Optimizer steps in the surviving history."""
     incarnation: Count = 0
-    """That wrote the checkpoint; 0 = before the first."""
+    """Incarnation that wrote the checkpoint; 0 = before the first."""
     earlier: tuple[tuple[int, int], ...] = ()
     """Earlier incarnations, each with its last surviving step."""
     trained_tokens: Count = 0
@@ -100,6 +100,7 @@ class Progress:
     def from_json(cls, data: dict[str, Any]) -> "Progress":
         """Raises UserError for fields of another release that are unknown here, MalformedProgress for a value of a type
         that no release writes."""
+        # Checkpoints of earlier releases lack these fields.
         data = {"split_rules": FIRST_RULES, "grading_rules": FIRST_RULES, "prompts": ""} | data
         names = {item.name for item in fields(cls)}
         if unknown := data.keys() - names:

@@ -80,6 +80,7 @@ class Reporter:
             self.mark("resumed", version=version, incarnation=history.incarnation)
         set_gauge(trainer_metrics.MAX_STALENESS, self.max_staleness)
         set_gauge(wire_metrics.QUEUE_MAX_BYTES, self.max_bytes)
+        # An incarnation begins at the last surviving step of the one before.
         for (_, last), (number, _) in pairwise(history.earlier):
             set_gauge(trainer_metrics.INCARNATION_START, last, incarnation=str(number))
         set_gauge(trainer_metrics.INCARNATION_START, step, incarnation=str(history.incarnation))
@@ -288,6 +289,7 @@ class Reporter:
             self._exporter.set(trainer_metrics.COMPUTE_STATE, hours, role=role)
         for role, hours in compute.spent.items():
             self._raise_to(trainer_metrics.COMPUTE_SPENT, hours, role=role)
+        # Often, because device-hours that are not saved are lost with the process.
         compute.save()
         self._exporter.set(trainer_metrics.GROUPS_OUTSTANDING, len(self._state.ledger.outstanding))
         finished = queue.outstanding().finished.values()
@@ -307,6 +309,7 @@ class Reporter:
             self._exporter.set(trainer_metrics.COMPUTE_EVAL_SHARE, tokens[Purpose.EVAL] / total)
 
     def _raise_to(self, metric: Metric, total: float, **labels: str) -> None:
+        # The total is counted elsewhere, and a counter must not fall with it.
         key = (metric.name, *labels.values())
         raised = self._raised.get(key, 0)
         self._exporter.add(metric, max(0, total - raised), **labels)

@@ -19,7 +19,7 @@ MAX_TURNS = 32
 MAX_SAMPLED_TOKENS = 1_000
 """Sampled tokens of an episode whose texts and log-probs are recorded, 16 bytes each, shared fairly by the turns."""
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
-"""What a tokenizer writes for the first bytes of a character whose others are in the next token."""
+"""A tokenizer's text for the first bytes of a character whose others are in the next token."""
 Text = Callable[[Sequence[int]], str]
 """Decodes token ids, special tokens included."""
 
@@ -79,6 +79,7 @@ def _episode(rollout: Rollout, episode: Episode, text: Text) -> SampledEpisode:
 def fair_limit(lengths: Sequence[int], total: int) -> int:
     """The largest limit at which the lengths, each cut to it, add up to at most `total`."""
     remaining_total = total
+    # The shortest first: the rest of its share goes to the others.
     for index, length in enumerate(sorted(lengths)):
         share = remaining_total // (len(lengths) - index)
         if length > share:
@@ -146,8 +147,7 @@ class _TurnWriter:
         if kind is LegKind.GIVEN:
             environment_text = shortened(self.text(token_ids), self.max_characters)
             return SampledLeg(str(kind), version, [environment_text], [], is_trained=False)
-        # adding 0 makes 0 of -0
-        # Digits that a reader can use
+        # Digits that a reader can use. Adding 0 makes 0 of -0.
         logprobs = [round(float(value), 3) + 0.0 for value in sequence.logprobs[first:stop]]
         return SampledLeg(str(kind), version, token_texts(token_ids, self.text), logprobs, is_trained=not is_masked)
 

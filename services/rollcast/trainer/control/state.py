@@ -133,7 +133,9 @@ def resume_state(config: RunConfig, queue: TrainerQueue, parts: list[Share], pro
 
     Raises QueueAway if Redis cannot be reached, UserError if the checkpoint or Redis holds what no run wrote.
     """
+    # Redis may know of later incarnations, which began and left no checkpoint.
     incarnation = queue.start_incarnation(progress.incarnation + 1)
+    # Without a checkpoint nothing of earlier incarnations survives.
     history = SurvivingHistory((), incarnation)
     if progress.is_restored:
         history = SurvivingHistory(progress.earlier, progress.incarnation).continued_by(incarnation, progress.step)
@@ -182,6 +184,7 @@ def restore_ledger(queue: TrainerQueue, state_key: str, progress: Progress) -> L
     """
     ledger = progress.ledger or Ledger()
     ledger.next_sequence = max(ledger.next_sequence, _stored_sequence(queue, state_key))
+    # The checkpoint has their result, so that only an older one would need them.
     queue.remove(list(ledger.held.values()))
     ledger.held.clear()
     lost = queue.outstanding().sequences - ledger.outstanding.keys()

@@ -30,7 +30,7 @@ from rollcast.trainer.control.defects import MAX_LOGPROB
 ANSWER_BYTES_PER_TOKEN = 512
 """vLLM writes about 75 bytes for a token (id, log-prob, rank, text); a token's text may be long."""
 ANSWER_BYTES = 1 << 16
-"""What an answer may have in addition."""
+"""Bytes that an answer may have in addition."""
 WARN_SECONDS = 60.0
 """Between two warnings that rollouts were not answered."""
 SILENT_GROUPS = 8
@@ -128,6 +128,7 @@ class TeacherClient:
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(STOP_SECONDS)
+            # A loop that still runs cannot be closed.
             if not self._thread.is_alive():
                 self._loop.close()
 
@@ -153,6 +154,7 @@ class TeacherClient:
         prompt = group.prompt_token_ids
         deadline = self._loop.time() + self._settings.deadline_seconds
         requests = (self._of_rollout(prompt, rollout, deadline) for rollout in group.rollouts)
+        # Rollouts ask at the same time, and `_places` bounds them over all groups.
         answers = tuple(await asyncio.gather(*requests))
         is_silent = all(answer is None for answer in answers)
         self._silent_groups = self._silent_groups + 1 if is_silent else 0
@@ -173,6 +175,7 @@ class TeacherClient:
                 self._note(error)
                 return None
             num_tokens += len(prompt) + len(sequence.token_ids)
+        # An answer shows that the failures before it have passed.
         self._last_failure = None
         self._exporter.add(trainer_metrics.TEACHER_ROLLOUTS, outcome="answered")
         self._exporter.add(trainer_metrics.TEACHER_TOKENS, num_tokens)

@@ -73,11 +73,13 @@ async def _compare_endpoint(settings: EndpointTeacher, model: Model, own: WholeV
         ) from error
     finally:
         await asking.close()
+    # All tokens are one text, in which a difference of any of them shows.
     if text != own.decode(token_ids):
         raise UserError(
             f"recipe.distillation.teacher.url = {settings.url!r}: {settings.model} has another tokenizer than "
             f"model.path = {model.path!r}; give a teacher with the same tokenizer"
         )
+    # vLLM samples at least one token after those whose log-probs are asked for.
     if max_length <= model.max_length:
         needed = model.max_length + 1
         raise UserError(

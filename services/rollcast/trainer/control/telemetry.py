@@ -151,6 +151,7 @@ class EvaluationSeries:
             if (value := getattr(evaluation, field)) is not None:
                 self._exporter.set(metric, float(value), **labels)
         while len(exported_labels) > NUM_KEPT_EVALUATIONS:
+            # Each evaluation has series of its own, which would pile up on the page.
             oldest = exported_labels.popleft()
             for metric, _ in _EVALUATION_METRICS:
                 self._exporter.remove(metric, **oldest)

@@ -1,1 +1,1 @@
-"""What every rank of the trainer does: the model, its sharding, the update, checkpoint and export."""
+"""Work of every rank of the trainer: the model, its sharding, the update, checkpoint and export."""

@@ -28,7 +28,7 @@ ABSORBED_LAYERS = ("kv_b_proj",)
 """vLLM multiplies other matrices by these weights when it has read them, and decodes with the products: it would see no
 adapter of theirs."""
 EXPERT_LAYERS = ("experts", "gate_proj", "up_proj", "gate_up_proj", "down_proj", "w1", "w2", "w3", "gate", "router")
-"""What layers of experts and their routers are called. PEFT takes such a name of a layer outside of them for that
+"""Names of layers of experts and of their routers. PEFT takes such a name of a layer outside of them for that
 of the experts too, and fuses two of them into an adapter of twice the rank."""
 
 
@@ -54,6 +54,7 @@ def adapter_config(lora: Lora, targets: list[str], **base: str | None) -> Any:
         task_type="CAUSAL_LM",
         r=lora.rank,
         lora_alpha=lora.alpha,
+        # Dropout would add noise to the ratio to the generators' log-probs.
         lora_dropout=0.0,
         target_modules=targets,
         **base,
@@ -109,6 +110,7 @@ def make_adapters(policy: nn.Module, seed: int, device: torch.device) -> None:
     for name, layer in adapted_layers(policy).items():
         drawn = torch.empty(layer.lora_A[ADAPTER].weight.shape)
         numbers = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
+        # PEFT's own initialisation of A.
         nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=numbers)
         _set_weight(layer.lora_A[ADAPTER], drawn, device)
         _set_weight(layer.lora_B[ADAPTER], torch.zeros(layer.lora_B[ADAPTER].weight.shape), device)
@@ -117,6 +119,7 @@ def make_adapters(policy: nn.Module, seed: int, device: torch.device) -> None:
 def _set_weight(module: nn.Module, whole: Tensor, device: torch.device) -> None:
     sharded = module.weight
     assert isinstance(sharded, DTensor)
+    # Without a source rank, because every rank has drawn the whole weight.
     distributed_weight = distribute_tensor(
         whole.to(device), sharded.device_mesh, sharded.placements, src_data_rank=None
     )

@@ -28,13 +28,14 @@ STACKS = {
     "block_sparse_moe.experts.*.w1.weight": "block_sparse_moe.experts.w13",
     "block_sparse_moe.experts.*.w2.weight": "block_sparse_moe.experts.w2",
 }
-"""What each expert's weights are stored as (of two that are fused the first), and what vLLM calls their stack."""
+"""Names of each expert's weights in files (of two that are fused the first), and vLLM's name of their stack."""
 
 
 def read_config(settings: Model) -> Any:
     """Read the config, with everything random switched off: else the ratio to the generators' log-probs was noise."""
     config = stored_config(settings)
     for name, value in config.to_dict().items():
+        # Such as attention_dropout, resid_pdrop and router_jitter_noise.
         if isinstance(value, float) and ("dropout" in name or name.endswith(("pdrop", "jitter_noise"))):
             setattr(config, name, 0.0)
     return config
@@ -97,7 +98,7 @@ def _attention(config: Any) -> str | None:
 
 def _check_kind(config: Any) -> None:
     if type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING and not config.is_decoder:
-        raise Unsupported(f"is no causal language model: each token of a {config.model_type} sees those after it")
+        raise Unsupported(f"is not a causal language model: each token of a {config.model_type} sees those after it")
     if config.get_text_config() is not config and _has_text_model(config):
         raise Unsupported(
             f"is a {config.model_type} that takes more than text, and the generators would serve all of it",
@@ -140,7 +141,7 @@ def _check_head(causal_lm: Any) -> None:
     except (RuntimeError, NotImplementedError):  # it uses more weights than these, and they are on no device
         is_known = False
     if not is_known:
-        raise Unsupported("makes logits that are not its output projection's as its config describes them")
+        raise Unsupported("computes its logits in another way than its config describes")
 
 
 @contextmanager
@@ -159,6 +160,7 @@ def _bare(causal_lm: Any, hidden: torch.Tensor, weight: torch.Tensor) -> Iterato
         yield
     finally:
         causal_lm.set_output_embeddings(head)
+        # The method of its class is in use again.
         del inner.forward
 
 

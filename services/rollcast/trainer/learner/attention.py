@@ -86,6 +86,7 @@ def kernel_in_use(config: Any, *, dtype: torch.dtype, device: torch.device, pref
         (1, count, 128, head_size)
         for count, head_size in ((heads, size), (key_heads, size), (key_heads, value_size))
     ]
+    # With gradient, as in training: a kernel may have no backward pass for these shapes.
     query, key, value = (torch.zeros(shape, dtype=dtype, device=device, requires_grad=True) for shape in shapes)
     with preferring(preferred):
         chosen = torch._fused_sdp_choice(query, key, value, is_causal=True, enable_gqa=key_heads != heads)
@@ -118,7 +119,7 @@ def _why_no_flash(config: Any, device: torch.device) -> str | None:
 
 
 def _head_sizes(config: Any) -> tuple[int, int]:
-    """That of queries and keys, and that of values: in latent attention they differ."""
+    """Sizes of the heads: of queries and keys, and of values, which differ in latent attention."""
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     value_size = getattr(config, "v_head_dim", None)
     if value_size is None:
@@ -182,6 +183,7 @@ def bounded_flash(
         longest,
         longest,
         scale=scaling,
+        # Tokens to the left besides the token itself, and none to the right: attention is causal.
         window_size=(-1 if window is None else window - 1, 0),
         enable_gqa=True,
     )
@@ -201,6 +203,7 @@ def _one_sequence(query: Tensor, key: Tensor, value: Tensor, *, scaling: float |
         key,
         value,
         attn_mask=mask,
+        # torch refuses a mask together with `is_causal`.
         is_causal=mask is None,
         scale=scaling,
         enable_gqa=query.shape[1] != key.shape[1],

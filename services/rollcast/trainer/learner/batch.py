@@ -46,9 +46,9 @@ class TrainingSequence:
     weight: float
     """Weight of each loss token in the batch's objective."""
     kl_factor: float = 1.0
-    """What the coefficient of the KL penalty is multiplied by (`rollcast.recipe.difficulty`)."""
+    """Factor of the coefficient of the KL penalty (`rollcast.recipe.difficulty`)."""
     entropy_factor: float = 1.0
-    """What the coefficient of the entropy bonus is multiplied by."""
+    """Factor of the coefficient of the entropy bonus."""
     routed_experts: RoutedExperts | None = None
     """[P + L - 1, layers, choices] uint8: what the generator's routers chose. None = not recorded."""
     token_advantages: TokenAdvantages | None = None
@@ -119,6 +119,7 @@ def training_sequences(
             )
             if rollout.episode is None:
                 kept_sequences.append(training_sequence)
+            # A sequence without loss would take a pass for nothing.
             elif training_sequence.loss_mask.any():
                 kept_sequences.append(_until_last_loss(training_sequence))
     return kept_sequences
@@ -127,6 +128,7 @@ def training_sequences(
 def _until_last_loss(sequence: TrainingSequence) -> TrainingSequence:
     """The sequence without the tokens after its last one with loss: what an environment gave there changes nothing."""
     length = int(np.flatnonzero(sequence.loss_mask)[-1]) + 1
+    # The last token is never an input, so no router has chosen for it.
     inputs = len(sequence.prompt_token_ids) + length - 1
     experts = sequence.routed_experts
     advantages = sequence.token_advantages
@@ -141,7 +143,7 @@ def _until_last_loss(sequence: TrainingSequence) -> TrainingSequence:
 
 
 def denominator(sequences: Iterable[TrainingSequence]) -> float:
-    """Return sum_t w_t over the whole batch: what the objective of all micro-batches and ranks is divided by."""
+    """Return sum_t w_t over the whole batch, by which the objective of all micro-batches and ranks is divided."""
     return float(sum(sequence.weight * int(sequence.loss_mask.sum()) for sequence in sequences))
 
 
@@ -165,6 +167,7 @@ def plan_micro_batches(
     size = packed_tokens if packing else padded_tokens
     micro_batches: list[MicroBatch] = []
     current: list[TrainingSequence] = []
+    # The longest first, so that sequences of similar length share padding.
     for sequence in sorted(sequences, key=lambda s: s.num_tokens, reverse=True):
         if current and size((*current, sequence)) > max_tokens:
             micro_batches.append(tuple(current))
@@ -173,6 +176,7 @@ def plan_micro_batches(
     if current:
         micro_batches.append(tuple(current))
     while len(micro_batches) % world_size:
+        # A single sequence is halved last: its second half is empty.
         largest = max(range(len(micro_batches)), key=lambda i: (len(micro_batches[i]) > 1, size(micro_batches[i])))
         largest_batch = micro_batches[largest]
         half = (len(largest_batch) + 1) // 2

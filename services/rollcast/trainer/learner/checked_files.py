@@ -46,6 +46,7 @@ class CheckedFileSystem(FileSystem):
             yield checked
         finally:
             checked.end()
+        # Only for a whole file: `end` has raised the error of a refused write.
         Path(checksum_of(path)).write_text(checked.checksum)
 
 
@@ -73,6 +74,7 @@ class CheckedStream(io.BufferedIOBase):
             self._crc = zlib.crc32(data, self._crc)
             self._num_bytes += size
             self._attempt(lambda: self._raw.write(data))
+        # Of a refused write too: torch's writer would abort the process.
         return size
 
     def flush(self) -> None:
@@ -110,15 +112,15 @@ def checksum_of(path: str | os.PathLike[str]) -> str:
 
 
 def data_files(names: Collection[str]) -> list[str]:
-    """Those of a checkpoint's files that hold tensors, in order."""
+    """The files of a checkpoint that hold tensors, in order."""
     return sorted(name for name in names if name.endswith(DATA))
 
 
 def files_to_check(names: Collection[str]) -> list[str]:
-    """The files of a checkpoint whose checksum is in another file, in order. Raises ValueError if one has none."""
+    """The files of a checkpoint whose checksum is in another file, in order. Raises ValueError if one lacks it."""
     needed = [METADATA, *data_files(names)]
     if unchecked_files := [name for name in needed if f"{name}{CHECKSUM}" not in names]:
-        raise ValueError(f"{unchecked_files[0]} has no checksum, {unchecked_files[0]}{CHECKSUM} is not there")
+        raise ValueError(f"{unchecked_files[0]} has no checksum: {unchecked_files[0]}{CHECKSUM} does not exist")
     return needed
 
 

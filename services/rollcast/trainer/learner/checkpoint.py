@@ -41,7 +41,7 @@ Read = TypeVar("Read")
 WEIGHTS = "weights."
 RNG = "rng."
 GOOD, PASSING, DAMAGED = range(3)
-"""What a rank found; the gravest of all ranks counts."""
+"""Findings of a rank; the gravest of all ranks counts."""
 FORMAT = 2
 """Raised when an earlier release would misread a newer file."""
 _CHECKSUM = re.compile(r'\{"crc32": (\d{1,10}), ')
@@ -107,7 +107,9 @@ def load_checkpoint(checkpoint: Place, learner: Learner) -> dict[str, Any]:
     saved = _read(checkpoint, learner, tensors, weights_only=False)
     learner.updates = saved.updates
     for weight in learner.weights:
+        # AdamW's count is the same for all weights, so that the checkpoint has it once.
         learner.optimizer.state[weight]["step"].fill_(learner.updates)
+    # Other ranks than those that wrote it have no states of their own there.
     if saved.world_size == ranks.world_size:
         torch.set_rng_state(tensors[f"{RNG}{ranks.rank}.cpu"])
         if ranks.device.type == "cuda":
@@ -128,6 +130,7 @@ def _read(checkpoint: Place, learner: Learner, tensors: dict[str, Tensor], *, we
     """Fill `tensors`; return the controller file next to them."""
     folder, name = _split(checkpoint)
     storage = storage_at(folder)
+    # First, so that no rank begins to read tensors from damaged files.
     saved = _agreed(checkpoint, learner, lambda: _checked_controller(storage, name, learner.ranks))
     shapes = _agreed(checkpoint, learner, lambda: _shapes(storage, name))
     remedy = (
@@ -150,7 +153,7 @@ def _read(checkpoint: Place, learner: Learner, tensors: dict[str, Tensor], *, we
                 f"checkpoint {checkpoint} holds {key} with shape {stored_shape}, model.path needs {needed}; {remedy}"
             )
     if more := {key for key in shapes if key.startswith(WEIGHTS)} - tensors.keys():  # of a deeper model, say
-        raise UserError(f"checkpoint {checkpoint} holds {min(more)}, which model.path has not; {remedy}")
+        raise UserError(f"checkpoint {checkpoint} holds {min(more)}, which model.path does not have; {remedy}")
     same_ranks = saved.world_size == learner.ranks.world_size
     tensors_to_load = {key: tensor for key, tensor in tensors.items() if same_ranks or not key.startswith(RNG)}
     failure: Exception | None = None
@@ -158,6 +161,7 @@ def _read(checkpoint: Place, learner: Learner, tensors: dict[str, Tensor], *, we
         load(tensors_to_load, storage_reader=storage.reader(name))
     except CheckpointException as error:  # raised on every rank if it failed on one
         if refused := next((cause for cause, _ in error.failures.values() if is_out_of_memory(cause)), None):
+            # The caller makes a sentence of it (`told_what_did_not_fit`).
             raise MemoryError(str(refused)) from error
         failure = disk_failure(error) or ValueError("its tensors cannot be read")
     _agree(checkpoint, learner, failure)
@@ -193,7 +197,7 @@ def _lora(learner: Learner) -> dict[str, Any] | None:
 
 
 def _agreed(checkpoint: Place, learner: Learner, read: Callable[[], Read]) -> Read:
-    """What `read` returns, on every rank or on none."""
+    """The result of `read`, on every rank or on none."""
     try:
         content = read()
     except UserError as error:  # every rank reads the same words
@@ -264,6 +268,7 @@ def controller_text(learner: Learner, controller: dict[str, Any] | None) -> str:
     if (lora := _lora(learner)) is not None:
         fields["lora"] = lora
     text = json.dumps(fields)
+    # The checksum is of all text after it.
     return f'{{"crc32": {zlib.crc32(text.encode())}, {text[1:]}'
 
 
@@ -277,7 +282,7 @@ def read_controller(text: str) -> ControllerFile:
         raise ValueError("controller.json is not as it was written")
     controller_fields = finite_json(covered)
     if not isinstance(controller_fields, dict):
-        raise ValueError("controller.json holds no object")
+        raise ValueError("controller.json is not a JSON object")
     written_in = controller_fields.get("format")
     if _is_count(written_in, FORMAT + 1):
         raise UserError(f"it is of format {written_in}, this Rollcast knows {FORMAT} at most")
@@ -290,7 +295,7 @@ def read_controller(text: str) -> ControllerFile:
         raise ValueError("controller.json lacks updates, world_size or controller")
     lora = controller_fields.get("lora")
     if not isinstance(lora, dict | None):
-        raise ValueError("controller.json holds no object as lora")
+        raise ValueError("the lora of controller.json is not a JSON object")
     return ControllerFile(updates, world_size, controller, lora)
 
 
@@ -307,7 +312,7 @@ def finite_json(text: str | bytes) -> Any:
 
 
 def _refused(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _finite(digits: str) -> float:

@@ -56,12 +56,14 @@ class CommandSender:
 
     def send(self, kind: CommandKind, body: bytes | Mapping[int, bytes] = b"") -> None:
         """Queue a command for every other rank, with one body for all or one for each. Thread-safe; does not wait."""
+        # All ranks must see the commands of two threads in the same order.
         with self._sending:
             for rank in self.followers:
                 data = body if isinstance(body, bytes) else body[rank]
                 chunks = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
                 for index, chunk in enumerate(chunks):
                     self.store.set(f"{rank}/{self.sent}/{index}", chunk)  # type: ignore[arg-type]
+                # Last: a rank that sees the header finds all chunks.
                 header = HEADER.pack(kind, len(chunks), len(data))
                 self.store.set(f"{rank}/{self.sent}", header)  # type: ignore[arg-type]
             self.sent += 1
@@ -105,6 +107,7 @@ class CommandReceiver:
         kind, num_chunks, num_bytes = HEADER.unpack(bytes(self.store.get(key)))
         body = b"".join(self._take(f"{key}/{index}") for index in range(num_chunks))
         assert len(body) == num_bytes
+        # Last: `wait_received` waits for the end of this key.
         self.store.delete_key(key)
         self.received += 1
         return RankCommand(CommandKind(kind), body)

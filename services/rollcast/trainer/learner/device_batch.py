@@ -68,6 +68,7 @@ def _fill(
     micro_batch: MicroBatch, grid: Grid, starts: list[int], device: torch.device, packing: Packing | None
 ) -> DeviceBatch:
     """Put the sequences at `starts`, indices into the flattened grid of zeros."""
+    # A view: writing to it fills the grid.
     flat_ids = grid.reshape(-1)
     positions = []
     counts = []
@@ -76,6 +77,7 @@ def _fill(
         flat_ids[start : start + num_prompt] = sequence.prompt_token_ids
         flat_ids[start + num_prompt : start + sequence.num_tokens] = sequence.token_ids
         offsets = np.flatnonzero(sequence.loss_mask)
+        # The logits at a token are those of the token after it.
         positions.append(start + num_prompt - 1 + offsets)
         counts.append(len(offsets))
     flat = np.concatenate(positions) if positions else np.zeros(0, dtype=np.int64)
@@ -87,6 +89,7 @@ def _fill(
     return DeviceBatch(
         input_ids=torch.from_numpy(grid).to(device),
         positions=torch.from_numpy(flat).to(device),
+        # Each position is that of the token before its target.
         targets=torch.from_numpy(flat_ids[flat + 1] if len(flat) else flat).to(device),
         generator_logprobs=torch.from_numpy(np.concatenate(logprobs) if logprobs else np.zeros(0, dtype=np.float32)).to(
             device

@@ -88,6 +88,7 @@ class Export:
             self._partial.rename(self._folder)
         except (OSError, SafetensorError) as error:
             shutil.rmtree(self._partial, ignore_errors=True)
+            # The other ranks go on in the same collectives, and would hang without this one.
             for _ in gathered:
                 pass
             raise self._refused(_of_the_disk(error)) from error
@@ -101,6 +102,7 @@ class Export:
     def _gathered(self) -> Iterator[tuple[str, Tensor]]:
         """Each weight under Transformers' name, in the model's dtype on the host; one weight at a time."""
         for name, weight in self._policy.trained_weights():
+            # Narrowed on each rank, so that fewer bytes are gathered.
             narrow = cast(DTensor, weight.detach().to(self._dtype))
             yield name, narrow.full_tensor().cpu()
         for name, buffer in self._policy.stored_buffers():

@@ -160,6 +160,7 @@ class LearnerGroup:
             packing=self.config.trainer.packing,
         )
         other_ranks = range(1, self.ranks.world_size)
+        # Before its own part: the others are needed in the first collective.
         self.sender.send(CommandKind.UPDATE, {rank: encode_micro_batches(ranks[rank], total) for rank in other_ranks})
         return self._update(ranks[0], total, between)
 
@@ -213,7 +214,7 @@ class LearnerGroup:
         self._lane_sender.send(CommandKind.STOP)
         self.sender.send(CommandKind.STOP, str(ending.value).encode())
         if ending is not TrainerEnding.FAILED and not self.sender.wait_received(END_PATIENCE_SECONDS):
-            log.warning("not every rank heard how the run ended", ending=ending.name.lower())
+            log.warning("not every rank has read how the run ended", ending=ending.name.lower())
 
     def follow(self, stop_requested: Callable[[], bool] = lambda: False) -> TrainerEnding:
         """Ranks above 0: carry out rank 0's commands until it stops; returns how the run ended.
@@ -249,6 +250,7 @@ class LearnerGroup:
             if lane is not None:
                 # How long a lane's thread may take to end
                 lane.stop(5.0)
+        # This rank's part of the last checkpoint may still be on its way to the disk.
         self.saver.wait_written(END_PATIENCE_SECONDS)
         return TrainerEnding(int(command.body))
 

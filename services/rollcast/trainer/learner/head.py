@@ -42,7 +42,7 @@ class LogitShape:
 
 @dataclass(frozen=True, slots=True)
 class HeadSettings:
-    """What a head computes, and how."""
+    """Settings of a head's computation."""
 
     precision: Precision
     shape: LogitShape
@@ -105,6 +105,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
             logprobs[rows], entropy[rows], normaliser[rows] = summarise(logits, targets[rows], settings.temperature)
         ctx.save_for_backward(hidden, weight, targets, normaliser, entropy)
         ctx.settings = settings
+        # An entropy that no loss uses then has no gradient, and `backward` leaves its term out.
         ctx.set_materialize_grads(False)
         return logprobs, entropy
 
@@ -149,6 +150,7 @@ def _summary(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tenso
     normaliser = logits.logsumexp(dim=1)
     logprobs = logits.gather(1, targets[:, None])[:, 0] - normaliser
     probabilities = (logits - normaliser[:, None]).exp_()
+    # H = log Z - sum_v p_v z_v
     entropy = normaliser - torch.linalg.vecdot(probabilities, logits)
     return logprobs, entropy, normaliser
 
@@ -168,13 +170,16 @@ def _grad_of_products(
     slope = shape.cap_slope(logits)
     own_logprobs = logits.div_(temperature).sub_(normaliser[:, None])
     if grad_entropy is None:
+        # -p of d log p_y / d z; onehot(y) is added below.
         grad_products = own_logprobs.exp_().mul_(-factor)
     else:
         entropy_factor = (grad_entropy[:, None] * (shape.scale / temperature)).to(logits.dtype)
         probabilities = own_logprobs.exp()
+        # -p ((log p + entropy) grad_entropy + grad_logprobs): both terms have the factor -p.
         grad_products = own_logprobs.add_(entropy[:, None]).mul_(entropy_factor).add_(factor)
         grad_products.mul_(probabilities).neg_()
     grad_products.scatter_add_(1, targets[:, None], factor)
+    # Back through the cap, z = cap tanh(u / cap).
     return grad_products if slope is None else grad_products.mul_(slope)
 
 

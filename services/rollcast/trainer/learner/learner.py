@@ -122,6 +122,7 @@ class Learner:
                 measured.append(self._add_gradient(micro_batch, denominator))
                 between()
         totals, largest_gap = over_all_ranks(measured)
+        # The gradient was divided by it, so that ranks with other tokens than planned would scale it wrongly.
         assert math.isclose(totals.weight, denominator, rel_tol=1e-4), (totals.weight, denominator)
         grad_norm = self._clip()
         rate = learning_rate(self.settings, self.updates)
@@ -131,6 +132,7 @@ class Learner:
                 group["lr"] = rate
             self.optimizer.step()
             self.updates += 1
+        # After a skipped update too, whose gradients are not finite.
         self.optimizer.zero_grad()
         return UpdateStats(
             applied=applied,
@@ -170,6 +172,7 @@ class Learner:
         # Before the backward pass: a loss that counts rollouts makes the host wait for all queued work.
         low, high = cut_tokens(self.loss, corrected.inputs)
         is_clamped = self._clamped(corrected.inputs, inputs.weights, reference_logprobs)
+        # FSDP averages over the ranks, which their number undoes.
         (total * (-self.ranks.world_size / denominator)).backward()  # type: ignore[no-untyped-call]
         gaps = (logprobs.detach() - inputs.generator_logprobs).double()
         sums = Sums(

@@ -46,7 +46,7 @@ class Policy(nn.Module):
         super().__init__()
         self.causal_lm = causal_lm
         self.dtype = dtype
-        """That of the forward pass."""
+        """Dtype of the forward pass."""
         self.lora = lora
         """Settings of the adapters; None = every weight is trained."""
         self._published = published_names(causal_lm) if lora is None else published_adapters(causal_lm)
@@ -160,13 +160,16 @@ def shard_policy(
         causal_lm.config._attn_implementation = PACKED
     layers = _prepared_layers(causal_lm, activation_checkpointing, compiler)
     mixed = MixedPrecisionPolicy()
+    # A frozen model in this dtype has nothing to cast.
     if any(parameter.dtype != dtype for parameter in causal_lm.parameters()):
         mixed = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
     for layer in layers:
         fully_shard(layer, mesh=mesh, mp_policy=mixed)
+    # A tied head stays in the root's unit, with the embedding whose weight it is.
     if not policy.is_tied:
         # Its backward follows its forward immediately: keep it gathered in between.
         fully_shard(head, mesh=mesh, mp_policy=mixed, reshard_after_forward=False)
+    # The root last: its unit takes the parameters that the units below have left.
     fully_shard(policy, mesh=mesh, mp_policy=mixed)
     policy.train()
     return policy

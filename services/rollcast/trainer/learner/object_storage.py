@@ -119,6 +119,7 @@ class ObjectStorage:
         """Free space is not checked: object storage does not report it."""
         with as_os_error():
             complete_names = set(self.names())
+            # A checkpoint without the controller's state was never completed.
             for stale in self._all():
                 if stale not in complete_names:
                     self._fs.rm(self._path(stale), recursive=True)

@@ -56,7 +56,7 @@ def dequantised(stored: Mapping[str, Slices], quantization: Mapping[str, Any] | 
         dtype = tensor.get_dtype()
         if dtype.startswith(FEW_BITS) or (method is not None and dtype in PACKED):
             raise Unsupported(
-                f"stores {name} as {dtype}, and no scales that say what its numbers stand for",
+                f"stores {name} as {dtype} without the scales of its numbers",
                 "give a complete model, or one in 16 bits",
             )
     return tensors
@@ -65,6 +65,7 @@ def dequantised(stored: Mapping[str, Slices], quantization: Mapping[str, Any] | 
 def _block_scaled(name: str, numbers: Slices, factors: Slices, block: tuple[int, int]) -> "BlockScaled":
     """Raises Unsupported if there is no factor for each block."""
     *stack, num_rows, num_columns = numbers.get_shape()
+    # Rounded up, because blocks at the edges may be cut.
     expected = [*stack, -(-num_rows // block[0]), -(-num_columns // block[1])]
     if factors.get_shape() != expected or factors.get_dtype() not in FACTORS:
         raise Unsupported(
@@ -125,9 +126,8 @@ class Mxfp4Stack:
         experts, columns, rows = _every_slice(slices, len(shape))
         expert_indices = range(shape[0])[experts]
         dense_stack = torch.empty(len(expert_indices), len(range(shape[1])[columns]), len(range(shape[2])[rows]))
-        for index, expert in enumerate(
-            expert_indices
-        ):  # one by one: steps between take many times the memory of the file
+        # One by one, because steps between take many times the memory of the file.
+        for index, expert in enumerate(expert_indices):
             dense_stack[index] = self._expert(expert, rows).T[columns]
         return dense_stack
 
@@ -137,6 +137,7 @@ class Mxfp4Stack:
         # Bias of an E8M0 exponent
         exponents = self.exponents[expert : expert + 1, rows, :][0].float() - 127
         table = torch.tensor([*FP4_NUMBERS, *(-number for number in FP4_NUMBERS)])
+        # The lower half of a byte is the first number.
         numbers = table[torch.stack((packed & 15, packed >> 4), dim=-1)].flatten(2)
         return (numbers * torch.exp2(exponents)[..., None]).flatten(1)
 

@@ -110,7 +110,7 @@ def lost_rank(error: RuntimeError) -> PassingError | None:
     # Characters of torch's message
     error_text = _SOURCE_LINE.sub("", str(error).strip().splitlines()[0]).split(". ")[0][:200]
     return PassingError(
-        f"another trainer rank ended or does not answer ({error_text}); its own log, or its launcher's, says why"
+        f"another trainer rank ended or does not answer ({error_text}); see its own log, or its launcher's"
     )
 
 

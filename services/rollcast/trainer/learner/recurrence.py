@@ -21,5 +21,6 @@ def shorten_chunks(causal_lm: Any) -> None:
     for name in {type(module).__module__ for module in causal_lm.modules()}:
         code = sys.modules[name]
         rule = getattr(code, RULE, None)
+        # A model of the same file may have replaced it already.
         if rule is not None and not isinstance(rule, partial):
             setattr(code, RULE, partial(rule, chunk_size=CHUNK_TOKENS))

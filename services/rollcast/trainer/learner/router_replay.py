@@ -5,7 +5,7 @@ token's log-prob jumps. With the choice replayed the scores are still the learne
 them; only the selection of experts is the generator's (arXiv 2510.11370, "Rollout Routing Replay").
 
 A router's own code runs, except that its last `topk` returns the recorded choices. Earlier ones choose groups of
-experts (DeepSeek-V3, GLM-4 MoE). Where the choice is by score and bias, the weights are still of the scores alone.
+experts (DeepSeek-V3, GLM-4 MoE). If the choice is by score and bias, the weights are still of the scores alone.
 """
 
 import inspect
@@ -49,6 +49,7 @@ class RouterReplay:
     def _route(self, layer: int, forward: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if self._chosen is None:
             return forward(*arguments, **named)
+        # A router sees the tokens of all rows in one dimension.
         with _Choices(self._chosen[:, :, layer].flatten(0, 1).long(), step=self._steps):
             return forward(*arguments, **named)
 
@@ -95,6 +96,7 @@ def _chosen_by(router: nn.Module) -> tuple[int, int, int]:
     num_biases = len(inspect.signature(router.forward).parameters) - 1
     biases = [torch.zeros(experts, device=weight.device)] * num_biases
     choices = _Choices()
+    # With gradient, which shows what the weights depend on (`_depends_on`).
     with torch.enable_grad(), choices:
         router_outputs = router(token, *biases)
     if not choices.asked or choices.asked[-1][0] != experts:

@@ -23,7 +23,7 @@ _OPERATIONS = (
     *(pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3),
     *(pickle.MEMOIZE, pickle.BINPUT, pickle.LONG_BINPUT, pickle.BINGET, pickle.LONG_BINGET, pickle.STACK_GLOBAL),
 )
-"""Operations of torch's own files that call nothing of what they read; `_Machine` has its own of the others."""
+"""Operations of torch's own files that call no function; `_Machine` has its own of the others."""
 _RECORDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
@@ -78,7 +78,7 @@ def check_metadata(metadata: dcp.Metadata, data_files: Collection[str]) -> None:
         file_ranges = {(index.fqn, index.offset): file_range for index, file_range in metadata.storage_data.items()}
         for name, tensor in metadata.state_dict_metadata.items():
             if not isinstance(tensor, dcp.TensorStorageMetadata):
-                raise ValueError(f".metadata is damaged: {name[:200]} is no tensor")
+                raise ValueError(f".metadata is damaged: {name[:200]} is not a tensor")
             _check_tensor(name, tensor)
             _check_places([file_ranges[name, chunk.offsets] for chunk in tensor.chunks], data_files)
     except (KeyError, AttributeError, TypeError) as error:
@@ -103,7 +103,7 @@ def _check_tensor(name: str, tensor: dcp.TensorStorageMetadata) -> None:
 def _check_places(places: list[_StorageInfo], data_files: Collection[str]) -> None:
     for file_range in places:
         if file_range.relative_path not in data_files:
-            raise ValueError(f"{str(file_range.relative_path)[:200]}, which .metadata names, is not there")
+            raise ValueError(f"{str(file_range.relative_path)[:200]}, which .metadata names, does not exist")
         if (
             not (isinstance(file_range.offset, int) and isinstance(file_range.length, int))
             or min(file_range.offset, file_range.length) < 0
@@ -155,6 +155,7 @@ class _Machine(pickle._Unpickler):
         elif arguments:
             raise ValueError(f"{name} with arguments")
         else:
+            # No constructor runs; `_build` fills in the fields.
             self.stack.append(object.__new__(_RECORDS[name]))
 
     def _build(self) -> None:

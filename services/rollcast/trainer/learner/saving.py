@@ -58,6 +58,7 @@ class CheckpointSaver:
         tensors = state(self._learner)
         num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         self._at_rank_0(lambda: self._storage.begin(name, num_bytes))
+        # Now, because training goes on while the files are written.
         text = controller_text(self._learner, controller)
         write_future: Future[Place] = Future()
         upload = async_save(
@@ -74,6 +75,7 @@ class CheckpointSaver:
         """Rank 0: if `version` was saved already, replace the controller's state alone: the weights are equal."""
         name = str(version)
         try:
+            # A run that ends without a further step saves the same version twice.
             if name not in self._storage.names():
                 return None
             self._storage.replace_controller(name, controller_text(self._learner, controller))
@@ -104,7 +106,7 @@ class CheckpointSaver:
         written.set_result(self._storage.at(name))
 
     def _remove_old_ones(self) -> None:
-        """Those that cannot be removed now are tried again after the next checkpoint."""
+        """Remove old checkpoints. One that cannot be removed now is tried again after the next checkpoint."""
         try:
             for older in self._storage.names()[self._keep :]:
                 self._storage.remove(older)

@@ -1,4 +1,4 @@
-"""What an update measures: sums over loss tokens of each micro-batch, added up over all ranks, and the results.
+"""Measurements of an update: sums over loss tokens of each micro-batch, added up over all ranks, and the results.
 
 Sums stay on the device until the step's last micro-batch: reading one earlier would make the host wait for the pass.
 """
@@ -97,7 +97,7 @@ def ratio_shares(totals: Sums[float], *, names_cuts: bool) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatchSums:
-    """What one micro-batch measured."""
+    """Measurements of one micro-batch."""
 
     sums: Sums[Tensor]
     largest_gap: Tensor

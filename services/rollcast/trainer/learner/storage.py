@@ -81,6 +81,7 @@ class FolderStorage:
         """Give it its name, once all of it is there."""
         _replace(self._partial(name) / CONTROLLER, controller)
         self._partial(name).rename(self.at(name))
+        # The new name is on the disk only once the folder is.
         descriptor = os.open(self.location, os.O_RDONLY)
         os.fsync(descriptor)
         os.close(descriptor)

@@ -10,7 +10,7 @@ from transformers.utils.hub import get_checkpoint_shard_files
 
 
 class Slices(Protocol):
-    """What Transformers' loader asks of a tensor that it reads."""
+    """Methods that Transformers' loader calls on a tensor that it reads."""
 
     def get_shape(self) -> list[int]: ...
 

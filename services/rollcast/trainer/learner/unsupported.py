@@ -1,4 +1,4 @@
-"""What a model has that this trainer does not support."""
+"""Features of a model that this trainer does not support."""
 
 
 class Unsupported(ValueError):  # noqa: N818  (an answer, which the caller makes a sentence of)

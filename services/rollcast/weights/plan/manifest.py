@@ -1,4 +1,4 @@
-"""What a version consists of: tensors in order, packed into buckets of one dtype; and its protobuf form.
+"""The content of a version: tensors in order, packed into buckets of one dtype; and its protobuf form.
 
 Both sides derive every offset from the bucket plan, so only raw bytes travel, followed by the trailer of
 `rollcast.weights.transport.lane_transfer`.

@@ -31,7 +31,7 @@ class SharedSnapshot(Snapshot):
     _is_first_use = True
 
     def views(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The same as `Snapshot.views`."""
+        """Like `Snapshot.views`; the first call locks the pages."""
         if self._is_first_use:
             self._is_first_use = False
             lock_pages(self)

@@ -130,7 +130,7 @@ class WeightMember:
 
     @property
     def version(self) -> PolicyVersion | None:
-        """What the engine holds; None until the first apply: claim nothing before."""
+        """The version that the engine holds; None until the first apply: claim nothing before."""
         return self._reception.version
 
     @property

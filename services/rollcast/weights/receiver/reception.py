@@ -37,14 +37,14 @@ async def within(seconds: float, work: Awaitable[Result]) -> Result:
 
 
 class Reception:
-    """What the engine holds and which group it is in."""
+    """The version that the engine holds, and the group that it is in."""
 
     def __init__(
         self, engine: WeightEngine, settings: Weights, exporter: Exporter, on_applied: Callable[[], None]
     ) -> None:
         """`on_applied`: called after `version` has changed."""
         self.version: PolicyVersion | None = None
-        """What the engine holds; None until the first apply."""
+        """The version that the engine holds; None until the first apply."""
         self.joined = False
         """Whether a join succeeded and no join or reception has failed since."""
         self.newest_epoch = 0

@@ -1,4 +1,4 @@
-"""What weight sync needs of an engine: implemented over vLLM by the generator, over plain tensors by tests."""
+"""The methods that weight sync calls on an engine, which the generator has over vLLM, and tests over plain tensors."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
@@ -33,7 +33,7 @@ class ReceiveState(NamedTuple):
     reason: str = ""
     """Why it failed."""
     no_room: bool = False
-    """It failed for lack of memory, so that another attempt would fail too."""
+    """Whether it failed for lack of memory, so that another attempt would fail too."""
     path: str = ""
     """Where other processes find the staged version (staged only); empty = nowhere."""
 

@@ -181,7 +181,7 @@ class Roster:
         return waiting if any(seat.arrived_at <= before for seat in waiting) else []
 
     def still_joining(self, seats: Sequence[Seat]) -> list[Seat]:
-        """Those that are still there: the others would only be waited for."""
+        """Seats that are still there: the others would only be waited for."""
         return [seat for seat in seats if seat in self and not seat.leaving and seat.connected]
 
     def hand_over(self, name: str, sequences: Sequence[int]) -> bool:
@@ -219,7 +219,7 @@ class Roster:
         allocated_since = max(claimed_since, self.sightings.claim(announce.key, now))
         if old is None and allocated_since - claimed_since > LAPSE_SECONDS:
             log.warning(
-                "of a generator's start-up only the time in which it was seen is counted",
+                "only the part of a generator's start-up in which it was seen is counted",
                 generator=name,
                 claimed_seconds=announce.uncounted_seconds,
                 counted_seconds=now - allocated_since,
@@ -253,7 +253,7 @@ class Roster:
         if len(announce.key) > MAX_KEY_BYTES:
             return SeatRefusal(f"announce: key has {len(announce.key)} bytes; it may have {MAX_KEY_BYTES}")
         if not 0 <= announce.uncounted_seconds < math.inf:
-            return SeatRefusal(f"announce: uncounted_seconds = {announce.uncounted_seconds} is no duration")
+            return SeatRefusal(f"announce: uncounted_seconds = {announce.uncounted_seconds} is not a duration")
         if announce.lm_head != self._lm_head:
             return SeatRefusal(
                 f"recipe.lm_head = {announce.lm_head!r} at the generator, {self._lm_head!r} at the trainer; "
@@ -267,7 +267,7 @@ class Roster:
         return None
 
     def blame(self, seats: Sequence[Seat]) -> None:
-        """Their group broke: count it against those that were not well in it, if no lost generator explains it.
+        """Count a broken group against the seats that were not well in it, if no lost generator explains it.
 
         All members of a group see the same error, whoever causes it. So those of a common group must acknowledge in a
         private one before they are members again: there the cause is alone, and a success clears the others.
@@ -281,11 +281,11 @@ class Roster:
                 seat.joined = seat.joined and len(seats) == 1
 
     def release(self, seat: Seat) -> None:
-        """It leaves in good order; its name may come again."""
+        """Let it leave in good order; its name may come again."""
         self._drop(seat, "left")
 
     def fence(self, seat: Seat, reason: str) -> None:
-        """It is removed permanently; a later announcement under this name is refused with the reason."""
+        """Remove it permanently; a later announcement under this name is refused with the reason."""
         self._fenced[seat.name] = reason
         self._drop(seat, reason)
 

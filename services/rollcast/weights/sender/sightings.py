@@ -1,4 +1,4 @@
-"""What the trainer itself has seen of generator processes: how much of its start-up time each may claim.
+"""Generator processes as the trainer itself has seen them: how much of its start-up time each may claim.
 
 its engine starts -- Starting(key), every few seconds -------------------> seen
 it announces itself with the start-up time that no trainer has counted --> believed as far back as it was seen
@@ -10,8 +10,8 @@ import threading
 LAPSE_SECONDS = 30.0
 """A process that is not heard of for longer counts as seen for the first time when it is heard of again."""
 UNSEEN_SECONDS = 120.0
-"""What a process may claim beyond that, once: it can report only when its modules are loaded, which took 64 s on a busy
-machine."""
+"""Time that a process may claim beyond that, once: it can report only when its modules are loaded, which took 64 s on a
+busy machine."""
 EARLY_SECONDS = 30.0
 """After the trainer's port opened: processes that existed before are heard of by then, and are believed."""
 MAX_PROCESSES = 4_096

@@ -26,7 +26,7 @@ log = get_logger()
 
 
 class SyncEvents(Protocol):
-    """What the publisher does about the streams' messages; called from many threads."""
+    """The publisher's reactions to the streams' messages; called from many threads."""
 
     def announced(self, announce: weights_pb2.Announce, outgoing: Outgoing) -> Seat | None: ...
     def received(self, seat: Seat, message: weights_pb2.FromGenerator) -> None: ...

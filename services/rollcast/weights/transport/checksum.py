@@ -39,7 +39,7 @@ class ProcessorChecksum:
 
 
 class GpuChecksum:
-    """The same of a sum that GPUs compute in parallel; any device can compute it."""
+    """Checksum of the buffers added so far, of sums that GPUs compute in parallel; any device can compute it."""
 
     def __init__(self) -> None:
         self._value = 0

@@ -65,7 +65,7 @@ class GroupAddress:
 def backend_for(
     device: torch.device, transport: Literal["auto", "nccl", "gloo"] = "auto", *, shares_gpu: bool = False
 ) -> Backend:
-    """What carries the weights of a trainer rank on `device`. `transport`: the setting of weights.
+    """The backend that carries the weights of a trainer rank on `device`. `transport`: the setting of weights.
 
     `shares_gpu`: a generator uses the same GPU. Raises UserError: NCCL is wanted and cannot work.
     """
@@ -76,7 +76,7 @@ def backend_for(
 
 
 def why_not_nccl(device: torch.device, *, shares_gpu: bool) -> str:
-    """What keeps NCCL from working here, in words; empty = nothing."""
+    """The obstacle to NCCL here, in words; empty = NCCL works."""
     if device.type != "cuda":
         return "there is no GPU"
     if shares_gpu:
