@@ -11,7 +11,7 @@ from lab.plainness.idiom import phrase_hits, prose_hits
 from lab.plainness.literals import user_visible_hits
 
 ROOT = Path(__file__).parents[1]
-MAX_PROSE_HITS = 130
+MAX_PROSE_HITS = 121
 """Odd phrases in docstrings, comments and documents. Some are right as they are, so the whole has a budget."""
 
 
