@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from testkit.suite.changes import ROOT, tracked_files
-from testkit.suite.without_import import LINKS
+from testkit.suite.without_import import LINKS, SOURCE_READERS
 
 PACKAGES = {
     "rollcast": "services/rollcast",
@@ -55,12 +55,17 @@ class ReachGraph:
         return distances
 
     def reaching_tests(self, changed: Iterable[str]) -> dict[str, int]:
-        """The test files among `distances`."""
-        return {file: distance for file, distance in self.distances(changed).items() if is_test_file(file)}
+        """The test files among `distances` that are there: a deleted one cannot run."""
+        distances = self.distances(changed)
+        return {file: distance for file, distance in distances.items() if is_test_file(file) and file in self.files}
 
     def files_without_test(self, folder: str) -> list[str]:
-        """Files below a folder that no test file reaches."""
-        return sorted(file for file in self.files if file.startswith(f"{folder}/") and not self.reaching_tests([file]))
+        """Files below a folder that no test file reaches, except those that read every source."""
+        return sorted(
+            file
+            for file in self.files
+            if file.startswith(f"{folder}/") and not self.reaching_tests([file]).keys() - {*SOURCE_READERS}
+        )
 
     def _add_edge(self, user: str, used: str) -> None:
         if user != used:
