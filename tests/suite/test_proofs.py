@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -114,6 +115,12 @@ def test_the_table_names_files_that_exist_each_once() -> None:
     assert [
         path for path in sorted(paths) if not any(file == path or file.startswith(f"{path}/") for file in files)
     ] == []
+
+
+def test_contributing_names_a_proof_that_exists() -> None:
+    names = re.findall(r'PROOFS="([^"]+)"', (ROOT / "CONTRIBUTING.md").read_text())
+    assert names
+    assert {*names} <= {proof.name for proof in PROOFS}
 
 
 def test_every_group_names_what_exists() -> None:
