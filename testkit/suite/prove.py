@@ -16,7 +16,7 @@ from testkit.record import describe_machine
 from testkit.suite.changes import NoHistoryError, changed_files, git
 from testkit.suite.proof_table import PROOFS
 from testkit.suite.proofs import LEDGER, Passed, Proof, read_ledger, today, why_due, write_ledger
-from testkit.suite.pytest_call import CALL_REPORTS, call_pytest, load_report
+from testkit.suite.pytest_call import CALL_REPORTS, NO_END, call_pytest, load_report
 
 SECONDS_A_MINUTE = 60.0
 
@@ -41,20 +41,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not names:
         print("no proof is due")
         return 0
-    chosen = [proofs_by_name[name] for name in names]
-    code = run_proofs(chosen)
-    for name in record_passed(chosen, CALL_REPORTS / "proofs.json"):
-        print(f"proof {name} passed: {LEDGER.name} says so", flush=True)
-    return code
+    return run_proofs([proofs_by_name[name] for name in names])
 
 
-def run_proofs(proofs: Sequence[Proof], stop_at: float | None = None) -> int:
-    """Run the test files of these proofs in one call."""
+def run_proofs(proofs: Sequence[Proof], end: float = NO_END) -> int:
+    """Run the test files of these proofs in one call, write the ledger and name what stays due. Returns pytest's exit
+    code.
+    """
     for proof in proofs:
         print(f"proof {proof.name}: {proof.protects}", flush=True)
     names = ",".join(proof.name for proof in proofs)
     tests = [test for proof in proofs for test in proof.tests]
-    return call_pytest(["--proofs", names, *tests], CALL_REPORTS / "proofs.json", stop_at)
+    report = CALL_REPORTS / "proofs.json"
+    code = call_pytest(["--proofs", names, *tests], report, end)
+    passed = record_passed(proofs, report)
+    for proof in proofs:
+        if proof.name in passed:
+            print(f"proof {proof.name} passed: tests/proofs.json says so", flush=True)
+        else:
+            print(f"proof {proof.name} stays due: it failed, was cut off, or its files are not committed", flush=True)
+    return code
 
 
 def record_passed(proofs: Sequence[Proof], report: Path, ledger_file: Path = LEDGER) -> list[str]:
