@@ -34,11 +34,14 @@ import json, sys
 from testkit.suite.durations import load_durations, middle_seconds
 from testkit.suite.graph import load_graph
 from testkit.suite.proof_table import PROOFS
+from testkit.suite.proofs import with_imports
 file, has_proofs = sys.argv[1], sys.argv[2] == "True"
 durations = load_durations()
-not_due = [proof for proof in PROOFS if not any(file == path or file.startswith(path + "/") for path in proof.paths)]
+graph = load_graph()
+proofs = with_imports(PROOFS, graph)
+not_due = [proof for proof in proofs if not any(file == path or file.startswith(path + "/") for path in proof.paths)]
 left_out = {test for proof in not_due if has_proofs for test in proof.tests}
-distances = load_graph().reaching_tests([file])
+distances = graph.reaching_tests([file])
 middle = middle_seconds(durations)
 chosen = [test for test in distances if test not in left_out and test != "tests/test_types.py"]
 print(json.dumps(sorted(chosen, key=lambda test: (distances[test], durations.get(test, middle)))))

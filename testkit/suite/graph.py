@@ -31,6 +31,7 @@ class ReachGraph:
 
     def __init__(self, files: Collection[str], imports: Mapping[str, Iterable[str]]) -> None:
         self.files = frozenset(files)
+        self._imports = imports
         self._users: dict[str, set[str]] = defaultdict(set)
         for user, used in imports.items():
             if user != LAZY_PACKAGE:
@@ -66,6 +67,17 @@ class ReachGraph:
             for file in self.files
             if file.startswith(f"{folder}/") and not self.reaching_tests([file]).keys() - {*SOURCE_READERS}
         )
+
+    def imported_files(self, tests: Iterable[str]) -> frozenset[str]:
+        """What test files and the conftest files of their folders import, and what of it outside services/ imports."""
+        conftests = {f"{Path(test).parent}/conftest.py" for test in tests} & (self.files - {"tests/conftest.py"})
+        imported = {*tests, *conftests}
+        queue = deque(imported)
+        while queue:
+            new = {*self._imports.get(queue.popleft(), ())} - imported
+            imported |= new
+            queue.extend(file for file in new if not file.startswith("services/"))
+        return frozenset(imported)
 
     def _add_edge(self, user: str, used: str) -> None:
         if user != used:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from testkit.record import describe_machine
 from testkit.suite.changes import NoHistoryError, changed_files, git
+from testkit.suite.graph import load_graph
 from testkit.suite.proof_table import PROOFS
-from testkit.suite.proofs import LEDGER, Passed, Proof, read_ledger, today, why_due, write_ledger
+from testkit.suite.proofs import LEDGER, Passed, Proof, read_ledger, today, why_due, with_imports, write_ledger
 from testkit.suite.pytest_call import CALL_REPORTS, NO_END, call_pytest, load_report
 
 SECONDS_A_MINUTE = 60.0
@@ -26,14 +27,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--list", action="store_true", help="print every proof and whether it is due; run none")
     options = parser.parse_args(arguments)
-    proofs_by_name = {proof.name: proof for proof in PROOFS}
+    proofs_by_name = {proof.name: proof for proof in with_imports(PROOFS, load_graph())}
     if unknown := sorted({*options.names} - {*proofs_by_name, "all"}):
         print(f"error: {', '.join(unknown)}: no such proof; there are {', '.join(proofs_by_name)}", file=sys.stderr)
         return 2
     ledger = read_ledger()
-    due = {proof.name: reason for proof in PROOFS if (reason := why_due(proof, ledger)) is not None}
+    due = {proof.name: reason for proof in proofs_by_name.values() if (reason := why_due(proof, ledger)) is not None}
     if options.list:
-        for proof in PROOFS:
+        for proof in proofs_by_name.values():
             minutes = f"{ledger[proof.name].minutes:.1f} min" if proof.name in ledger else "unknown"
             print(f"{proof.name}: {proof.protects} ({minutes}; {due.get(proof.name, 'not due')})")
         return 0

@@ -14,8 +14,9 @@ import time
 
 from testkit.suite.again_alone import show_record
 from testkit.suite.durations import load_durations
+from testkit.suite.graph import load_graph
 from testkit.suite.proof_table import PROOFS
-from testkit.suite.proofs import proofs_that_fit, read_ledger, tests_of_proofs, why_due
+from testkit.suite.proofs import proofs_that_fit, read_ledger, tests_of_proofs, why_due, with_imports
 from testkit.suite.prove import run_proofs
 from testkit.suite.pytest_call import CALL_REPORTS, INTERRUPTED, NO_END, PROCESSES, SECONDS_KEPT_FREE, call_pytest
 
@@ -34,7 +35,8 @@ def main() -> int:
     if code != 0 or os.environ.get("SUITE_PROOFS") == "0":
         return code
     ledger = read_ledger()
-    due = {proof: reason for proof in PROOFS if (reason := why_due(proof, ledger)) is not None}
+    proofs = with_imports(PROOFS, load_graph())
+    due = {proof: reason for proof in proofs if (reason := why_due(proof, ledger)) is not None}
     seconds_a_minute = SECONDS_A_MINUTE * slowness(core_seconds) / PROCESSES
     fitting = proofs_that_fit(due, ledger, end - SECONDS_KEPT_FREE - time.time(), seconds_a_minute)
     for proof, reason in due.items():
