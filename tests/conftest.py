@@ -48,6 +48,7 @@ settings.load_profile("whole")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--proofs", metavar="NAMES", help="core: leave all proofs out; else leave out those not named")
     parser.addoption("--suite-report", metavar="FILE", type=Path, help="write seconds and failures of each file")
+    parser.addoption("--keep-order", action="store_true", help="run the files in the order in which they are named")
     parser.addoption("--stop-at", metavar="EPOCH", type=float, default=float("inf"), help="begin no test afterwards")
 
 
@@ -130,8 +131,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the groups that take longest first."""
-    if hasattr(config, "workerinput"):  # a process of xdist
+    """Put the groups that take longest first, unless a call has its own order."""
+    if hasattr(config, "workerinput") and not config.getoption("keep_order"):  # a process of xdist
         seconds = seconds_of_groups({file_of(item) for item in items}, load_durations())
         items.sort(
             key=lambda item: (-seconds[group_of_file(file_of(item))], group_of_file(file_of(item)), file_of(item))

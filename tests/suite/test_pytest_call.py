@@ -10,6 +10,7 @@ import pytest
 
 from testkit.suite import bytecode, prove, pytest_call
 from testkit.suite.again_alone import read_record, run_again_alone
+from testkit.suite.near import run_until
 from testkit.suite.proofs import Proof
 from testkit.suite.pytest_call import INTERRUPTED, SECONDS_KEPT_FREE, call_pytest, load_report
 
@@ -19,6 +20,7 @@ from testkit.suite.measurement import Deadline, Measurements, ProcessorTime
 def pytest_addoption(parser):
     parser.addoption("--suite-report", type=Path)
     parser.addoption("--proofs")
+    parser.addoption("--keep-order", action="store_true")
     parser.addoption("--stop-at", type=float, default=float("inf"))
 def pytest_configure(config):
     config.pluginmanager.register(ProcessorTime())
@@ -35,6 +37,12 @@ def test_some(number):
     if number == 0 and not mark.exists():
         mark.touch()
         assert False
+"""
+SLOW = """
+import time, pytest
+@pytest.mark.parametrize("number", range(20))
+def test_slow(number):
+    time.sleep(0.2)
 """
 
 
@@ -88,3 +96,15 @@ def test_a_proof_that_is_cut_off_is_named_and_stays_due(
     proof = Proof("small", "a sentence", (), ("tests/test_some.py",))
     assert prove.run_proofs([proof], time.time() + SECONDS_KEPT_FREE - 1.0) == INTERRUPTED
     assert "proof small stays due: it failed, was cut off, or its files are not committed" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(("text", "code"), [(SLOW, 0), (SLOW + "    assert number\n", 1), ("import absent", 1)])
+def test_near_begins_no_test_after_its_time_and_names_the_files(
+    folder: Path, capfd: pytest.CaptureFixture[str], text: str, code: int
+) -> None:
+    write_tests(folder, text)
+    (folder / "tests" / "test_later.py").write_text(SLOW)
+    files = ["tests/test_some.py", "tests/test_later.py"]
+    assert run_until(time.time() - 1.0, files, ["--dist", "loadscope", "-n", "1"], folder / "report.json") == code
+    assert "1 test files were not begun and are left to `make test`: tests/test_" in capfd.readouterr().out
+    assert run_until(time.time() + 3600.0, files, [], folder / "report.json") == code
