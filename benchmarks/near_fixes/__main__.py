@@ -83,21 +83,24 @@ def near(commit: str, tree: Path) -> dict[str, Any]:
     start = time.monotonic()
     done = near_command(tree, "--since", base)
     seconds = round(time.monotonic() - start, 1)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{commit[:8]}: make near ended with {done.returncode}: {done.stderr.strip()}")
     lines = [line for line in done.stdout.splitlines() if line.strip()]
     says = [line for line in lines if "test files" in line][:2]
     return {"commit": commit[:8], "subject": subject(commit), "seconds": seconds, "says": says, "ends": lines[-1:]}
 
 
 def check_out(commit: str, tree: Path) -> str:
-    """With today's selection and durations, which an earlier commit lacks. Returns a commit that has both, so that
-    they are no part of the change.
+    """With today's selection, its options of pytest and the durations, which an earlier commit lacks. Returns a commit
+    that has them, so that they are no part of the change.
     """
     git("reset", "--quiet", "--hard", root=tree)
     git("clean", "--quiet", "--force", "-d", "testkit/suite", "tests/durations.json", root=tree)
     git("checkout", "--quiet", "--detach", commit, root=tree)
     shutil.copytree(ROOT / "testkit" / "suite", tree / "testkit" / "suite", dirs_exist_ok=True)
-    shutil.copy(ROOT / "tests" / "durations.json", tree / "tests" / "durations.json")
-    git("add", "testkit/suite", "tests/durations.json", root=tree)
+    for file in ("tests/conftest.py", "tests/durations.json"):
+        shutil.copy(ROOT / file, tree / file)
+    git("add", "testkit/suite", "tests/conftest.py", "tests/durations.json", root=tree)
     identity = ["-c", "user.name=near", "-c", "user.email=near@localhost"]
     git(*identity, "commit", "--quiet", "--allow-empty", "--no-verify", "-m", "today's selection", root=tree)
     return git("rev-parse", "HEAD", root=tree).strip()
