@@ -7,9 +7,9 @@
 still here, and writes results/mutants-SEED.json. Rooms of services/ are drawn by weight: the tests that they lost, as
 the JSON object of --weights says (default: all rooms alike). `run` applies one mutant after the other to the clean
 checkout in FOLDER and runs the test files that reach it, the nearest first, until one fails: of the core and of the
-proofs that the change makes due; of a commit without this suite all files. It puts the line back. A mutant that is not
-noticed within the minutes is recorded as such, with the files that were run. The figures of each suite stand under its
-name; a call goes on where the last one ended.
+proofs that the change makes due; of a commit without this suite all files. It puts the line back and runs that test
+again: one that fails then, too, notices nothing. A mutant that is not noticed within the minutes is recorded as such,
+with the files that were run. The figures of each suite stand under its name; a call goes on where the last one ended.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 
 from testkit.record import RESULTS, ROOT, describe_machine
 from testkit.suite.changes import git
+from testkit.suite.first_failure import TIME_IS_OVER, first_failure
 from testkit.suite.mutation import Mutant, draw_mutants
 
 SELECT = """
@@ -49,8 +50,6 @@ print(json.dumps(sorted(chosen, key=lambda test: (distances[test], durations.get
 FIRST_FILES = 8
 """Test files in the first call of pytest. Each later call takes twice as many: most mutants are noticed nearby, and a
 call starts two processes."""
-PROCESSES = 2
-TIME_IS_OVER = "time is over"
 SECONDS_A_MINUTE = 60.0
 
 
@@ -129,44 +128,15 @@ def run_mutant(mutant: Mutant, tree: Path, minutes: float) -> dict[str, Any]:
             if by == TIME_IS_OVER:
                 return _outcome("not noticed in time", "", start, num_run, len(files))
             if by is not None:
-                return _outcome("noticed", by, start, num_run, len(files))
+                git("checkout", "--quiet", "--", mutant.file, root=tree)
+                test_only = [by] if "::" in by else chunk
+                again = first_failure(test_only, options, tree, environment, minutes * SECONDS_A_MINUTE)
+                outcome = "fails without the mutant, too" if again == by else "noticed"
+                return _outcome(outcome, by, start, num_run, len(files))
             num_run += len(chunk)
         return _outcome("not noticed", "", start, num_run, len(files))
     finally:
         git("checkout", "--quiet", "--", mutant.file, root=tree)
-
-
-def first_failure(
-    files: list[str], options: list[str], tree: Path, environment: dict[str, str], seconds: float
-) -> str | None:
-    """The first test of these files that fails, None if all pass, or TIME_IS_OVER."""
-    report = tree / ".cache" / "mutant.txt"
-    report.parent.mkdir(exist_ok=True)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-n",
-        str(PROCESSES),
-        "-p",
-        "no:cacheprovider",
-        *options,
-        *files,
-    ]
-    with report.open("w") as output:
-        process = subprocess.Popen(command, cwd=tree, env=environment, stdout=output, stderr=output, text=True)
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.terminate()
-            process.wait(SECONDS_A_MINUTE)
-            return TIME_IS_OVER
-    failures = [line for line in report.read_text().splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    if failures:
-        return failures[0].split(" - ")[0].split(" ", 1)[1]
-    return None if process.returncode == 0 else f"exit code {process.returncode}"
 
 
 def _outcome(outcome: str, by: str, start: float, files_run: int, files: int) -> dict[str, Any]:
