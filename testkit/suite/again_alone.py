@@ -23,7 +23,7 @@ RECORD = ROOT / "tests" / "again_alone.json"
 MAX_TESTS = 5
 """More failures are not caused by load."""
 ALONE_SECONDS = 1800.0
-"""For each of them."""
+"""The limit of each."""
 
 
 def run_again_alone(failed: Sequence[str], record: Path = RECORD, end: float = float("inf")) -> int:

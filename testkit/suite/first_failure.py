@@ -11,7 +11,7 @@ import pytest
 PROCESSES = 2
 TIME_IS_OVER = "time is over"
 END_SECONDS = 60.0
-"""For pytest to end its processes."""
+"""pytest ends its processes within them."""
 
 
 def first_failure(

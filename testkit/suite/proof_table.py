@@ -152,6 +152,12 @@ PROOFS: tuple[Proof, ...] = (
         ("tests/test_forked_programs.py",),
     ),
     Proof(
+        "suite-program",
+        "Calls of pytest end in time, are measured, and are no success if they were cut off; mutants are as drawn.",
+        ("testkit/suite", "tests/conftest.py"),
+        _tests("suite", "pytest_call", "measurement", "first_failure", "mutation"),
+    ),
+    Proof(
         "documented-commands",
         "The commands of the documents do what stands there, as a reader types them.",
         (

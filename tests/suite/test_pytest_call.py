@@ -31,7 +31,7 @@ def pytest_configure(config):
 FAILS_ONCE = """
 import pytest
 from pathlib import Path
-@pytest.mark.parametrize("number", range(60))
+@pytest.mark.parametrize("number", range(20))
 def test_some(number):
     mark = Path(__file__).with_name("mark")
     if number == 0 and not mark.exists():
@@ -40,7 +40,7 @@ def test_some(number):
 """
 SLOW = """
 import time, pytest
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", range(5))
 def test_slow(number):
     time.sleep(0.2)
 """
